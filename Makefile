@@ -1,0 +1,75 @@
+# Two commands are enough: `make serve` and `make test`. Each sets up what it needs inside this checkout and is quick
+# when nothing changed. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CHECKED := app accounting calibrators trainer migrations tests benchmarks docs
+
+.DEFAULT_GOAL := help
+.PHONY: help serve worker migrate test check format docs lock openapi soak clean
+.DELETE_ON_ERROR:
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+serve: $(VENV)/.runtime  ## set up, migrate and serve on http://127.0.0.1:8000
+	@$(BIN)/python -m app serve --migrate
+
+worker: $(VENV)/.runtime  ## execute queued runs in a process of their own (the server starts one by itself)
+	@$(BIN)/python -m app worker
+
+migrate: $(VENV)/.runtime  ## bring the database named by EPSILOND_DATABASE_URL to the newest schema
+	@$(BIN)/python -m app migrate
+
+test: check  ## lint, types, layers, then every test (PostgreSQL included)
+	@echo "== tests"
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## lint, types and the direction of dependencies
+	@echo "== lint"
+	@$(BIN)/ruff check $(wildcard $(CHECKED))
+	@$(BIN)/ruff format --check $(wildcard $(CHECKED))
+	@echo "== types"
+	@$(BIN)/mypy
+	@echo "== layers"
+	@$(BIN)/lint-imports --no-cache
+
+soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
+	@$(BIN)/python -m pytest -m soak -o addopts="" tests
+
+format: $(VENV)/.dev  ## apply the formatter
+	@$(BIN)/ruff format $(wildcard $(CHECKED))
+	@$(BIN)/ruff check --fix $(wildcard $(CHECKED))
+
+openapi: $(VENV)/.dev  ## regenerate openapi.json (a test compares it)
+	@$(BIN)/python -m app openapi > openapi.json.new && mv openapi.json.new openapi.json
+
+docs: $(VENV)/.dev  ## regenerate the reference pages (a test compares them)
+	@$(BIN)/python -m docs.reference.generate
+
+lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" pyproject.toml -o requirements/runtime.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" pyproject.toml --group dev -o requirements/dev.lock
+
+clean:  ## remove the virtual environment and caches (var/, where the data are, stays)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "epsilond needs Python 3.11 or later; $(PYTHON) is older. Try: make PYTHON=python3.12 serve"; exit 1; }
+	@echo "== creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV) \
+		|| { echo "Python's venv module is missing; on Debian: apt install python3-venv"; rm -rf $(VENV); exit 1; }
+
+$(VENV)/.runtime: requirements/runtime.lock | $(VENV)/bin/python
+	@echo "== installing the locked dependencies (once; later calls skip this)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock | $(VENV)/bin/python
+	@echo "== installing the locked development dependencies (once; later calls skip this)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	@touch $@ $(VENV)/.runtime
