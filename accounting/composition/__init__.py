@@ -1,0 +1,1 @@
+"""One evaluator per file, all behind the interface in `composition.evaluator`."""

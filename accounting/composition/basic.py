@@ -1,0 +1,119 @@
+"""Simple composition: what needs no moments and no convolution.
+
+* Pure parts add up; with a Gaussian rest, epsilon is at most their sum plus the Gaussian's epsilon at the same delta,
+  where a Poisson step counts as a full batch (sampling is a post-processing of the full-batch pair).
+* Total variation: delta(0) of a list is at most 1 - prod (1 - delta_i(0))^count, and delta falls in epsilon.
+* From below, one step of the list costs no more than the list; a list of one step costs exactly that.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from accounting.composition.evaluator import Bounds
+from accounting.composition.gaussian_dp import AnalyticGaussian, epsilon_of_gaussian
+from accounting.mechanisms.gaussian import GaussianLoss
+from accounting.privacy_loss import Composition, Direction, PrivacyLoss
+from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
+
+#: Closed-form profiles are exact to this, relatively.
+_PROFILE_ALLOWANCE = 1e-12
+_UNAMPLIFIED_ALLOWANCE = 1e-14
+
+
+class BasicComposition:
+    """Guarantees: upper_bound_for_every_list; exact_for_one_step."""
+
+    name = "basic_composition"
+
+    def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
+        if pure_epsilon(composition) <= epsilon:
+            return Bounds(0.0, 0.0, 0.0)
+        lower = max(_one_step_delta(loss, epsilon) for loss, _ in composition.steps)
+        upper = min(1.0, _total_variation(composition))
+        pure, mu = _pure_and_gaussian(composition)
+        if mu > 0.0 and pure <= epsilon:
+            alone = AnalyticGaussian().delta(_gaussian(mu), epsilon - pure)
+            upper = min(upper, alone.upper if alone else 1.0)
+        if composition.count == 1 and composition.has_pairs:
+            upper = min(upper, lower * (1.0 + 3.0 * _PROFILE_ALLOWANCE) + 5e-324)
+        return Bounds(min(lower, upper), upper, math.nan, {"composition": upper - min(lower, upper)})
+
+    def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
+        if _total_variation(composition) <= delta:
+            return Bounds(0.0, 0.0, 0.0)
+        pure, mu = _pure_and_gaussian(composition)
+        rest = epsilon_of_gaussian(mu, delta, upward=True) if mu > 0.0 else 0.0
+        upper = (pure + rest) * (1.0 + 1e-15)
+        steps = [_one_step_epsilon(loss, delta) for loss, _ in composition.steps]
+        lower = max(below for below, _ in steps)
+        if composition.count == 1 and composition.has_pairs:
+            upper = min(upper, steps[0][1])
+        return Bounds(min(lower, upper), upper, math.nan, {"composition": upper - min(lower, upper)})
+
+
+def pure_epsilon(composition: Composition) -> float:
+    """Sum of the pure parts, rounded up; inf where a step has no largest loss."""
+    return math.fsum(count * loss.pure_epsilon for loss, count in composition.steps) * (1.0 + 2.0**-51)
+
+
+def _pure_and_gaussian(composition: Composition) -> tuple[float, float]:
+    """Sum of pure epsilons, and mu of all Gaussian steps without amplification; (inf, 0) where a part is neither."""
+    pure, mu_squared = [0.0], [0.0]
+    for loss, count in composition.steps:
+        if isinstance(loss, GaussianLoss):
+            mu_squared.append(count * loss.mu**2)
+        elif isinstance(loss, PoissonGaussianLoss | PoissonReplaceLoss):
+            sensitivity = 2.0 if isinstance(loss, PoissonReplaceLoss) else 1.0
+            mu_squared.append(count * (sensitivity / loss.noise_multiplier) ** 2)
+        elif math.isfinite(loss.pure_epsilon):
+            pure.append(count * loss.pure_epsilon)
+        else:
+            return math.inf, 0.0
+    return math.fsum(pure), math.sqrt(math.fsum(mu_squared)) * (1.0 + _UNAMPLIFIED_ALLOWANCE)
+
+
+def _gaussian(mu: float) -> Composition:
+    return Composition(((GaussianLoss(mu), 1),))
+
+
+def _total_variation(composition: Composition) -> float:
+    if not composition.has_pairs:
+        return 1.0
+    log_agreement = 0.0
+    for loss, count in composition.steps:
+        one = min(1.0, float(loss.excess(np.zeros(1), remove=True)[0]) * (1.0 + _PROFILE_ALLOWANCE))
+        log_agreement += count * math.log1p(-one) if one < 1.0 else -math.inf
+    return -math.expm1(log_agreement) * (1.0 + 1e-15)
+
+
+def _one_step_delta(loss: PrivacyLoss, epsilon: float) -> float:
+    if not loss.has_pair:
+        return 0.0
+    profiles = [loss.excess(np.array([epsilon]), remove=way is Direction.REMOVE)[0] for way in Direction]
+    return float(max(profiles)) * (1.0 - _PROFILE_ALLOWANCE)
+
+
+def _one_step_epsilon(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
+    """Two epsilons around that of one step alone: it costs more than delta at the first, at most delta at the second.
+
+    (0, inf) where one step has no pair; the allowance of the profile is on both sides.
+    """
+    if not loss.has_pair:
+        return 0.0, math.inf
+    below = _crossing(loss, delta)
+    return below[0], _crossing(loss, delta * (1.0 - 3.0 * _PROFILE_ALLOWANCE))[1]
+
+
+def _crossing(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
+    """Where `_one_step_delta` falls to ``delta``, bisected to neighbouring numbers."""
+    low, high = 0.0, 1.0
+    if _one_step_delta(loss, low) <= delta:
+        return 0.0, 0.0
+    while _one_step_delta(loss, high) > delta:
+        low, high = high, 2.0 * high
+    while low < (middle := 0.5 * (low + high)) < high:
+        low, high = (middle, high) if _one_step_delta(loss, middle) > delta else (low, middle)
+    return low, high

@@ -1,0 +1,66 @@
+"""What the engine says when there is no sound answer: what was wrong, where, and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Pointer = tuple[str | int, ...]
+
+
+class AccountingError(ValueError):
+    """A request without a sound answer.
+
+    Attributes:
+        code: Stable machine-readable name, such as ``"unsupported_sampling"``.
+        detail: One or two sentences for a person: what was wrong and what would be right.
+        pointer: Where in the input, as path segments relative to the object that was being read.
+    """
+
+    code: str = "invalid_input"
+
+    def __init__(self, detail: str, *, code: str | None = None, pointer: Pointer = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.pointer = pointer
+        if code is not None:
+            self.code = code
+
+    def inside(self, *prefix: str | int) -> AccountingError:
+        """The same error, seen from the object that holds the one it was raised in."""
+        self.pointer = (*prefix, *self.pointer)
+        return self
+
+
+class InvalidValue(AccountingError):
+    """A number outside its range, or not a number."""
+
+    code = "invalid_value"
+
+
+class Unsupported(AccountingError):
+    """No theorem covers this combination. The detail says why and names the combinations that work."""
+
+    code = "unsupported"
+
+
+class NoCostInFilter(AccountingError):
+    """A privacy filter has no proved additive cost for an event; the detail names the filters that have one."""
+
+    code = "no_cost_in_filter"
+
+
+class Unreachable(AccountingError):
+    """A target that no value of the unknown meets."""
+
+    code = "unreachable_target"
+
+
+def one_of(names: Sequence[str]) -> str:
+    """``a, b or c``, for the sentence that says what would have worked.
+
+    >>> one_of(["poisson", "full_batch"])
+    'poisson or full_batch'
+    """
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} or {names[-1]}"

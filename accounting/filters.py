@@ -1,0 +1,276 @@
+"""Privacy filters: when a budget whose next charge may depend on earlier outputs admits one more charge.
+
+A filter's currency adds up under adaptive (and concurrent) composition, so admission is integer arithmetic on totals:
+`cost` turns events into amounts, rounded up; `admits` says whether a total stays within `caps`, rounded down. Amounts
+are integers in nano-units (1e-9) of epsilon, rho or Renyi divergence: one, or one per order.
+
+Sources: pure DP: basic composition. zCDP: Whitehouse, Ramdas, Rogers & Wu 2023, fully adaptive. Renyi: Feldman & Zrnic
+2021 and Lecuyer 2021 at one fixed order; several orders stay open through a union bound, which costs ln(K) of K orders:
+cap(order) = epsilon - ln(K / delta) / (order - 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import ClassVar
+
+from accounting.canonical import Json
+from accounting.errors import InvalidValue
+from accounting.events import Event, check_events, prefix_of_events
+from accounting.filter_costs import Cost, exact, pure_dp_cost, renyi_dp_cost, zcdp_cost
+from accounting.numbers import read_real
+from accounting.relations import NeighboringRelation
+from accounting.units import CLOSED, MAX_LIMIT, NANO, Amounts, add_saturating, from_nano, to_nano_down, to_nano_up
+
+MAX_ORDERS = 64
+MAX_ORDER = 1e7
+DEFAULT_NUM_ORDERS = 16
+
+
+class _Filter:
+    """What the filters share: all of it follows from `caps` and `unit_costs`."""
+
+    caps: Amounts
+
+    def cost(self, events: Sequence[Event], relation: NeighboringRelation) -> Cost:
+        """What the events cost, rounded up.
+
+        Raises:
+            NoCostInFilter: an event has no proved additive cost in this currency; the detail names the filters that do.
+        """
+        raise NotImplementedError
+
+    def admits(self, total_amounts: Amounts) -> bool:
+        """Whether a budget whose charges add up to ``total_amounts`` is within its limit.
+
+        Guarantees: never_passes_every_cap. With one cap: total <= cap; with several (Renyi): some order is within its.
+        """
+        return any(0 <= amount <= cap for amount, cap in zip(total_amounts, self.caps, strict=True))
+
+    def add(self, first: Amounts, second: Amounts) -> Amounts:
+        """The sum, per order, saturating at `units.SATURATED`: beyond every cap, far from overflow."""
+        return add_saturating(first, second)
+
+    @property
+    def zero(self) -> Amounts:
+        """Amounts of a budget that nothing was charged to."""
+        return (0,) * len(self.caps)
+
+    def remaining(self, used: Amounts) -> Amounts:
+        """What is left under each cap; 0 where the order is closed or the cap is passed."""
+        return tuple(max(0, cap - amount) for cap, amount in zip(self.caps, used, strict=True))
+
+    def largest_count_that_fits(self, events: Sequence[Event], relation: NeighboringRelation, used: Amounts) -> int:
+        """The largest number of first steps of the list that is still admitted on top of ``used``; 0 if none.
+
+        Guarantees: one_more_does_not_fit: unless it is the whole list.
+        """
+        low, high = 0, sum(event.count for event in check_events(events))
+        while low < high:
+            middle = (low + high + 1) // 2
+            amounts = self.cost(prefix_of_events(events, middle), relation).amounts
+            low, high = (middle, high) if self.admits(self.add(used, amounts)) else (low, middle - 1)
+        return low
+
+
+@dataclass(frozen=True)
+class PureDpFilter(_Filter):
+    """A budget in epsilon of pure DP; charges add up.
+
+    >>> PureDpFilter(1.0).admits((10**9,)), PureDpFilter(1.0).admits((10**9 + 1,))
+    (True, False)
+    """
+
+    kind: ClassVar[str] = "pure_dp"
+    epsilon: float
+    caps: Amounts = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _limit("epsilon", self.epsilon))
+        object.__setattr__(self, "caps", (to_nano_down(exact(self.epsilon)),))
+
+    def cost(self, events: Sequence[Event], relation: NeighboringRelation) -> Cost:
+        return pure_dp_cost(check_events(events), relation)
+
+    def describe(self, amounts: Amounts) -> dict[str, Json]:
+        """The amounts in the filter's own fields, as exact decimal strings."""
+        return {"epsilon": from_nano(amounts[0])}
+
+    def describe_remaining(self, used: Amounts) -> dict[str, Json]:
+        return self.describe(self.remaining(used))
+
+    def describe_limit(self) -> dict[str, Json]:
+        return self.describe(self.caps)
+
+    def to_json(self) -> dict[str, Json]:
+        return {"kind": self.kind, "epsilon": self.epsilon}
+
+
+@dataclass(frozen=True)
+class ZcdpFilter(_Filter):
+    """A budget in rho of zCDP; charges add up.
+
+    >>> ZcdpFilter(0.25).describe((250_000_000,))
+    {'rho': '0.25'}
+    """
+
+    kind: ClassVar[str] = "zcdp"
+    rho: float
+    caps: Amounts = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", _limit("rho", self.rho))
+        object.__setattr__(self, "caps", (to_nano_down(exact(self.rho)),))
+
+    def cost(self, events: Sequence[Event], relation: NeighboringRelation) -> Cost:
+        return zcdp_cost(check_events(events), relation)
+
+    def describe(self, amounts: Amounts) -> dict[str, Json]:
+        """The amounts in the filter's own fields, as exact decimal strings."""
+        return {"rho": from_nano(amounts[0])}
+
+    def describe_remaining(self, used: Amounts) -> dict[str, Json]:
+        return self.describe(self.remaining(used))
+
+    def describe_limit(self) -> dict[str, Json]:
+        return self.describe(self.caps)
+
+    def to_json(self) -> dict[str, Json]:
+        return {"kind": self.kind, "rho": self.rho}
+
+
+@dataclass(frozen=True)
+class RenyiFilter(_Filter):
+    """A budget in (epsilon, delta), kept as Renyi divergence at orders that are fixed at creation.
+
+    Attributes:
+        epsilon, delta: What everything charged together satisfies, adaptively.
+        orders: Above 1, increasing; `default_orders` when empty.
+        caps: epsilon - ln(K / delta) / (order - 1) in nano-units, rounded down; `units.CLOSED` (-1, which no amount is
+            within, not even 0) where that is negative.
+
+    Guarantees: union_bound_over_orders; closed_orders_admit_nothing.
+
+    Raises:
+        InvalidValue: no order is open at this (epsilon, delta).
+    """
+
+    kind: ClassVar[str] = "renyi_dp"
+    epsilon: float
+    delta: float
+    orders: tuple[float, ...] = ()
+    caps: Amounts = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        epsilon = _limit("epsilon", self.epsilon)
+        delta = read_real("delta", self.delta, 0.0, 0.5, open_lower=True)
+        orders = tuple(read_real("orders", order, 1.0, MAX_ORDER, open_lower=True) for order in self.orders)
+        orders = orders or default_orders(epsilon, delta)
+        if len(orders) > MAX_ORDERS or any(a >= b for a, b in pairwise(orders)):
+            raise InvalidValue(f"orders must be 1 to {MAX_ORDERS} numbers above 1, increasing", pointer=("orders",))
+        for name, value in (("epsilon", epsilon), ("delta", delta), ("orders", orders)):
+            object.__setattr__(self, name, value)
+        caps = tuple(self._cap(order) for order in orders)
+        object.__setattr__(self, "caps", caps)
+        if all(cap == CLOSED for cap in caps):
+            least = 1.0 + self._log_union / epsilon
+            raise InvalidValue(
+                f"no order is open: at epsilon {epsilon:g} and delta {delta:g} an order must be above {least:.4g}",
+                pointer=("orders",),
+            )
+
+    @property
+    def _log_union(self) -> float:
+        """ln(K / delta), rounded up."""
+        return (math.log(len(self.orders)) - math.log(self.delta)) * (1.0 + 1e-15)
+
+    def _penalty(self, order: float) -> Fraction:
+        """ln(K / delta) / (order - 1), rounded up."""
+        return Fraction(self._log_union) / (exact(order) - 1)
+
+    def _cap(self, order: float) -> int:
+        cap = exact(self.epsilon) - self._penalty(order)
+        return to_nano_down(cap) if cap >= 0 else CLOSED
+
+    def cost(self, events: Sequence[Event], relation: NeighboringRelation) -> Cost:
+        return renyi_dp_cost(check_events(events), relation, self.orders)
+
+    def describe(self, amounts: Amounts) -> dict[str, Json]:
+        """The amounts per order, and as the epsilon that they cost at the budget's delta (0 when nothing is used)."""
+        return {
+            "epsilon": from_nano(self._epsilon(amounts)),
+            "orders": list(self.orders),
+            "epsilons": [from_nano(amount) for amount in amounts],
+        }
+
+    def describe_remaining(self, used: Amounts) -> dict[str, Json]:
+        """What is left per order; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
+        left = max(0, to_nano_down(exact(self.epsilon)) - self._epsilon(used))
+        epsilons: Json = [from_nano(amount) for amount in self.remaining(used)]
+        return {"epsilon": from_nano(left), "orders": list(self.orders), "epsilons": epsilons}
+
+    def describe_limit(self) -> dict[str, Json]:
+        epsilons: Json = [from_nano(max(0, cap)) for cap in self.caps]
+        limit = from_nano(to_nano_down(exact(self.epsilon)))
+        return {"epsilon": limit, "orders": list(self.orders), "epsilons": epsilons}
+
+    def to_json(self) -> dict[str, Json]:
+        return {"kind": self.kind, "epsilon": self.epsilon, "delta": self.delta, "orders": list(self.orders)}
+
+    def _epsilon(self, amounts: Amounts) -> int:
+        """Smallest used + ln(K / delta)/(order - 1) over the open orders, in nano-units, rounded up."""
+        if not any(amounts):
+            return 0
+        return min(
+            to_nano_up(Fraction(amount, NANO) + self._penalty(order))
+            for amount, order, cap in zip(amounts, self.orders, self.caps, strict=True)
+            if cap != CLOSED
+        )
+
+
+PrivacyFilter = PureDpFilter | ZcdpFilter | RenyiFilter
+
+
+def default_orders(epsilon: float, delta: float) -> tuple[float, ...]:
+    """Sixteen orders for a Renyi budget of (epsilon, delta), all open.
+
+    They lie geometrically between 1.1 and 30 times ln(16 / delta) / epsilon above 1: below the first no order is open,
+    beyond the last one more would win less than 4 % of epsilon. From 3 on they are integers, where costs are exact.
+
+    >>> default_orders(1.6, 1e-5)[0], len(default_orders(1.6, 1e-5))
+    (11.0, 16)
+    """
+    scale = math.log(DEFAULT_NUM_ORDERS / delta) / epsilon
+    orders: list[float] = []
+    for index in range(DEFAULT_NUM_ORDERS):
+        excess = scale * 1.1 * (30.0 / 1.1) ** (index / (DEFAULT_NUM_ORDERS - 1))
+        order = float(math.ceil(1.0 + excess)) if excess >= 2.0 else 1.0 + float(f"{excess:.3g}")
+        orders.append(order if not orders or order > orders[-1] else orders[-1] + 1.0)
+    return tuple(orders)
+
+
+def filter_from_json(value: Mapping[str, object]) -> PrivacyFilter:
+    """Read what a filter's ``to_json`` wrote (numbers, or their canonical strings)."""
+    kind = value["kind"]
+    if kind == PureDpFilter.kind:
+        return PureDpFilter(float(str(value["epsilon"])))
+    if kind == ZcdpFilter.kind:
+        return ZcdpFilter(float(str(value["rho"])))
+    if kind == RenyiFilter.kind:
+        orders = value.get("orders") or ()
+        if not isinstance(orders, Sequence):
+            raise InvalidValue("orders must be a list of numbers", pointer=("orders",))
+        numbers = tuple(float(str(order)) for order in orders)
+        return RenyiFilter(float(str(value["epsilon"])), float(str(value["delta"])), numbers)
+    raise InvalidValue("filter.kind must be renyi_dp, zcdp or pure_dp", pointer=("kind",))
+
+
+def _limit(name: str, value: object) -> float:
+    """A budget amount: positive, at least one nano-unit, below the point where amounts saturate."""
+    number = float(value) if isinstance(value, Decimal) else value
+    return read_real(name, number, 1e-9, MAX_LIMIT)

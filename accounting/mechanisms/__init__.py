@@ -1,0 +1,1 @@
+"""One file per mechanism: its dominating pair, its moments, its closed forms."""

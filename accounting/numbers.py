@@ -1,0 +1,43 @@
+"""Reading numbers: the one place where a value from outside becomes a float or an int of this engine."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+from accounting.errors import InvalidValue
+
+#: Beyond these the numerics are not tried; the limits are part of the public contract.
+MAX_COUNT = 10**8
+MAX_EVENTS = 1000
+MIN_NOISE_MULTIPLIER = 1e-3
+MAX_NOISE_MULTIPLIER = 1e6
+
+
+def read_real(name: str, value: object, lower: float, upper: float, *, open_lower: bool = False) -> float:
+    """``value`` as a float, when it is a real number in the range.
+
+    Guarantees: int, float and NumPy scalars that mean the same number give the same bits.
+
+    Raises:
+        InvalidValue: not a real number (booleans and strings are not), not finite, or outside the range.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidValue(f"{name} must be a number, not {type(value).__name__}", pointer=(name,))
+    number = float(value)
+    below = number <= lower if open_lower else number < lower
+    if not math.isfinite(number) or below or number > upper:
+        bracket = "(" if open_lower else "["
+        raise InvalidValue(f"{name} must be in {bracket}{lower:g}, {upper:g}], got {number!r}", pointer=(name,))
+    return number
+
+
+def read_integer(name: str, value: object, lower: int, upper: int) -> int:
+    """``value`` as an int, when it is integral (3.0 is) and in the range; otherwise `InvalidValue`."""
+    integral = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
+    if isinstance(value, bool) or not integral:
+        raise InvalidValue(f"{name} must be an integer", pointer=(name,))
+    number = int(value)  # type: ignore[call-overload]  # integral, checked above
+    if not lower <= number <= upper:
+        raise InvalidValue(f"{name} must be in [{lower}, {upper}], got {number}", pointer=(name,))
+    return int(number)
