@@ -1,0 +1,40 @@
+"""Where a number comes from: every recommended number carries one of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ProvenanceKind(StrEnum):
+    """How well a number is known."""
+
+    EXACT = "exact"
+    """Stated by the paper, or verified to equal what it states."""
+    DERIVED = "derived"
+    """Proved in this project's documentation, in place of a formula that the paper leaves out or gets wrong."""
+    ORDER = "order"
+    """Known up to a constant; the constant that was used is one of the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """A number with its formula and its theorem.
+
+    Attributes:
+        name: Name in the HTTP contract, such as ``"step_size"``.
+        value: The number, or None where the formula's conditions fail (``assumptions`` then says which).
+        formula: LaTeX.
+        source: Paper, theorem, equation.
+        kind: How well it is known.
+        assumptions: What must hold, in sentences.
+        vacuous: For a bound: whether it is worse than the trivial one; None where that has no meaning.
+    """
+
+    name: str
+    value: float | None
+    formula: str
+    source: str
+    kind: ProvenanceKind
+    assumptions: tuple[str, ...] = ()
+    vacuous: bool | None = None

@@ -1,0 +1,177 @@
+"""The calibrators of DP-SGD and DP-NSGD: noise under the target, provenance, refusals with pointers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from accounting.accountant import epsilon_for_delta
+from accounting.errors import InvalidValue, Unsupported
+from accounting.events import Event, FullBatch, Gaussian, Poisson
+from accounting.relations import NeighboringRelation
+from calibrators.plan import Clip, Normalize
+from calibrators.provenance import ProvenanceKind
+from calibrators.registry import ALGORITHMS, find_algorithm
+from calibrators.spec import ApproximateDpTarget, Spec
+
+ASSUMPTIONS = {
+    "initial_gap": 2.0,
+    "generalized_smoothness_l0": 1.0,
+    "generalized_smoothness_l1": 0.5,
+    "deviation_tau0": 0.3,
+    "deviation_tau1": 0.2,
+}
+BOUNDS = {"dp_sgd": Clip(1.5), "dp_nsgd": Normalize(0.01)}
+
+
+def spec(name: str, **changes: object) -> Spec:
+    given = Spec(
+        dataset_size=1000,
+        batch_size=100,
+        iterations=200,
+        sampling="poisson",
+        neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+        gradient_bound=BOUNDS[name],
+        target=ApproximateDpTarget(2.0, 1e-5),
+        dimension=100,
+    )
+    return replace(given, **changes)
+
+
+def full(name: str, **changes: object) -> Spec:
+    """Full batches: solved in closed form, so in a millisecond."""
+    return spec(name, sampling="full_batch", batch_size=1000, **changes)
+
+
+names = pytest.mark.parametrize("name", ALGORITHMS)
+
+
+@names
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_the_plan_meets_the_target_under_its_own_relation(name, relation):
+    found = find_algorithm(name).calibrate(full(name, neighboring_relation=relation))
+    assert found.plan.neighboring_relation is relation
+    assert epsilon_for_delta(found.plan.events, relation, 1e-5).value.upper <= 2.0
+    less = Event(Gaussian(found.plan.events[0].mechanism.noise_multiplier * 0.9999), FullBatch(), 200)
+    assert epsilon_for_delta([less], relation, 1e-5).value.lower > 2.0, "the target is used up"
+
+
+@names
+def test_replace_one_takes_twice_the_noise_of_add_or_remove(name):
+    noise = {
+        relation: find_algorithm(name).calibrate(full(name, neighboring_relation=relation)).plan.phases[0]
+        for relation in NeighboringRelation
+    }
+    one = noise[NeighboringRelation.ADD_OR_REMOVE_ONE].noise_stddev_on_sum
+    assert noise[NeighboringRelation.REPLACE_ONE].noise_stddev_on_sum == pytest.approx(2.0 * one, rel=1e-6)
+    assert noise[NeighboringRelation.REPLACE_SPECIAL].noise_stddev_on_sum == one
+
+
+@names
+def test_poisson_is_what_is_charged_and_what_will_be_drawn(name):
+    found = find_algorithm(name).calibrate(spec(name))
+    [event] = found.plan.events
+    assert event.sampling == Poisson(0.1)
+    assert event.count == 200
+    assert found.plan.phases[0].divisor == 100
+    assert found.achieved.value.upper <= 2.0
+    assert found.achieved.value.upper > 2.0 - 1e-3
+
+
+@names
+def test_without_assumptions_the_noise_is_solved_and_what_is_missing_is_named(name):
+    found = find_algorithm(name).calibrate(full(name, dimension=None))
+    assert found.missing_assumptions == (
+        "initial_gap",
+        "generalized_smoothness_l0",
+        "deviation_tau0",
+        "dimension",
+    )
+    assert not found.plan.is_executable
+    assert found.hyperparameters == ()
+
+
+@names
+def test_every_recommended_number_has_its_theorem(name):
+    found = find_algorithm(name).calibrate(full(name, assumptions=ASSUMPTIONS))
+    numbers = {item.name: item for item in (*found.hyperparameters, *found.utility)}
+    assert set(numbers) == {"step_size", "gradient_evaluations", "gradient_norm_bound"}
+    for item in numbers.values():
+        assert "Yang" in item.source
+        assert item.formula
+    assert numbers["step_size"].kind is ProvenanceKind.DERIVED
+    assert numbers["gradient_evaluations"].value == 200 * 1000
+    assert found.plan.phases[0].step_size == numbers["step_size"].value
+    assert found.missing_assumptions == ()
+
+
+@names
+def test_the_callers_step_size_goes_into_the_plan_and_the_bound_is_of_that_step_size(name):
+    recommended = find_algorithm(name).calibrate(full(name, assumptions=ASSUMPTIONS))
+    own_step = recommended.plan.phases[0].step_size / 3.0
+    own = find_algorithm(name).calibrate(full(name, assumptions=ASSUMPTIONS, step_size=own_step))
+    assert own.plan.phases[0].step_size == own_step
+    assert own.utility[1].value > recommended.utility[1].value
+    assert own.plan.plan_hash != recommended.plan.plan_hash
+
+
+@names
+def test_a_step_size_beyond_the_theorem_has_no_bound_and_a_warning_that_says_from_when_on(name):
+    found = find_algorithm(name).calibrate(full(name, assumptions=ASSUMPTIONS, step_size=1e6))
+    assert found.utility[1].value is None
+    assert any("iterations on" in warning for warning in found.warnings)
+
+
+@names
+def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
+    smooth = ASSUMPTIONS | {"generalized_smoothness_l1": 0.0}
+    one_step = find_algorithm(name).calibrate(full(name, assumptions=smooth, iterations=1))
+    assert one_step.utility[1].vacuous is True
+    tiny = ASSUMPTIONS | {"deviation_tau0": 0.0, "deviation_tau1": 0.0}
+    bound = Clip(10.0) if name == "dp_sgd" else Normalize(1.0)
+    large = replace(
+        full(name, assumptions=tiny, dimension=1, gradient_bound=bound), dataset_size=10**7, batch_size=10**7
+    )
+    many = find_algorithm(name).calibrate(replace(large, iterations=10**5))
+    assert many.utility[1].vacuous is False
+
+
+@names
+@pytest.mark.parametrize(
+    ("changes", "error", "pointer", "words"),
+    [
+        ({"sampling": "shuffled_epochs"}, Unsupported, ("sampling",), "full_batch or poisson"),
+        ({"sampling": "full_batch"}, InvalidValue, ("batch_size",), "1000"),
+        ({"assumptions": {"lipschitz": 1.0}}, InvalidValue, ("assumptions", "lipschitz"), "initial_gap"),
+        ({"assumptions": ASSUMPTIONS | {"initial_gap": 0.0}}, InvalidValue, ("assumptions", "initial_gap"), "0"),
+        ({"assumptions": ASSUMPTIONS | {"deviation_tau1": 1.0}}, InvalidValue, ("assumptions", "deviation_tau1"), "1"),
+        (
+            {"assumptions": ASSUMPTIONS | {"generalized_smoothness_l0": 0.0, "generalized_smoothness_l1": 0.0}},
+            InvalidValue,
+            ("assumptions", "generalized_smoothness_l0"),
+            "both",
+        ),
+    ],
+)
+def test_what_no_theorem_covers_is_refused_with_a_pointer(name, changes, error, pointer, words):
+    with pytest.raises(error, match=words) as caught:
+        find_algorithm(name).calibrate(spec(name, **changes))
+    assert caught.value.pointer == pointer
+
+
+def test_the_bound_of_the_other_algorithm_is_refused():
+    with pytest.raises(InvalidValue, match="clips"):
+        find_algorithm("dp_sgd").calibrate(spec("dp_sgd", gradient_bound=Normalize(1.0)))
+    with pytest.raises(InvalidValue, match="normalises"):
+        find_algorithm("dp_nsgd").calibrate(spec("dp_nsgd", gradient_bound=Clip(1.0)))
+
+
+def test_an_unknown_algorithm_is_refused_with_those_there_are():
+    with pytest.raises(InvalidValue, match="dp_sgd or dp_nsgd"):
+        find_algorithm("adam")
+
+
+def test_a_batch_larger_than_the_data_set_is_refused():
+    with pytest.raises(InvalidValue, match="larger than dataset_size"):
+        spec("dp_sgd", batch_size=1001)
