@@ -1,0 +1,223 @@
+"""A run carries out its plan, and shows nothing of a row but the model."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from accounting.errors import AccountingError, InvalidValue, Unsupported
+from calibrators.plan import Clip, Normalize, Plan
+from tests.trainer.plans import BOUNDS, phase_of, plan_of
+from trainer.models import LinearModel, LogisticRegression, SoftmaxRegression
+from trainer.run import PROGRESS_CALLS, RunCancelled, RunResult, run
+
+ALGORITHMS = ["dp_sgd", "dp_nsgd"]
+MODEL = SoftmaxRegression(3, 3)
+
+
+def data(rows: int = 12) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(8)
+    return rng.normal(size=(rows, 3)), rng.integers(0, 3, rows)
+
+
+def plan(algorithm: str, **changes: Any) -> Plan:
+    return plan_of(algorithm, phase_of(BOUNDS[algorithm], **{"probability": 0.4, "steps": 7} | changes))
+
+
+@contextmanager
+def watched() -> Iterator[list[logging.LogRecord]]:
+    """Warnings and floating-point flags raise; log records are collected."""
+    records: list[logging.LogRecord] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    collector = Collector(0)
+    logging.getLogger().addHandler(collector)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="raise"):
+            warnings.simplefilter("error")
+            yield records
+    finally:
+        logging.getLogger().removeHandler(collector)
+
+
+def visible(features: Any, labels: Any, algorithm: str, dtype: str) -> tuple[object, ...]:
+    """Everything a run shows, but for the numbers in the model."""
+    progress: list[tuple[int, int]] = []
+    with watched() as records:
+        result = run(
+            plan(algorithm),
+            MODEL,
+            features,
+            labels,
+            seed=3,
+            dtype=dtype,
+            on_progress=lambda done, total: progress.append((done, total)),
+        )
+    shapes = [(name, value.shape, value.dtype) for name, value in result.parameters.items()]
+    return progress, result.steps, shapes, all(np.all(np.isfinite(v)) for v in result.parameters.values()), records
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_rows_show_only_in_the_model(algorithm: str, dtype: str) -> None:
+    features, labels = data()
+    expected = visible(features, labels, algorithm, dtype)
+    assert expected[3:] == (True, [])
+    for value in (np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 1e39, 5e-324, 0.0):
+        changed = features.copy()
+        changed[5] = value
+        assert visible(changed, labels, algorithm, dtype) == expected
+        changed[:] = value
+        assert visible(changed, labels, algorithm, dtype) == expected
+    for label in (0, 2, 17, -1):
+        assert visible(features, np.where(np.arange(12) == 5, label, labels), algorithm, dtype) == expected
+        assert visible(features, np.full(12, label), algorithm, dtype) == expected
+    assert visible(features, np.where(np.arange(12) == 5, np.nan, labels), algorithm, dtype) == expected
+    for rows in (0, 1, 11, 13, 400):
+        assert visible(*data(rows), algorithm, dtype) == expected
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_number_of_rows_is_no_divisor(algorithm: str) -> None:
+    """Rows that contribute nothing leave a full-batch run as it was, however many there are."""
+    features, labels = data()
+    full = plan(algorithm, probability=None)
+    padded = np.vstack([features, np.full((50, 3), np.nan)])
+    result = run(full, MODEL, features, labels, seed=1)
+    again = run(full, MODEL, padded, np.append(labels, np.zeros(50, dtype=int)), seed=1)
+    for name, value in result.parameters.items():
+        np.testing.assert_allclose(again.parameters[name], value, rtol=1e-13)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_rows_release_the_noise_alone(algorithm: str) -> None:
+    """The sum of the steps' noise, at the plan's scale: step size / divisor * stddev * sqrt(steps)."""
+    large = SoftmaxRegression(400, 5)
+    result = run(plan(algorithm, noise_multiplier=2.0), large, np.empty((0, 400)), np.empty(0), seed=4)
+    spread = float(np.std(np.concatenate([value.ravel() for value in result.parameters.values()])))
+    assert spread == pytest.approx(0.5 / 4 * 2.0 * np.sqrt(7), rel=0.06)
+
+
+def test_what_was_charged_is_what_runs() -> None:
+    """Two phases that differ in everything, against the same two phases carried out by hand."""
+    from tests.reference.dp_nsgd import trajectory
+    from tests.reference.models import softmax_gradient
+    from trainer.noise import GaussianNoise, random_streams
+    from trainer.samplers import PoissonSampler
+
+    features, labels = data(30)
+    first = phase_of(Normalize(0.2), noise_multiplier=0.5, probability=0.3, steps=4, divisor=9, step_size=0.7)
+    second = phase_of(Normalize(3.0), noise_multiplier=2.0, probability=None, steps=3, divisor=30, step_size=0.2)
+    result = run(plan_of("dp_nsgd", first, second), MODEL, features, labels, seed=6)
+    streams = random_streams(6)
+    sampler, noise = PoissonSampler(30, 0.3, streams.sampling), GaussianNoise(streams.noise)
+    augmented = np.hstack([features, np.ones((30, 1))])
+    point = MODEL.initial()
+    for phase in (first, second):
+        batches = [sampler.draw() if phase is first else np.arange(30) for _ in range(phase.event.count)]
+        point = trajectory(
+            point,
+            lambda x, i: softmax_gradient(x, augmented[i], int(labels[i])),
+            [batch.tolist() for batch in batches],
+            [noise.standard_normal((4, 3)) for _ in batches],
+            eta=phase.step_size or 0.0,
+            r=phase.gradient_bound.regularizer if isinstance(phase.gradient_bound, Normalize) else 0.0,
+            sigma=0.5 if phase is first else 2.0,
+            B=phase.divisor,
+        )[-1]
+    assert result.steps == 7
+    np.testing.assert_allclose(result.parameters["weights"], point[:3], rtol=1e-11)
+    np.testing.assert_allclose(result.parameters["bias"], point[3], rtol=1e-11)
+
+
+def flat(result: RunResult) -> list[float]:
+    return [float(x) for value in result.parameters.values() for x in value.ravel()]
+
+
+def test_seeded_runs_repeat() -> None:
+    runs = [flat(run(plan("dp_sgd"), MODEL, *data(), seed=seed)) for seed in (5, 5, 6)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_unseeded_runs_differ() -> None:
+    runs = [flat(run(plan("dp_sgd"), MODEL, *data())) for _ in range(3)]
+    assert len({x for values in runs for x in values}) == 3 * MODEL.num_parameters
+
+
+def progress_of(some: Plan) -> list[tuple[int, int]]:
+    told: list[tuple[int, int]] = []
+    run(some, MODEL, *data(), on_progress=lambda done, total: told.append((done, total)))
+    return told
+
+
+def test_progress_follows_a_public_schedule() -> None:
+    for steps in (1, 7, 100, 101, 1234):
+        told = progress_of(plan("dp_nsgd", steps=steps))
+        assert told[0] == (0, steps)
+        assert told[-1] == (steps, steps)
+        assert len(told) <= PROGRESS_CALLS + 2
+        assert [done for done, _ in told] == sorted({done for done, _ in told})
+
+
+def test_a_cancelled_run_releases_nothing() -> None:
+    answers = iter([False, False, False, True])
+    with pytest.raises(RunCancelled) as stopped:
+        run(plan("dp_sgd"), MODEL, *data(), is_cancelled=lambda: next(answers))
+    assert stopped.value.steps == 3
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("model", [MODEL, LogisticRegression(3, fit_intercept=False)])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("probability", [0.4, None])
+def test_any_array_library_gives_the_same_run(
+    algorithm: str, model: LinearModel, dtype: str, probability: float | None
+) -> None:
+    features, labels = data()
+    features[2] = np.nan
+    expected = run(plan(algorithm, probability=probability), model, features, labels, seed=2, dtype=dtype)
+    strict = run(
+        plan(algorithm, probability=probability),
+        model,
+        array_api_strict.asarray(features),
+        array_api_strict.asarray(labels),
+        seed=2,
+        dtype=dtype,
+    )
+    for name, value in expected.parameters.items():
+        assert type(strict.parameters[name]) is np.ndarray
+        np.testing.assert_allclose(strict.parameters[name], value, rtol=1e-12 if dtype == "float64" else 1e-5)
+
+
+def test_float32_and_float64_agree() -> None:
+    wide, narrow = (flat(run(plan("dp_nsgd"), MODEL, *data(), seed=2, dtype=d)) for d in ("float64", "float32"))
+    np.testing.assert_allclose(narrow, wide, rtol=1e-5, atol=1e-6)
+    assert narrow != wide
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "complaint"),
+    [
+        (plan_of("dp_adam", phase_of(Clip(1.0))), Unsupported, "dp_nsgd or dp_sgd"),
+        (plan_of("dp_sgd", phase_of(Clip(1.0)), phase_of(Clip(1.0), step_size=None)), InvalidValue, "step_size"),
+        (plan_of("dp_sgd", phase_of(Normalize(1.0))), InvalidValue, "by clip, not by normalize"),
+        (plan_of("dp_nsgd", phase_of(Normalize(1.0)), phase_of(Clip(1.0))), InvalidValue, "by normalize, not by clip"),
+        (plan_of("dp_sgd", phase_of(Clip(1e-200))), InvalidValue, "rescale the features"),
+    ],
+)
+def test_plans_that_cannot_be_carried_out_are_refused(
+    broken: Plan, error: type[AccountingError], complaint: str
+) -> None:
+    with pytest.raises(error, match=complaint) as refusal:
+        run(broken, MODEL, *data())
+    assert refusal.value.pointer

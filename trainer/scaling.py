@@ -1,0 +1,127 @@
+"""Features by declared bounds: what the owner declared decides how a value is read, never what other rows hold.
+
+A scaler fitted to the rows (their mean, their largest value) would release a statistic of them outside the mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.errors import InvalidValue
+from accounting.numbers import read_integer, read_real
+from trainer.arrays import silent
+
+MAX_MAGNITUDE = 1e300
+MAX_CATEGORIES = 10**5
+
+
+@dataclass(frozen=True, slots=True)
+class NumberColumn:
+    """A number in [lower, upper], mapped to [-1, 1]; a column with equal bounds is constant and maps to 0."""
+
+    width: ClassVar[int] = 1
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        lower = read_real("lower", self.lower, -MAX_MAGNITUDE, MAX_MAGNITUDE)
+        object.__setattr__(self, "lower", lower)
+        upper = read_real("upper", self.upper, -MAX_MAGNITUDE, MAX_MAGNITUDE)
+        object.__setattr__(self, "upper", upper)
+        if upper < lower:
+            raise InvalidValue(f"upper must not be below lower, got [{lower!r}, {upper!r}]", pointer=("upper",))
+
+    def scale(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """shape (n,) to (n, 1): clipped to the bounds, then mapped; NaN stays NaN."""
+        if self.lower == self.upper:
+            return (0.0 * np.isfinite(values))[:, None]
+        half_width = self.upper / 2.0 - self.lower / 2.0  # halves first: their difference cannot overflow
+        middle = self.upper / 2.0 + self.lower / 2.0
+        clipped = np.clip(values, self.lower, self.upper)
+        scaled: npt.NDArray[np.float64] = np.clip((clipped - middle) / half_width, -1.0, 1.0).reshape(-1, 1)
+        return scaled
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryColumn:
+    """One of the declared categories, given by its position in the declaration; mapped to as many columns of 0 and 1.
+
+    A code that is no position (-1, say, for a category that was not declared) gives a row of zeros.
+    """
+
+    num_categories: int
+
+    def __post_init__(self) -> None:
+        count = read_integer("num_categories", self.num_categories, 1, MAX_CATEGORIES)
+        object.__setattr__(self, "num_categories", count)
+
+    @property
+    def width(self) -> int:
+        return self.num_categories
+
+    def scale(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """shape (n,) to (n, num_categories)."""
+        positions: npt.NDArray[np.float64] = np.arange(self.num_categories, dtype=np.float64)
+        return np.equal(values[:, None], positions).astype(np.float64)
+
+
+Column = NumberColumn | CategoryColumn
+
+
+def num_features(columns: Sequence[Column]) -> int:
+    """Length of a scaled row.
+
+    >>> num_features([NumberColumn(0, 1), CategoryColumn(3)])
+    4
+    """
+    return sum(column.width for column in columns)
+
+
+def feature_norm_bound(columns: Sequence[Column]) -> float:
+    """Largest l2 norm of a scaled row: each declared column contributes at most 1 to its square.
+
+    Guarantees:
+        - scaled_rows_are_within_the_norm_bound: for every value of every column.
+
+    >>> feature_norm_bound([NumberColumn(0, 1), CategoryColumn(3), NumberColumn(0, 5), NumberColumn(-1, 1)])
+    2.0
+    """
+    return math.sqrt(len(columns))
+
+
+def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float64]:
+    """Read each column by its declaration.
+
+    Args:
+        columns: The declarations.
+        values: One array of shape (n,) for each declaration, in the same order; numbers, or positions of categories.
+
+    Returns:
+        shape (n, num_features(columns)), float64, entries in [-1, 1]. A row with a value that is not finite is NaN
+        throughout, by which `trainer.run` knows that it contributes nothing.
+
+    Guarantees:
+        - scaling_is_row_by_row: a row of the result depends on that row and on the declarations.
+        - scaled_values_are_within_one: or the whole row is marked; no value raises or warns.
+
+    Raises:
+        InvalidValue: not one array of the same length for each declaration, or no declarations.
+
+    >>> scale_features([NumberColumn(0.0, 10.0), CategoryColumn(2)], [[5.0, 99.0], [0, 1]]).tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+    if not columns or len(columns) != len(values):
+        raise InvalidValue(f"{len(columns)} columns are declared and {len(values)} are given", pointer=("columns",))
+    arrays = [np.asarray(column, dtype=np.float64) for column in values]
+    if any(array.ndim != 1 or array.shape != arrays[0].shape for array in arrays):
+        raise InvalidValue("every column must be one-dimensional and as long as the others", pointer=("columns",))
+    with silent():
+        scaled = np.concatenate([column.scale(array) for column, array in zip(columns, arrays, strict=True)], axis=1)
+    finite = np.all([np.isfinite(array) for array in arrays], axis=0)
+    return np.where(finite[:, None], scaled, np.nan)
