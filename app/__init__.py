@@ -1,0 +1,1 @@
+"""Floor 4: the service. HTTP, SQL, worker processes; one folder per resource."""

@@ -1,0 +1,117 @@
+"""The guard before every route: a key, or on a server without keys the machine itself.
+
+A server that has no key yet must not answer the network, and not a web page that the machine's own browser shows
+either: such a page can make requests to 127.0.0.1, and can give 127.0.0.1 a name of its own (DNS rebinding). So the
+peer, the Host, the Origin and the absence of a proxy are all looked at.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.auth import service
+from app.auth.principal import LOOPBACK, Principal
+from app.db.failures import DATABASE_FAILURES
+from app.kit.context import Context
+from app.observability.request_id import request_id_of
+from app.problems import Problem, database_unavailable
+
+_LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+_FORWARDING = frozenset({"forwarded", "x-real-ip", "via"})
+_FORWARDING_PREFIX = "x-forwarded-"
+
+#: Answered without a key: liveness for supervisors, and the documentation, which holds no data.
+_ALWAYS_OPEN = "/health/"
+_OPEN_WITH_KEYS = ("/docs", "/openapi.json")
+
+
+class Guard:
+    """ASGI middleware that finds the request's principal or answers 401, 403 or 503."""
+
+    def __init__(self, app: ASGIApp, context: Context) -> None:
+        self.app = app
+        self.context = context
+        # Keys are never deleted, only revoked: once there is one, the keyless mode is over for ever.
+        self._keys_exist = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] == "http" and not scope["path"].startswith(_ALWAYS_OPEN):
+            try:
+                principal = await run_in_threadpool(self._admit, scope)
+            except Problem as problem:
+                await problem.response(request_id_of(scope))(scope, receive, send)
+                return
+            scope["state"]["principal"] = principal
+        await self.app(scope, receive, send)
+
+    def _admit(self, scope: Scope) -> Principal | None:
+        try:
+            headers = Headers(scope=scope)
+            if not self._keys_exist:
+                self._keys_exist = service.keys_exist(self.context)
+            if not self._keys_exist:
+                check_loopback(scope, headers)
+                return LOOPBACK
+            if _is_open(scope["path"]):
+                return None
+            return self._holder_of_key(headers)
+        except DATABASE_FAILURES as error:
+            raise database_unavailable() from error
+
+    def _holder_of_key(self, headers: Headers) -> Principal:
+        given = headers.getlist("authorization")
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        if scheme.lower() != "bearer":
+            detail = "This server needs a key: send one header `Authorization: Bearer epsilond_...`."
+            raise Problem(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="epsilond"'})
+        principal = service.authenticate(self.context, token.strip())
+        if principal is None:
+            challenge = {"WWW-Authenticate": 'Bearer realm="epsilond", error="invalid_token"'}
+            raise Problem(401, "invalid_key", "The key is unknown, revoked or expired.", headers=challenge)
+        return principal
+
+
+def check_loopback(scope: Scope, headers: Headers) -> None:
+    """Refuse whatever might come from elsewhere than this machine's user.
+
+    Raises:
+        Problem: 403, saying which condition is not met.
+    """
+    hosts, origins = headers.getlist("host"), headers.getlist("origin")
+    forwarding = sorted(name for name in headers if name in _FORWARDING or name.startswith(_FORWARDING_PREFIX))
+    if not _is_loopback(scope.get("client")):
+        reason = "the peer is another machine"
+    elif len(hosts) != 1 or not _LOOPBACK_HOST.fullmatch(hosts[0]):
+        reason = "the Host is not localhost, 127.0.0.1 or [::1]"
+    elif origins and [origin.lower() for origin in origins] != [f"{scope['scheme']}://{hosts[0]}".lower()]:
+        reason = "the Origin is another site"
+    elif forwarding:
+        reason = f"the header {forwarding[0]} shows a proxy"
+    else:
+        return
+    detail = (
+        f"This server has no key yet and answers its own machine alone: {reason}. "
+        "Create a key with `python -m app keys create`."
+    )
+    raise Problem(403, "loopback_only", detail)
+
+
+def _is_loopback(client: tuple[str, int] | None) -> bool:
+    try:
+        address = ipaddress.ip_address(client[0] if client else "")
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def _is_open(path: str) -> bool:
+    return path == "/" or any(path == prefix or path.startswith(f"{prefix}/") for prefix in _OPEN_WITH_KEYS)

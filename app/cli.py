@@ -1,0 +1,191 @@
+"""The command line: `python -m app COMMAND`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from pydantic import ValidationError
+
+from app import openapi, server
+from app.auth import service as auth
+from app.auth.principal import Scope
+from app.db import migrate as migrations
+from app.db.database import Database
+from app.db.failures import DATABASE_FAILURES
+from app.kit.context import Context
+from app.main import create_app
+from app.observability.logs import configure_logging
+from app.settings import Settings, settings_faults
+
+cli = typer.Typer(
+    help="epsilond, the privacy-accounting daemon. Settings come from the environment: EPSILOND_HOST and others.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Local variables in a traceback would show keys and data.
+    pretty_exceptions_enable=False,
+)
+keys = typer.Typer(help="API keys. With none created, the server answers its own machine alone.", no_args_is_help=True)
+cli.add_typer(keys, name="keys")
+
+
+def main() -> None:
+    """Run the command line; a fault of the operator's is one line and status 1."""
+    cli(prog_name="python -m app")
+
+
+@cli.command()
+def serve(
+    migrate: Annotated[bool, typer.Option("--migrate", help="Bring the database to the newest schema first.")] = False,
+) -> None:
+    """Answer HTTP requests, and run queued trainings in worker processes."""
+    with _until_stopped(), _context() as context:
+        configure_logging(context.settings.log_level, context.settings.log_format)
+        if migrate:
+            _migrate(context.settings)
+        _require_schema(context)
+        try:
+            listening = server.listen(context.settings.host, context.settings.port)
+        except server.CannotListen as error:
+            _fail(str(error))
+        app = create_app(context)
+        print(server.banner(context, listening), flush=True)
+        server.serve(app, context, listening)
+
+
+@cli.command()
+def worker(
+    count: Annotated[int, typer.Option(min=1, max=64, help="How many trainings run at once.")] = 1,
+) -> None:
+    """Execute queued trainings in processes of their own, until stopped."""
+    # Imported here: the trainer's numerics take a second to load, and no other command needs them.
+    from app.runs.supervisor import Supervisor  # noqa: PLC0415
+
+    with _until_stopped(), _context() as context:
+        configure_logging(context.settings.log_level, context.settings.log_format)
+        _require_schema(context)
+        supervisor = Supervisor(context, count)
+        supervisor.start()
+        try:
+            print(f"epsilond worker: {count} process(es). Stop with Ctrl+C.", flush=True)
+            supervisor.wait()
+        finally:
+            supervisor.stop()
+
+
+@cli.command()
+def migrate() -> None:
+    """Bring the database named by EPSILOND_DATABASE_URL to the newest schema."""
+    with _context() as context:
+        _migrate(context.settings)
+        print(f"The database is at revision {migrations.head_revision()}, the newest.")
+
+
+@cli.command("openapi")
+def print_openapi() -> None:
+    """Print the OpenAPI document: the same bytes for the same code."""
+    # The document depends on no setting; an empty database in memory is never opened.
+    app = create_app(Context(Settings.model_construct(), Database("sqlite://")))
+    print(openapi.render(app.openapi()), end="")
+
+
+@keys.command("create")
+def create_key(
+    name: Annotated[str, typer.Option(help="What the key is for.")],
+    scope: Annotated[list[Scope], typer.Option(help="What it allows; may be repeated. admin implies all others.")],
+    if_none: Annotated[bool, typer.Option("--if-none", help="Only if no key was ever created.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the key to this new file, for its owner alone.")] = None,
+) -> None:
+    """Create a key. It is shown or written this once: only a keyed hash of it is stored."""
+    if not 1 <= len(name) <= 200 or not name.isprintable():
+        _fail("--name takes 1 to 200 printable characters.")
+    with _context() as context:
+        _require_schema(context)
+        if if_none and auth.keys_exist(context):
+            print("There is a key already; none was created.")
+            return
+        # Opened before the key exists: a file that cannot be written must not cost a key.
+        target = _new_private_file(output) if output else None
+        created = auth.create_key(context, name, scope, if_none=if_none)
+        if created is None:
+            if target is not None and output is not None:
+                os.close(target)
+                output.unlink()
+            print("There is a key already; none was created.")
+            return
+        if target is None:
+            print(created.token)
+            return
+        with open(target, "w") as file:
+            file.write(created.token + "\n")
+        print(f"{created.id} was written to {output}.")
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """List the keys, without what authenticates."""
+    with _context() as context:
+        _require_schema(context)
+        for key in auth.list_keys(context):
+            state = "revoked" if key.is_revoked else "active"
+            print(f"{key.id}  {state:7}  {key.created_at:%Y-%m-%d}  {','.join(key.scopes)}  {key.name}")
+
+
+@keys.command("revoke")
+def revoke_key(key_id: Annotated[str, typer.Argument(help="The id, as `keys list` shows it.")]) -> None:
+    """Revoke a key for ever. With the last one gone the server answers nobody until another is created."""
+    with _context() as context:
+        _require_schema(context)
+        if not auth.revoke_key(context, key_id):
+            _fail(f"There is no active key {key_id}; see `python -m app keys list`.")
+        print(f"{key_id} is revoked.")
+
+
+@contextmanager
+def _until_stopped() -> Iterator[None]:
+    """Let SIGTERM and Ctrl+C end the block in the same way, whenever they come, and the command with status 0."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        yield
+
+
+@contextmanager
+def _context() -> Iterator[Context]:
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        _fail(settings_faults(error))
+    database = Database(settings.sqlalchemy_url)
+    try:
+        yield Context(settings, database)
+    except DATABASE_FAILURES as error:
+        # Its own words would quote the address, which may hold a password.
+        _fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). Is it running?")
+    finally:
+        database.dispose()
+
+
+def _migrate(settings: Settings) -> None:
+    migrations.upgrade(settings.sqlalchemy_url)
+
+
+def _require_schema(context: Context) -> None:
+    if not migrations.is_at_head(context.database):
+        _fail("The database's schema is not the newest. Run `python -m app migrate`, or `serve --migrate`.")
+
+
+def _new_private_file(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        _fail(f"Cannot write the key to {path}: {error.strerror}. It must be a new file in a folder that exists.")
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"epsilond: {message}", err=True)
+    raise typer.Exit(1)

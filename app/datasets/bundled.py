@@ -1,0 +1,69 @@
+"""Public data sets that come with the service: scikit-learn's, under bounds that are published with them.
+
+The declarations stand in `bundled_bounds/*.json`; the rows are read from files inside the scikit-learn package. Nothing
+is downloaded. The migration that made the table of data sets registers them.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.datasets.columns import NumberColumn, split_label
+from app.datasets.schemas import DatasetMetadata
+from app.datasets.table import FloatArray, LabelArray
+from app.kit.fields import Identifier, Schema
+
+_FOLDER = Path(__file__).with_name("bundled_bounds")
+
+
+class BundledDataset(Schema):
+    """One bundled data set's declaration, and where its bounds were published."""
+
+    id: Identifier
+    source: str
+    metadata: DatasetMetadata
+
+
+@cache
+def declaration(dataset_id: str) -> BundledDataset:
+    """The committed declaration of one bundled data set."""
+    path = _FOLDER / f"{dataset_id.removeprefix('ds_')}.json"
+    return BundledDataset.model_validate(json.loads(path.read_text(encoding="utf-8")))
+
+
+def load(dataset_id: str) -> tuple[FloatArray, LabelArray]:
+    """Features, shape (rows, features), clipped to their declared bounds, and labels, shape (rows,).
+
+    Args:
+        dataset_id: ``ds_breast_cancer``, ``ds_digits`` or ``ds_diabetes``.
+
+    Returns:
+        Arrays in the declared order and units; labels are integer codes where the label is a category.
+    """
+    metadata = declaration(dataset_id).metadata
+    features, labels = _read(dataset_id)
+    columns, label = split_label(metadata.columns, metadata.label)
+    numbers = [column for column in columns if isinstance(column, NumberColumn)]
+    assert len(numbers) == len(columns), "the bundled sets' features are numbers"
+    bounded = np.clip(features, [column.lower for column in numbers], [column.upper for column in numbers])
+    if isinstance(label, NumberColumn):
+        return bounded, np.clip(labels.astype(np.float64), label.lower, label.upper)
+    return bounded, labels.astype(np.int64)
+
+
+def _read(dataset_id: str) -> tuple[FloatArray, Any]:
+    # scikit-learn takes a second to import, and only those who use a bundled set wait for it.
+    from sklearn import datasets  # noqa: PLC0415
+
+    loaders = {
+        "ds_breast_cancer": datasets.load_breast_cancer,
+        "ds_digits": datasets.load_digits,
+        "ds_diabetes": datasets.load_diabetes,
+    }
+    features, labels = loaders[dataset_id](return_X_y=True)
+    return np.asarray(features, dtype=np.float64), labels

@@ -1,0 +1,74 @@
+"""Declared columns: what the owner says about the data without looking at any single record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from app.kit.fields import Name, Schema
+
+MAX_COLUMNS = 4096
+MAX_CATEGORIES = 1000
+MAX_MAGNITUDE = 1e100
+
+
+class NumberColumn(Schema):
+    """A number between two bounds that are known without looking at the data."""
+
+    name: Name
+    type: Literal["number"]
+    lower: float = Field(ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE, description="Smallest value; smaller ones become it.")
+    upper: float = Field(ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE, description="Largest value; larger ones become it.")
+
+    @field_validator("upper")
+    @classmethod
+    def _is_not_below_lower(cls, upper: float, info: ValidationInfo) -> float:
+        if upper < info.data.get("lower", upper):
+            raise ValueError("The upper bound must not be below the lower one.")
+        return upper
+
+
+class CategoryColumn(Schema):
+    """A text out of a list that is known without looking at the data."""
+
+    name: Name
+    type: Literal["category"]
+    categories: list[Name] = Field(
+        min_length=1,
+        max_length=MAX_CATEGORIES,
+        description="The values that may occur, as they stand in the file. Their order is their code: 0, 1, 2, ...",
+    )
+
+    @field_validator("categories")
+    @classmethod
+    def _are_distinct(cls, categories: list[str]) -> list[str]:
+        if len(set(categories)) < len(categories):
+            raise ValueError("Every category must be listed once.")
+        return categories
+
+
+Column = Annotated[NumberColumn | CategoryColumn, Field(discriminator="type")]
+
+Columns = Annotated[list[Column], Field(min_length=2, max_length=MAX_COLUMNS)]
+
+
+def check_distinct_names(columns: Sequence[Column]) -> None:
+    """Refuse two columns of one name: a header could not say which is which."""
+    if len({column.name for column in columns}) < len(columns):
+        raise ValueError("Every column needs a name of its own.")
+
+
+def check_is_a_column(label: str, columns: Sequence[Column] | None) -> None:
+    """Refuse a label that is none of ``columns``; where they are themselves at fault (``None``) say nothing more."""
+    if columns is not None and label not in {column.name for column in columns}:
+        raise ValueError("The label must be the name of a declared column.")
+
+
+def split_label(columns: Sequence[Column], label: str) -> tuple[tuple[Column, ...], Column]:
+    """The feature columns in their declared order, and the label's column."""
+    return (
+        tuple(column for column in columns if column.name != label),
+        next(column for column in columns if column.name == label),
+    )

@@ -1,0 +1,137 @@
+"""CSV files, read as a stream and strictly: whatever is not exactly a declared value is refused where it stands.
+
+A refusal names the row (the header is row 1, as a spreadsheet counts) and the declared column. It never repeats a cell,
+nor an undeclared header: in a file without a header row, that would be somebody's record.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import IO, NoReturn
+
+from app.datasets.columns import Column
+from app.datasets.table import CellFault, Table, TableBuilder
+from app.problems import Problem, ProblemItem
+
+MAX_ROWS = 10_000_000
+MAX_CELLS = 100_000_000
+MAX_LINE_BYTES = 4 * 2**20
+MAX_NAMED_FAULTS = 20
+
+_BLOCK_CELLS = 2**18
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_csv(file: IO[bytes], columns: Sequence[Column], label: str) -> Table:
+    """Read a whole file against its declaration.
+
+    Args:
+        file: Bytes of the file, at its beginning: UTF-8 with or without a byte order mark, lines ending in LF or CRLF,
+            cells separated by commas and quoted where they need it. The first row names the columns, in any order.
+        columns: What the owner declared; the header must name these and no others.
+        label: Name of the label's column.
+
+    Returns:
+        The rows in the file's order. There may be none: how many there are is private.
+
+    Raises:
+        Problem: 422 ``invalid_csv``, with up to 20 faults; row and column are named, values never.
+    """
+    records = _records(file)
+    order = _order_of(next(records, None), columns)
+    builder = TableBuilder(columns, label)
+    rows = 0
+    per_block = max(1, _BLOCK_CELLS // len(columns))
+    while block := list(islice(records, per_block)):
+        first_row = rows + 2
+        rows += len(block)
+        if rows > MAX_ROWS or rows * len(columns) > MAX_CELLS:
+            _refuse("too_many_rows", f"a file may hold {MAX_ROWS} rows and {MAX_CELLS} cells")
+        for number, record in enumerate(block, start=first_row):
+            if len(record) != len(columns):
+                _refuse("ragged_row", f"row {number} has {len(record)} cells where the header has {len(columns)}")
+        faults = builder.add([[record[index] for index in order] for record in block], first_row)
+        if faults:
+            raise _problem([_item(fault, columns) for fault in faults[:MAX_NAMED_FAULTS]])
+    return builder.build()
+
+
+def _order_of(header: list[str] | None, columns: Sequence[Column]) -> list[int]:
+    """Where in a record each declared column stands."""
+    if not header:
+        _refuse("header_missing", "the file is empty; its first row must hold the names of the columns")
+    positions = {name: index for index, name in enumerate(header)}
+    occurrences = Counter(header)
+    declared = {column.name for column in columns}
+    missing = [repr(column.name) for column in columns if column.name not in positions]
+    repeated = [repr(column.name) for column in columns if occurrences[column.name] > 1]
+    undeclared = [str(index) for index, name in enumerate(header, start=1) if name not in declared]
+    faults = []
+    if missing:
+        faults.append(("column_missing", f"the header lacks {_listed(missing)}"))
+    if repeated:
+        faults.append(("column_repeated", f"the header repeats {_listed(repeated)}"))
+    if undeclared:
+        faults.append(
+            ("column_undeclared", f"the cells at these positions are no declared columns: {_listed(undeclared)}")
+        )
+    if faults:
+        raise _problem([ProblemItem(pointer="/file", code=code, detail=f"In row 1, {why}.") for code, why in faults])
+    return [positions[column.name] for column in columns]
+
+
+def _records(file: IO[bytes]) -> Iterator[list[str]]:
+    """The file's records; blank lines are allowed at its end only."""
+    number = 0
+    first_blank: int | None = None
+    try:
+        for number, record in enumerate(csv.reader(_lines(file), strict=True), start=1):
+            if not record:
+                first_blank = first_blank or number
+                continue
+            if first_blank is not None:
+                _refuse("ragged_row", f"row {first_blank} is blank")
+            yield record
+    except csv.Error:
+        # Its words are about Python's csv module; the two causes that remain are these.
+        limit = csv.field_size_limit()
+        _refuse(
+            "malformed_row",
+            f"after row {number}, quotes do not match, a line ends in CR alone or a cell exceeds {limit} characters",
+        )
+
+
+def _lines(file: IO[bytes]) -> Iterator[str]:
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            _refuse("line_too_long", f"line {number} has more than {MAX_LINE_BYTES} bytes")
+        if b"\0" in line:
+            _refuse("nul_byte", f"line {number} holds a NUL byte; the file must be CSV in UTF-8")
+        try:
+            yield (line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).decode()
+        except UnicodeDecodeError:
+            _refuse("not_utf8", f"line {number} is not UTF-8")
+
+
+def _item(fault: CellFault, columns: Sequence[Column]) -> ProblemItem:
+    name = columns[fault.column].name
+    return ProblemItem(pointer="/file", code=fault.code, detail=f"In row {fault.row}, column {name!r}, {fault.why}.")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMED_FAULTS
+    return ", ".join([*names[:MAX_NAMED_FAULTS], *([f"{more} more"] if more > 0 else [])])
+
+
+def _refuse(code: str, why: str) -> NoReturn:
+    raise _problem([ProblemItem(pointer="/file", code=code, detail=f"{why[0].upper()}{why[1:]}.")])
+
+
+def _problem(items: Sequence[ProblemItem]) -> Problem:
+    detail = "The file does not hold what was declared; nothing of it was kept. `errors` says where."
+    return Problem(422, "invalid_csv", detail, errors=items)

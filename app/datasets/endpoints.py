@@ -1,0 +1,68 @@
+"""`/v1/datasets`: declared in public, uploaded once, never returned."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from starlette.responses import JSONResponse
+
+from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
+from app.datasets import service
+from app.datasets.registration import register
+from app.datasets.schemas import UPLOAD_REQUEST_BODY, DatasetBody, UploadedDataset
+from app.datasets.upload import ReceivedUpload
+from app.kit.context import CurrentContext
+from app.kit.idempotency import IdempotencyKey
+from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
+
+router = APIRouter(prefix="/v1/datasets", tags=["Data sets"])
+
+
+# The parameters are resolved in their order: nobody without the scope and a key makes the server read a file.
+@router.post(
+    "",
+    summary="Upload a data set",
+    status_code=201,
+    response_model=UploadedDataset,
+    openapi_extra={"requestBody": UPLOAD_REQUEST_BODY},
+)
+def upload_dataset(
+    principal: Annotated[Principal, requires(Scope.OWNER)],
+    key: IdempotencyKey,
+    context: CurrentContext,
+    upload: ReceivedUpload,
+) -> JSONResponse:
+    """A CSV file with a header row, and what its owner declares about it. Private unless declared public.
+
+    Everything in `metadata` is public: choose bounds, categories and `declared_size` without looking at any single
+    record. Numbers outside their bounds are clipped; anything else that is not as declared is refused, by row and
+    column. `owner_report` is answered here and nowhere else.
+
+    Private rows are bound to their root budget for ever, under whichever name they are uploaded again (409
+    `budget_not_bound` elsewhere).
+    """
+    answer = register(context, principal, key, upload)
+    return JSONResponse(answer.body, answer.status, headers=answer.headers)
+
+
+@router.get("", summary="List data sets")
+def list_datasets(
+    _: CurrentPrincipal, context: CurrentContext, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
+) -> Page[DatasetBody]:
+    """Declarations, oldest first. Three public data sets come with the service."""
+    with context.database.read() as session:
+        return service.list_page(session, cursor, limit)
+
+
+@router.get("/{dataset_id}", summary="A data set's declaration")
+def get_dataset(_: CurrentPrincipal, context: CurrentContext, dataset_id: str) -> DatasetBody:
+    """What was declared. Nothing that was counted or computed from rows is shown, and no rows."""
+    with context.database.read() as session:
+        return service.body_of(service.get(session, dataset_id))
+
+
+@router.delete("/{dataset_id}", summary="Delete a data set's rows", status_code=204)
+def delete_dataset(_: Annotated[Principal, requires(Scope.OWNER)], context: CurrentContext, dataset_id: str) -> None:
+    """Remove the file for good. Private rows stay bound to their root budget, should they be uploaded again."""
+    service.delete(context, dataset_id)

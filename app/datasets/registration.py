@@ -1,0 +1,155 @@
+"""Taking in an upload: metadata and file checked, content bound to its one root budget, rows stored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from app.auth.principal import Principal
+from app.budgets.service import get_budget
+from app.datasets import repository
+from app.datasets.csv_file import read_csv
+from app.datasets.files import DatasetFiles
+from app.datasets.models import Dataset
+from app.datasets.schemas import DatasetMetadata, OwnerReport
+from app.datasets.service import body_of
+from app.datasets.table import Table
+from app.datasets.upload import Upload
+from app.kit.context import Context
+from app.kit.idempotency import Answer, run_once
+from app.kit.ids import new_id
+from app.kit.json_body import read_json
+from app.kit.validation import from_validation
+from app.problems import Problem, ProblemItem, unprocessable
+
+
+def register(context: Context, principal: Principal, key: str, upload: Upload) -> Answer:
+    """Register an uploaded data set, once per idempotency key.
+
+    Args:
+        context: The process's context.
+        principal: The owner.
+        key: The request's idempotency key.
+        upload: The received file and metadata.
+
+    Returns:
+        201 with `UploadedDataset`. The owner's report is found again from a repeated upload's own file, so that no
+        answer that is stored holds the true number of rows.
+
+    Raises:
+        Problem: 422 for metadata or a file at fault; 409 ``budget_not_bound``, ``content_is_private`` or
+            ``content_is_public``.
+    """
+    metadata = read_metadata(upload.metadata)
+    table = read_csv(upload.file, metadata.columns, metadata.label)
+    content_hash = context.keyed_hash("dataset_content", table.content)
+    files = DatasetFiles(context.settings.data_dir)
+    dataset_id = new_id("ds")
+
+    def store_rows() -> None:
+        files.write(dataset_id, table)
+
+    def add(session: Session) -> Answer:
+        dataset = _bound(session, context, metadata, content_hash, dataset_id)
+        repository.add(session, dataset)
+        body = body_of(dataset).model_dump(mode="json")
+        return Answer(201, body, {"Location": f"/v1/datasets/{dataset_id}"})
+
+    try:
+        answer = run_once(context, principal.id, key, _fingerprint(metadata, upload), add, prepare=store_rows)
+    except Problem:
+        files.remove(dataset_id)
+        raise
+    # After any other exception nobody knows whether the row is there: the file stays, and is swept later if it is not.
+    if answer.body["id"] != dataset_id:
+        files.remove(dataset_id)
+    with context.database.read() as session:
+        files.remove_abandoned(lambda ids: repository.living(session, ids))
+    return Answer(answer.status, {**answer.body, "owner_report": _report(table).model_dump()}, answer.headers)
+
+
+def read_metadata(document: bytes) -> DatasetMetadata:
+    """The metadata part under the same rules as a JSON body, with pointers that begin at `/metadata`."""
+    try:
+        value = read_json(document)
+    except Problem as problem:
+        items = [ProblemItem(**{**item.model_dump(), "pointer": f"/metadata{item.pointer}"}) for item in problem.errors]
+        raise Problem(problem.status, problem.code, problem.detail, errors=items) from None
+    try:
+        metadata = DatasetMetadata.model_validate(value)
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("body", "metadata", *fault["loc"])} for fault in error.errors(include_url=False)]
+        raise from_validation(faults, {"metadata": value}) from None
+    if metadata.public and metadata.budget_id is not None:
+        detail = "Public data cost no privacy: leave budget_id out."
+        raise unprocessable("budget_for_public_data", detail, "metadata", "budget_id")
+    if not metadata.public and metadata.budget_id is None:
+        detail = "Private data need a budget_id, the root budget that every run on them is charged to."
+        raise unprocessable("missing", detail, "metadata", "budget_id")
+    return metadata
+
+
+def _bound(
+    session: Session, context: Context, metadata: DatasetMetadata, content_hash: str, dataset_id: str
+) -> Dataset:
+    """The new data set, its content bound. Whatever is decided about a content, is decided under its row's lock."""
+    if metadata.budget_id is not None:
+        _check_budget(session, metadata, metadata.budget_id)
+    content = repository.lock_content(session, content_hash)
+    if metadata.public:
+        if content.root_budget_id is not None:
+            detail = "These rows are registered as private; what was private never becomes public."
+            raise Problem(409, "content_is_private", detail)
+    elif content.root_budget_id is None:
+        if repository.is_public_somewhere(session, content_hash):
+            detail = (
+                "These rows are registered as public, so no budget can protect them. Delete the public data set first."
+            )
+            raise Problem(409, "content_is_public", detail)
+        content.root_budget_id = metadata.budget_id
+    elif content.root_budget_id != metadata.budget_id:
+        detail = (
+            "These rows are bound to another root budget. Private data have one root budget for ever, also after they "
+            "are deleted and whatever they are called; name that one."
+        )
+        raise Problem(409, "budget_not_bound", detail)
+    return Dataset(
+        id=dataset_id,
+        name=metadata.name,
+        is_public=metadata.public,
+        is_bundled=False,
+        declared_size=metadata.declared_size,
+        privacy_unit=metadata.privacy_unit,
+        columns=[column.model_dump(mode="json") for column in metadata.columns],
+        label=metadata.label,
+        budget_id=metadata.budget_id,
+        content_hash=content_hash,
+        created_at=context.clock(),
+        deleted_at=None,
+    )
+
+
+def _check_budget(session: Session, metadata: DatasetMetadata, budget_id: str) -> None:
+    try:
+        budget = get_budget(session, budget_id)
+    except Problem:
+        detail = "There is no budget with this id; create the root budget first."
+        raise unprocessable("unknown_budget", detail, "metadata", "budget_id") from None
+    if budget.privacy_unit != metadata.privacy_unit:
+        detail = (
+            f"The budget protects one {budget.privacy_unit!r}; privacy_unit must be the same, and each row belong to "
+            "one of them."
+        )
+        raise unprocessable("privacy_unit_mismatch", detail, "metadata", "privacy_unit")
+
+
+def _fingerprint(metadata: DatasetMetadata, upload: Upload) -> bytes:
+    request: list[Any] = ["upload", metadata.model_dump(mode="json"), upload.file_digest.hex()]
+    return json.dumps(request, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _report(table: Table) -> OwnerReport:
+    return OwnerReport(rows=table.rows, values_clipped=table.values_clipped)

@@ -1,0 +1,170 @@
+"""Cells to numbers: each column checked against its declaration, clipped to its bounds, and hashed as it was given."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.datasets.columns import CategoryColumn, Column, NumberColumn, split_label
+
+FloatArray = NDArray[np.float64]
+LabelArray = NDArray[np.float64] | NDArray[np.int64]
+
+# Python reads more as a number than a file may hold: "nan", "1_000", digits of every script. These characters are left.
+_NUMBER_CHARACTERS = re.compile(r"[0-9eE+\-. \t]*")
+_NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class CellFault:
+    """A cell that its column's declaration does not allow. The value itself is never part of it."""
+
+    row: int
+    column: int
+    code: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Checked rows.
+
+    Attributes:
+        features: Shape (rows, feature columns), in declared order and units; a category is its code.
+        labels: Shape (rows,): codes as integers where the label is a category, else numbers.
+        values_clipped: How many numbers passed a declared bound, labels included.
+        content: Digest of the values as given, before clipping; the same whatever the columns are called, in whichever
+            order they stand and whatever their bounds are. Secret: only its keyed hash is kept.
+    """
+
+    features: FloatArray
+    labels: LabelArray
+    values_clipped: int
+    content: bytes
+
+    @property
+    def rows(self) -> int:
+        return len(self.labels)
+
+
+@dataclass
+class _ColumnReader:
+    """One column's running state."""
+
+    column: Column
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    values_clipped: int = 0
+
+    def read(self, texts: Sequence[str]) -> FloatArray | list[tuple[int, str, str]]:
+        """The block's values, or the positions in it that are at fault, each with a code and a reason."""
+        if isinstance(self.column, NumberColumn):
+            values = _numbers(texts)
+            return _number_faults(texts) if values is None else self.take_numbers(values, self.column)
+        codes = {category: code for code, category in enumerate(self.column.categories)}
+        found = [codes.get(text, -1) for text in texts]
+        if -1 in found:
+            return [
+                (index, "empty_cell", "the cell is empty; every cell needs a value")
+                if not texts[index]
+                else (index, "unknown_category", "the cell is none of the declared categories; case and spaces count")
+                for index, code in enumerate(found)
+                if code == -1
+            ]
+        self.digest.update("".join(f"{text}\0" for text in texts).encode())
+        return np.array(found, dtype=np.float64)
+
+    def take_numbers(self, values: FloatArray, column: NumberColumn) -> FloatArray:
+        """Hash and clip finite numbers. Adding zero makes the two zeros one."""
+        self.digest.update((values + 0.0).astype("<f8").tobytes())
+        self.values_clipped += int(np.count_nonzero((values < column.lower) | (values > column.upper)))
+        return np.clip(values, column.lower, column.upper)
+
+
+class TableBuilder:
+    """Collects blocks of rows into a `Table`."""
+
+    def __init__(self, columns: Sequence[Column], label: str) -> None:
+        features, label_column = split_label(columns, label)
+        self._columns = tuple(columns)
+        self._readers = {column.name: _ColumnReader(column) for column in columns}
+        self._feature_names = tuple(column.name for column in features)
+        self._label_column = label_column
+        self._features: list[FloatArray] = [np.empty((0, len(features)))]
+        self._labels: list[FloatArray] = [np.empty(0)]
+
+    def add(self, rows: Sequence[Sequence[str]], first_row: int = 1) -> list[CellFault]:
+        """Take a block of rows, each with one cell per declared column and in that order.
+
+        Args:
+            rows: The cells' texts.
+            first_row: Number of the block's first row, for the faults.
+
+        Returns:
+            The faults in the order of the file; the block is taken only if there are none.
+        """
+        cells = list(zip(*rows, strict=True)) or [()] * len(self._columns)
+        faults: list[CellFault] = []
+        values: dict[str, FloatArray] = {}
+        for index, column in enumerate(self._columns):
+            block = self._readers[column.name].read(cells[index])
+            if isinstance(block, list):
+                faults += [CellFault(first_row + row, index, code, why) for row, code, why in block]
+            else:
+                values[column.name] = block
+        if not faults:
+            features = np.empty((len(rows), len(self._feature_names)))
+            for index, name in enumerate(self._feature_names):
+                features[:, index] = values[name]
+            self._features.append(features)
+            self._labels.append(values[self._label_column.name])
+        return sorted(faults, key=lambda fault: (fault.row, fault.column))
+
+    def build(self) -> Table:
+        labels = np.concatenate(self._labels)
+        is_category = isinstance(self._label_column, CategoryColumn)
+        readers = self._readers.values()
+        return Table(
+            features=np.concatenate(self._features),
+            labels=labels.astype(np.int64) if is_category else labels,
+            values_clipped=sum(reader.values_clipped for reader in readers),
+            content=b"".join(sorted(reader.digest.digest() for reader in readers)),
+        )
+
+
+def _numbers(texts: Sequence[str]) -> FloatArray | None:
+    """The texts as finite numbers; None if any of them is something else."""
+    if _NUMBER_CHARACTERS.fullmatch("".join(texts)) is None:
+        return None
+    try:
+        values = np.array([float(text) for text in texts], dtype=np.float64)
+    except ValueError:
+        return None
+    return values if np.isfinite(values).all() else None
+
+
+def _number_faults(texts: Sequence[str]) -> list[tuple[int, str, str]]:
+    faults = []
+    for index, text in enumerate(texts):
+        if _numbers([text]) is not None:
+            continue
+        bare = text.strip(" \t")
+        if not bare:
+            faults.append((index, "empty_cell", "the cell is empty; every cell needs a value"))
+        elif _NOT_FINITE.fullmatch(bare) or _overflows(bare):
+            faults.append((index, "not_finite", "the cell is not a finite number"))
+        else:
+            faults.append((index, "not_a_number", "the cell is not a number, such as -1.5 or 2e-3"))
+    return faults
+
+
+def _overflows(text: str) -> bool:
+    try:
+        return _NUMBER_CHARACTERS.fullmatch(text) is not None and math.isinf(float(text))
+    except ValueError:
+        return False

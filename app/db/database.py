@@ -1,0 +1,97 @@
+"""Engines and sessions: a write session is one transaction, a read session cannot write."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from app.settings import make_private_folder
+
+# SQLite waits this long for another writer before it gives up; PostgreSQL as long for a row lock.
+LOCK_TIMEOUT_S = 30
+POSTGRESQL_LOCK_NOT_AVAILABLE = "55P03"
+
+
+class Database:
+    """One engine, SQLite or PostgreSQL, behind two kinds of session."""
+
+    def __init__(self, url: str, lock_timeout_s: int = LOCK_TIMEOUT_S) -> None:
+        self.url = url
+        self.is_sqlite = make_url(url).get_backend_name() == "sqlite"
+        self.engine = (_sqlite_engine if self.is_sqlite else _postgresql_engine)(url, lock_timeout_s)
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """One transaction: committed when the block ends, rolled back when it raises.
+
+        On SQLite it holds the write lock from its first statement (BEGIN IMMEDIATE), so a decision that reads and then
+        writes is serial. On PostgreSQL (READ COMMITTED) a decision must first lock the row it is about.
+        """
+        with Session(self.engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A consistent view that cannot write. What was loaded stays readable after the block."""
+        with Session(self.engine.execution_options(epsilond_read_only=True), expire_on_commit=False) as session:
+            if not self.is_sqlite:
+                session.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+            try:
+                yield session
+            finally:
+                # Rolling back would expire the loaded rows.
+                session.expunge_all()
+                session.rollback()
+
+    def is_reachable(self) -> bool:
+        with self.engine.connect() as connection:
+            return connection.execute(text("SELECT 1")).scalar() == 1
+
+    def is_lock_timeout(self, error: DBAPIError) -> bool:
+        """Whether the statement failed only because another transaction held its lock for too long."""
+        if isinstance(error.orig, sqlite3.OperationalError):
+            return error.orig.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        return getattr(error.orig, "sqlstate", None) == POSTGRESQL_LOCK_NOT_AVAILABLE
+
+    def dispose(self) -> None:
+        self.engine.dispose()
+
+
+def _sqlite_engine(url: str, lock_timeout_s: int) -> Engine:
+    path = make_url(url).database
+    if path and path != ":memory:":
+        make_private_folder(Path(path).absolute().parent)
+    engine = create_engine(url, connect_args={"timeout": lock_timeout_s})
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _record: Any) -> None:
+        # The driver must not open transactions by itself: "begin" below decides which kind.
+        connection.isolation_level = None
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Any) -> None:
+        read_only = connection.get_execution_options().get("epsilond_read_only", False)
+        connection.exec_driver_sql(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _postgresql_engine(url: str, lock_timeout_s: int) -> Engine:
+    return create_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        pool_size=10,
+        max_overflow=20,
+        pool_pre_ping=True,
+        connect_args={"options": f"-c lock_timeout={lock_timeout_s}s -c synchronous_commit=on"},
+    )

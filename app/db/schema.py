@@ -1,0 +1,11 @@
+"""Every table of the service, imported in one place so that migrations see them all."""
+
+from __future__ import annotations
+
+import app.budgets.models
+import app.datasets.models
+import app.kit.idempotency
+import app.ledger.models  # noqa: F401
+from app.db.base import Base
+
+metadata = Base.metadata

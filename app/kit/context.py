@@ -1,0 +1,46 @@
+"""What a request handler or a worker needs from its process: made once, handed down, never a global."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from app.db.database import Database
+from app.settings import Settings
+
+
+def utc_now() -> datetime:
+    """Now, in UTC, without fractions of a second: no stored time is finer (it could tell something about the data)."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Settings, database, clock and numerics limit of one process."""
+
+    settings: Settings
+    database: Database
+    clock: Callable[[], datetime] = field(default=utc_now)
+    #: Numerics take a core each: more at once than there are cores would only make all of them slower.
+    numerics: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(os.cpu_count() or 1), repr=False
+    )
+
+    def keyed_hash(self, purpose: str, data: bytes) -> str:
+        """HMAC-SHA256 under the service's secret, hexadecimal; ``purpose`` keeps hashes of different things apart."""
+        return hmac.new(self.settings.secret, purpose.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+
+
+def get_context(request: Request) -> Context:
+    return cast(Context, request.app.state.context)
+
+
+CurrentContext = Annotated[Context, Depends(get_context)]

@@ -1,0 +1,141 @@
+"""Faults that the schemas find, in the contract's words: a code, a pointer, a sentence, and nothing of the request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.kit import limits
+from app.problems import Problem, ProblemItem, json_pointer
+
+#: Pydantic's names of faults, and ours. A name that is not here is told as `invalid`.
+CODES: Mapping[str, str] = {
+    "missing": "missing",
+    "extra_forbidden": "unknown_field",
+    "finite_number": "not_finite",
+    "greater_than": "out_of_range",
+    "greater_than_equal": "out_of_range",
+    "less_than": "out_of_range",
+    "less_than_equal": "out_of_range",
+    "multiple_of": "out_of_range",
+    "int_from_float": "wrong_type",
+    "int_parsing": "wrong_type",
+    "int_parsing_size": "out_of_range",
+    "float_parsing": "wrong_type",
+    "bool_parsing": "wrong_type",
+    "too_long": "too_long",
+    "too_short": "too_short",
+    "string_too_long": "too_long",
+    "string_too_short": "too_short",
+    "string_pattern_mismatch": "wrong_form",
+    "literal_error": "unknown_value",
+    "enum": "unknown_value",
+    "union_tag_invalid": "unknown_value",
+    "union_tag_not_found": "missing",
+    "model_attributes_type": "wrong_type",
+    "dict_type": "wrong_type",
+    "none_required": "wrong_type",
+}
+
+# Sentences of our own where pydantic's would quote the request, or speak of Python.
+_DETAILS: Mapping[str, str] = {
+    "missing": "This field is required.",
+    "extra_forbidden": "There is no field of this name here.",
+    "model_attributes_type": "Input should be an object.",
+    "dict_type": "Input should be an object.",
+    "list_type": "Input should be an array.",
+    "tuple_type": "Input should be an array.",
+    "union_tag_not_found": "The object needs a {discriminator} that says which kind it is.",
+    "union_tag_invalid": "The {discriminator} should be one of {expected_tags}.",
+    "int_from_float": "Input should be a whole number.",
+}
+
+# Faults whose sentence in pydantic is made of the schema alone. Of every other one only the code is told.
+_QUOTABLE = frozenset(CODES) | {
+    "int_type",
+    "float_type",
+    "bool_type",
+    "string_type",
+    "list_type",
+    "tuple_type",
+    "decimal_type",
+    "value_error",
+}
+
+
+def from_validation(faults: Sequence[Mapping[str, Any]], body: Any) -> Problem:
+    """422 with every fault that the schemas found.
+
+    Args:
+        faults: What `RequestValidationError.errors()` gives.
+        body: The parsed request body, to tell its fields from the names of alternatives in a fault's location.
+    """
+    items = _of_the_alternative_meant([_item(fault, body) for fault in faults])[: limits.LISTED_FAULTS]
+    places = len({item.pointer for item in items})
+    detail = (
+        items[0].detail if len(items) == 1 else f"The request has faults in {places} place(s); `errors` lists them."
+    )
+    return Problem(422, "invalid_request", detail, errors=items)
+
+
+def _of_the_alternative_meant(items: Sequence[ProblemItem]) -> list[ProblemItem]:
+    """Without the faults of the wrong alternatives of a union, and each fault once.
+
+    A field that takes a number or a list complains about both. Where one alternative got past the type, it was meant.
+    """
+    kept: dict[tuple[str, str, str], ProblemItem] = {}
+    for item in items:
+        inside = f"{item.pointer}/"
+        meant_otherwise = item.code == "wrong_type" and any(
+            (other.pointer == item.pointer and other.code != "wrong_type") or other.pointer.startswith(inside)
+            for other in items[: limits.LISTED_FAULTS]
+        )
+        if not meant_otherwise:
+            kept.setdefault((item.pointer, item.code, item.detail), item)
+    return list(kept.values())
+
+
+def _item(fault: Mapping[str, Any], body: Any) -> ProblemItem:
+    kind = str(fault["type"])
+    place, *path = fault["loc"] or ("body",)
+    if place == "body":
+        pointer = json_pointer(_path_in(body, path, is_missing=kind == "missing"))
+        if kind.startswith("union_tag"):
+            pointer += "/" + _discriminator(fault)
+    else:
+        pointer = json_pointer((place, *path))
+    code = CODES.get(kind) or ("wrong_type" if kind.endswith("_type") else "invalid")
+    return ProblemItem(pointer=pointer[: limits.POINTER_LENGTH], code=code, detail=_detail(kind, fault))
+
+
+def _detail(kind: str, fault: Mapping[str, Any]) -> str:
+    if kind in _DETAILS:
+        context = {**fault.get("ctx", {}), "discriminator": _discriminator(fault)}
+        return _DETAILS[kind].format_map(context)
+    if kind in _QUOTABLE:
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        return message if message.endswith(".") else message + "."
+    return "Input is not valid here."
+
+
+def _discriminator(fault: Mapping[str, Any]) -> str:
+    return str(fault.get("ctx", {}).get("discriminator", "kind")).strip("'")
+
+
+def _path_in(body: Any, path: Sequence[str | int], *, is_missing: bool) -> tuple[str | int, ...]:
+    """The part of ``path`` that exists in ``body``: pydantic puts the names of a union's alternatives between."""
+    found: list[str | int] = []
+    current = body
+    for depth, step in enumerate(path):
+        if _has(current, step):
+            current = current[step]
+            found.append(step)
+        elif is_missing and depth == len(path) - 1:
+            found.append(step)
+    return tuple(found)
+
+
+def _has(container: Any, step: str | int) -> bool:
+    if isinstance(container, dict):
+        return step in container
+    return isinstance(container, list) and isinstance(step, int) and 0 <= step < len(container)

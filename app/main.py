@@ -1,0 +1,84 @@
+"""The application factory: every route, middleware and error handler of the service, put together in one place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from app import openapi
+from app.algorithms import endpoints as algorithms
+from app.auth.guard import Guard
+from app.budgets import endpoints as budgets
+from app.datasets import endpoints as datasets
+from app.kit.body_gate import BodyGate
+from app.kit.context import Context
+from app.ledger import endpoints as ledger
+from app.observability import health
+from app.observability.requests import RequestBoundary
+from app.privacy import endpoints as privacy
+from app.problem_handlers import add_problem_handlers
+from app.runs import endpoints as runs
+from app.runs.supervisor import Supervisor
+from app.web.docs import add_documentation
+
+VERSION = "0.1.0"
+
+#: The resources, in the order of the documentation. A new one is imported above and named here.
+RESOURCES = (privacy, algorithms, budgets, ledger, datasets, runs, health)
+
+
+class Service(FastAPI):
+    """FastAPI with the service's own OpenAPI document."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.build_document(self.title, self.version, self.routes)
+        return self.openapi_schema
+
+
+def create_app(context: Context) -> FastAPI:
+    """The service over ``context``; nothing is read from the environment and nothing is kept in globals."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if not context.settings.workers:
+            yield
+            return
+        supervisor = Supervisor(context, context.settings.workers)
+        await run_in_threadpool(supervisor.start)
+        try:
+            yield
+        finally:
+            await run_in_threadpool(supervisor.stop)
+
+    app = Service(
+        title="epsilond",
+        version=VERSION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=openapi.operation_id,
+        # The framework's telemetry would record exceptions with their messages, and those quote values.
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
+    )
+    app.state.context = context
+    # Added last is outermost: a request meets the boundary, then the guard, then the gate of bodies.
+    app.add_middleware(BodyGate, context=context)
+    app.add_middleware(Guard, context=context)
+    app.add_middleware(RequestBoundary)
+    add_problem_handlers(app)
+    for resource in RESOURCES:
+        app.include_router(resource.router)
+    add_documentation(app)
+    return app

@@ -1,0 +1,1 @@
+"""What the service tells its operator: logs without data, request ids, health."""

@@ -1,0 +1,65 @@
+"""Logs: one line per event, JSON or text, from our code and from the libraries alike, and never an exception's message.
+
+Messages of exceptions quote values (statements with their parameters, rejected inputs), and values may be data. So a
+log line carries the type and the positions of an exception and nothing else of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from app.observability.stack import stack_lines
+
+
+def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys.stderr) -> None:
+    """Send every log line of this process to ``stream``. Called once per process, by its entry point.
+
+    Args:
+        level: The setting `log_level`.
+        log_format: The setting `log_format`.
+        stream: Where the lines go.
+    """
+    as_text = log_format == "console" or (log_format == "auto" and stream.isatty())
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        exception_without_values,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    renderer: Any = structlog.dev.ConsoleRenderer(colors=False) if as_text else structlog.processors.JSONRenderer()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # The request boundary writes a line per request; the server's own would quote addresses with their queries.
+    for name in ("uvicorn.access", "sqlalchemy", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def exception_without_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Replace an exception by its type and the positions it passed."""
+    found = event.pop("exc_info", None)
+    event.pop("exc_text", None)
+    error = sys.exc_info()[1] if found is True else found[1] if isinstance(found, tuple) else found
+    if isinstance(error, BaseException):
+        event["error_type"] = type(error).__qualname__
+        event["raised_at"] = stack_lines(error)
+    return event

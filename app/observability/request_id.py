@@ -1,0 +1,30 @@
+"""The id that an answer and its log lines share."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from app.kit.ids import new_id
+
+HEADER = "X-Request-Id"
+
+# What a client may choose. Anything else is replaced: it would travel into logs.
+_ACCEPTED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def choose_request_id(scope: Scope) -> str:
+    """The client's own id if it is a plain word, a new one otherwise; kept in the request's state."""
+    offered = Headers(scope=scope).getlist(HEADER)
+    accepted = len(offered) == 1 and _ACCEPTED.fullmatch(offered[0])
+    request_id = offered[0] if accepted else new_id("req")
+    scope.setdefault("state", {})["request_id"] = request_id
+    return request_id
+
+
+def request_id_of(scope: Scope) -> str:
+    """The id that `choose_request_id` kept."""
+    return cast(str, scope["state"]["request_id"])

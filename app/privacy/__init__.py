@@ -1,0 +1,1 @@
+"""Privacy accounting over HTTP: events in, certified intervals out."""

@@ -1,0 +1,67 @@
+"""Every exception that a route can raise, as problem+json."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from accounting.errors import AccountingError
+from app.kit.validation import from_validation
+from app.observability.request_id import request_id_of
+from app.observability.stack import stack_lines
+from app.problems import Problem, database_unavailable, from_accounting
+
+log = structlog.get_logger("epsilond.http")
+
+#: What the framework itself says, in the contract's words.
+_FRAMEWORK = {
+    400: ("malformed_request", "The request could not be read."),
+    404: ("not_found", "There is nothing at this path."),
+    405: ("method_not_allowed", "This path does not take this method; the header Allow lists those it takes."),
+    413: ("body_too_large", "The body is too large."),
+    415: ("unsupported_media_type", "The content type is not one that this call takes."),
+}
+
+
+def add_problem_handlers(app: FastAPI) -> None:
+    """Answer problem+json from every source. What none of these catch, the request boundary answers as 500."""
+
+    @app.exception_handler(Problem)
+    async def _problem(request: Request, error: Problem) -> Response:
+        return error.response(request_id_of(request.scope))
+
+    @app.exception_handler(AccountingError)
+    async def _accounting(request: Request, error: AccountingError) -> Response:
+        return from_accounting(error).response(request_id_of(request.scope))
+
+    @app.exception_handler(RequestValidationError)
+    async def _validation(request: Request, error: RequestValidationError) -> Response:
+        return from_validation(error.errors(), error.body).response(request_id_of(request.scope))
+
+    @app.exception_handler(HTTPException)
+    async def _framework(request: Request, error: HTTPException) -> Response:
+        # Its detail is not used: the framework's own words may quote the request.
+        phrase = HTTPStatus(error.status_code).phrase
+        code, detail = _FRAMEWORK.get(error.status_code, (phrase.lower().replace(" ", "_"), f"{phrase}."))
+        problem = Problem(error.status_code, code, detail, headers=error.headers)
+        return problem.response(request_id_of(request.scope))
+
+    @app.exception_handler(DBAPIError)
+    async def _database(request: Request, error: DBAPIError) -> Response:
+        # A lost connection or a lock not got in time; another fault of SQL is ours, and a 500.
+        if not isinstance(error, OperationalError) and not error.connection_invalidated:
+            raise error
+        log.error("database_unavailable", error_type=type(error).__name__, raised_at=stack_lines(error))
+        return database_unavailable().response(request_id_of(request.scope))
+
+    @app.exception_handler(PoolTimeout)
+    async def _pool(request: Request, error: PoolTimeout) -> Response:
+        log.error("database_unavailable", error_type=type(error).__name__, raised_at=stack_lines(error))
+        return database_unavailable().response(request_id_of(request.scope))

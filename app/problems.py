@@ -1,0 +1,112 @@
+"""Problems: the one shape of every error answer (RFC 9457), from whichever source the error comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse
+
+from accounting.errors import AccountingError, Pointer
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemItem(BaseModel):
+    """One thing that is wrong, and where."""
+
+    pointer: str = Field(description="JSON pointer (RFC 6901) into the request body; `/query/...`, `/header/...` else.")
+    code: str
+    detail: str
+
+
+class ProblemBody(BaseModel):
+    """An error answer. Request bodies are never echoed in it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str = Field(description="What was wrong and what would be right, in one or two sentences.")
+    code: str = Field(description="Stable name of the problem, for programs.")
+    request_id: str
+    errors: list[ProblemItem] = []
+
+
+class Problem(Exception):
+    """An error that becomes an answer.
+
+    Attributes:
+        status: HTTP status code.
+        code: Stable machine-readable name.
+        detail: One or two sentences for a person: what was wrong and what would be right.
+        errors: The single faults, with pointers.
+        members: Further members of the answer, such as ``cost`` and ``remaining`` of a denial.
+        headers: Further response headers.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[ProblemItem] = (),
+        members: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.members = dict(members or {})
+        self.headers = dict(headers or {})
+
+    def body(self, request_id: str) -> dict[str, object]:
+        """The members of the problem document."""
+        return {
+            "type": f"urn:epsilond:problem:{self.code}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "request_id": request_id,
+            "errors": [item.model_dump() for item in self.errors],
+            **self.members,
+        }
+
+    def response(self, request_id: str) -> JSONResponse:
+        return JSONResponse(self.body(request_id), self.status, headers=self.headers, media_type=MEDIA_TYPE)
+
+
+def unprocessable(code: str, detail: str, *pointer: str | int) -> Problem:
+    """422 with one fault at ``pointer`` in the request body."""
+    return Problem(422, code, detail, errors=[ProblemItem(pointer=json_pointer(pointer), code=code, detail=detail)])
+
+
+def from_accounting(error: AccountingError, *prefix: str | int) -> Problem:
+    """The engine's refusal as an answer; ``prefix`` leads from the body to the object the engine was reading."""
+    return unprocessable(error.code, error.detail, *prefix, *error.pointer)
+
+
+def database_unavailable() -> Problem:
+    """503 with nothing of the database's own words: they quote statements and their parameters."""
+    detail = "The database does not answer, or its schema is not the newest (`python -m app migrate`)."
+    return Problem(503, "database_unavailable", detail, headers={"Retry-After": "5"})
+
+
+def not_found(what: str, identifier: str) -> Problem:
+    """404 for an id that names nothing. Ids are unguessable, so an id of another's is not told apart."""
+    return Problem(404, "not_found", f"There is no {what} with the id {identifier!r}.")
+
+
+def json_pointer(path: Pointer) -> str:
+    """RFC 6901 pointer.
+
+    >>> json_pointer(("events", 0, "a/b"))
+    '/events/0/a~1b'
+    """
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)

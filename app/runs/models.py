@@ -1,0 +1,64 @@
+"""The runs table: the system of record for what is queued, running and done."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, Integer, LargeBinary, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.base import Base, UtcDateTime
+
+
+class RunState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+
+#: States in which a worker is at it.
+IN_PROGRESS = (RunState.RUNNING, RunState.CANCELLING)
+
+
+class Run(Base):
+    """One run. Everything here is public: the plan, the declared sizes, progress; the model is a file of its own."""
+
+    __tablename__ = "runs"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    principal_id: Mapped[str] = mapped_column(String(64))
+    state: Mapped[str] = mapped_column(String(16))
+    algorithm: Mapped[str] = mapped_column(String(64))
+    plan: Mapped[bytes] = mapped_column(LargeBinary)
+    plan_hash: Mapped[str] = mapped_column(String(64))
+    target: Mapped[dict[str, Any]] = mapped_column(JSON)
+    achieved: Mapped[dict[str, Any]] = mapped_column(JSON)
+    provenance: Mapped[dict[str, Any]] = mapped_column(JSON)
+    warnings: Mapped[list[str]] = mapped_column(JSON)
+    model: Mapped[dict[str, Any]] = mapped_column(JSON)
+    description: Mapped[dict[str, Any]] = mapped_column(JSON)
+    dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
+    inline_dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    test_dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
+    budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
+    reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"), unique=True)
+    seed: Mapped[int | None] = mapped_column(BigInteger)
+    steps_done: Mapped[int] = mapped_column(Integer, default=0)
+    steps_total: Mapped[int] = mapped_column(Integer)
+    worker_id: Mapped[str | None] = mapped_column(String(64))
+    result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    __table_args__ = (
+        CheckConstraint("(dataset_id IS NULL) <> (inline_dataset IS NULL)", name="one_dataset"),
+        CheckConstraint(f"state IN ({', '.join(repr(str(state)) for state in RunState)})", name="state"),
+        Index("ix_runs_state_created_at", "state", "created_at"),
+    )

@@ -1,0 +1,126 @@
+"""What is said of a run: its state, and the short privacy report that a reader of its model needs."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from accounting.convention import convention
+from accounting.errors import AccountingError
+from accounting.relations import NeighboringRelation
+from app.algorithms.schemas import AchievedBody, ApproximateDpTargetBody
+from app.algorithms.service import noise_body, plan_body
+from app.budgets import service as budgets
+from app.privacy.answers import ConventionBody, ProvenanceBody
+from app.privacy.schemas import EventSchema
+from app.problems import Problem
+from app.runs.binding import DataDescription
+from app.runs.models import Run, RunState
+from app.runs.schemas import LinearModelChoice, PrivacyReport, ProgressBody, ResultBody, RunBody, RunProblem
+from calibrators.plan import Plan, plan_from_canonical
+from calibrators.registry import ALGORITHMS
+
+NEIGHBOURS = {
+    NeighboringRelation.ADD_OR_REMOVE_ONE: "one {unit} is added or removed",
+    NeighboringRelation.REPLACE_ONE: "one {unit} is replaced by another",
+    NeighboringRelation.REPLACE_SPECIAL: "one {unit} is replaced by a null record in its place",
+}
+
+CAVEATS = (
+    "The guarantee is for one row as the unit; somebody with several rows has a weaker one.",
+    "Noise is drawn in floating point from a cryptographic generator: an attacker who sees the exact bits of the model "
+    "is outside the proof.",
+    "Step size, clip threshold and iterations are taken as chosen without looking at the private data.",
+)
+
+
+def stored_plan(run: Run) -> Plan:
+    """The run's plan.
+
+    Raises:
+        Problem: 500 ``stored_plan_altered`` when its bytes no longer have their hash.
+    """
+    try:
+        return plan_from_canonical(run.plan, run.plan_hash)
+    except AccountingError:
+        detail = "The run's stored plan does not have its hash any more: the database was changed by other hands."
+        raise Problem(500, "stored_plan_altered", detail) from None
+
+
+def run_body(session: Session, run: Run) -> RunBody:
+    """State, progress and result."""
+    plan = stored_plan(run)
+    return RunBody(
+        id=run.id,
+        state=RunState(run.state),
+        algorithm=run.algorithm,
+        progress=ProgressBody(done=run.steps_done, total=run.steps_total),
+        dataset_id=run.dataset_id,
+        test_dataset_id=run.test_dataset_id,
+        model=LinearModelChoice.model_validate(run.model),
+        budget_id=run.budget_id,
+        reservation_id=run.reservation_id,
+        plan=plan_body(plan),
+        plan_hash=run.plan_hash,
+        charge=charge_of(session, run),
+        result=None if run.result is None else ResultBody.model_validate(run.result),
+        problem=None if run.problem is None else RunProblem.model_validate(run.problem),
+        warnings=run.warnings,
+        created_at=run.created_at,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+    )
+
+
+def privacy_report(session: Session, run: Run) -> PrivacyReport:
+    """Assemble the report from the run's stored plan, its charge and its data set's public description."""
+    plan = stored_plan(run)
+    unit = DataDescription.model_validate(run.description).privacy_unit
+    target = ApproximateDpTargetBody.model_validate(run.target)
+    achieved = AchievedBody.model_validate(run.achieved)
+    return PrivacyReport(
+        run_id=run.id,
+        state=RunState(run.state),
+        statement=_statement(run, plan, achieved, unit),
+        target=target,
+        achieved=achieved,
+        convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
+        privacy_unit=unit,
+        algorithm=run.algorithm,
+        source=ALGORITHMS[run.algorithm].source,
+        events=[EventSchema.of(event) for event in plan.events],
+        noise=noise_body(plan),
+        hyperparameters=[ProvenanceBody.model_validate(item) for item in run.provenance["hyperparameters"]],
+        utility=[ProvenanceBody.model_validate(item) for item in run.provenance["utility"]],
+        plan_hash=run.plan_hash,
+        budget_id=run.budget_id,
+        reservation_id=run.reservation_id,
+        charge=charge_of(session, run),
+        versions={"engine": plan.engine, "numpy": np.__version__, "python": platform.python_version()},
+        caveats=[*CAVEATS, *run.warnings],
+    )
+
+
+def charge_of(session: Session, run: Run) -> dict[str, Any] | None:
+    """What the run's reservation holds or has spent, in the filter's own fields; None without a budget."""
+    if run.reservation_id is None:
+        return None
+    return budgets.reservation_cost(session, run.reservation_id)
+
+
+def _statement(run: Run, plan: Plan, achieved: AchievedBody, unit: str) -> str:
+    neighbours = NEIGHBOURS[plan.neighboring_relation].format(unit=unit)
+    if run.state == RunState.SUCCEEDED and run.seed is None:
+        return (
+            f"The released model is ({achieved.epsilon.upper:.6g}, {achieved.delta:g})-differentially private where "
+            f"{neighbours}."
+        )
+    if run.seed is not None:
+        return "This run was seeded, on public data: it repeats, and protects nobody."
+    return (
+        f"Nothing was released so far. The plan is ({achieved.epsilon.upper:.6g}, {achieved.delta:g})-differentially "
+        f"private where {neighbours}."
+    )

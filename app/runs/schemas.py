@@ -1,0 +1,134 @@
+"""Requests and answers of `/v1/runs`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.algorithms.schemas import AchievedBody, AlgorithmChoice, ApproximateDpTargetBody, NoiseBody, PlanBody
+from app.datasets.schemas import InlineDataset
+from app.kit.fields import Identifier, Integer, Schema
+from app.privacy.answers import ConventionBody, ProvenanceBody
+from app.privacy.schemas import EventSchema
+from app.runs.models import RunState
+
+
+class LinearModelChoice(Schema):
+    """A linear model on features that are scaled by their declared bounds to [-1, 1]."""
+
+    kind: Literal["logistic_regression", "softmax_regression"] = Field(
+        description="logistic_regression for a label of two categories, softmax_regression for any number."
+    )
+    fit_intercept: bool = Field(True, description="Whether a constant feature 1 is added.")
+
+
+class RunRequest(AlgorithmChoice):
+    """A calibration whose sizes come from the data set, the model to train, and the budget that pays."""
+
+    dataset_id: Identifier | None = Field(None, description="A data set; or give `dataset` inline (public data alone).")
+    dataset: InlineDataset | None = None
+    model: LinearModelChoice
+    budget_id: Identifier | None = Field(
+        None, description="The budget to charge: needed for private data, optional (for practice) with public ones."
+    )
+    expected_plan_hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        None, description="The hash that a calibration answered; a run of any other plan is refused."
+    )
+    test_dataset_id: Identifier | None = Field(
+        None, description="A public data set of the same columns, on which the released model is scored."
+    )
+    seed: Integer | None = Field(
+        None,
+        ge=0,
+        le=2**63 - 1,
+        description="Makes the run repeat. Public data alone: who knows it subtracts the noise.",
+    )
+
+
+class ProgressBody(Schema):
+    done: int
+    total: int
+    unit: Literal["steps"] = "steps"
+
+
+class MetricBody(Schema):
+    """A score of the released model on public rows: post-processing, it costs no privacy."""
+
+    dataset_id: str | None = Field(description="null for rows that came in the request.")
+    records: int
+    accuracy: float
+
+
+class ResultBody(Schema):
+    parameters: dict[str, list[int]] = Field(description="Names and shapes of the model's arrays.")
+    metrics: list[MetricBody]
+    assumptions: dict[str, float] = Field(description="Constants behind the step size, where the service derived them.")
+
+
+class RunProblem(Schema):
+    """Why a run did not succeed. It never depends on the data."""
+
+    code: str
+    detail: str
+
+
+class RunBody(Schema):
+    id: Identifier
+    state: RunState
+    algorithm: str
+    progress: ProgressBody
+    dataset_id: str | None
+    test_dataset_id: str | None
+    model: LinearModelChoice
+    budget_id: str | None
+    reservation_id: str | None
+    plan: PlanBody
+    plan_hash: str
+    charge: dict[str, Any] | None = Field(description="What the budget pays, in its filter's own fields.")
+    result: ResultBody | None
+    problem: RunProblem | None
+    warnings: list[str]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class ModelBody(Schema):
+    """A trained linear model: the logits of a row are `x @ weights + bias`.
+
+    Each value v of a number column enters x as `2 (v - lower) / (upper - lower) - 1`, clipped to [-1, 1]; a category as
+    one 0 or 1 per declared category. One logit: the second class where it is positive. Several: the class of the
+    largest.
+    """
+
+    kind: str
+    plan_hash: str
+    features: list[dict[str, Any]] = Field(description="The declared feature columns, in the order of the weights.")
+    classes: list[str]
+    parameters: dict[str, Any]
+
+
+class PrivacyReport(Schema):
+    """What a reader of the model needs to know about its privacy."""
+
+    run_id: Identifier
+    state: RunState
+    statement: str = Field(description="The guarantee in one sentence.")
+    target: ApproximateDpTargetBody
+    achieved: AchievedBody
+    convention: ConventionBody
+    privacy_unit: str
+    algorithm: str
+    source: str
+    events: list[EventSchema]
+    noise: NoiseBody
+    hyperparameters: list[ProvenanceBody]
+    utility: list[ProvenanceBody]
+    plan_hash: str
+    budget_id: str | None
+    reservation_id: str | None
+    charge: dict[str, Any] | None
+    versions: dict[str, str]
+    caveats: list[str]

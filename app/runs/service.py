@@ -1,0 +1,235 @@
+"""Use cases of runs: create (calibrate, reserve, queue), read, cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy.orm import Session
+
+from app.algorithms import service as algorithms
+from app.algorithms.schemas import AchievedBody, AlgorithmChoice
+from app.budgets import service as budgets
+from app.datasets import service as datasets
+from app.datasets.inline import load_inline
+from app.kit.context import Context
+from app.kit.ids import new_id
+from app.kit.pagination import cut_page, decode_cursor
+from app.privacy.answers import IntervalBody, ProvenanceBody, error_budget
+from app.problems import Problem, not_found, unprocessable
+from app.runs import artifacts, repository
+from app.runs.binding import DataDescription, assumptions_of, build_model
+from app.runs.models import Run, RunState
+from app.runs.schemas import ModelBody, RunRequest
+from calibrators.spec import Calibration
+
+#: A queued run holds its budget this long. If no worker takes it before, the hold is released and the run fails.
+QUEUE_HOLD_S = 7 * 24 * 3600
+
+
+@dataclass
+class Preparation:
+    """A run that is calibrated and checked, but neither charged nor queued."""
+
+    calibration: Calibration
+    data: DataDescription
+    assumptions: dict[str, float] = field(default_factory=dict)
+
+
+def prepare(context: Context, request: RunRequest) -> Preparation:
+    """Everything about a run that needs no transaction: its data's description, its model, its plan.
+
+    Raises:
+        Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
+    """
+    with context.database.read() as session:
+        data, public = _describe(session, request)
+        _check_test_data(session, request, data)
+    _check_privacy(request, public)
+    model = build_model(request.model, data)
+    choice: AlgorithmChoice = request
+    derived: dict[str, float] = {}
+    if request.hyperparameters.step_size is None and not request.assumptions:
+        derived = assumptions_of(model, data)
+        choice = request.model_copy(update={"assumptions": derived})
+    calibration = algorithms.calibrate(context, choice, data.declared_size, model.num_parameters)
+    plan = calibration.plan
+    if not plan.is_executable:
+        raise unprocessable(
+            "missing",
+            "a run needs a step size: give hyperparameters.step_size, or the assumptions "
+            f"{', '.join(calibration.missing_assumptions)} that its theorem derives it from",
+            "hyperparameters",
+            "step_size",
+        )
+    if request.expected_plan_hash not in (None, plan.plan_hash):
+        raise unprocessable(
+            "plan_hash_mismatch",
+            f"this request makes the plan {plan.plan_hash}, not the expected one; nothing was charged",
+            "expected_plan_hash",
+        )
+    if request.budget_id is not None:
+        budgets.price(context, request.budget_id, plan.events)
+    return Preparation(calibration, data, derived)
+
+
+def create(session: Session, context: Context, principal_id: str, request: RunRequest, ready: Preparation) -> Run:
+    """Reserve the plan's cost and queue the run, in the caller's transaction.
+
+    Raises:
+        Problem: 409 when the budget does not admit the plan or is not the data set's own.
+    """
+    plan = ready.calibration.plan
+    run_id = new_id("run")
+    reservation_id = None
+    warnings = list(ready.calibration.warnings)
+    if request.budget_id is not None:
+        if request.dataset_id is not None:
+            datasets.check_run_binding(session, datasets.get(session, request.dataset_id), request.budget_id)
+        reservation = budgets.reserve(
+            session,
+            context,
+            budget_id=request.budget_id,
+            events=plan.events,
+            purpose=f"{plan.algorithm} run {run_id}",
+            principal_id=principal_id,
+            expires_in=QUEUE_HOLD_S,
+            run_id=run_id,
+            relation=plan.neighboring_relation,
+        )
+        reservation_id = reservation.id
+        warnings += [warning["detail"] for warning in reservation.warnings]
+    run = Run(
+        id=run_id,
+        principal_id=principal_id,
+        state=RunState.QUEUED,
+        algorithm=plan.algorithm,
+        plan=plan.canonical(),
+        plan_hash=plan.plan_hash,
+        target=request.target.model_dump(mode="json"),
+        achieved=_achieved(ready.calibration, request.target.delta),
+        provenance=_provenance(ready),
+        warnings=warnings,
+        model=request.model.model_dump(mode="json"),
+        description=ready.data.model_dump(mode="json"),
+        dataset_id=request.dataset_id,
+        inline_dataset=None if request.dataset is None else request.dataset.model_dump(mode="json"),
+        test_dataset_id=request.test_dataset_id,
+        budget_id=request.budget_id,
+        reservation_id=reservation_id,
+        seed=request.seed,
+        steps_done=0,
+        steps_total=plan.iterations,
+        created_at=context.clock(),
+    )
+    session.add(run)
+    session.flush()
+    return run
+
+
+def get(session: Session, run_id: str) -> Run:
+    run = repository.find(session, run_id)
+    if run is None:
+        raise not_found("run", run_id)
+    return run
+
+
+def list_page(session: Session, cursor: str | None, limit: int) -> tuple[Sequence[Run], str | None]:
+    """Runs, newest first, and the next page's cursor."""
+    before = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
+    found = repository.page(session, before, limit + 1)
+    return cut_page(found, limit, lambda run: (run.created_at, run.id))
+
+
+def cancel(session: Session, context: Context, run_id: str) -> Run:
+    """Cancel a queued run (its hold is released) or ask the worker of a running one to stop (charged in full).
+
+    Raises:
+        Problem: 409 when the run has ended.
+    """
+    run = repository.find_for_update(session, run_id)
+    if run is None:
+        raise not_found("run", run_id)
+    if run.state == RunState.QUEUED:
+        if run.reservation_id is not None:
+            budgets.void(session, context, run.reservation_id)
+        run.state = RunState.CANCELLED
+        run.finished_at = context.clock()
+    elif run.state == RunState.RUNNING:
+        run.state = RunState.CANCELLING
+    elif run.state != RunState.CANCELLING:
+        raise Problem(409, "run_has_ended", f"The run has {run.state}; it can no longer be cancelled.")
+    session.flush()
+    return run
+
+
+def model_body(context: Context, run: Run) -> ModelBody:
+    """The model of a run that succeeded, with what is needed to use it."""
+    data = DataDescription.model_validate(run.description)
+    return ModelBody(
+        kind=run.model["kind"],
+        plan_hash=run.plan_hash,
+        features=[column.model_dump(mode="json") for column in data.features],
+        classes=list(data.classes()),
+        parameters={name: array.tolist() for name, array in artifacts.read_parameters(context, run).items()},
+    )
+
+
+def _describe(session: Session, request: RunRequest) -> tuple[DataDescription, bool]:
+    if (request.dataset_id is None) == (request.dataset is None):
+        raise unprocessable(
+            "missing", "give dataset_id, or dataset with public rows; exactly one of them", "dataset_id"
+        )
+    if request.dataset is not None:
+        return DataDescription.of_inline(load_inline(request.dataset, "dataset")), True
+    assert request.dataset_id is not None
+    dataset = datasets.get(session, request.dataset_id)
+    return DataDescription.of(dataset), dataset.is_public
+
+
+def _check_test_data(session: Session, request: RunRequest, data: DataDescription) -> None:
+    if request.test_dataset_id is None:
+        return
+    test = datasets.get(session, request.test_dataset_id)
+    if not test.is_public:
+        raise unprocessable(
+            "test_dataset_not_public",
+            "a score on private rows would be a release of its own: the test data set must be declared public",
+            "test_dataset_id",
+        )
+    if not DataDescription.of(test).has_columns_of(data):
+        raise unprocessable(
+            "columns_differ",
+            "the test data set must declare the same columns (names, order, bounds, categories) and the same label",
+            "test_dataset_id",
+        )
+
+
+def _check_privacy(request: RunRequest, public: bool) -> None:
+    if not public and request.seed is not None:
+        raise unprocessable(
+            "seed_on_private_data", "a seed is for public data alone: whoever knows it subtracts the noise", "seed"
+        )
+    if not public and request.budget_id is None:
+        raise unprocessable("missing", "private data need a budget_id: the budget that pays for the run", "budget_id")
+
+
+def _achieved(calibration: Calibration, delta: float) -> dict[str, Any]:
+    body = AchievedBody(
+        epsilon=IntervalBody.of(calibration.achieved.value),
+        delta=delta,
+        method=calibration.achieved.method,
+        error_budget=error_budget(calibration.achieved),
+    )
+    return body.model_dump(mode="json")
+
+
+def _provenance(ready: Preparation) -> dict[str, Any]:
+    calibration = ready.calibration
+    return {
+        "hyperparameters": [ProvenanceBody.of(item).model_dump(mode="json") for item in calibration.hyperparameters],
+        "utility": [ProvenanceBody.of(item).model_dump(mode="json") for item in calibration.utility],
+        "assumptions": ready.assumptions,
+    }

@@ -1,0 +1,74 @@
+"""The server process: a listening socket, the application on it, and the words it starts with."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from app.auth import service as keys
+from app.kit.context import Context
+
+#: Requests under way when the server is asked to stop have this long to end.
+GRACE_S = 10
+
+
+class CannotListen(Exception):
+    """The address is not to be had; the message says why in one line."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one.
+
+    Raises:
+        CannotListen: The port is taken, the address is not this machine's, or the host has no address.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=512)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        message = f"cannot listen on {host}, port {port}: {reason}. EPSILOND_HOST and EPSILOND_PORT choose others."
+        raise CannotListen(message) from None
+
+
+def banner(context: Context, listening: socket.socket) -> str:
+    """What the operator reads first: where, on which database, and who is let in."""
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{'127.0.0.1' if ipaddress.ip_address(host).is_unspecified else shown}:{port}"
+    if keys.keys_exist(context):
+        access = "an API key is required under /v1"
+    else:
+        access = (
+            "no key created yet: only this machine is answered, and every caller on it may do everything.\n"
+            "             Create a key with `python -m app keys create --name NAME --scope admin` to end that."
+        )
+    database = "SQLite" if context.database.is_sqlite else "PostgreSQL"
+    return "\n".join(
+        (
+            f"epsilond     {address}  (listening on {shown}:{port})",
+            f"  docs       {address}/docs",
+            f"  database   {database}",
+            f"  access     {access}",
+            "  stop       Ctrl+C",
+        )
+    )
+
+
+def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
+    """Answer requests until the process is told to stop."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level=context.settings.log_level,
+        access_log=False,
+        server_header=False,
+        # The peer's address decides whether a request comes from this machine; no header may change it.
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    uvicorn.Server(config).run(sockets=[listening])

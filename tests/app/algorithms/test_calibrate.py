@@ -1,0 +1,162 @@
+"""`POST /v1/calibrate` and `GET /v1/algorithms`: the contract's answer, and a pointer for every fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.algorithms.examples import CALIBRATE_EXAMPLES
+from calibrators.plan import plan_from_canonical
+from calibrators.registry import ALGORITHMS
+from tests.app.problem_assertions import assert_problem
+
+#: Full batches are solved in closed form, so each request takes a millisecond.
+REQUEST: dict[str, Any] = {
+    "algorithm": "dp_sgd",
+    "dataset_size": 1000,
+    "dimension": 100,
+    "iterations": 100,
+    "sampling": "full_batch",
+    "neighboring_relation": "add_or_remove_one",
+    "gradient_bound": {"kind": "clip", "max_grad_norm": 2.0},
+    "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
+}
+ASSUMPTIONS = {"initial_gap": 2, "generalized_smoothness_l0": 1, "deviation_tau0": 0.3}
+
+
+def calibrate(reader: TestClient, **changes: Any) -> Any:
+    body = {key: value for key, value in (REQUEST | changes).items() if value is not ...}
+    return reader.post("/v1/calibrate", json=body)
+
+
+@pytest.mark.parametrize("name", CALIBRATE_EXAMPLES)
+def test_every_example_runs_as_it_stands(reader, name):
+    answer = reader.post("/v1/calibrate", json=CALIBRATE_EXAMPLES[name]["value"])
+    assert answer.status_code == 200, answer.text
+    target = CALIBRATE_EXAMPLES[name]["value"]["target"]
+    assert answer.json()["achieved"]["epsilon"]["upper"] <= target["epsilon"]
+    assert answer.json()["achieved"]["delta"] == target["delta"]
+
+
+def test_the_answer_carries_noise_convention_provenance_and_plan(reader):
+    body = calibrate(reader, assumptions=ASSUMPTIONS).json()
+    noise_multiplier = body["solution"]["noise_multiplier"]
+    assert body["noise"] == {
+        "stddev_on_sum": 2.0 * noise_multiplier,
+        "stddev_on_mean": 2.0 * noise_multiplier / 1000,
+        "l2_sensitivity": 2.0,
+    }
+    interval = body["achieved"]["epsilon"]
+    assert interval["lower"] <= interval["estimate"] <= interval["upper"] <= 2.0
+    assert body["convention"]["sensitivity"] == 1.0
+    assert body["events"] == [phase["event"] for phase in body["plan"]["phases"]]
+    assert body["missing_assumptions"] == []
+    for number in (*body["hyperparameters"], *body["utility"]):
+        assert number["kind"] in ("exact", "derived", "order")
+        assert number["source"]
+        assert number["formula"]
+
+
+def test_the_plan_that_is_shown_has_the_hash_that_is_shown(reader):
+    from accounting.canonical import canonical_bytes
+
+    body = calibrate(reader, assumptions=ASSUMPTIONS).json()
+    plan = plan_from_canonical(canonical_bytes(body["plan"]), body["plan_hash"])
+    assert plan.iterations == 100
+
+
+def test_replace_one_doubles_the_sensitivity_and_never_the_multipliers_meaning(reader):
+    one, other = (
+        calibrate(reader, neighboring_relation=relation).json() for relation in ("add_or_remove_one", "replace_one")
+    )
+    assert other["solution"]["noise_multiplier"] == pytest.approx(2 * one["solution"]["noise_multiplier"], rel=1e-6)
+    assert other["noise"]["l2_sensitivity"] == 2 * one["noise"]["l2_sensitivity"]
+    assert other["convention"]["noise_multiplier_is"] == one["convention"]["noise_multiplier_is"]
+
+
+def test_epochs_stand_for_iterations(reader):
+    by_epochs = calibrate(reader, iterations=..., epochs=100, batch_size=1000)
+    assert by_epochs.json()["plan_hash"] == calibrate(reader).json()["plan_hash"]
+
+
+def test_integral_floats_are_integers_and_the_kind_may_stand_alone(reader):
+    same = calibrate(reader, dataset_size=1000.0, iterations=1e2, sampling={"kind": "full_batch"})
+    assert same.json()["plan_hash"] == calibrate(reader).json()["plan_hash"]
+
+
+def test_without_assumptions_the_noise_is_solved_and_the_step_size_is_open(reader):
+    body = calibrate(reader, dimension=...).json()
+    assert body["hyperparameters"] == []
+    assert body["plan"]["phases"][0]["step_size"] is None
+    assert "initial_gap" in body["missing_assumptions"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "pointer"),
+    [
+        ({"algorithm": "adam"}, "unknown_algorithm", "/algorithm"),
+        ({"sampling": "shuffled_epochs"}, "unsupported_sampling", "/sampling"),
+        ({"gradient_bound": {"kind": "normalize", "regularizer": 1}}, "unsupported_gradient_bound", None),
+        ({"batch_size": 10}, "invalid_value", "/batch_size"),
+        ({"batch_size": 1001}, "invalid_value", "/batch_size"),
+        ({"sampling": "poisson"}, "missing", "/batch_size"),
+        ({"iterations": ...}, "missing", "/iterations"),
+        ({"epochs": 3}, "overdetermined", "/epochs"),
+        ({"assumptions": {"lipschitz": 1}}, "unknown_assumption", "/assumptions/lipschitz"),
+        ({"assumptions": ASSUMPTIONS | {"initial_gap": 0}}, "invalid_value", "/assumptions/initial_gap"),
+        ({"assumptions": ASSUMPTIONS | {"deviation_tau0": 5}}, "clip_below_theorem", "/gradient_bound/max_grad_norm"),
+    ],
+)
+def test_a_fault_is_pointed_at(reader, changes, code, pointer):
+    assert_problem(calibrate(reader, **changes), 422, code, pointer)
+
+
+def test_an_unsupported_sampling_names_those_that_are(reader):
+    detail = calibrate(reader, sampling="shuffled_epochs").json()["detail"]
+    assert "full_batch" in detail
+    assert "poisson" in detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"dataset_size": True}, "/dataset_size"),
+        ({"dataset_size": "1000"}, "/dataset_size"),
+        ({"dataset_size": 10.5}, "/dataset_size"),
+        ({"dataset_size": 10**9 + 1}, "/dataset_size"),
+        ({"iterations": 0}, "/iterations"),
+        ({"iterations": 10**8 + 1}, "/iterations"),
+        ({"target": {"kind": "approximate_dp", "epsilon": 0, "delta": 1e-5}}, "/target/epsilon"),
+        ({"target": {"kind": "approximate_dp", "epsilon": 1, "delta": 0.6}}, "/target/delta"),
+        ({"gradient_bound": {"kind": "clip", "max_grad_norm": 0}}, "/gradient_bound/max_grad_norm"),
+        ({"noise_multiplier": 1.0}, "/noise_multiplier"),
+        ({"solve_for": "batch_size"}, "/solve_for"),
+        ({"neighboring_relation": "swap"}, "/neighboring_relation"),
+    ],
+)
+def test_what_is_malformed_is_pointed_at(reader, changes, pointer):
+    problem = assert_problem(calibrate(reader, **changes), 422, "invalid_request")
+    assert any(item["pointer"].startswith(pointer) for item in problem["errors"]), problem
+
+
+def test_an_unreachable_target_says_so(reader):
+    target = {"kind": "approximate_dp", "epsilon": 1e-6, "delta": 1e-30}
+    assert_problem(calibrate(reader, target=target, iterations=10**8), 422, "unreachable_target")
+
+
+def test_the_algorithms_are_listed_with_what_is_wrong_in_their_papers(reader):
+    items = reader.get("/v1/algorithms").json()["items"]
+    assert [item["name"] for item in items] == list(ALGORITHMS)
+    for item in items:
+        assert item["errata"]
+        assert item["assumptions"]
+        assert item["models"] == ["logistic_regression", "softmax_regression"]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_one_algorithm_has_its_input_schema(reader, name):
+    body = reader.get(f"/v1/algorithms/{name}").json()
+    assert body["inputs"]["properties"]["target"]
+    assert_problem(reader.get("/v1/algorithms/adam"), 404, "not_found")

@@ -1,0 +1,51 @@
+"""Scopes at the routes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from app.auth import service
+from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
+from app.kit.context import Context
+from app.main import create_app
+from tests.app.conftest import BASE_URL, LOOPBACK_PEER
+from tests.app.problem_assertions import assert_problem
+
+
+@pytest.fixture
+def scoped_app(context: Context) -> FastAPI:
+    """The real application with routes that need scopes; they exist in this test alone."""
+    app = create_app(context)
+
+    @app.get("/v1/scoped")
+    def scoped(principal: Annotated[Principal, requires(Scope.OWNER, Scope.AUDITOR)]) -> str:
+        return principal.id
+
+    @app.get("/health/whoami")
+    def unguarded(principal: CurrentPrincipal) -> str:
+        return principal.id
+
+    return app
+
+
+def test_a_scope_is_asked_for(scoped_app: FastAPI, context: Context) -> None:
+    client = TestClient(scoped_app, base_url=BASE_URL, client=LOOPBACK_PEER)
+    assert client.get("/v1/scoped").json() == "loopback"
+    for scope, admitted in ((Scope.OWNER, True), (Scope.AUDITOR, True), (Scope.ADMIN, True), (Scope.ANALYST, False)):
+        created = service.create_key(context, "test", [scope])
+        assert created is not None
+        response = client.get("/v1/scoped", headers={"Authorization": f"Bearer {created.token}"})
+        if admitted:
+            assert response.json() == created.id
+        else:
+            body = assert_problem(response, 403, "forbidden")
+            assert "admin or auditor or owner" in body["detail"]
+
+
+def test_a_route_that_the_guard_leaves_open_has_no_principal(scoped_app: FastAPI) -> None:
+    client = TestClient(scoped_app, base_url=BASE_URL, client=LOOPBACK_PEER)
+    assert_problem(client.get("/health/whoami"), 401, "unauthenticated")

@@ -1,0 +1,163 @@
+"""`/v1/budgets`: what a budget is made of, and how its amounts are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.app.budgets.conftest import Api, gaussian, zcdp
+from tests.app.problem_assertions import assert_problem
+
+
+def _request(**fields: Any) -> dict[str, Any]:
+    return {
+        "name": "survey",
+        "neighboring_relation": "add_or_remove_one",
+        "filter": {"kind": "zcdp", "rho": 1},
+        **fields,
+    }
+
+
+def test_a_new_budget_has_nothing_spent(api: Api) -> None:
+    response = api.post("/v1/budgets", _request(labels={"team": "health"}, report_delta=1e-5))
+    body = response.json()
+    assert response.status_code == 201
+    assert response.headers["location"] == f"/v1/budgets/{body['id']}"
+    assert body["id"].startswith("bud_")
+    assert body["filter"] == {"kind": "zcdp", "rho": 1.0}
+    assert (body["limit"], body["spent"], body["reserved"], body["remaining"]) == (
+        {"rho": 1.0},
+        {"rho": 0.0},
+        {"rho": 0.0},
+        {"rho": 1.0},
+    )
+    assert body["privacy_unit"] == "record"
+    assert body["labels"] == {"team": "health"}
+    assert body["report_delta"] == 1e-5
+    assert body["created_at"] == "2026-05-01T00:00:00Z"
+    assert api.get(f"/v1/budgets/{body['id']}").json() == body
+
+
+def test_amounts_after_reserve_and_commit(api: Api) -> None:
+    budget = api.budget({"kind": "pure_dp", "epsilon": 1})
+    event = {"mechanism": {"kind": "pure_dp", "epsilon": 0.1}, "count": 4}
+    held = api.hold(budget["id"], [event])
+    assert held["cost"] == {"epsilon": 0.4}
+    assert held["remaining"] == {"epsilon": 0.6}
+    body = api.get(f"/v1/budgets/{budget['id']}").json()
+    assert (body["spent"], body["reserved"], body["remaining"]) == ({"epsilon": 0}, {"epsilon": 0.4}, {"epsilon": 0.6})
+    api.post(f"/v1/reservations/{held['id']}/commit")
+    body = api.get(f"/v1/budgets/{budget['id']}").json()
+    assert (body["spent"], body["reserved"], body["remaining"]) == ({"epsilon": 0.4}, {"epsilon": 0}, {"epsilon": 0.6})
+
+
+def test_the_renyi_filter_is_the_default_and_tells_every_order(api: Api) -> None:
+    budget = api.budget({"epsilon": 1.6, "delta": 1e-5})
+    assert budget["filter"]["kind"] == "renyi_dp"
+    orders = budget["filter"]["orders"]
+    assert len(orders) == len(set(orders)) == 16
+    assert budget["spent"]["epsilon"] == 0
+    assert budget["spent"]["epsilons"] == [0] * 16
+    held = api.hold(budget["id"], [gaussian(10.0, count=2)])
+    body = api.get(f"/v1/budgets/{budget['id']}").json()
+    assert body["reserved"]["orders"] == orders
+    # order / (2 s^2) per step, rounded up to nano-units.
+    for order, epsilon in zip(orders, body["reserved"]["epsilons"], strict=True):
+        assert order / 100 <= epsilon <= order / 100 + 2e-9
+    assert 0 < held["cost"]["epsilon"] < 1.6
+    assert body["limit"]["epsilon"] == pytest.approx(1.6, abs=1e-8)
+
+
+def test_orders_may_be_given(api: Api) -> None:
+    budget = api.budget({"kind": "renyi_dp", "epsilon": 4, "delta": "1e-5", "orders": [8, 16.0, 32.5]})
+    assert budget["filter"]["orders"] == [8.0, 16.0, 32.5]
+
+
+def test_a_limit_is_an_exact_decimal_rounded_down_to_nano_units(api: Api) -> None:
+    for limit in ("0.1", 0.1, "0.1000000009", 0.1000000009, "1e-1"):
+        budget = api.budget({"kind": "zcdp", "rho": limit})
+        assert budget["limit"] == {"rho": 0.1}, limit
+        assert api.reserve(budget["id"], [zcdp(1e-9, count=10**8)]).status_code == 201
+        assert_problem(api.reserve(budget["id"], [zcdp(1e-9)]), 409, "budget_exceeded")
+
+
+MALFORMED: list[tuple[dict[str, Any], str]] = [
+    ({"filter": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5}}, "/filter/kind"),
+    ({"filter": {"kind": "gaussian_dp", "mu": 1}}, "/filter/kind"),
+    ({"parent_id": "bud_1"}, "/parent_id"),
+    ({"filter": {"kind": "zcdp", "rho": 0}}, "/filter/rho"),
+    ({"filter": {"kind": "zcdp", "rho": -1}}, "/filter/rho"),
+    ({"filter": {"kind": "zcdp", "rho": 1000001}}, "/filter/rho"),
+    ({"filter": {"kind": "zcdp", "rho": True}}, "/filter/rho"),
+    ({"filter": {"kind": "zcdp", "rho": "one"}}, "/filter/rho"),
+    ({"filter": {"kind": "zcdp", "rho": "NaN"}}, "/filter/rho"),
+    ({"filter": {"kind": "zcdp", "rho": None}}, "/filter/rho"),
+    ({"filter": {"kind": "zcdp", "epsilon": 1}}, "/filter/epsilon"),
+    ({"filter": {"kind": "renyi_dp", "epsilon": 1, "delta": 0}}, "/filter/delta"),
+    ({"filter": {"kind": "renyi_dp", "epsilon": 1, "delta": 1e-5, "orders": []}}, "/filter/orders"),
+    ({"filter": {"kind": "renyi_dp", "epsilon": 1, "delta": 1e-5, "orders": [1]}}, "/filter/orders/0"),
+    ({"filter": {"kind": "renyi_dp", "epsilon": 1, "delta": 1e-5, "orders": [2.0] * 65}}, "/filter/orders"),
+    ({"filter": []}, "/filter"),
+    ({"neighboring_relation": "substitute"}, "/neighboring_relation"),
+    ({"name": ""}, "/name"),
+    ({"name": "x" * 201}, "/name"),
+    ({"name": "a\u0000b"}, "/name"),
+    ({"privacy_unit": ""}, "/privacy_unit"),
+    ({"labels": {f"l{i}": "" for i in range(33)}}, "/labels"),
+    ({"report_delta": 0}, "/report_delta"),
+    ({"report_delta": "0.1"}, "/report_delta"),
+    ({"color": "red"}, "/color"),
+]
+
+
+def test_a_budget_that_cannot_be_made_is_refused_where_it_is_wrong(api: Api) -> None:
+    for fields, pointer in MALFORMED:
+        response = api.post("/v1/budgets", _request(**fields))
+        assert response.status_code == 422, fields
+        assert_problem(response, 422, response.json()["code"], pointer)
+    assert api.get("/v1/budgets").json() == {"items": [], "next_cursor": None}
+
+
+def test_the_refusal_of_a_filter_names_those_that_are_available(api: Api) -> None:
+    response = api.post("/v1/budgets", _request(filter={"kind": "gaussian_dp", "mu": 1}))
+    assert all(kind in response.text for kind in ("renyi_dp", "zcdp", "pure_dp"))
+
+
+def test_a_renyi_filter_without_room_at_any_order_is_refused(api: Api) -> None:
+    response = api.post("/v1/budgets", _request(filter={"epsilon": 0.01, "delta": 1e-5, "orders": [2, 3]}))
+    assert response.status_code == 422, response.text
+    assert response.json()["errors"][0]["pointer"].startswith("/filter")
+
+
+def test_an_unknown_budget_is_404(api: Api) -> None:
+    for path in ("", "/reservations", "/entries"):
+        assert_problem(api.get(f"/v1/budgets/bud_nope{path}"), 404, "not_found")
+    assert_problem(api.reserve("bud_nope", [zcdp(0.1)]), 404, "not_found")
+
+
+def test_budgets_are_listed_newest_first_in_pages(api: Api, clock: Any) -> None:
+    made = []
+    for number in range(5):
+        made.append(api.budget(name=f"b{number}")["id"])
+        clock.advance(number % 2)  # two of them in one second, too
+    seen, cursor = [], None
+    while True:
+        page = api.get("/v1/budgets", limit=2, **({} if cursor is None else {"cursor": cursor})).json()
+        seen += [item["id"] for item in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert sorted(seen) == sorted(made)
+    assert seen[0] == made[4]
+    assert set(seen[-2:]) == set(made[:2])
+
+
+def test_a_foreign_cursor_is_refused(api: Api) -> None:
+    for cursor in ("x", "WzFd", "W10", "bnVsbA", "WyIyMDI2LTA1LTAxIiwiYSJd", "é", "e30"):
+        assert_problem(api.get("/v1/budgets", cursor=cursor), 422, "invalid_cursor", "/query/cursor")
+
+
+def test_a_page_has_1_to_200_items(api: Api) -> None:
+    for limit in ("0", "201", "x"):
+        assert_problem(api.get("/v1/budgets", limit=limit), 422, "invalid_request", "/query/limit")

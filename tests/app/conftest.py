@@ -1,0 +1,53 @@
+"""The service in memory: the whole application over the `context` fixture, called without a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.db.database import Database
+from app.kit.context import Context
+from app.main import create_app
+from app.settings import Settings
+from tests.databases import DatabaseFactory
+
+BASE_URL = "http://127.0.0.1:8000"
+LOOPBACK_PEER = ("127.0.0.1", 50000)
+
+ConnectAs = Callable[..., TestClient]
+
+
+@pytest.fixture
+def connect(context: Context) -> Iterator[ConnectAs]:
+    """Make a client of the application: ``connect(base_url=..., peer=..., headers=...)``."""
+    app = create_app(context)
+    with ExitStack() as stack:
+
+        def client(
+            base_url: str = BASE_URL, peer: tuple[str, int] = LOOPBACK_PEER, headers: dict[str, str] | None = None
+        ) -> TestClient:
+            return stack.enter_context(
+                TestClient(app, base_url=base_url, client=peer, headers=headers, follow_redirects=False)
+            )
+
+        yield client
+
+
+@pytest.fixture
+def client(connect: ConnectAs) -> TestClient:
+    """A client on the machine itself, without a key."""
+    return connect()
+
+
+@pytest.fixture(scope="module")
+def reader(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """One client for a whole module of tests that store nothing; on SQLite alone."""
+    url = sqlite_databases.migrated()
+    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0, max_upload_bytes=4096)
+    database = Database(url)
+    with TestClient(create_app(Context(settings, database)), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+        yield client
+    database.dispose()

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import io
+import os
+import stat
+import zipfile
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.datasets.csv_file import read_csv
+from app.datasets.files import ABANDONED_AFTER_S, DatasetFiles
+from app.datasets.table import Table
+from tests.app.datasets.declarations import COLUMNS, CSV
+
+
+@pytest.fixture
+def table() -> Table:
+    return read_csv(io.BytesIO(CSV), COLUMNS, "outcome")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> DatasetFiles:
+    return DatasetFiles(tmp_path / "data")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_folders_and_files_are_the_services_alone(files: DatasetFiles, table: Table) -> None:
+    previous = os.umask(0)
+    try:
+        files.write("ds_a", table)
+    finally:
+        os.umask(previous)
+    assert mode(files.folder.parent) == 0o700
+    assert mode(files.folder) == 0o700
+    assert mode(files.path("ds_a")) == 0o600
+
+
+def test_a_folder_that_others_can_read_is_closed(files: DatasetFiles, table: Table) -> None:
+    files.folder.mkdir(parents=True, mode=0o755)
+    files.folder.chmod(0o755)
+    files.write("ds_a", table)
+    assert mode(files.folder) == 0o700
+
+
+def test_an_incoming_file_has_no_name(files: DatasetFiles) -> None:
+    with files.open_incoming() as incoming:
+        incoming.write(b"rows")
+        assert list(files.folder.iterdir()) == []
+        assert stat.S_IMODE(os.fstat(incoming.fileno()).st_mode) == 0o600
+        assert os.fstat(incoming.fileno()).st_dev == files.folder.stat().st_dev
+
+
+def test_rows_come_back_as_they_were_stored(files: DatasetFiles, table: Table) -> None:
+    files.write("ds_a", table)
+    features, labels = files.read("ds_a")
+    assert np.array_equal(features, table.features)
+    assert np.array_equal(labels, table.labels)
+    assert features.dtype == np.float64
+    assert labels.dtype == np.int64
+    with zipfile.ZipFile(files.path("ds_a")) as archive:
+        assert sorted(archive.namelist()) == ["features.npy", "labels.npy"]
+
+
+def test_pickles_are_not_read(files: DatasetFiles, table: Table) -> None:
+    files.write("ds_a", table)
+    with files.path("ds_a").open("wb") as file:
+        np.savez(file, features=np.array([{}], dtype=object), labels=np.zeros(1))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        files.read("ds_a")
+
+
+def test_a_failed_write_leaves_nothing(files: DatasetFiles, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **arrays: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(OSError, match="no space"):
+        files.write("ds_a", table)
+    assert list(files.folder.iterdir()) == []
+
+
+def test_removing_is_repeatable(files: DatasetFiles, table: Table) -> None:
+    files.remove("ds_a")
+    files.write("ds_a", table)
+    files.remove("ds_a")
+    files.remove("ds_a")
+    assert list(files.folder.iterdir()) == []
+
+
+def test_what_a_crash_left_behind_is_swept_and_nothing_else(files: DatasetFiles, table: Table) -> None:
+    asked: list[Collection[str]] = []
+
+    def living(ids: Collection[str]) -> Collection[str]:
+        asked.append(ids)
+        return {"ds_kept"}
+
+    files.remove_abandoned(living)
+    for name in ("ds_kept", "ds_gone", "ds_fresh"):
+        files.write(name, table)
+    draft = files.folder / "ds_draft.0.part"
+    draft.touch()
+    for path in files.folder.iterdir():
+        if "fresh" not in path.name:
+            moment = path.stat().st_mtime - 2 * ABANDONED_AFTER_S
+            os.utime(path, (moment, moment))
+    files.remove_abandoned(living)
+    assert sorted(path.name for path in files.folder.iterdir()) == ["ds_fresh.npz", "ds_kept.npz"]
+    assert asked == [{"ds_kept", "ds_gone"}]
+
+
+def test_a_file_that_goes_while_the_folder_is_swept_is_nobodys_fault(
+    files: DatasetFiles, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write("ds_a", table)
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "ds_b.0.part"]))
+    files.remove_abandoned(set)
+    assert files.path("ds_a").exists()

@@ -1,0 +1,270 @@
+"""Idempotent commands: one effect, the same answer again, and denials that stay."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
+from starlette.testclient import TestClient
+
+from app.budgets.schemas import BudgetRequest
+from app.db.database import Database
+from app.kit.context import Context
+from app.kit.idempotency import Answer, IdempotencyRecord, request_fingerprint, run_once
+from app.problems import Problem
+from tests.app.problem_assertions import assert_problem
+
+BUDGET = {"name": "b", "neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp", "rho": 1}}
+EVENTS = [{"mechanism": {"kind": "zcdp", "rho": 0.4}}]
+
+
+def _post(client: TestClient, path: str, body: Any, key: str | None) -> Any:
+    return client.post(path, json=body, headers={} if key is None else {"Idempotency-Key": key})
+
+
+def _records(context: Context) -> int:
+    with context.database.read() as session:
+        return session.scalar(select(func.count()).select_from(IdempotencyRecord)) or 0
+
+
+def test_a_repeated_request_gets_the_first_answer_and_has_one_effect(client: TestClient) -> None:
+    first = _post(client, "/v1/budgets", BUDGET, "k")
+    again = [_post(client, "/v1/budgets", BUDGET, "k") for _ in range(3)]
+    assert first.status_code == 201
+    assert "idempotency-replayed" not in first.headers
+    for answer in again:
+        assert (answer.status_code, answer.json()) == (201, first.json())
+        assert answer.headers["idempotency-replayed"] == "true"
+        assert answer.headers["location"] == first.headers["location"]
+    assert len(client.get("/v1/budgets").json()["items"]) == 1
+
+
+def test_defaults_spelled_out_make_the_same_request(client: TestClient) -> None:
+    first = _post(client, "/v1/budgets", BUDGET, "k")
+    again = _post(client, "/v1/budgets", {**BUDGET, "privacy_unit": "record", "labels": {}}, "k")
+    assert again.json() == first.json()
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201, "a\tb", "é"])
+def test_a_key_is_1_to_200_printable_characters(client: TestClient, key: str) -> None:
+    answer = client.post("/v1/budgets", json=BUDGET, headers={"Idempotency-Key": key.encode("latin-1")})
+    assert_problem(answer, 400, "idempotency_key_invalid", "/header/Idempotency-Key")
+
+
+def test_a_request_that_writes_needs_a_key(client: TestClient) -> None:
+    assert_problem(
+        _post(client, "/v1/budgets", BUDGET, None), 400, "idempotency_key_missing", "/header/Idempotency-Key"
+    )
+    for command in ("start", "commit", "void"):
+        answer = _post(client, f"/v1/reservations/res_1/{command}", None, None)
+        assert_problem(answer, 400, "idempotency_key_missing", "/header/Idempotency-Key")
+
+
+def test_a_key_used_for_another_request_is_refused(client: TestClient) -> None:
+    budget = _post(client, "/v1/budgets", BUDGET, "k").json()["id"]
+    path = f"/v1/budgets/{budget}/reservations"
+    for answer in (
+        _post(client, "/v1/budgets", {**BUDGET, "name": "c"}, "k"),
+        _post(client, path, {"events": EVENTS, "purpose": "p"}, "k"),
+    ):
+        assert_problem(answer, 422, "idempotency_key_reused", "/header/Idempotency-Key")
+    held = [_post(client, path, {"events": EVENTS, "purpose": "p"}, f"h{number}").json()["id"] for number in range(2)]
+    assert _post(client, f"/v1/reservations/{held[0]}/start", None, "s").status_code == 200
+    assert_problem(_post(client, f"/v1/reservations/{held[1]}/start", None, "s"), 422, "idempotency_key_reused")
+    assert_problem(_post(client, f"/v1/reservations/{held[0]}/commit", None, "s"), 422, "idempotency_key_reused")
+
+
+def test_a_denied_key_stays_denied_when_there_is_room_again(client: TestClient) -> None:
+    budget = _post(client, "/v1/budgets", BUDGET, "b").json()["id"]
+    path, body = f"/v1/budgets/{budget}/reservations", {"events": EVENTS, "purpose": "p"}
+    held = [_post(client, path, body, f"h{number}").json()["id"] for number in range(2)]
+    denied = assert_problem(_post(client, path, body, "d"), 409, "budget_exceeded")
+    assert denied["decided_at"].endswith("Z")
+    assert _post(client, f"/v1/reservations/{held[0]}/void", None, "v").status_code == 200
+    answer = _post(client, path, body, "d")
+    again = assert_problem(answer, 409, "budget_exceeded")
+    assert answer.headers["idempotency-replayed"] == "true"
+    assert {**again, "request_id": ""} == {**denied, "request_id": ""}
+    assert _post(client, path, body, "e").status_code == 201
+
+
+def test_a_malformed_or_unknown_request_does_not_use_up_its_key(client: TestClient, context: Context) -> None:
+    assert_problem(_post(client, "/v1/budgets", {**BUDGET, "name": ""}, "k"), 422, "invalid_request", "/name")
+    assert_problem(_post(client, "/v1/budgets", {**BUDGET, "parent_id": "bud_x"}, "k"), 422, "unsupported")
+    assert_problem(
+        _post(client, "/v1/budgets/bud_x/reservations", {"events": EVENTS, "purpose": "p"}, "k"), 404, "not_found"
+    )
+    assert _records(context) == 0
+    assert _post(client, "/v1/budgets", BUDGET, "k").status_code == 201
+
+
+def test_request_bodies_are_kept_as_keyed_hashes(client: TestClient, context: Context) -> None:
+    _post(client, "/v1/budgets", BUDGET, "k")
+    with context.database.read() as session:
+        record = session.scalars(select(IdempotencyRecord)).one()
+    fingerprint = request_fingerprint("create_budget", BudgetRequest.model_validate(BUDGET))
+    assert record.fingerprint == context.keyed_hash("idempotency", fingerprint)
+    assert record.fingerprint != hashlib.sha256(fingerprint).hexdigest()
+
+
+def _count(session: Session) -> int:
+    return session.scalar(text("SELECT count(*) FROM effects")) or 0
+
+
+@pytest.fixture
+def effects(context: Context) -> Callable[[], int]:
+    """A table of effects; returns how many there are."""
+    with context.database.write() as session:
+        session.execute(text("CREATE TABLE effects (id integer)"))
+
+    def count() -> int:
+        with context.database.read() as session:
+            return _count(session)
+
+    return count
+
+
+def _effect(session: Session) -> Answer:
+    session.execute(text("INSERT INTO effects VALUES (1)"))
+    return Answer(201, {"effects": _count(session)}, {"Location": "/x"}, shown_once={"secret": "s3cret"})
+
+
+def test_a_conflict_rolls_the_effect_back_and_is_remembered(context: Context, effects: Callable[[], int]) -> None:
+    def command(session: Session) -> Answer:
+        _effect(session)
+        raise Problem(409, "budget_exceeded", "no room", members={"cost": 1}, headers={})
+
+    def other(session: Session) -> Answer:
+        raise AssertionError("a denied key runs nothing")
+
+    for run in (command, other, other):
+        with pytest.raises(Problem) as caught:
+            run_once(context, "a", "k", b"f", run)
+        assert (caught.value.code, caught.value.members["cost"]) == ("budget_exceeded", 1)
+        assert "decided_at" in caught.value.members
+    assert effects() == 0
+
+
+@pytest.mark.parametrize(
+    "failure", [Problem(422, "x", "y"), Problem(404, "x", "y"), Problem(503, "x", "y"), ValueError()]
+)
+def test_any_other_failure_leaves_nothing(context: Context, effects: Callable[[], int], failure: Exception) -> None:
+    def command(session: Session) -> Answer:
+        _effect(session)
+        raise failure
+
+    with pytest.raises(type(failure)):
+        run_once(context, "a", "k", b"f", command)
+    assert (effects(), _records(context)) == (0, 0)
+    assert run_once(context, "a", "k", b"f", _effect).body["effects"] == 1
+
+
+def test_what_is_shown_once_is_never_stored(context: Context, effects: Callable[[], int]) -> None:
+    first = run_once(context, "a", "k", b"f", _effect)
+    again = run_once(context, "a", "k", b"f", _effect)
+    assert first.body == {"effects": 1, "secret": "s3cret"}
+    assert again == Answer(201, {"effects": 1}, {"Location": "/x", "Idempotency-Replayed": "true"})
+    with context.database.read() as session:
+        assert "s3cret" not in json.dumps(session.scalars(select(IdempotencyRecord)).one().answer)
+    assert effects() == 1
+
+
+def test_principals_have_keys_of_their_own(context: Context, effects: Callable[[], int]) -> None:
+    run_once(context, "a", "k", b"f", _effect)
+    run_once(context, "b", "k", b"other", _effect)
+    assert effects() == 2
+
+
+def test_prepare_runs_before_the_transaction_and_not_for_a_replay(context: Context, effects: Callable[[], int]) -> None:
+    calls: list[int] = []
+
+    def prepare() -> None:
+        with context.database.write() as session:  # would deadlock on SQLite inside the command's transaction
+            calls.append(_count(session))
+
+    for _ in range(3):
+        run_once(context, "a", "k", b"f", _effect, prepare)
+    assert calls == [0]
+    with pytest.raises(Problem, match="used for another request"):
+        run_once(context, "a", "k", b"g", _effect, prepare)
+
+
+def test_a_conflict_in_prepare_is_not_remembered(context: Context, effects: Callable[[], int]) -> None:
+    def prepare() -> None:
+        raise Problem(409, "busy", "try later")
+
+    with pytest.raises(Problem):
+        run_once(context, "a", "k", b"f", _effect, prepare)
+    assert run_once(context, "a", "k", b"f", _effect).status == 201
+
+
+def test_requests_at_once_with_one_key_have_one_effect(context: Context, effects: Callable[[], int]) -> None:
+    answers: list[Answer] = []
+    barrier = threading.Barrier(6)
+
+    def send() -> None:
+        barrier.wait()
+        answers.append(run_once(context, "a", "k", b"f", _effect))
+
+    threads = [threading.Thread(target=send) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert effects() == 1
+    assert len(answers) == 6
+    assert sum("Idempotency-Replayed" in answer.headers for answer in answers) == 5
+    assert {answer.body["effects"] for answer in answers} == {1}
+
+
+def test_a_request_whose_twin_does_not_finish_is_told_so(context: Context, effects: Callable[[], int]) -> None:
+    impatient = replace(context, database=Database(context.database.url, lock_timeout_s=1))
+    running, done = threading.Event(), threading.Event()
+
+    def slow(session: Session) -> Answer:
+        running.set()
+        assert done.wait(30)
+        return _effect(session)
+
+    twin = threading.Thread(target=run_once, args=(context, "a", "k", b"f", slow))
+    twin.start()
+    try:
+        assert running.wait(30)
+        with pytest.raises(Problem) as caught:
+            run_once(impatient, "a", "k", b"f", _effect)
+        # SQLite has one writer at a time, so there nobody knows whose lock it is.
+        expected = (503, "database_busy") if context.database.is_sqlite else (409, "request_in_progress")
+        assert (caught.value.status, caught.value.code) == expected
+    finally:
+        done.set()
+        twin.join()
+        impatient.database.dispose()
+    assert effects() == 1
+    assert run_once(context, "a", "k", b"f", _effect).headers["Idempotency-Replayed"] == "true"
+
+
+def test_a_lock_that_is_not_given_in_time_changes_nothing(context: Context, effects: Callable[[], int]) -> None:
+    impatient = replace(context, database=Database(context.database.url, lock_timeout_s=1))
+
+    def locking(session: Session) -> Answer:
+        if not context.database.is_sqlite:
+            session.execute(text("LOCK TABLE effects"))
+        return _effect(session)
+
+    try:
+        with context.database.write() as session:
+            session.execute(text("INSERT INTO effects VALUES (0)"))
+            with pytest.raises(Problem) as caught:
+                run_once(impatient, "a", "k", b"f", locking)
+        assert (caught.value.status, caught.value.code) == (503, "database_busy")
+        assert caught.value.headers == {"Retry-After": "1"}
+    finally:
+        impatient.database.dispose()
+    assert (effects(), _records(context)) == (1, 0)

@@ -1,0 +1,84 @@
+"""Log lines: JSON or text, with request ids, and never an exception's message."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from app.observability.logs import configure_logging
+from app.observability.stack import LINES, stack_lines
+
+DATUM = "datum-48151623"
+
+
+@pytest.fixture
+def logged() -> Iterator[io.StringIO]:
+    """A stream that all logs of the process go to; the configuration before is put back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def fail() -> None:
+    try:
+        int(DATUM)
+    except ValueError as cause:
+        raise RuntimeError(DATUM) from cause
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_an_exception_is_logged_without_its_message(logged: io.StringIO, log_format: str) -> None:
+    configure_logging("info", log_format, logged)
+    try:
+        fail()
+    except RuntimeError as error:
+        structlog.get_logger("ours").exception("failed")
+        structlog.get_logger("ours").error("failed", exc_info=error)
+        logging.getLogger("library").exception("failed")
+        logging.getLogger("library").error("failed", exc_info=error)
+    text = logged.getvalue()
+    assert DATUM not in text
+    assert text.count("RuntimeError") >= 4
+    assert text.count("ValueError") >= 4
+    assert "test_logs.py" in text
+
+
+def test_json_lines_carry_the_request_id(logged: io.StringIO) -> None:
+    configure_logging("info", "auto", logged)
+    with structlog.contextvars.bound_contextvars(request_id="req_1"):
+        structlog.get_logger("ours").info("event", number=1)
+        logging.getLogger("library").warning("words")
+    structlog.get_logger("ours").debug("not severe enough")
+    first, second = (json.loads(line) for line in logged.getvalue().splitlines())
+    assert (first["event"], first["number"], first["level"], first["request_id"]) == ("event", 1, "info", "req_1")
+    assert (second["event"], second["level"], second["request_id"]) == ("words", "warning", "req_1")
+    assert first["timestamp"].endswith("Z")
+
+
+def test_the_servers_own_access_lines_are_off(logged: io.StringIO) -> None:
+    configure_logging("info", "json", logged)
+    logging.getLogger("uvicorn.access").info("GET /?q=%s", DATUM)
+    assert logged.getvalue() == ""
+
+
+def test_stack_lines_end_even_in_a_circle() -> None:
+    first, second = ValueError(DATUM), KeyError(DATUM)
+    first.__cause__, second.__cause__ = second, first
+    assert stack_lines(first) == ["ValueError", "KeyError"]
+
+
+def test_stack_lines_are_bounded() -> None:
+    def recurse() -> None:
+        recurse()
+
+    with pytest.raises(RecursionError) as caught:
+        recurse()
+    assert len(stack_lines(caught.value)) == LINES

@@ -1,0 +1,105 @@
+"""The command line, called in this process; `test_server.py` starts the real one."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.auth import service
+from app.auth.principal import Scope
+from app.cli import cli
+from app.kit.context import Context
+from app.settings import Settings, environment_of
+from tests.databases import DatabaseFactory
+
+
+def run(settings: Settings, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments), env=environment_of(settings))
+
+
+def test_a_created_key_is_shown_once_and_works(context: Context) -> None:
+    result = run(context.settings, "keys", "create", "--name", "ci", "--scope", "owner", "--scope", "analyst")
+    assert result.exit_code == 0, result.output
+    principal = service.authenticate(context, result.stdout.strip())
+    assert principal is not None
+    assert principal.scopes == {Scope.OWNER, Scope.ANALYST}
+    listed = run(context.settings, "keys", "list").stdout
+    assert principal.id in listed
+    assert "analyst,owner  ci" in listed
+    assert "active" in listed
+    assert result.stdout.strip().rpartition("_")[2] not in listed
+
+
+def test_a_key_written_to_a_file_is_its_owners_alone_and_not_shown(context: Context, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    arguments = ("keys", "create", "--name", "ci", "--scope", "admin", "--if-none", "--output", str(path))
+    result = run(context.settings, *arguments)
+    assert result.exit_code == 0, result.output
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    token = path.read_text()
+    assert service.authenticate(context, token.strip()) is not None
+    assert token.strip() not in result.output
+    again = run(context.settings, *arguments)
+    assert again.exit_code == 0
+    assert "none was created" in again.stdout
+    assert path.read_text() == token
+    assert len(service.list_keys(context)) == 1
+
+
+def test_a_file_that_exists_is_left_alone_and_costs_no_key(context: Context, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("mine")
+    result = run(context.settings, "keys", "create", "--name", "ci", "--scope", "admin", "--output", str(path))
+    assert result.exit_code == 1
+    assert "new file" in result.stderr
+    assert path.read_text() == "mine"
+    assert not service.keys_exist(context)
+
+
+def test_a_key_is_revoked(context: Context) -> None:
+    created = service.create_key(context, "ci", [Scope.OWNER])
+    assert created is not None
+    assert run(context.settings, "keys", "revoke", created.id).exit_code == 0
+    assert service.authenticate(context, created.token) is None
+    assert "revoked" in run(context.settings, "keys", "list").stdout
+    again = run(context.settings, "keys", "revoke", created.id)
+    assert again.exit_code == 1
+    assert "no active key" in again.stderr
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb"])
+def test_a_name_is_printable_and_short(context: Context, name: str) -> None:
+    result = run(context.settings, "keys", "create", "--name", name, "--scope", "admin")
+    assert result.exit_code == 1
+    assert not service.keys_exist(context)
+
+
+def test_migrate_makes_the_schema_that_the_other_commands_ask_for(databases: DatabaseFactory, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, database_url=databases.empty())
+    for command in (("serve",), ("keys", "list"), ("worker",)):
+        refused = run(settings, *command)
+        assert refused.exit_code == 1
+        assert "python -m app migrate" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+    assert run(settings, "migrate").exit_code == 0
+    assert run(settings, "keys", "list").exit_code == 0
+    assert run(settings, "migrate").exit_code == 0
+
+
+def test_a_database_that_is_away_is_one_line_without_its_password(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, database_url="postgresql://user:password1@127.0.0.1:1/name")
+    result = run(settings, "keys", "list")
+    assert result.exit_code == 1
+    assert re.fullmatch(r"epsilond: The database .* Is it running\?\n", result.stderr)
+    assert "password1" not in result.output
+
+
+def test_a_wrong_setting_is_named() -> None:
+    result = CliRunner().invoke(cli, ["keys", "list"], env={"EPSILOND_PORT": "seventy"})
+    assert result.exit_code == 1
+    assert "EPSILOND_PORT" in result.stderr
+    assert "seventy" not in result.stderr

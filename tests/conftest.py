@@ -1,0 +1,68 @@
+"""Fixtures that every test may use: a migrated database on either engine, and a context on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.db.database import Database
+from app.kit.context import Context
+from app.settings import Settings
+from tests.databases import ENGINES, DatabaseFactory, postgresql_server
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """Maintenance URL of a PostgreSQL server; started when the first test asks."""
+    with postgresql_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sqlite_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseFactory]:
+    factory = DatabaseFactory(None, tmp_path_factory.mktemp("databases"))
+    yield factory
+    factory.close()
+
+
+@pytest.fixture(scope="session")
+def postgresql_databases(postgresql_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseFactory]:
+    factory = DatabaseFactory(postgresql_url, tmp_path_factory.mktemp("databases"))
+    yield factory
+    factory.close()
+
+
+@pytest.fixture(params=ENGINES)
+def databases(request: pytest.FixtureRequest) -> DatabaseFactory:
+    """The factory of databases of one engine; a test that uses it runs once per engine."""
+    factory: DatabaseFactory = request.getfixturevalue(f"{request.param}_databases")
+    return factory
+
+
+@pytest.fixture
+def database_url(databases: DatabaseFactory) -> Iterator[str]:
+    """URL of a freshly migrated database; the test runs once on SQLite and once on PostgreSQL."""
+    url = databases.migrated()
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A freshly migrated database; the test runs once on SQLite and once on PostgreSQL."""
+    database = Database(database_url)
+    yield database
+    database.dispose()
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "data", database_url=database_url, workers=0)
+
+
+@pytest.fixture
+def context(database: Database, settings: Settings) -> Context:
+    """A context on the test's own database and data folder."""
+    return Context(settings, database)
