@@ -36,7 +36,7 @@ check: $(VENV)/.dev  ## lint, types and the direction of dependencies
 	@$(BIN)/lint-imports --no-cache
 
 soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
-	@$(BIN)/python -m pytest -m soak -o addopts="" tests
+	@$(BIN)/python -m pytest -m soak -o addopts="-q -p no:cacheprovider" tests/soak
 
 format: $(VENV)/.dev  ## apply the formatter
 	@$(BIN)/ruff format $(wildcard $(CHECKED))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -154,7 +155,8 @@ def cancel(session: Session, context: Context, run_id: str) -> Run:
         raise not_found("run", run_id)
     if run.state == RunState.QUEUED:
         if run.reservation_id is not None:
-            budgets.void(session, context, run.reservation_id)
+            with suppress(Problem), session.begin_nested():  # a hold that ran out is released already
+                budgets.void(session, context, run.reservation_id)
         run.state = RunState.CANCELLED
         run.finished_at = context.clock()
     elif run.state == RunState.RUNNING:

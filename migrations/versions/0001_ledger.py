@@ -9,8 +9,6 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from app.db.base import UtcDateTime
-
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -29,7 +27,7 @@ def upgrade() -> None:
         sa.Column("report_delta", sa.String(64), nullable=True),
         sa.Column("labels", sa.JSON(), nullable=False),
         sa.Column("principal_id", sa.String(64), nullable=False),
-        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("spent", sa.JSON(), nullable=False),
         sa.Column("reserved", sa.JSON(), nullable=False),
         sa.Column("headroom", sa.BigInteger(), nullable=False),
@@ -59,9 +57,9 @@ def upgrade() -> None:
         sa.Column("engine_version", sa.String(16), nullable=False),
         sa.Column("principal_id", sa.String(64), nullable=False),
         sa.Column("run_id", sa.String(64), nullable=True),
-        sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.Column("expires_at", UtcDateTime(), nullable=False),
-        sa.Column("resolved_at", UtcDateTime(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("resolved_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reservations")),
         sa.ForeignKeyConstraint(["budget_id"], ["budgets.id"], name=op.f("fk_reservations_budget_id_budgets")),
         sa.UniqueConstraint("budget_id", "sequence", name=op.f("uq_reservations_budget_id")),
@@ -89,7 +87,7 @@ def upgrade() -> None:
         sa.Column("purpose", sa.String(200), nullable=True),
         sa.Column("amounts", sa.JSON(), nullable=False),
         sa.Column("events", sa.JSON(), nullable=False),
-        sa.Column("recorded_at", UtcDateTime(), nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("engine_version", sa.String(16), nullable=False),
         sa.Column("canonical", sa.LargeBinary(), nullable=False),
         sa.Column("previous_hash", sa.String(64), nullable=False),
@@ -113,7 +111,7 @@ def upgrade() -> None:
         sa.Column("fingerprint", sa.String(64), nullable=False),
         sa.Column("status", sa.Integer(), nullable=True),
         sa.Column("answer", sa.JSON(), nullable=True),
-        sa.Column("recorded_at", UtcDateTime(), nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("principal_id", "key", name=op.f("pk_idempotency_records")),
     )
     _make_entries_append_only()

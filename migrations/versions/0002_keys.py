@@ -9,8 +9,6 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from app.db.base import UtcDateTime
-
 revision = "0002"
 down_revision = "0001"
 branch_labels = None
@@ -24,9 +22,9 @@ def upgrade() -> None:
         sa.Column("name", sa.String(200), nullable=False),
         sa.Column("scopes", sa.JSON(), nullable=False),
         sa.Column("token_hash", sa.String(64), nullable=False),
-        sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.Column("expires_at", UtcDateTime(), nullable=True),
-        sa.Column("revoked_at", UtcDateTime(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_api_keys")),
         sa.UniqueConstraint("token_hash", name=op.f("uq_api_keys_token_hash")),
     )

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from alembic import op
 
 from app.datasets.bundled import declaration
-from app.db.base import UtcDateTime
 
 revision = "0003"
 down_revision = "0002"
@@ -46,8 +45,8 @@ def upgrade() -> None:
         sa.Column("label", sa.String(200), nullable=False),
         sa.Column("budget_id", sa.String(64), nullable=True),
         sa.Column("content_hash", sa.String(64), nullable=True),
-        sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.Column("deleted_at", UtcDateTime(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_datasets")),
         sa.ForeignKeyConstraint(["budget_id"], ["budgets.id"], name=op.f("fk_datasets_budget_id_budgets")),
         sa.ForeignKeyConstraint(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from app.db.base import UtcDateTime
-
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
@@ -39,9 +37,9 @@ def upgrade() -> None:
         sa.Column("worker_id", sa.String(64)),
         sa.Column("result", sa.JSON(none_as_null=True)),
         sa.Column("problem", sa.JSON(none_as_null=True)),
-        sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.Column("started_at", UtcDateTime()),
-        sa.Column("finished_at", UtcDateTime()),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True)),
+        sa.Column("finished_at", sa.DateTime(timezone=True)),
         sa.CheckConstraint("(dataset_id IS NULL) <> (inline_dataset IS NULL)", name=op.f("ck_runs_one_dataset")),
         sa.CheckConstraint(
             "state IN ('queued', 'running', 'succeeded', 'failed', 'cancelling', 'cancelled')",
@@ -50,7 +48,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["dataset_id"], ["datasets.id"], name=op.f("fk_runs_dataset_id_datasets")),
         sa.ForeignKeyConstraint(["test_dataset_id"], ["datasets.id"], name=op.f("fk_runs_test_dataset_id_datasets")),
         sa.ForeignKeyConstraint(["budget_id"], ["budgets.id"], name=op.f("fk_runs_budget_id_budgets")),
-        sa.ForeignKeyConstraint(["reservation_id"], ["reservations.id"], name=op.f("fk_runs_reservation_id_reservations")),
+        sa.ForeignKeyConstraint(
+            ["reservation_id"], ["reservations.id"], name=op.f("fk_runs_reservation_id_reservations")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
         sa.UniqueConstraint("reservation_id", name=op.f("uq_runs_reservation_id")),
     )

@@ -190,3 +190,20 @@ def test_one_reservation_that_many_resolve_at_once_is_resolved_once(context: Con
         assert outcomes.count("already_resolved") == 5, outcomes
     with context.database.read() as session:
         audit(session, budget_id)
+
+
+def test_a_budget_that_was_read_before_the_lock_is_read_again_under_it(context: Context, budget_id: str) -> None:
+    most = {"events": [Event(ZcDp(0.01), count=UNITS - 1)], "expires_in": 3600}
+    named = {"budget_id": budget_id, "purpose": "race", "principal_id": "owner"}
+    with context.database.write() as session:
+        before = service.get_budget(session, budget_id)
+        assert before.reserved == [0]
+        # Behind this session's back; SQLite has one writer, so there the same session does it.
+        if context.database.is_sqlite:
+            session.execute(text("UPDATE budgets SET reserved = :reserved"), {"reserved": f"[{(UNITS - 1) * UNIT}]"})
+        else:
+            with context.database.write() as other:
+                service.reserve(other, context, **named, **most)
+        with pytest.raises(Problem, match="does not admit"):
+            service.reserve(session, context, **named, **most)
+        assert before.reserved == [(UNITS - 1) * UNIT]

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from app.budgets.models import Reservation
 from app.datasets import service as datasets
 from app.kit.context import Context
+from app.runs import service as runs
 from app.runs import worker
 from app.runs.artifacts import model_path
 from app.runs.examples import RUN_EXAMPLES
@@ -332,6 +333,14 @@ def test_a_queued_run_that_is_cancelled_gives_its_hold_back(service):
     assert service.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "voided"
     assert not worker.work_once(service.context, "host/1/test")
     assert_problem(service.post(f"/v1/runs/{run['id']}/cancel"), 409, "run_has_ended")
+
+
+def test_a_queued_run_whose_hold_ran_out_can_still_be_cancelled(service):
+    _, run = service.private()
+    later = service.context.clock() + timedelta(seconds=QUEUE_HOLD_S + 1)
+    late = Context(service.context.settings, service.context.database, lambda: later)
+    with late.database.write() as session:
+        assert runs.cancel(session, late, run["id"]).state == "cancelled"
 
 
 def test_a_running_run_that_is_cancelled_is_charged_in_full(service, monkeypatch):
