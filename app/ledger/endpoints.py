@@ -21,7 +21,7 @@ from app.ledger.schemas import EntryBody
 from app.ledger.states import EntryKind
 from app.privacy.schemas import EventSchema
 
-router = APIRouter(prefix="/v1", tags=["Budgets"])
+router = APIRouter(prefix="/v1", tags=["Ledger"])
 
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query
 from fastapi.responses import FileResponse, JSONResponse, Response
+from sqlalchemy.orm import Session
 
 from app.auth.principal import Principal, Scope, requires
 from app.kit.context import CurrentContext
-from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once
+from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.problems import Problem
 from app.runs import artifacts, service
@@ -24,20 +25,26 @@ Analyst = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER)]
 Reader = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER, Scope.AUDITOR)]
 
 
-@router.post("", operation_id="create_run", summary="Calibrate, charge and queue a private run", status_code=202)
+@router.post(
+    "",
+    operation_id="create_run",
+    summary="Calibrate, charge and queue a private run",
+    status_code=202,
+    response_model=RunBody,
+)
 def create_run(
     context: CurrentContext,
     principal: Analyst,
     key: IdempotencyKey,
     request: Annotated[RunRequest, Body(openapi_examples=RUN_EXAMPLES)],
-) -> RunBody:
+) -> JSONResponse:
     """The plan is made from public sizes, its cost is reserved, and a worker process executes it.
 
     The charge is what the plan's events cost, whatever becomes of the run once its worker has started.
     """
     ready: list[service.Preparation] = []
 
-    def command(session: Any) -> Answer:
+    def command(session: Session) -> Answer:
         run = service.create(session, context, principal.id, request, ready[0])
         body = run_body(session, run).model_dump(mode="json")
         return Answer(202, body, {"Location": f"/v1/runs/{run.id}"})
@@ -50,7 +57,7 @@ def create_run(
         command,
         prepare=lambda: ready.append(service.prepare(context, request)),
     )
-    return JSONResponse(answer.body, answer.status, headers=answer.headers)  # type: ignore[return-value]
+    return to_response(answer)
 
 
 @router.get("", operation_id="list_runs", summary="Runs, newest first")
@@ -68,15 +75,15 @@ def get_run(context: CurrentContext, _: Reader, run_id: str) -> RunBody:
         return run_body(session, service.get(session, run_id))
 
 
-@router.post("/{run_id}/cancel", operation_id="cancel_run", summary="Cancel a run")
-def cancel_run(context: CurrentContext, principal: Analyst, key: IdempotencyKey, run_id: str) -> RunBody:
+@router.post("/{run_id}/cancel", operation_id="cancel_run", summary="Cancel a run", response_model=RunBody)
+def cancel_run(context: CurrentContext, principal: Analyst, key: IdempotencyKey, run_id: str) -> JSONResponse:
     """A queued run gives its hold back. A running one stops soon and stays charged in full: noise was drawn."""
 
-    def command(session: Any) -> Answer:
+    def command(session: Session) -> Answer:
         return Answer(200, run_body(session, service.cancel(session, context, run_id)).model_dump(mode="json"))
 
     answer = run_once(context, principal.id, key, request_fingerprint(f"cancel_run {run_id}"), command)
-    return JSONResponse(answer.body, answer.status, headers=answer.headers)  # type: ignore[return-value]
+    return to_response(answer)
 
 
 @router.get("/{run_id}/report", operation_id="get_run_report", summary="The privacy report of a run")
