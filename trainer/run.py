@@ -19,9 +19,6 @@ from trainer.noise import GaussianNoise, random_streams
 from trainer.records import prepare
 from trainer.samplers import sampler_for
 
-#: How often progress is told, at most: on a fixed schedule of step counts, which depends on the plan alone.
-PROGRESS_CALLS = 100
-
 
 @dataclass(frozen=True)
 class RunResult:
@@ -73,8 +70,8 @@ def run(
         seed: For public data alone; whoever knows it can subtract the noise. None: keys from the operating system.
         dtype: "float64" or "float32", for the stored inputs and the logits. Norms, sums, noise and parameters are
             float64 in either case.
-        on_progress: Called with (steps done, steps in all) at the start, at most 100 times on the way, and at the end.
-        is_cancelled: Asked before every step, so it should be cheap.
+        on_progress: Called with (steps done, steps in all) at the start and after every step, so it should be cheap.
+        is_cancelled: Asked before every step, likewise.
 
     Returns:
         The last point as NumPy arrays, and the number of steps.
@@ -111,7 +108,6 @@ def run(
     records = prepare(model, features, labels, dtype)
     point: Array = records.xp.asarray(model.initial())
     done, total = 0, plan.iterations
-    interval = -(-total // PROGRESS_CALLS)
     _tell(on_progress, done, total)
     for phase in plan.phases:
         sampler = sampler_for(phase.event.sampling, records.inputs.shape[0], streams.sampling)
@@ -121,9 +117,7 @@ def run(
                 raise RunCancelled(done)
             point = next(path)
             done += 1
-            if done % interval == 0 and done < total:
-                _tell(on_progress, done, total)
-    _tell(on_progress, done, total)
+            _tell(on_progress, done, total)
     return RunResult(model.parameters(to_host(point)), done)
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from accounting.errors import AccountingError
@@ -173,8 +174,12 @@ def _execute(context: Context, claim: Claim, should_stop: Callable[[], bool]) ->
         if now - last_written < PROGRESS_INTERVAL_S:
             return
         last_written = now
-        with context.database.write() as session:
-            cancelled = repository.record_progress(session, claim.run.id, done) != RunState.RUNNING
+        try:
+            with context.database.write() as session:
+                cancelled = repository.record_progress(session, claim.run.id, done) != RunState.RUNNING
+        except SQLAlchemyError as error:
+            # A counter is not worth a run that is paid for: the database may be back before the end.
+            log.warning("progress_not_stored", run_id=claim.run.id, error_type=type(error).__name__)
 
     result = run(
         claim.plan,

@@ -16,7 +16,7 @@ from accounting.errors import AccountingError, InvalidValue, Unsupported
 from calibrators.plan import Clip, Normalize, Plan
 from tests.trainer.plans import BOUNDS, phase_of, plan_of
 from trainer.models import LinearModel, LogisticRegression, SoftmaxRegression
-from trainer.run import PROGRESS_CALLS, RunCancelled, RunResult, run
+from trainer.run import RunCancelled, RunResult, run
 
 ALGORITHMS = ["dp_sgd", "dp_nsgd"]
 MODEL = SoftmaxRegression(3, 3)
@@ -160,13 +160,9 @@ def progress_of(some: Plan) -> list[tuple[int, int]]:
     return told
 
 
-def test_progress_follows_a_public_schedule() -> None:
-    for steps in (1, 7, 100, 101, 1234):
-        told = progress_of(plan("dp_nsgd", steps=steps))
-        assert told[0] == (0, steps)
-        assert told[-1] == (steps, steps)
-        assert len(told) <= PROGRESS_CALLS + 2
-        assert [done for done, _ in told] == sorted({done for done, _ in told})
+def test_progress_counts_the_plans_steps() -> None:
+    for steps in (1, 7, 123):
+        assert progress_of(plan("dp_nsgd", steps=steps)) == [(done, steps) for done in range(steps + 1)]
 
 
 def test_a_cancelled_run_releases_nothing() -> None:

@@ -1,0 +1,157 @@
+"""Real worker processes: killed, stopped, cancelled, orphaned. The charge stands whenever noise may have been drawn."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from app.runs import worker
+from app.runs.supervisor import PROJECT_ROOT, Supervisor, worker_id_of
+from app.settings import environment_of
+from tests.app.runs.test_runs import Service
+
+TIMEOUT_S = 60
+
+#: Long enough that no test outlasts it.
+ENDLESS = {"iterations": 10**8}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def service(client, context) -> Service:
+    return Service(client, context)
+
+
+@pytest.fixture
+def supervisor(context) -> Iterator[Supervisor]:
+    supervisor = Supervisor(context, count=1)
+    supervisor.start()
+    yield supervisor
+    supervisor.stop()
+
+
+def state_of(service: Service, run: dict) -> str:
+    return service.get(f"/v1/runs/{run['id']}")["state"]
+
+
+def running(service: Service) -> dict:
+    """An endless private run that a worker is at."""
+    _, run = service.private(**ENDLESS)
+    until(lambda: service.get(f"/v1/runs/{run['id']}")["progress"]["done"] > 0)
+    return run
+
+
+def reservation_state(service: Service, run: dict) -> str:
+    return service.get(f"/v1/reservations/{run['reservation_id']}")["state"]
+
+
+def test_a_killed_workers_run_fails_with_its_charge_and_another_worker_takes_over(service, supervisor):
+    run = running(service)
+    [process] = supervisor._processes.values()
+    process.kill()
+    until(lambda: state_of(service, run) == "failed")
+    assert service.get(f"/v1/runs/{run['id']}")["problem"]["code"] == "worker_lost"
+    assert reservation_state(service, run) == "committed"
+    after = service.queued(dataset_id="ds_breast_cancer")
+    until(lambda: state_of(service, after) == "succeeded")
+
+
+def test_a_running_run_can_be_cancelled_and_is_charged_in_full(service, supervisor):
+    run = running(service)
+    assert service.post(f"/v1/runs/{run['id']}/cancel").json()["state"] == "cancelling"
+    until(lambda: state_of(service, run) == "cancelled")
+    assert reservation_state(service, run) == "committed"
+
+
+def test_a_stop_gives_up_the_run_in_progress_with_its_charge(service, context):
+    supervisor = Supervisor(context, count=1)
+    supervisor.start()
+    try:
+        run = running(service)
+        waiting = service.queued(dataset_id="ds_breast_cancer")
+    finally:
+        supervisor.stop()
+    assert state_of(service, run) == "failed"
+    assert reservation_state(service, run) == "committed"
+    assert state_of(service, waiting) == "queued", "what nobody started waits for the next worker"
+
+
+def test_a_worker_whose_parent_is_gone_ends_and_settles_its_run(service, context):
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, subprocess, sys, time;"
+            "subprocess.Popen([sys.executable, '-m', 'app.runs', 'orphan', str(os.getpid())]); time.sleep(600)",
+        ],
+        cwd=PROJECT_ROOT,
+        env=os.environ | environment_of(context.settings),
+    )
+    try:
+        run = running(service)
+    finally:
+        parent.kill()
+        parent.wait()
+    until(lambda: state_of(service, run) == "failed")
+    assert reservation_state(service, run) == "committed"
+
+
+def test_a_start_settles_what_dead_workers_of_this_host_left_and_nothing_else(service, context):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    _, dead = service.private()
+    assert worker._claim(context, worker_id_of(ended.pid, "dead"))
+    _, alive = service.private()
+    assert worker._claim(context, worker_id_of(os.getpid(), "alive"))
+    _, elsewhere = service.private()
+    assert worker._claim(context, f"not-{socket.gethostname()}/{ended.pid}/elsewhere")
+    supervisor = Supervisor(context, count=0)
+    supervisor.start()
+    supervisor.stop()
+    assert state_of(service, dead) == "failed"
+    assert reservation_state(service, dead) == "committed"
+    assert state_of(service, alive) == "running"
+    assert state_of(service, elsewhere) == "running"
+
+
+def test_two_workers_never_take_the_same_run(service, context):
+    for _ in range(6):
+        service.queued(dataset_id="ds_breast_cancer")
+    supervisor = Supervisor(context, count=2)
+    supervisor.start()
+    try:
+        until(lambda: {run["state"] for run in service.get("/v1/runs")["items"]} == {"succeeded"})
+    finally:
+        supervisor.stop()
+
+
+def test_control_c_is_left_to_the_parent(context):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.runs", "token", str(os.getpid())],
+        cwd=PROJECT_ROOT,
+        env=os.environ | environment_of(context.settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "worker_started" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.terminate()
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, output
