@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from alembic.util import CommandError
 from pydantic import ValidationError
 
 from app import openapi, server
@@ -19,9 +21,10 @@ from app.db import migrate as migrations
 from app.db.database import Database
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
+from app.kit.private_files import make_private_folder
 from app.main import create_app
 from app.observability.logs import configure_logging
-from app.settings import Settings, settings_faults
+from app.settings import MIN_SECRET_LENGTH, Settings, settings_faults
 
 cli = typer.Typer(
     help="epsilond, the privacy-accounting daemon. Settings come from the environment: EPSILOND_HOST and others.",
@@ -46,6 +49,7 @@ def serve(
     """Answer HTTP requests, and run queued trainings in worker processes."""
     with _until_stopped(), _context() as context:
         configure_logging(context.settings.log_level, context.settings.log_format)
+        _require_data_folder(context.settings)
         if migrate:
             _migrate(context.settings)
         _require_schema(context)
@@ -68,6 +72,7 @@ def worker(
 
     with _until_stopped(), _context() as context:
         configure_logging(context.settings.log_level, context.settings.log_format)
+        _require_data_folder(context.settings)
         _require_schema(context)
         supervisor = Supervisor(context, count)
         supervisor.start()
@@ -75,7 +80,9 @@ def worker(
             print(f"epsilond worker: {count} process(es). Stop with Ctrl+C.", flush=True)
             supervisor.wait()
         finally:
+            deadline = server.end_within(server.STOP_S)
             supervisor.stop()
+            deadline.cancel()
 
 
 @cli.command()
@@ -105,6 +112,7 @@ def create_key(
     if not 1 <= len(name) <= 200 or not name.isprintable():
         _fail("--name takes 1 to 200 printable characters.")
     with _context() as context:
+        _require_data_folder(context.settings)
         _require_schema(context)
         if if_none and auth.keys_exist(context):
             print("There is a key already; none was created.")
@@ -160,18 +168,40 @@ def _context() -> Iterator[Context]:
         settings = Settings()
     except ValidationError as error:
         _fail(settings_faults(error))
-    database = Database(settings.sqlalchemy_url)
+    try:
+        database = Database(settings.sqlalchemy_url)
+    except OSError as error:
+        _fail(f"The folder of the SQLite file cannot be made: {_reason(error)}.")
     try:
         yield Context(settings, database)
     except DATABASE_FAILURES as error:
         # Its own words would quote the address, which may hold a password.
-        _fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). Is it running?")
+        question = "May this user write its file and folder?" if database.is_sqlite else "Is it running?"
+        _fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). {question}")
     finally:
         database.dispose()
 
 
 def _migrate(settings: Settings) -> None:
-    migrations.upgrade(settings.sqlalchemy_url)
+    try:
+        migrations.upgrade(settings.sqlalchemy_url)
+    except CommandError:
+        _fail("The database is at a revision that this version does not know. Run the version that brought it there.")
+
+
+def _require_data_folder(settings: Settings) -> None:
+    """Find out now, and not when the first upload or model is to be written."""
+    try:
+        with tempfile.TemporaryFile(dir=make_private_folder(settings.data_dir)):
+            is_whole = len(settings.secret) >= MIN_SECRET_LENGTH
+    except OSError as error:
+        _fail(f"The data folder cannot be written to: {_reason(error)}. EPSILOND_DATA_DIR names another.")
+    if not is_whole:
+        _fail("The file secret.key in the data folder is damaged. Restore it from the backup.")
+
+
+def _reason(error: OSError) -> str:
+    return f"{error.strerror or type(error).__name__}, {error.filename}"
 
 
 def _require_schema(context: Context) -> None:

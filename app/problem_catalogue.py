@@ -73,6 +73,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "invalid_value": (422, "A number outside its range, or not a number."),
     "plan_hash_mismatch": (422, "The plan is not the one with the expected hash."),
     "invalid_csv": (422, "The file is refused; `errors` names rows and columns, never a value."),
+    "no_rows": (422, "A public data set has no rows; a private one may, since how many there are is private."),
     "malformed_multipart": (422, "The body is not complete multipart/form-data."),
     "duplicate_part": (422, "A part of the upload occurs twice."),
     "unsupported_part_type": (422, "A part of the upload has a content type that it cannot have."),
@@ -117,5 +118,6 @@ RUN_PROBLEMS: Mapping[str, str] = {
     "run_failed": "The training failed; its charge stays, because noise may have been drawn.",
     "worker_lost": "The worker process ended; the charge stays, because noise may have been drawn.",
     "reservation_lost": "The reservation was gone when the worker wanted to start it; nothing was drawn.",
+    "run_not_started": "The run could not be started; nothing was charged.",
     "dataset_deleted": "A data set of the run was deleted before a worker took it; nothing was charged.",
 }

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
+import threading
 
+import structlog
 import uvicorn
 from fastapi import FastAPI
 
 from app.auth import service as keys
 from app.kit.context import Context
 
-#: Requests under way when the server is asked to stop have this long to end.
-GRACE_S = 10
+log = structlog.get_logger("epsilond.server")
+
+#: Requests under way when the server is asked to stop have this long to end; then its workers have what is left.
+GRACE_S = 3
+#: A stop takes no longer, whatever still runs.
+STOP_S = 9.0
 
 
 class CannotListen(Exception):
@@ -28,8 +35,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=512)
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, UnicodeError) as error:  # the second for a host name that cannot be encoded
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "this is no name of a host"
         message = f"cannot listen on {host}, port {port}: {reason}. EPSILOND_HOST and EPSILOND_PORT choose others."
         raise CannotListen(message) from None
 
@@ -58,6 +65,31 @@ def banner(context: Context, listening: socket.socket) -> str:
     )
 
 
+class _Server(uvicorn.Server):
+    """The server, with a stop that ends."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        end_within(STOP_S)
+        await super().shutdown(sockets)
+
+
+def end_within(seconds: float) -> threading.Timer:
+    """End the process with status 0 after so long, unless it has ended or the timer is cancelled.
+
+    A thread that waits for a lock of the database, or computes, cannot be interrupted, and Python waits for it. Nothing
+    is lost with it: a transaction that was not committed is rolled back, and worker processes end with their parent.
+    """
+    timer = threading.Timer(seconds, _end)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _end() -> None:
+    log.warning("stopped_with_work_unfinished")
+    os._exit(0)
+
+
 def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
     """Answer requests until the process is told to stop."""
     config = uvicorn.Config(
@@ -71,4 +103,4 @@ def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
         ws="none",
         timeout_graceful_shutdown=GRACE_S,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    _Server(config).run(sockets=[listening])

@@ -7,18 +7,35 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from app.kit.private_files import make_private_folder, write_private_once
+
+# The folder's function is named again: other modules find it here.
+__all__ = ["MIN_SECRET_LENGTH", "Settings", "environment_of", "make_private_folder", "settings_faults"]
+
+MIN_SECRET_LENGTH = 32
+
+_SQLITE = ("sqlite", "sqlite+pysqlite")
+_POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 class Settings(BaseSettings):
     """Every setting, its default and its meaning; `docs/reference/settings.md` is generated from this class."""
 
-    model_config = SettingsConfigDict(env_prefix="EPSILOND_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="EPSILOND_", frozen=True, extra="ignore", env_ignore_empty=True)
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
-    data_dir: Path = Field(Path("var"), description="Folder of the service's own files: data sets, models, secret.")
+    data_dir: Path = Field(
+        Path("var"),
+        description="Folder of the service's own files: data sets, models, secret. A relative one begins where the "
+        "process is started.",
+    )
     database_url: str = Field(
         "",
         description="SQLAlchemy URL of the database, SQLite or PostgreSQL. Empty: the file epsilond.sqlite3 in the "
@@ -26,7 +43,7 @@ class Settings(BaseSettings):
     )
     secret_key: SecretStr | None = Field(
         None,
-        min_length=32,
+        min_length=MIN_SECRET_LENGTH,
         description="Key of the hashes that are stored in place of API keys, request bodies and data contents, 32 "
         "characters at least. Empty: made once and kept in the data folder.",
     )
@@ -49,7 +66,7 @@ class Settings(BaseSettings):
     def sqlalchemy_url(self) -> str:
         """The database URL with its driver: psycopg 3 for PostgreSQL."""
         if not self.database_url:
-            return f"sqlite:///{(self.data_dir / 'epsilond.sqlite3').absolute()}"
+            return _sqlite_url(self.data_dir / "epsilond.sqlite3")
         for prefix in ("postgresql://", "postgres://"):
             if self.database_url.startswith(prefix):
                 return "postgresql+psycopg://" + self.database_url.removeprefix(prefix)
@@ -61,19 +78,37 @@ class Settings(BaseSettings):
         if self.secret_key is not None:
             return self.secret_key.get_secret_value().encode()
         path = self.data_dir / "secret.key"
-        make_private_folder(self.data_dir)
         if not path.exists():
-            # Written aside and linked, so that of two processes that start together one wins and both read its key.
-            draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-            draft.touch(mode=0o600, exist_ok=False)
-            draft.write_text(secrets.token_hex(32))
-            try:
-                path.hardlink_to(draft)
-            except FileExistsError:
-                pass
-            finally:
-                draft.unlink()
-        return path.read_text().strip().encode()
+            write_private_once(path, secrets.token_hex(32).encode())
+        return path.read_bytes().strip()
+
+    @field_validator("data_dir")
+    @classmethod
+    def _absolute(cls, path: Path) -> Path:
+        # Once and here: a worker's process is started in another folder.
+        return path.absolute()
+
+    @field_validator("database_url")
+    @classmethod
+    def _of_a_known_driver(cls, given: str) -> str:
+        """The URL, a relative SQLite file made absolute. No refusal quotes it: it may hold a password."""
+        if not given:
+            return given
+        try:
+            url = make_url(given)
+        except (ArgumentError, ValueError):
+            detail = "it is not a database URL, such as postgresql://user:password@host/name or sqlite:////folder/file"
+            raise PydanticCustomError("database_url", detail) from None
+        if url.drivername in _POSTGRESQL:
+            return given
+        if url.drivername not in _SQLITE:
+            detail = "the database is SQLite, or PostgreSQL through psycopg 3"
+            raise PydanticCustomError("database_url", detail)
+        name = url.database or ":memory:"
+        if url.host or name == ":memory:" or name.startswith("file:"):
+            detail = "SQLite needs a plain file, as in sqlite:////folder/file: every process must find the same one"
+            raise PydanticCustomError("database_url", detail)
+        return url.set(database=str(Path(name).absolute())).render_as_string(hide_password=False)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
@@ -81,7 +116,8 @@ def environment_of(settings: Settings) -> dict[str, str]:
     values = {name: getattr(settings, name) for name in type(settings).model_fields}
     if settings.secret_key is not None:
         values["secret_key"] = settings.secret_key.get_secret_value()
-    return {f"EPSILOND_{name.upper()}": str(value) for name, value in values.items() if value is not None}
+    # Empty is unset, which also hides what this process's own environment says.
+    return {f"EPSILOND_{name.upper()}": "" if value is None else str(value) for name, value in values.items()}
 
 
 def settings_faults(error: ValidationError) -> str:
@@ -90,7 +126,5 @@ def settings_faults(error: ValidationError) -> str:
     return "\n".join(f"EPSILOND_{str(fault['loc'][0]).upper()}: {fault['msg']}." for fault in faults)
 
 
-def make_private_folder(path: Path) -> Path:
-    """Create the folder (and its parents) readable by this user alone; leave an existing one as it is."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return path
+def _sqlite_url(path: Path) -> str:
+    return URL.create("sqlite", database=str(path)).render_as_string()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from accounting import ENGINE_VERSION
 from accounting.canonical import Json, canonical_bytes, sha256_hex
@@ -186,30 +186,34 @@ def plan_from_canonical(data: bytes, expected_hash: str) -> Plan:
     """
     if sha256_hex(data) != expected_hash:
         raise InvalidValue("the plan's bytes do not have the expected hash; it is refused", code="plan_hash_mismatch")
-    value = json.loads(data)
-    plan = Plan(
+    try:
+        plan = _plan_from_json(json.loads(data))
+    except (KeyError, TypeError, ValueError):
+        raise InvalidValue("these are not the canonical bytes of a plan", code="plan_hash_mismatch") from None
+    if plan.canonical() != data:
+        raise InvalidValue("these are not the canonical bytes of a plan", code="plan_hash_mismatch")
+    return plan
+
+
+def _plan_from_json(value: Mapping[str, Any]) -> Plan:
+    return Plan(
         algorithm=value["algorithm"],
         dataset_size=int(value["dataset_size"]),
         neighboring_relation=NeighboringRelation(value["neighboring_relation"]),
         phases=tuple(_phase_from_json(phase) for phase in value["phases"]),
         engine=value["engine"],
     )
-    if plan.canonical() != data:
-        raise InvalidValue("these are not the canonical bytes of a plan", code="plan_hash_mismatch")
-    return plan
 
 
-def _phase_from_json(value: Mapping[str, object]) -> Phase:
-    event, bound, step_size = value["event"], value["gradient_bound"], value["step_size"]
-    assert isinstance(event, Mapping)
-    assert isinstance(bound, Mapping)
+def _phase_from_json(value: Mapping[str, Any]) -> Phase:
+    bound, step_size = value["gradient_bound"], value["step_size"]
     return Phase(
-        event=event_from_json(event),
+        event=event_from_json(value["event"]),
         gradient_bound=(
             Clip(float(bound["max_grad_norm"]))
             if bound["kind"] == Clip.kind
             else Normalize(float(bound["regularizer"]))
         ),
-        divisor=int(str(value["divisor"])),
-        step_size=None if step_size is None else float(str(step_size)),
+        divisor=int(value["divisor"]),
+        step_size=None if step_size is None else float(step_size),
     )

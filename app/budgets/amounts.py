@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, LiteralString
 
 from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 #: One nano-unit, the grain of every amount.
 MIN_AMOUNT = Decimal("1e-9")
 _DECIMAL = r"^[0-9]{1,7}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$"
+# Pydantic's own names of the two faults, for which the contract has its words.
+_WRONG_TYPE, _WRONG_FORM = "decimal_type", "string_pattern_mismatch"
+_WHAT_IS_RIGHT: LiteralString = 'Input should be a number, or a decimal string such as "0.25"'
 
 
 def _exact(value: Any) -> Any:
@@ -22,7 +26,7 @@ def _exact(value: Any) -> Any:
         return Decimal(repr(value))
     if isinstance(value, str) and len(value) <= 60 and re.fullmatch(_DECIMAL, value):
         return Decimal(value)
-    raise ValueError('Input should be a number or a decimal string such as "0.25"')
+    raise PydanticCustomError(_WRONG_FORM if isinstance(value, str) else _WRONG_TYPE, _WHAT_IS_RIGHT)
 
 
 #: A decimal, from a JSON number or a decimal string. Always bound it with `Field(gt=..., le=...)`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Annotated
@@ -23,20 +22,22 @@ from app.budgets.schemas import (
     ReservationBody,
     ReservationRequest,
 )
-from app.kit.context import Context, CurrentContext
+from app.kit.context import CurrentContext
 from app.kit.idempotency import (
     Answer,
     IdempotencyKey,
     OptionalIdempotencyKey,
+    UnfinishedProblem,
     missing_key,
     request_fingerprint,
     run_once,
     to_response,
 )
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
+from app.kit.query_parameters import KnownParametersOnly
 from app.privacy.schemas import to_events
 
-router = APIRouter(prefix="/v1", tags=["Budgets"])
+router = APIRouter(prefix="/v1", tags=["Budgets"], dependencies=[KnownParametersOnly])
 
 Owner = Annotated[Principal, requires(Scope.OWNER)]
 Spender = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST)]
@@ -108,9 +109,12 @@ def create_reservation(
     events = to_events(request.events)
     if dry_run:
         service.price(context, budget_id, events)
-        with context.database.read() as session:
-            transition = service.try_reserve(session, context, budget_id=budget_id, events=events)
-            body = dry_run_body(budget_id, request, transition, context.clock())
+        try:
+            with context.database.read() as session:
+                transition = service.try_reserve(session, context, budget_id=budget_id, events=events)
+        except UnfinishedProblem as problem:
+            raise problem.finished() from None
+        body = dry_run_body(budget_id, request, transition, context.clock())
         return JSONResponse(body.model_dump(mode="json"), 201)
     if key is None:
         raise missing_key()
@@ -178,7 +182,9 @@ def start_reservation(
         service.start(session, context, reservation_id, principal_id=principal.id, by_run=False)
         return _resolved(session, reservation_id)
 
-    return _once(context, principal, key, f"start {reservation_id}", None, command, reservation_id)
+    release = partial(service.expire_if_due, context, reservation_id)
+    fingerprint = request_fingerprint(f"start {reservation_id}")
+    return to_response(run_once(context, principal.id, key, fingerprint, command, prepare=release))
 
 
 @router.post(
@@ -204,7 +210,9 @@ def commit_reservation(
         service.commit(session, context, reservation_id, events, principal_id=principal.id, by_run=False)
         return _resolved(session, reservation_id)
 
-    return _once(context, principal, key, f"commit {reservation_id}", request, command, reservation_id)
+    prepare = partial(service.prepare_commit, context, reservation_id, events)
+    fingerprint = request_fingerprint(f"commit {reservation_id}", request)
+    return to_response(run_once(context, principal.id, key, fingerprint, command, prepare=prepare))
 
 
 @router.post(
@@ -228,20 +236,6 @@ def void_reservation(
 
     fingerprint = request_fingerprint(f"void {reservation_id}")
     return to_response(run_once(context, principal.id, key, fingerprint, command))
-
-
-def _once(
-    context: Context,
-    principal: Principal,
-    key: str,
-    operation: str,
-    request: CommitRequest | None,
-    command: Callable[[Session], Answer],
-    reservation_id: str,
-) -> JSONResponse:
-    fingerprint = request_fingerprint(operation, request)
-    release = partial(service.expire_if_due, context, reservation_id)
-    return to_response(run_once(context, principal.id, key, fingerprint, command, prepare=release))
 
 
 def _resolved(session: Session, reservation_id: str) -> Answer:

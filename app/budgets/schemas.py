@@ -145,6 +145,7 @@ class ReservationBody(Schema):
     charged_events: list[EventSchema] | None
     purpose: str
     run_id: str | None
+    plan_hash: str | None = Field(description="The plan whose events were priced, for the reservation of a run.")
     created_at: datetime
     expires_at: datetime
     resolved_at: datetime | None

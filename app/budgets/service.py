@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -20,10 +20,22 @@ from app.budgets.amounts import numbers
 from app.budgets.models import Budget, Reservation
 from app.budgets.schemas import BudgetRequest
 from app.kit.context import Context
+from app.kit.idempotency import UnfinishedProblem
 from app.kit.ids import new_id
-from app.ledger import transitions
+from app.ledger import pricing, transitions
 from app.ledger.states import EntryKind
-from app.ledger.transitions import Command, Commit, Denial, Expire, ReservationState, Reserve, Start, Transition, Void
+from app.ledger.transitions import (
+    BudgetState,
+    Command,
+    Commit,
+    Denial,
+    Expire,
+    ReservationState,
+    Reserve,
+    Start,
+    Transition,
+    Void,
+)
 from app.problems import Problem, ProblemItem, from_accounting, json_pointer, not_found, unprocessable
 
 
@@ -82,25 +94,43 @@ def get_reservation(session: Session, reservation_id: str) -> Reservation:
 
 
 def reservation_cost(session: Session, reservation_id: str) -> dict[str, Any]:
-    """What the reservation holds, or has spent once it is committed, in the filter's own fields."""
+    """What the reservation holds while it is open, and what it has spent since: nothing where its hold was released."""
     row = get_reservation(session, reservation_id)
-    amounts = row.cost if row.charged is None else row.charged
-    return numbers(storage.filter_of(get_budget(session, row.budget_id)).describe(tuple(amounts)))
+    budget_filter = storage.filter_of(get_budget(session, row.budget_id))
+    state = storage.reservation_state(row)
+    paid = state.cost if state.is_open else state.charged
+    return numbers(budget_filter.describe(budget_filter.zero if paid is None else paid))
 
 
 def price(context: Context, budget_id: str, events: Sequence[Event]) -> None:
     """Find out what the events cost, before any lock is taken: `reserve` remembers the answer.
 
     Raises:
-        Problem: 404, or 422 ``no_cost_in_filter``.
+        Problem: 404; 422 ``no_cost_in_filter``, or ``unsupported`` when it takes too long.
     """
     with context.database.read() as session:
         state = storage.budget_state(get_budget(session, budget_id))
-    try:
-        with context.numerics:
-            transitions.price(state.filter, tuple(events), state.relation)
-    except AccountingError as error:
-        raise from_accounting(error) from None
+    _price(context, state, tuple(events))
+
+
+def prepare_commit(context: Context, reservation_id: str, events: Sequence[Event] | None) -> None:
+    """Before the transaction of `commit`: release an overdue hold, and find out what a part of the events costs.
+
+    Raises:
+        Problem: 422 ``unsupported`` when finding the price takes too long.
+    """
+    expire_if_due(context, reservation_id)
+    if events is None:
+        return
+    with context.database.read() as session:
+        row = repository.find_reservation(session, reservation_id)
+        if row is None:
+            return
+        reservation, budget = storage.reservation_state(row), storage.budget_state(get_budget(session, row.budget_id))
+    part = tuple(events)
+    # What `commit` will refuse, or charges in full, needs no price.
+    if reservation.is_open and part != reservation.events and transitions.is_prefix(part, reservation.events):
+        _price(context, budget, part)
 
 
 def reserve(
@@ -113,6 +143,7 @@ def reserve(
     principal_id: str,
     expires_in: int,
     run_id: str | None = None,
+    plan_hash: str | None = None,
     relation: NeighboringRelation | None = None,
 ) -> ReservationState:
     """Hold the cost of the events.
@@ -126,17 +157,25 @@ def reserve(
         principal_id: Who asks.
         expires_in: Seconds until the hold may be released, unless it is started before.
         run_id: The run that owns the reservation, and alone resolves it.
+        plan_hash: The plan that the events come from; the worker compares what it executes with it.
         relation: The relation that the caller calibrated under, to be compared with the budget's.
 
     Raises:
         Problem: 404; 422 ``relation_mismatch`` or ``no_cost_in_filter``; 409 ``budget_exceeded`` with the members
-            cost, remaining, largest_count_that_fits and warnings.
+            cost, remaining and warnings, to which `run_once` adds largest_count_that_fits when the lock is released.
     """
     budget = repository.lock_budget(session, budget_id)
     if budget is None:
         raise not_found("budget", budget_id)
     now = context.clock()
-    command = Reserve(new_id("res"), tuple(events), now + timedelta(seconds=expires_in), run_id, relation)
+    command = Reserve(
+        reservation_id=new_id("res"),
+        events=tuple(events),
+        expires_at=now + timedelta(seconds=expires_in),
+        run_id=run_id,
+        plan_hash=plan_hash,
+        relation=relation,
+    )
     made = _admit(session, budget, command, context)
     for transition in made:
         if transition.kind is EntryKind.RESERVE:
@@ -227,6 +266,14 @@ def expire_if_due(context: Context, reservation_id: str) -> None:
             storage.write(session, budget, row, outcome, principal_id=row.principal_id, now=now)
 
 
+def _price(context: Context, budget: BudgetState, events: tuple[Event, ...]) -> None:
+    try:
+        with context.numerics:
+            pricing.price(budget.filter, events, budget.relation)
+    except AccountingError as error:
+        raise from_accounting(error) from None
+
+
 def _admit(session: Session, budget: Budget, command: Reserve, context: Context) -> list[Transition]:
     now = context.clock()
     holds = map(storage.reservation_state, repository.holds_past_their_time(session, budget.id, now))
@@ -235,7 +282,7 @@ def _admit(session: Session, budget: Budget, command: Reserve, context: Context)
     except AccountingError as error:
         raise from_accounting(error) from None
     if isinstance(outcome, Denial):
-        _deny(outcome, "neighboring_relation")
+        raise _denied(outcome, "neighboring_relation", context)
     return outcome
 
 
@@ -249,17 +296,27 @@ def _resolve(
     now = context.clock()
     outcome = transitions.resolve(storage.budget_state(budget), storage.reservation_state(row), command, now)
     if isinstance(outcome, Denial):
-        _deny(outcome, "events")
+        raise _denied(outcome, "events", context)
     storage.write(session, budget, row, outcome, principal_id=principal_id or row.principal_id, now=now)
     session.flush()
     return outcome.reservation
 
 
-def _deny(denial: Denial, field: str) -> NoReturn:
-    """Raise the denial as an answer; ``field`` is the one that a malformed command (422) got wrong."""
+def _denied(denial: Denial, field: str, context: Context) -> Problem:
+    """The denial as an answer; ``field`` is the one that a malformed command (422) got wrong."""
     amounts = {name: numbers(denial.members[name]) for name in ("cost", "remaining") if name in denial.members}
     errors: list[ProblemItem] = []
     if denial.status == 422:
         errors = [ProblemItem(pointer=json_pointer((field,)), code=str(denial.code), detail=denial.detail)]
     members = {**denial.members, **amounts}
-    raise Problem(denial.status, str(denial.code), denial.detail, errors=errors, members=members)
+    shortfall = denial.shortfall
+    if shortfall is None:
+        return Problem(denial.status, str(denial.code), denial.detail, errors=errors, members=members)
+
+    def what_would_fit() -> dict[str, int]:
+        with context.numerics:
+            return {"largest_count_that_fits": shortfall.largest_count_that_fits()}
+
+    return UnfinishedProblem(
+        denial.status, str(denial.code), denial.detail, members=members, missing_members=what_would_fit
+    )

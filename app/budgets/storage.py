@@ -50,6 +50,7 @@ def reservation_state(row: Reservation) -> ReservationState:
         cost=tuple(row.cost),
         expires_at=row.expires_at,
         run_id=row.run_id,
+        plan_hash=row.plan_hash,
         charged=None if row.charged is None else tuple(row.charged),
         charged_events=None if row.charged_events is None else _events(row.charged_events),
         warnings=tuple(row.warnings),
@@ -100,6 +101,7 @@ def new_reservation(
         engine_version=ENGINE_VERSION,
         principal_id=principal_id,
         run_id=state.run_id,
+        plan_hash=state.plan_hash,
         created_at=now,
         expires_at=state.expires_at,
     )
@@ -118,7 +120,12 @@ def write(
     details = {}
     if transition.kind is EntryKind.RESERVE:
         row.sequence = budget.sequence + 1
-        details = {"expires_at": format_moment(row.expires_at), "run_id": row.run_id, "warnings": row.warnings}
+        details = {
+            "expires_at": format_moment(row.expires_at),
+            "run_id": row.run_id,
+            "plan_hash": row.plan_hash,
+            "warnings": row.warnings,
+        }
         session.add(row)
     record = EntryRecord(
         id=new_id("ent"),

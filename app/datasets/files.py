@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import tempfile
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import IO
@@ -13,10 +10,9 @@ from typing import IO
 import numpy as np
 
 from app.datasets.table import FloatArray, LabelArray, Table
-from app.settings import make_private_folder
+from app.kit.private_files import own_folder, remove_left_over_drafts, remove_private, write_private
 
-#: A file without a living data set is left over from a crash once it is older than this; an upload takes less.
-ABANDONED_AFTER_S = 24 * 3600
+_SUFFIX = ".npz"
 
 
 class DatasetFiles:
@@ -27,23 +23,18 @@ class DatasetFiles:
 
     def open_incoming(self) -> IO[bytes]:
         """A file for an upload on its way in, on the private disk. It has no name, so no crash can leave it behind."""
-        return tempfile.TemporaryFile(dir=self._made_folder())
+        return tempfile.TemporaryFile(dir=own_folder(self.folder))
 
     def path(self, dataset_id: str) -> Path:
-        return self.folder / f"{dataset_id}.npz"
+        return self.folder / f"{dataset_id}{_SUFFIX}"
 
     def write(self, dataset_id: str, table: Table) -> None:
         """Store the rows. The file appears under its name when all of it is on the disk, and not before."""
-        draft = self._made_folder() / f"{dataset_id}.{secrets.token_hex(8)}.part"
-        try:
-            with open(draft, "xb", opener=_private) as file:
-                np.savez(file, features=table.features, labels=table.labels)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path(dataset_id))
-        finally:
-            draft.unlink(missing_ok=True)
-        self._sync_folder()
+
+        def write(file: IO[bytes]) -> None:
+            np.savez(file, features=table.features, labels=table.labels)
+
+        write_private(self.path(dataset_id), write)
 
     def read(self, dataset_id: str) -> tuple[FloatArray, LabelArray]:
         """Features and labels as they were stored."""
@@ -52,47 +43,20 @@ class DatasetFiles:
 
     def remove(self, dataset_id: str) -> None:
         """Remove the rows; nothing happens where there are none."""
-        if self.folder.exists():
-            self.path(dataset_id).unlink(missing_ok=True)
-            self._sync_folder()
+        remove_private(self.path(dataset_id))
 
-    def remove_abandoned(self, living: Callable[[Collection[str]], Collection[str]]) -> None:
-        """Remove what a crash left behind: drafts, and rows whose data set was never registered or is deleted.
+    def sweep(self, deleted: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Remove what a crash left behind: old drafts, and rows of data sets that are marked deleted.
+
+        A file that the database does not know stays, whatever its age: the folder may be another database's too, or the
+        database an older copy, and then the file is somebody's only one.
 
         Args:
-            living: Given ids, those that are registered and not deleted.
+            deleted: Given ids, those that the database marks deleted.
         """
         if not self.folder.exists():
             return
-        oldest = time.time() - ABANDONED_AFTER_S
-        old = [path for path in self.folder.iterdir() if _changed_before(path, oldest)]
-        kept = living({path.stem for path in old if path.suffix == ".npz"})
-        for path in old:
-            if path.suffix != ".npz" or path.stem not in kept:
-                path.unlink(missing_ok=True)
-
-    def _made_folder(self) -> Path:
-        make_private_folder(self.folder.parent)
-        make_private_folder(self.folder)
-        if self.folder.stat().st_mode & 0o077:
-            self.folder.chmod(0o700)
-        return self.folder
-
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _changed_before(path: Path, moment: float) -> bool:
-    try:
-        return path.stat().st_mtime < moment
-    except FileNotFoundError:
-        # Another process finished its draft, or swept, since the folder was listed.
-        return False
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        remove_left_over_drafts(self.folder)
+        stored = {path.stem for path in self.folder.iterdir() if path.suffix == _SUFFIX}
+        for dataset_id in deleted(stored):
+            self.remove(dataset_id)

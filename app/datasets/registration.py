@@ -40,11 +40,15 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
         answer that is stored holds the true number of rows.
 
     Raises:
-        Problem: 422 for metadata or a file at fault; 409 ``budget_not_bound``, ``content_is_private`` or
-            ``content_is_public``.
+        Problem: 422 for metadata or a file at fault, ``no_rows`` for public data without any; 409
+            ``budget_not_bound``, ``content_is_private`` or ``content_is_public``.
     """
     metadata = read_metadata(upload.metadata)
     table = read_csv(upload.file, metadata.columns, metadata.label)
+    if metadata.public and table.rows == 0:
+        # Private data may have no rows, since their number is private; public data are scored on, and 0/0 is no score.
+        detail = "The file has a header and no rows; public data need at least one."
+        raise unprocessable("no_rows", detail, "file")
     content_hash = context.keyed_hash("dataset_content", table.content)
     files = DatasetFiles(context.settings.data_dir)
     dataset_id = new_id("ds")
@@ -63,11 +67,11 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
     except Problem:
         files.remove(dataset_id)
         raise
-    # After any other exception nobody knows whether the row is there: the file stays, and is swept later if it is not.
+    # After any other exception nobody knows whether the data set is registered, so its file stays.
     if answer.body["id"] != dataset_id:
         files.remove(dataset_id)
     with context.database.read() as session:
-        files.remove_abandoned(lambda ids: repository.living(session, ids))
+        files.sweep(lambda ids: repository.deleted(session, ids))
     return Answer(answer.status, {**answer.body, "owner_report": _report(table).model_dump()}, answer.headers)
 
 

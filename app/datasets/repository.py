@@ -42,13 +42,13 @@ def mark_deleted(session: Session, dataset_id: str, moment: datetime) -> None:
     )
 
 
-def living(session: Session, dataset_ids: Collection[str]) -> set[str]:
-    """Those of the ids that are registered and not deleted."""
+def deleted(session: Session, dataset_ids: Collection[str]) -> set[str]:
+    """Those of the ids that are marked deleted; one that is not known is not among them."""
     found: set[str] = set()
     ids = sorted(dataset_ids)
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]
-        found |= set(session.scalars(select(Dataset.id).where(Dataset.id.in_(batch), Dataset.deleted_at.is_(None))))
+        found |= set(session.scalars(select(Dataset.id).where(Dataset.id.in_(batch), Dataset.deleted_at.is_not(None))))
     return found
 
 

@@ -1,17 +1,21 @@
 """Idempotent commands: a request that is sent again gets the first answer again, and has no second effect.
 
 The claim of the key, the command's effect and the stored answer commit in one transaction, so an answer exists exactly
-when its effect does. A second request with the same key waits for the first (the claim is a unique row) and replays.
+when its effect does. A second request with the same key is told that the first is still running; in another process it
+waits for the first (the claim is a unique row) and replays.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
+from weakref import WeakKeyDictionary
 
 from fastapi import Depends, Header
 from pydantic import BaseModel
@@ -22,6 +26,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from starlette.responses import JSONResponse
 
 from app.db.base import Base, UtcDateTime
+from app.db.database import Database
 from app.kit.context import Context
 from app.kit.moments import format_moment
 from app.problems import Problem, ProblemItem
@@ -58,6 +63,31 @@ class Answer:
     body: dict[str, Any]
     headers: dict[str, str] = field(default_factory=dict)
     shown_once: dict[str, Any] = field(default_factory=dict)
+
+
+class UnfinishedProblem(Problem):
+    """A problem with members that take numerics: a command raises it, and they are found when its locks are released.
+
+    Args:
+        missing_members: Finds them; called once, outside every transaction.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        members: Mapping[str, object],
+        missing_members: Callable[[], Mapping[str, object]],
+    ) -> None:
+        super().__init__(status, code, detail, members=members)
+        self._missing_members = missing_members
+
+    def finished(self) -> Problem:
+        """The problem with all its members."""
+        members = {**self.members, **self._missing_members()}
+        return Problem(self.status, self.code, self.detail, members=members)
 
 
 def _check_key(key: str) -> str:
@@ -130,26 +160,44 @@ def run_once(
         fingerprint: What the request asks (`request_fingerprint`); stored as a keyed hash only.
         command: The effect, in the session (and transaction) that it is given.
         prepare: Slow work to do before the transaction opens; skipped when the answer is stored already. What it
-            raises is never stored.
+            raises is never stored, and is not the answer when another process has stored one meanwhile.
 
     Returns:
         The command's answer, or the stored one with the header ``Idempotency-Replayed: true``.
 
     Raises:
         Problem: 409 that the command raised: its effects are rolled back and it is stored with ``decided_at``, so that
-            a repetition gets the same denial even when the command would succeed by now. Any other problem rolls back
-            everything and stores nothing. 422 ``idempotency_key_reused``: the key was used for another request. 409
-            ``request_in_progress``: another request with the key did not finish in time. 503 ``database_busy``: the
-            database gave no lock in time; nothing happened.
+            a repetition gets the same denial even when the command would succeed by now; an `UnfinishedProblem` is
+            finished in between, with no transaction open. Any other problem rolls back everything and stores nothing.
+            422 ``idempotency_key_reused``: the key was used for another request. 409 ``request_in_progress``: another
+            request with the key is running in this process, or did not finish in time in another one. 503
+            ``database_busy``: the database gave no lock in time; nothing happened.
     """
     digest = context.keyed_hash("idempotency", fingerprint)
-    if prepare is not None:
-        with context.database.read() as session:
-            stored = _find(session, principal, key)
-        if stored is not None:
-            return _replay(stored, digest)
-        prepare()
+    with _in_flight(context, principal, key) as is_first:
+        if not is_first or prepare is not None:
+            stored = _stored(context, principal, key)
+            if stored is not None:
+                return _replay(stored, digest)
+        if not is_first:
+            raise _still_running()
+        if prepare is not None:
+            try:
+                prepare()
+            except Problem:
+                # Another process may have answered meanwhile, and what it did may be what stands in the way here.
+                stored = _stored(context, principal, key)
+                if stored is None:
+                    raise
+                return _replay(stored, digest)
+        try:
+            return _decide(context, principal, key, digest, command)
+        except UnfinishedProblem as problem:
+            return _decide(context, principal, key, digest, partial(_refuse, problem.finished()))
 
+
+def _decide(context: Context, principal: str, key: str, digest: str, command: Callable[[Session], Answer]) -> Answer:
+    """Claim the key, run the command and store its answer, in one transaction."""
     denial: Problem | None = None
     answer = Answer(500, {})
     with _busy_is_a_problem(context), context.database.write() as session:
@@ -165,6 +213,8 @@ def run_once(
             if problem.status != 409:
                 raise
             problem.members.setdefault("decided_at", format_moment(context.clock()))
+            if isinstance(problem, UnfinishedProblem):
+                raise
             denial = problem
             status, content = problem.status, _problem_to_json(problem)
         session.execute(
@@ -178,6 +228,35 @@ def run_once(
     return Answer(answer.status, {**answer.body, **answer.shown_once}, answer.headers)
 
 
+def _refuse(problem: Problem, _: Session) -> Answer:
+    raise problem
+
+
+# Requests that this process is at. Other processes are kept out by the row that `_claim` inserts; this keeps a twin
+# from doing the slow work of `prepare` a second time, and from waiting.
+_RUNNING: WeakKeyDictionary[Database, set[tuple[str, str]]] = WeakKeyDictionary()
+_RUNNING_LOCK = threading.Lock()
+
+
+@contextmanager
+def _in_flight(context: Context, principal: str, key: str) -> Iterator[bool]:
+    """Whether no other thread is at this principal's key; if so, none will be until the block ends."""
+    with _RUNNING_LOCK:
+        running = _RUNNING.setdefault(context.database, set())
+        is_first = (principal, key) not in running
+        running.add((principal, key))
+    try:
+        yield is_first
+    finally:
+        if is_first:
+            with _RUNNING_LOCK:
+                running.remove((principal, key))
+
+
+def _still_running() -> Problem:
+    return Problem(409, "request_in_progress", "A request with this Idempotency-Key is still running; ask again later.")
+
+
 def _claim(session: Session, context: Context, principal: str, key: str, digest: str) -> bool:
     """Whether this transaction is the one that finds the answer. Waits while another one with the key is at it."""
     row = {"principal_id": principal, "key": key, "fingerprint": digest, "recorded_at": context.clock()}
@@ -187,9 +266,7 @@ def _claim(session: Session, context: Context, principal: str, key: str, digest:
         return session.execute(statement.returning(IdempotencyRecord.key)).scalar_one_or_none() is not None
     except OperationalError as error:
         if context.database.is_lock_timeout(error) and not context.database.is_sqlite:
-            raise Problem(
-                409, "request_in_progress", "A request with this Idempotency-Key is still running; ask again later."
-            ) from error
+            raise _still_running() from error
         raise
 
 
@@ -197,6 +274,11 @@ def _find(session: Session, principal: str, key: str) -> IdempotencyRecord | Non
     return session.scalar(
         select(IdempotencyRecord).where(IdempotencyRecord.principal_id == principal, IdempotencyRecord.key == key)
     )
+
+
+def _stored(context: Context, principal: str, key: str) -> IdempotencyRecord | None:
+    with context.database.read() as session:
+        return _find(session, principal, key)
 
 
 def _replay(stored: IdempotencyRecord, digest: str) -> Answer:

@@ -15,13 +15,14 @@ from app.budgets.amounts import numbers
 from app.budgets.schemas import PRINTABLE
 from app.kit.context import CurrentContext
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
+from app.kit.query_parameters import KnownParametersOnly
 from app.ledger import repository
 from app.ledger.models import Entry
 from app.ledger.schemas import EntryBody
 from app.ledger.states import EntryKind
 from app.privacy.schemas import EventSchema
 
-router = APIRouter(prefix="/v1", tags=["Ledger"])
+router = APIRouter(prefix="/v1", tags=["Ledger"], dependencies=[KnownParametersOnly])
 
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
 

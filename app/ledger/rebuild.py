@@ -88,7 +88,7 @@ def _replay(record: EntryRecord, before: ReservationState | None) -> Reservation
     if before is None:
         assert record.reservation_id is not None, "checked by the caller"
         details = _details(record)
-        run_id, warnings = details["run_id"], details["warnings"]
+        run_id, plan_hash, warnings = details["run_id"], details["plan_hash"], details["warnings"]
         assert isinstance(warnings, list), "written by storage.write"
         return ReservationState(
             id=record.reservation_id,
@@ -97,6 +97,7 @@ def _replay(record: EntryRecord, before: ReservationState | None) -> Reservation
             cost=record.amounts,
             expires_at=datetime.fromisoformat(str(details["expires_at"])),
             run_id=None if run_id is None else str(run_id),
+            plan_hash=None if plan_hash is None else str(plan_hash),
             warnings=tuple(warnings),
         )
     after = replace(before, status=_STATUS_AFTER[record.kind])

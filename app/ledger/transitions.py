@@ -1,7 +1,8 @@
 """The transition machine of the ledger: a state and a command in; a new state and what to record, or a denial, out.
 
-Pure: no database, no clock, no randomness. Storage (`app.budgets.service`) locks the budget, asks here, and writes what
-came out. Denials are tried in the order in which `DenialCode` lists them, and the first that applies is the answer.
+Pure: no database, no clock, no randomness, and no numerics where `pricing.price` was asked before. Storage
+(`app.budgets.service`) locks the budget, asks here, and writes what came out. Denials are tried in the order in which
+`DenialCode` lists them, and the first that applies is the answer.
 
 States of a reservation: ``pending`` -> ``started`` -> ``committed``; ``pending`` -> ``committed``, ``voided`` or
 ``expired``. Only a pending one expires, because no noise has been drawn for it: a started one is held until it is
@@ -13,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from accounting.events import Event
 from accounting.filter_costs import Cost
 from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
+from app.ledger.pricing import Shortfall, price
 from app.ledger.states import UNPROCESSABLE, DenialCode, EntryKind, ReservationStatus
 
 #: Integer nano-units, one per order of the filter. Python integers: sums are exact, so that a release takes back
@@ -59,6 +60,7 @@ class ReservationState:
     cost: Amounts
     expires_at: datetime
     run_id: str | None = None
+    plan_hash: str | None = None
     charged: Amounts | None = None
     charged_events: tuple[Event, ...] | None = None
     warnings: tuple[dict[str, str], ...] = ()
@@ -80,6 +82,7 @@ class Reserve:
     events: tuple[Event, ...]
     expires_at: datetime
     run_id: str | None = None
+    plan_hash: str | None = None
     relation: NeighboringRelation | None = None
 
 
@@ -135,22 +138,21 @@ class Transition:
 
 @dataclass(frozen=True)
 class Denial:
-    """A command that is refused; nothing changes."""
+    """A command that is refused; nothing changes.
+
+    Attributes:
+        shortfall: What a reservation that did not fit would be answered with, too, once no lock is held.
+    """
 
     code: DenialCode
     detail: str
     members: Mapping[str, Any] = field(default_factory=dict)
+    shortfall: Shortfall | None = None
 
     @property
     def status(self) -> int:
         """HTTP status code."""
         return 422 if self.code in UNPROCESSABLE else 409
-
-
-@lru_cache(maxsize=1024)
-def price(budget_filter: PrivacyFilter, events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
-    """What ``events`` cost in the filter. Remembered, so that a price asked for before the lock is free inside it."""
-    return budget_filter.cost(events, relation)
 
 
 def reserve(
@@ -197,6 +199,7 @@ def reserve(
         cost=cost.amounts,
         expires_at=command.expires_at,
         run_id=command.run_id,
+        plan_hash=command.plan_hash,
         warnings=warnings,
     )
     after = replace(budget, reserved=_plus(budget.reserved, cost.amounts))
@@ -282,9 +285,9 @@ def _exceeded(
         {
             "cost": budget.filter.describe(cost.amounts),
             "remaining": budget.filter.describe_remaining(budget.used),
-            "largest_count_that_fits": budget.filter.largest_count_that_fits(events, budget.relation, budget.used),
             "warnings": list(warnings),
         },
+        Shortfall(budget.filter, budget.relation, events, budget.used),
     )
 
 

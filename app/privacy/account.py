@@ -37,12 +37,17 @@ class PointBody(Schema):
     error_budget: dict[str, float] = Field(description="Width of the interval by its named sources of error.")
 
 
-class AccountAnswer(Schema):
-    epsilon: IntervalBody | float | None = Field(None, description="Absent when a list was asked for: see `points`.")
-    delta: IntervalBody | float | None = None
-    method: str | None = Field(None, description="The evaluator that gave the upper bound.")
-    error_budget: dict[str, float] | None = None
-    points: list[PointBody] | None = None
+class AccountAnswer(PointBody):
+    """One value was asked for."""
+
+    convention: ConventionBody
+    warnings: list[str]
+
+
+class AccountCurve(Schema):
+    """A list was asked for: one point for each of its values, in their order."""
+
+    points: list[PointBody]
     convention: ConventionBody
     warnings: list[str]
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body
 
 from app.kit.context import CurrentContext
 from app.privacy import service
-from app.privacy.account import ACCOUNT_EXAMPLES, AccountAnswer, AccountRequest
+from app.privacy.account import ACCOUNT_EXAMPLES, AccountAnswer, AccountCurve, AccountRequest
 
 router = APIRouter(prefix="/v1", tags=["Accounting"])
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1", tags=["Accounting"])
 @router.post("/account", operation_id="account", summary="Certified epsilon at delta, or delta at epsilon")
 def account(
     context: CurrentContext, request: Annotated[AccountRequest, Body(openapi_examples=ACCOUNT_EXAMPLES)]
-) -> AccountAnswer:
+) -> AccountAnswer | AccountCurve:
     """Privacy loss of events fixed in advance, as an interval that contains the truth.
 
     Give `delta` to get epsilon, or `epsilon` to get delta; a list of values gives `points`.

@@ -12,7 +12,7 @@ from accounting.events import Event
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
 from app.kit.context import Context
-from app.privacy.account import AccountAnswer, AccountRequest, PointBody
+from app.privacy.account import AccountAnswer, AccountCurve, AccountRequest, PointBody
 from app.privacy.answers import ConventionBody, IntervalBody, error_budget
 from app.privacy.schemas import to_events
 from app.problems import from_accounting, unprocessable
@@ -20,7 +20,7 @@ from app.problems import from_accounting, unprocessable
 Evaluate = Callable[[Sequence[Event], NeighboringRelation, float], Answer]
 
 
-def account(context: Context, request: AccountRequest) -> AccountAnswer:
+def account(context: Context, request: AccountRequest) -> AccountAnswer | AccountCurve:
     """Epsilon at delta or delta at epsilon, one value or many.
 
     Raises:
@@ -36,13 +36,11 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
     evaluate_at = partial(_evaluate, context, evaluate, events, request.neighboring_relation)
     answers = [(value, evaluate_at(value)) for value in (asked if isinstance(asked, list) else [asked])]
     points = [_point(field, value, found) for value, found in answers]
-    common = {
-        "convention": ConventionBody.model_validate(convention(request.neighboring_relation, events)),
-        "warnings": list(dict.fromkeys(warning for _, found in answers for warning in found.warnings)),
-    }
+    meaning = ConventionBody.model_validate(convention(request.neighboring_relation, events))
+    warnings = list(dict.fromkeys(warning for _, found in answers for warning in found.warnings))
     if isinstance(asked, list):
-        return AccountAnswer.model_validate({"points": points, **common})
-    return AccountAnswer.model_validate({**dict(points[0]), **common})
+        return AccountCurve(points=points, convention=meaning, warnings=warnings)
+    return AccountAnswer(**dict(points[0]), convention=meaning, warnings=warnings)
 
 
 def _evaluate(

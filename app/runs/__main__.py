@@ -1,6 +1,6 @@
-"""A worker process: ``python -m app.runs TOKEN PARENT_PID``, started by the supervisor.
+"""A worker process: ``python -m app.runs WORKER_ID PARENT_PID``, started by the supervisor.
 
-It stops on SIGTERM, and by itself when its parent is gone: then nobody would settle what it leaves.
+It stops on SIGTERM, and by itself when its parent is gone.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ import signal
 import sys
 import threading
 
+import structlog
+
 from app.db.database import Database
 from app.kit.context import Context
 from app.observability.logs import configure_logging
-from app.runs.supervisor import worker_id_of
+from app.observability.stack import stack_lines
+from app.runs import liveness
 from app.runs.worker import work
 from app.settings import Settings
 
 
-def main(token: str, parent_pid: int) -> None:
-    """Work until told to stop."""
+def main(worker_id: str, parent_pid: int) -> int:
+    """Work until told to stop; the exit status is 1 after a fault, which is logged without its message."""
     settings = Settings()
     configure_logging(settings.log_level, settings.log_format)
     told_to_stop = threading.Event()
@@ -28,10 +31,15 @@ def main(token: str, parent_pid: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     context = Context(settings, Database(settings.sqlalchemy_url))
     try:
-        work(context, worker_id_of(os.getpid(), token), lambda: told_to_stop.is_set() or os.getppid() != parent_pid)
+        with liveness.alive(settings.data_dir, worker_id):
+            work(context, worker_id, lambda: told_to_stop.is_set() or os.getppid() != parent_pid)
+    except Exception as error:
+        structlog.get_logger().error("worker_failed", worker_id=worker_id, stack_trace=stack_lines(error))
+        return 1
     finally:
         context.database.dispose()
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import os
-import secrets
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from app.kit.context import Context
+from app.kit.private_files import write_private
 from app.runs.binding import DataDescription
 from app.runs.models import Run
-from app.settings import make_private_folder
 from trainer.run import RunResult
 
 
@@ -30,17 +27,16 @@ def write_model(context: Context, run: Run, data: DataDescription, result: RunRe
         "plan_hash": np.array(run.plan_hash),
         "run_id": np.array(run.id),
     }
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    path = model_path(context, run.id)
-    make_private_folder(path.parent)
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(buffer.getvalue())
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+
+    def write(file: IO[bytes]) -> None:
+        np.savez(file, **arrays)
+
+    write_private(model_path(context, run.id), write)
+
+
+def remove_model(context: Context, run_id: str) -> None:
+    """Remove the model of a run that did not keep it."""
+    model_path(context, run_id).unlink(missing_ok=True)
 
 
 def read_parameters(context: Context, run: Run) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 
 from app.auth.principal import Principal, Scope, requires
+from app.budgets.schemas import EmptyRequest
 from app.kit.context import CurrentContext
 from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
@@ -76,7 +77,9 @@ def get_run(context: CurrentContext, _: Reader, run_id: str) -> RunBody:
 
 
 @router.post("/{run_id}/cancel", operation_id="cancel_run", summary="Cancel a run", response_model=RunBody)
-def cancel_run(context: CurrentContext, principal: Analyst, key: IdempotencyKey, run_id: str) -> JSONResponse:
+def cancel_run(
+    context: CurrentContext, principal: Analyst, key: IdempotencyKey, run_id: str, _request: EmptyRequest | None = None
+) -> JSONResponse:
     """A queued run gives its hold back. A running one stops soon and stays charged in full: noise was drawn."""
 
     def command(session: Session) -> Answer:
@@ -114,6 +117,8 @@ def get_run_model(
                 409, "model_not_released", f"The run has not succeeded (it is {run.state}): there is no model."
             )
         if format == "npz":
-            path = artifacts.model_path(context, run_id)
-            return FileResponse(path, media_type="application/octet-stream", filename=f"{run_id}.npz")
+            # Bytes, not a file answer: its validators would tell the moment the file was written.
+            disposition = {"Content-Disposition": f'attachment; filename="{run_id}.npz"'}
+            content = artifacts.model_path(context, run_id).read_bytes()
+            return Response(content, media_type="application/octet-stream", headers=disposition)
         return JSONResponse(service.model_body(context, run).model_dump(mode="json"))

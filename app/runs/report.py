@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import platform
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
-import numpy as np
 from sqlalchemy.orm import Session
 
 from accounting.convention import convention
@@ -29,6 +28,8 @@ NEIGHBOURS = {
     NeighboringRelation.REPLACE_SPECIAL: "one {unit} is replaced by a null record in its place",
 }
 
+PLAN_ALTERED = "The run's stored plan does not have its hash any more: the database was changed by other hands."
+
 CAVEATS = (
     "The guarantee is for one row as the unit; somebody with several rows has a weaker one.",
     "Noise is drawn in floating point from a cryptographic generator: an attacker who sees the exact bits of the model "
@@ -43,16 +44,22 @@ def stored_plan(run: Run) -> Plan:
     Raises:
         Problem: 500 ``stored_plan_altered`` when its bytes no longer have their hash.
     """
+    plan = _plan_if_intact(run)
+    if plan is None:
+        raise Problem(500, "stored_plan_altered", PLAN_ALTERED)
+    return plan
+
+
+def _plan_if_intact(run: Run) -> Plan | None:
     try:
         return plan_from_canonical(run.plan, run.plan_hash)
     except AccountingError:
-        detail = "The run's stored plan does not have its hash any more: the database was changed by other hands."
-        raise Problem(500, "stored_plan_altered", detail) from None
+        return None
 
 
 def run_body(session: Session, run: Run) -> RunBody:
     """State, progress and result."""
-    plan = stored_plan(run)
+    plan = _plan_if_intact(run)
     return RunBody(
         id=run.id,
         state=RunState(run.state),
@@ -63,12 +70,12 @@ def run_body(session: Session, run: Run) -> RunBody:
         model=LinearModelChoice.model_validate(run.model),
         budget_id=run.budget_id,
         reservation_id=run.reservation_id,
-        plan=plan_body(plan),
+        plan=None if plan is None else plan_body(plan),
         plan_hash=run.plan_hash,
         charge=charge_of(session, run),
         result=None if run.result is None else ResultBody.model_validate(run.result),
         problem=None if run.problem is None else RunProblem.model_validate(run.problem),
-        warnings=run.warnings,
+        warnings=run.warnings if plan is not None else [PLAN_ALTERED, *run.warnings],
         created_at=run.created_at,
         started_at=run.started_at,
         finished_at=run.finished_at,
@@ -99,7 +106,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         budget_id=run.budget_id,
         reservation_id=run.reservation_id,
         charge=charge_of(session, run),
-        versions={"engine": plan.engine, "numpy": np.__version__, "python": platform.python_version()},
+        versions=None if run.result is None else run.result["versions"],
         caveats=[*CAVEATS, *run.warnings],
     )
 
@@ -111,16 +118,30 @@ def charge_of(session: Session, run: Run) -> dict[str, Any] | None:
     return budgets.reservation_cost(session, run.reservation_id)
 
 
+def round_up(number: float | None) -> str:
+    """At most six significant digits, never below the number.
+
+    >>> round_up(1.2345644), round_up(1e-5), round_up(None)
+    ('1.23457', '0.00001', 'unbounded')
+    """
+    if number is None:
+        return "unbounded"
+    exact = Decimal(number)
+    # The double nearest to a short decimal is meant as that decimal; only what is above it is rounded up.
+    short = Decimal(f"{number:.6g}")
+    return str(short if short >= Decimal(repr(number)) else Context(prec=6, rounding=ROUND_CEILING).plus(exact))
+
+
 def _statement(run: Run, plan: Plan, achieved: AchievedBody, unit: str) -> str:
     neighbours = NEIGHBOURS[plan.neighboring_relation].format(unit=unit)
     if run.state == RunState.SUCCEEDED and run.seed is None:
         return (
-            f"The released model is ({achieved.epsilon.upper:.6g}, {achieved.delta:g})-differentially private where "
-            f"{neighbours}."
+            f"The released model is ({round_up(achieved.epsilon.upper)}, {round_up(achieved.delta)})-differentially "
+            f"private where {neighbours}."
         )
     if run.seed is not None:
         return "This run was seeded, on public data: it repeats, and protects nobody."
     return (
-        f"Nothing was released so far. The plan is ({achieved.epsilon.upper:.6g}, {achieved.delta:g})-differentially "
-        f"private where {neighbours}."
+        f"Nothing was released so far. The plan is ({round_up(achieved.epsilon.upper)}, {round_up(achieved.delta)})-"
+        f"differentially private where {neighbours}."
     )

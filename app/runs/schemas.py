@@ -64,6 +64,7 @@ class MetricBody(Schema):
 class ResultBody(Schema):
     parameters: dict[str, list[int]] = Field(description="Names and shapes of the model's arrays.")
     metrics: list[MetricBody]
+    versions: dict[str, str] = Field(description="Of the accounting engine and of the worker that trained.")
     assumptions: dict[str, float] = Field(description="Constants behind the step size, where the service derived them.")
 
 
@@ -84,9 +85,9 @@ class RunBody(Schema):
     model: LinearModelChoice
     budget_id: str | None
     reservation_id: str | None
-    plan: PlanBody
+    plan: PlanBody | None = Field(description="null where the stored plan no longer has its hash; a warning says so.")
     plan_hash: str
-    charge: dict[str, Any] | None = Field(description="What the budget pays, in its filter's own fields.")
+    charge: dict[str, Any] | None = Field(description="What the budget holds or has paid, in its filter's own fields.")
     result: ResultBody | None
     problem: RunProblem | None
     warnings: list[str]
@@ -130,5 +131,5 @@ class PrivacyReport(Schema):
     budget_id: str | None
     reservation_id: str | None
     charge: dict[str, Any] | None
-    versions: dict[str, str]
+    versions: dict[str, str] | None = Field(description="Of the worker that trained; null before it has.")
     caveats: list[str]

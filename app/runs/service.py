@@ -99,6 +99,7 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
             expires_in=QUEUE_HOLD_S,
             run_id=run_id,
             relation=plan.neighboring_relation,
+            plan_hash=plan.plan_hash,
         )
         reservation_id = reservation.id
         warnings += [warning["detail"] for warning in reservation.warnings]

@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import structlog
 
+from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
-from app.runs import repository, worker
+from app.runs import lifecycle, liveness, repository
 from app.settings import environment_of
 
 log = structlog.get_logger()
 
 WATCH_INTERVAL_S = 0.5
-GRACE_S = 10.0
+#: How often runs of workers that nobody watches any more are looked for.
+SWEEP_INTERVAL_S = 10.0
+#: Between two replacements: a worker that ends at once must not be started again and again.
+REPLACEMENT_INTERVAL_S = 2.0
+#: What a stop may take before workers are killed; a container's own patience is longer (docker-compose.yml).
+GRACE_S = 8.0
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
 class Supervisor:
     """Keeps ``count`` worker processes running.
 
-    A worker that ends with a run in progress loses it: the charge is committed in full and the run fails, because noise
-    may have been drawn. Runs of workers of this host that are no more (the machine restarted) are settled at the start.
+    A worker that ends with a run in progress loses it: what was started is committed in full and the run fails, because
+    noise may have been drawn. Runs of any worker of this data folder that is dead are settled too, soon after.
     """
 
     def __init__(self, context: Context, count: int) -> None:
         self._context = context
         self._count = count
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._started = 0
+        self._not_before = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="worker-supervisor", daemon=True)
 
     def start(self) -> None:
-        self._settle_the_dead()
-        for _ in range(self._count):
-            self._spawn()
+        self._sweep()
+        self._fill()
         self._thread.start()
 
     def stop(self) -> None:
@@ -49,58 +55,60 @@ class Supervisor:
         self._thread.join()
         for process in self._processes.values():
             process.terminate()
-        for worker_id, process in self._processes.items():
+        deadline = time.monotonic() + GRACE_S
+        for process in self._processes.values():
             try:
-                process.wait(GRACE_S)
+                process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            worker.give_up_runs_of(self._context, worker_id)
-        self._processes.clear()
+        for worker_id in list(self._processes):
+            self._settle(worker_id)
 
     def wait(self) -> None:
         """Until `stop` is called from elsewhere (a signal handler)."""
         self._stopping.wait()
 
     def _watch(self) -> None:
+        last_sweep = time.monotonic()
         while not self._stopping.wait(WATCH_INTERVAL_S):
-            ended = [worker_id for worker_id, process in self._processes.items() if process.poll() is not None]
-            for worker_id in ended:
-                log.error("worker_ended", worker_id=worker_id, exit_status=self._processes[worker_id].returncode)
-                try:
-                    worker.give_up_runs_of(self._context, worker_id)
-                except Exception as error:
-                    # The database may be away; the process stays listed, so the next round tries again.
-                    log.error("worker_not_settled", worker_id=worker_id, error_type=type(error).__name__)
-                    continue
-                del self._processes[worker_id]
-                self._spawn()
+            for worker_id, process in list(self._processes.items()):
+                if process.poll() is not None:
+                    log.error("worker_ended", worker_id=worker_id, exit_status=process.returncode)
+                    self._settle(worker_id)
+            if time.monotonic() - last_sweep > SWEEP_INTERVAL_S:
+                self._sweep()
+                last_sweep = time.monotonic()
+            self._fill()
 
-    def _spawn(self) -> None:
-        token = secrets.token_hex(4)
-        command = [sys.executable, "-m", "app.runs", token, str(os.getpid())]
-        process = subprocess.Popen(command, cwd=PROJECT_ROOT, env=os.environ | environment_of(self._context.settings))
-        self._processes[worker_id_of(process.pid, token)] = process
+    def _fill(self) -> None:
+        """Start the workers that are missing; replacements no faster than one every `REPLACEMENT_INTERVAL_S`."""
+        now = time.monotonic()
+        while len(self._processes) < self._count and (self._started < self._count or now >= self._not_before):
+            worker_id = liveness.new_worker_id()
+            command = [sys.executable, "-m", "app.runs", worker_id, str(os.getpid())]
+            environment = os.environ | environment_of(self._context.settings)
+            self._processes[worker_id] = subprocess.Popen(command, cwd=PROJECT_ROOT, env=environment)
+            self._started += 1
+            self._not_before = now + REPLACEMENT_INTERVAL_S
 
-    def _settle_the_dead(self) -> None:
-        with self._context.database.read() as session:
-            workers = repository.workers_in_progress(session)
+    def _settle(self, worker_id: str) -> None:
+        """Settle what a dead worker left; while the database is away it stays listed, and is tried again."""
+        try:
+            lifecycle.give_up_runs_of(self._context, worker_id)
+        except DATABASE_FAILURES as error:
+            log.error("worker_not_settled", worker_id=worker_id, error_type=type(error).__name__)
+            return
+        liveness.forget(self._context.settings.data_dir, worker_id)
+        self._processes.pop(worker_id, None)
+
+    def _sweep(self) -> None:
+        try:
+            with self._context.database.read() as session:
+                workers = repository.workers_in_progress(session)
+        except DATABASE_FAILURES as error:
+            log.error("workers_not_swept", error_type=type(error).__name__)
+            return
         for worker_id in workers:
-            host, pid, _ = worker_id.rsplit("/", 2)
-            if host == socket.gethostname() and not _is_alive(int(pid)):
-                worker.give_up_runs_of(self._context, worker_id)
-
-
-def worker_id_of(pid: int, token: str) -> str:
-    """Host, process and a random token: a process id that is used again is another worker."""
-    return f"{socket.gethostname()[:32]}/{pid}/{token}"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+            if liveness.has_died(self._context.settings.data_dir, worker_id):
+                self._settle(worker_id)

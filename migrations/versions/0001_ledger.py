@@ -57,6 +57,7 @@ def upgrade() -> None:
         sa.Column("engine_version", sa.String(16), nullable=False),
         sa.Column("principal_id", sa.String(64), nullable=False),
         sa.Column("run_id", sa.String(64), nullable=True),
+        sa.Column("plan_hash", sa.String(64), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("resolved_at", sa.DateTime(timezone=True), nullable=True),

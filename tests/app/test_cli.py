@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
 from app.auth import service
@@ -96,6 +97,60 @@ def test_a_database_that_is_away_is_one_line_without_its_password(tmp_path: Path
     assert result.exit_code == 1
     assert re.fullmatch(r"epsilond: The database .* Is it running\?\n", result.stderr)
     assert "password1" not in result.output
+
+
+@pytest.mark.parametrize("url", ["password1", "mysql://user:password1@host/name", "postgresql+password1://host/name"])
+def test_a_database_that_is_no_database_is_one_line_without_its_password(url: str) -> None:
+    result = CliRunner().invoke(cli, ["keys", "list"], env={"EPSILOND_DATABASE_URL": url})
+    assert result.exit_code == 1
+    assert re.fullmatch(r"epsilond: EPSILOND_DATABASE_URL: .*\.\n", result.stderr)
+    assert "password1" not in result.output
+
+
+@pytest.mark.parametrize("command", [("serve",), ("worker",), ("keys", "create", "--name", "ci", "--scope", "admin")])
+def test_a_data_folder_that_cannot_be_written_to_is_one_line(
+    context: Context, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    settings = context.settings.model_copy(update={"data_dir": tmp_path / "file" / "data"})
+    result = run(settings, *command)
+    assert result.exit_code == 1
+    assert re.fullmatch(r"epsilond: The data folder cannot be written to: .*EPSILOND_DATA_DIR.*\n", result.stderr)
+    assert not service.keys_exist(context)
+
+
+def test_a_damaged_secret_is_not_used(context: Context) -> None:
+    assert context.settings.secret
+    path = context.settings.data_dir / "secret.key"
+    for damaged in (b"", b"\xff\0"):
+        path.write_bytes(damaged)
+        result = run(context.settings, "keys", "create", "--name", "ci", "--scope", "admin")
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+        assert "secret.key in the data folder is damaged" in result.stderr
+    assert not service.keys_exist(context)
+
+
+def test_a_sqlite_file_that_cannot_be_made_or_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("this is no database, and longer than the header of one would be" * 9)
+    (tmp_path / "folder").mkdir()
+    for path, words in (("file/a.db", "cannot be made"), ("folder", "May this user"), ("file", "May this user")):
+        result = run(Settings(data_dir=tmp_path / "data", database_url=f"sqlite:///{tmp_path / path}"), "migrate")
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result
+        assert words in result.stderr
+
+
+def test_a_database_of_a_later_version_is_one_line(context: Context) -> None:
+    with context.database.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    result = run(context.settings, "migrate")
+    assert result.exit_code == 1
+    assert re.fullmatch(r"epsilond: The database is at a revision that this version does not know\..*\n", result.stderr)
+
+
+def test_a_host_that_is_no_name_is_one_line(context: Context) -> None:
+    result = run(context.settings.model_copy(update={"host": "x" * 70}), "serve")
+    assert result.exit_code == 1
+    assert re.fullmatch(r"epsilond: cannot listen on x+, port 8000: .*EPSILOND_HOST.*\n", result.stderr)
 
 
 def test_a_wrong_setting_is_named() -> None:

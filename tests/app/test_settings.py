@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from sqlalchemy import make_url
 
 from app.settings import Settings, environment_of, settings_faults
 
@@ -39,6 +41,72 @@ def test_faults_name_the_variable_and_not_its_value(monkeypatch: pytest.MonkeyPa
         assert value not in text
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "password1",
+        "mysql://user:password1@host/name",
+        "postgresql+psycopg2://user:password1@host/name",
+        "postgresql+nothing://user:password1@host/name",
+        "postgresql://user:secret@host:password1/name",
+        "sqlite://password1/name",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///file:password1?uri=true",
+        "sqlite+aiosqlite:///password1",
+    ],
+)
+def test_a_database_that_is_not_to_be_had_is_refused_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("EPSILOND_DATABASE_URL", url)
+    with pytest.raises(ValidationError) as caught:
+        Settings()
+    text = settings_faults(caught.value)
+    assert text.startswith("EPSILOND_DATABASE_URL: ")
+    assert len(text.splitlines()) == 1
+    assert "password1" not in text
+
+
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = Settings()
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"EPSILOND_{name.upper()}", "")
+    assert Settings() == expected
+
+
+def test_relative_paths_are_those_of_the_folder_that_the_first_process_is_started_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    odd = tmp_path / "a folder, 100%25 odd?"
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    monkeypatch.setenv("EPSILOND_DATA_DIR", "var")
+    first = Settings()
+    assert first.data_dir == odd / "var"
+    assert make_url(first.sqlalchemy_url).database == str(odd / "var" / "epsilond.sqlite3")
+    monkeypatch.setenv("EPSILOND_DATABASE_URL", "sqlite:///ledger.db?timeout=3")
+    second = Settings()
+    for settings, database in ((first, odd / "var" / "epsilond.sqlite3"), (second, odd / "ledger.db")):
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir("/")
+            for name, value in environment_of(settings).items():
+                elsewhere.setenv(name, value)
+            assert Settings() == settings
+            assert Settings().data_dir == odd / "var"
+            assert make_url(Settings().sqlalchemy_url).database == str(database)
+    assert make_url(second.sqlalchemy_url).query == {"timeout": "3"}
+
+
+def test_what_another_process_is_told_hides_what_this_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings()
+    monkeypatch.setenv("EPSILOND_SECRET_KEY", "k" * 32)
+    monkeypatch.setenv("EPSILOND_DATABASE_URL", "sqlite:////elsewhere.db")
+    for name, value in environment_of(settings).items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == settings
+
+
 def test_another_process_reads_the_same_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for settings in (
         Settings(data_dir=tmp_path, port=0, workers=3, log_level="error"),
@@ -52,9 +120,11 @@ def test_another_process_reads_the_same_settings(monkeypatch: pytest.MonkeyPatch
 
 def test_the_secret_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "data"
+    previous = os.umask(0)
     first, second = Settings(data_dir=folder), Settings(data_dir=folder)
     assert len(first.secret) == 64
     assert first.secret == second.secret
+    os.umask(previous)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "secret.key").stat().st_mode) == 0o600
     assert [path.name for path in folder.iterdir()] == ["secret.key"]

@@ -119,6 +119,41 @@ def test_a_budget_that_cannot_be_made_is_refused_where_it_is_wrong(api: Api) -> 
     assert api.get("/v1/budgets").json() == {"items": [], "next_cursor": None}
 
 
+@pytest.mark.parametrize(
+    ("amount", "code"),
+    [
+        (True, "wrong_type"),
+        (None, "wrong_type"),
+        ([1], "wrong_type"),
+        ({}, "wrong_type"),
+        ("abc", "wrong_form"),
+        ("", "wrong_form"),
+        ("-1", "wrong_form"),
+        ("1" * 61, "wrong_form"),
+        (0, "out_of_range"),
+        ("0", "out_of_range"),
+    ],
+)
+def test_an_amount_that_is_none_is_told_what_would_be_one(api: Api, amount: Any, code: str) -> None:
+    response = api.post("/v1/budgets", _request(filter={"kind": "zcdp", "rho": amount}))
+    problem = assert_problem(response, 422, "invalid_request", "/filter/rho", code)
+    if code != "out_of_range":
+        assert problem["detail"] == 'Input should be a number, or a decimal string such as "0.25".'
+
+
+def test_a_query_parameter_that_the_call_does_not_take_is_refused(api: Api) -> None:
+    budget_id = api.budget()["id"]
+    for path in (f"/v1/budgets/{budget_id}", "/v1/budgets", f"/v1/budgets/{budget_id}/entries"):
+        problem = assert_problem(api.get(path, delta="1e-5"), 422, "invalid_request", "/query/delta", "unknown_field")
+        assert len(problem["errors"]) == 1
+        assert api.get(path).status_code == 200
+    path = f"/v1/budgets/{budget_id}/reservations"
+    request = {"events": [zcdp(0.1)], "purpose": "p"}
+    assert_problem(api.post(path, request, dryrun="true"), 422, "invalid_request", "/query/dryrun", "unknown_field")
+    assert api.post(path, request, dry_run="true").status_code == 201
+    assert api.get(path, limit="2").json()["items"] == []
+
+
 def test_the_refusal_of_a_filter_names_those_that_are_available(api: Api) -> None:
     response = api.post("/v1/budgets", _request(filter={"kind": "gaussian_dp", "mu": 1}))
     assert all(kind in response.text for kind in ("renyi_dp", "zcdp", "pure_dp"))

@@ -14,6 +14,7 @@ from app.kit.context import Context
 from app.ledger.models import Entry
 from app.problems import Problem
 from tests.app.budgets.conftest import Api, Clock, gaussian, zcdp
+from tests.app.ledger.audit import audit
 from tests.app.problem_assertions import assert_problem
 
 RELATIONS = {relation: relation.sensitivity for relation in NeighboringRelation}
@@ -35,6 +36,7 @@ def test_a_reservation_holds_its_cost(api: Api) -> None:
     assert (body["cost"], body["remaining"]) == ({"rho": 0.3}, {"rho": 0.7})
     assert body["expires_at"] == "2026-05-01T00:01:00Z"
     assert body["warnings"] == []
+    assert (body["run_id"], body["plan_hash"]) == (None, None)
     assert api.get(f"/v1/reservations/{body['id']}").json() == body
     assert _amounts(api, budget["id"]) == (0, 0.3, 0.7)
 
@@ -291,6 +293,7 @@ def test_a_runs_reservation_refuses_the_http_calls_and_obeys_the_run(api: Api, c
             principal_id="loopback",
             expires_in=60,
             run_id="run_1",
+            plan_hash="5" * 64,
             relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
         )
         assert service.reservation_cost(session, held.id) == {"rho": 0.6}
@@ -302,7 +305,26 @@ def test_a_runs_reservation_refuses_the_http_calls_and_obeys_the_run(api: Api, c
         committed = service.commit(session, context, held.id, [Event(ZcDp(0.3))])
         assert committed.charged == (300_000_000,)
         assert service.reservation_cost(session, held.id) == {"rho": 0.3}
-    assert api.get(f"/v1/reservations/{held.id}").json()["run_id"] == "run_1"
+    body = api.get(f"/v1/reservations/{held.id}").json()
+    assert (body["run_id"], body["plan_hash"]) == ("run_1", "5" * 64)
+    with context.database.read() as session:
+        assert service.get_reservation(session, held.id).plan_hash == "5" * 64
+        # The entries hold it, so that it can be rebuilt and is under the hash.
+        assert audit(session, budget["id"]).reservations[held.id].plan_hash == "5" * 64
+
+
+def test_a_released_hold_has_cost_nothing(api: Api, clock: Clock, context: Context) -> None:
+    budget = api.budget({"kind": "renyi_dp", "epsilon": 4, "delta": 1e-5, "orders": [8, 16]})
+    names = ("pending", "started", "committed", "voided", "expired")
+    held = {name: api.hold(budget["id"], [zcdp(0.01)], expires_in=60)["id"] for name in names}
+    for name, command in (("started", "start"), ("committed", "commit"), ("voided", "void")):
+        assert api.post(f"/v1/reservations/{held[name]}/{command}").status_code == 200
+    clock.advance(60)
+    assert_problem(api.post(f"/v1/reservations/{held['expired']}/start"), 409, "expired")
+    with context.database.read() as session:
+        cost = {name: service.reservation_cost(session, held[name])["epsilons"] for name in names}
+    paid, nothing = [0.08, 0.16], [0, 0]
+    assert cost == {"pending": paid, "started": paid, "committed": paid, "voided": nothing, "expired": nothing}
 
 
 def test_events_priced_under_another_relation_are_refused(api: Api, context: Context) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,14 @@ def test_replacing_one_row_changes_nothing_that_a_reader_sees(client: TestClient
     assert "owner_report" not in repr(records)
 
 
-def test_a_file_without_rows_is_accepted(client: TestClient, context: Context) -> None:
+def test_public_data_need_rows(client: TestClient, context: Context) -> None:
+    for file in (b"age,region,outcome\n", b"age,region,outcome\n\n"):
+        assert_problem(upload(client, metadata(), file, key="mended"), 422, "no_rows", "/file", "no_rows")
+    assert stored_files(context) == []
+    assert upload(client, metadata(), CSV, key="mended").status_code == 201
+
+
+def test_a_private_file_without_rows_is_accepted(client: TestClient, context: Context) -> None:
     response = upload(client, private_metadata(create_budget(context)), b"age,region,outcome\n")
     assert response.json()["owner_report"] == {"rows": 0, "values_clipped": 0}
     with context.database.read() as session:
@@ -217,6 +225,22 @@ def test_deletion_removes_the_rows_and_can_be_repeated(client: TestClient, conte
     with context.database.read() as session:
         stored = session.execute(text("SELECT id FROM datasets WHERE deleted_at IS NOT NULL")).scalars().all()
     assert list(stored) == [dataset_id]
+
+
+def test_an_upload_sweeps_what_this_database_marks_deleted_and_never_what_it_does_not_know(
+    client: TestClient, context: Context
+) -> None:
+    living, deleted = (upload(client, metadata(name=name)).json()["id"] for name in ("living", "deleted"))
+    folder = context.settings.data_dir / "datasets"
+    rows = (folder / f"{deleted}.npz").read_bytes()
+    assert client.delete(f"/v1/datasets/{deleted}").status_code == 204
+    (folder / f"{deleted}.npz").write_bytes(rows)  # a crash kept the deletion from ending
+    (folder / "ds_of_another_database.npz").write_bytes(rows)
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+    another = upload(client, metadata(name="another")).json()["id"]
+    kept = (f"{another}.npz", f"{living}.npz", "ds_of_another_database.npz")
+    assert [path.name for path in stored_files(context)] == sorted(kept)
 
 
 @pytest.mark.parametrize("dataset_id", BUNDLED)

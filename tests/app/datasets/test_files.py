@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from app.datasets.csv_file import read_csv
-from app.datasets.files import ABANDONED_AFTER_S, DatasetFiles
+from app.datasets.files import DatasetFiles
 from app.datasets.table import Table
+from app.kit.private_files import DRAFT_IS_LEFT_OVER_AFTER_S
 from tests.app.datasets.declarations import COLUMNS, CSV
 
 
@@ -93,31 +94,25 @@ def test_removing_is_repeatable(files: DatasetFiles, table: Table) -> None:
     assert list(files.folder.iterdir()) == []
 
 
-def test_what_a_crash_left_behind_is_swept_and_nothing_else(files: DatasetFiles, table: Table) -> None:
+def test_a_sweep_removes_old_drafts_and_what_is_marked_deleted_and_nothing_else(
+    files: DatasetFiles, table: Table
+) -> None:
     asked: list[Collection[str]] = []
 
-    def living(ids: Collection[str]) -> Collection[str]:
+    def deleted(ids: Collection[str]) -> Collection[str]:
         asked.append(ids)
-        return {"ds_kept"}
+        return {"ds_deleted"}
 
-    files.remove_abandoned(living)
-    for name in ("ds_kept", "ds_gone", "ds_fresh"):
+    files.sweep(deleted)
+    assert asked == []
+    for name in ("ds_living", "ds_unknown", "ds_deleted"):
         files.write(name, table)
-    draft = files.folder / "ds_draft.0.part"
-    draft.touch()
+    for name in ("notes.txt", "backup.part", f"ds_draft.npz.{'0' * 16}.part"):
+        (files.folder / name).touch()
     for path in files.folder.iterdir():
-        if "fresh" not in path.name:
-            moment = path.stat().st_mtime - 2 * ABANDONED_AFTER_S
-            os.utime(path, (moment, moment))
-    files.remove_abandoned(living)
-    assert sorted(path.name for path in files.folder.iterdir()) == ["ds_fresh.npz", "ds_kept.npz"]
-    assert asked == [{"ds_kept", "ds_gone"}]
-
-
-def test_a_file_that_goes_while_the_folder_is_swept_is_nobodys_fault(
-    files: DatasetFiles, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files.write("ds_a", table)
-    monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "ds_b.0.part"]))
-    files.remove_abandoned(set)
-    assert files.path("ds_a").exists()
+        moment = path.stat().st_mtime - 2 * DRAFT_IS_LEFT_OVER_AFTER_S
+        os.utime(path, (moment, moment))
+    files.sweep(deleted)
+    kept = ["backup.part", "ds_living.npz", "ds_unknown.npz", "notes.txt"]
+    assert sorted(path.name for path in files.folder.iterdir()) == kept
+    assert asked == [{"ds_living", "ds_unknown", "ds_deleted"}]

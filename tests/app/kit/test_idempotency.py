@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from app.budgets.schemas import BudgetRequest
 from app.db.database import Database
 from app.kit.context import Context
-from app.kit.idempotency import Answer, IdempotencyRecord, request_fingerprint, run_once
+from app.kit.idempotency import Answer, IdempotencyRecord, UnfinishedProblem, request_fingerprint, run_once
 from app.problems import Problem
 from tests.app.problem_assertions import assert_problem
 
@@ -205,13 +205,22 @@ def test_a_conflict_in_prepare_is_not_remembered(context: Context, effects: Call
     assert run_once(context, "a", "k", b"f", _effect).status == 201
 
 
-def test_requests_at_once_with_one_key_have_one_effect(context: Context, effects: Callable[[], int]) -> None:
+def _another_process(context: Context, lock_timeout_s: int = 30) -> Context:
+    """The context of a process that shares nothing with this one but the database and the secret."""
+    return replace(context, database=Database(context.database.url, lock_timeout_s))
+
+
+def test_requests_at_once_with_one_key_in_several_processes_have_one_effect(
+    context: Context, effects: Callable[[], int]
+) -> None:
     answers: list[Answer] = []
     barrier = threading.Barrier(6)
 
     def send() -> None:
+        process = _another_process(context)
         barrier.wait()
-        answers.append(run_once(context, "a", "k", b"f", _effect))
+        answers.append(run_once(process, "a", "k", b"f", _effect))
+        process.database.dispose()
 
     threads = [threading.Thread(target=send) for _ in range(6)]
     for thread in threads:
@@ -225,7 +234,7 @@ def test_requests_at_once_with_one_key_have_one_effect(context: Context, effects
 
 
 def test_a_request_whose_twin_does_not_finish_is_told_so(context: Context, effects: Callable[[], int]) -> None:
-    impatient = replace(context, database=Database(context.database.url, lock_timeout_s=1))
+    impatient = _another_process(context, lock_timeout_s=1)
     running, done = threading.Event(), threading.Event()
 
     def slow(session: Session) -> Answer:
@@ -251,7 +260,7 @@ def test_a_request_whose_twin_does_not_finish_is_told_so(context: Context, effec
 
 
 def test_a_lock_that_is_not_given_in_time_changes_nothing(context: Context, effects: Callable[[], int]) -> None:
-    impatient = replace(context, database=Database(context.database.url, lock_timeout_s=1))
+    impatient = _another_process(context, lock_timeout_s=1)
 
     def locking(session: Session) -> Answer:
         if not context.database.is_sqlite:
@@ -268,3 +277,107 @@ def test_a_lock_that_is_not_given_in_time_changes_nothing(context: Context, effe
     finally:
         impatient.database.dispose()
     assert (effects(), _records(context)) == (1, 0)
+
+
+def test_a_twin_does_not_prepare_a_second_time(context: Context, effects: Callable[[], int]) -> None:
+    calls: list[str] = []
+    running, done = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        calls.append("first")
+        running.set()
+        assert done.wait(30)
+
+    first = threading.Thread(target=run_once, args=(context, "a", "k", b"f", _effect, slow))
+    first.start()
+    try:
+        assert running.wait(30)
+        for fingerprint in (b"f", b"g"):
+            with pytest.raises(Problem) as caught:
+                run_once(context, "a", "k", fingerprint, _effect, lambda: calls.append("twin"))
+            assert (caught.value.status, caught.value.code) == (409, "request_in_progress")
+        run_once(context, "a", "another key", b"f", _effect, lambda: calls.append("another key"))
+        run_once(context, "b", "k", b"f", _effect, lambda: calls.append("another principal"))
+    finally:
+        done.set()
+        first.join()
+    assert calls == ["first", "another key", "another principal"]
+    assert effects() == 3
+    assert run_once(context, "a", "k", b"f", _effect).headers["Idempotency-Replayed"] == "true"
+
+
+def test_an_answer_is_replayed_while_another_replay_is_at_the_key(context: Context, effects: Callable[[], int]) -> None:
+    answers: list[Answer] = []
+
+    def prepare() -> None:
+        # Another process answers; then this one is asked again, before it has left the key.
+        process = _another_process(context)
+        run_once(process, "a", "k", b"f", _effect)
+        process.database.dispose()
+        answers.append(run_once(context, "a", "k", b"f", _effect))
+
+    answers.append(run_once(context, "a", "k", b"f", _effect, prepare))
+    assert [answer.headers.get("Idempotency-Replayed") for answer in answers] == ["true", "true"]
+    assert effects() == 1
+
+
+def test_a_failed_preparation_yields_to_the_answer_of_another_process(
+    context: Context, effects: Callable[[], int]
+) -> None:
+    def prepare() -> None:
+        process = _another_process(context)
+        run_once(process, "a", "k", b"f", _effect)
+        process.database.dispose()
+        raise Problem(409, "busy", "the other process has it")
+
+    answer = run_once(context, "a", "k", b"f", _effect, prepare)
+    assert (answer.status, answer.body, effects()) == (201, {"effects": 1}, 1)
+    with pytest.raises(Problem, match="used for another request"):
+        run_once(context, "a", "k", b"g", _effect, prepare)
+
+
+def _unfinished(missing_members: Callable[[], dict[str, object]]) -> UnfinishedProblem:
+    return UnfinishedProblem(409, "budget_exceeded", "no room", members={"cost": 1}, missing_members=missing_members)
+
+
+def test_a_denial_is_finished_when_its_locks_are_released(context: Context, effects: Callable[[], int]) -> None:
+    run_once(context, "a", "first", b"f", _effect)
+    impatient = _another_process(context, lock_timeout_s=1)
+    calls = 0
+
+    def missing() -> dict[str, object]:
+        nonlocal calls
+        calls += 1
+        with impatient.database.write() as session:
+            session.execute(text("UPDATE effects SET id = 2"))
+        return {"fits": 7}
+
+    def command(session: Session) -> Answer:
+        session.execute(text("UPDATE effects SET id = 3"))
+        _effect(session)
+        raise _unfinished(missing)
+
+    for _ in range(3):
+        with pytest.raises(Problem) as caught:
+            run_once(context, "a", "k", b"f", command)
+        members = caught.value.members
+        assert {**members, "decided_at": ""} == {"cost": 1, "fits": 7, "decided_at": ""}
+    impatient.database.dispose()
+    assert (calls, effects()) == (1, 1)
+
+
+def test_a_denial_that_another_process_overtakes_is_answered_as_there(
+    context: Context, effects: Callable[[], int]
+) -> None:
+    def missing() -> dict[str, object]:
+        process = _another_process(context)
+        run_once(process, "a", "k", b"f", _effect)
+        process.database.dispose()
+        return {"fits": 7}
+
+    def command(session: Session) -> Answer:
+        raise _unfinished(missing)
+
+    for _ in range(2):
+        answer = run_once(context, "a", "k", b"f", command)
+        assert (answer.status, answer.body["effects"]) == (201, 1)

@@ -251,9 +251,10 @@ def test_one_unit_more_is_denied_with_cost_remaining_and_what_would_fit() -> Non
     assert result.members == {
         "cost": {"rho": "0.5"},
         "remaining": {"rho": "0.499999999"},
-        "largest_count_that_fits": 9,
         "warnings": [],
     }
+    assert result.shortfall is not None
+    assert result.shortfall.largest_count_that_fits() == 9
 
 
 def test_the_denial_warns_where_sampling_is_not_amplified() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.runs import worker
-from app.runs.supervisor import PROJECT_ROOT, Supervisor, worker_id_of
+from app.runs import lifecycle, liveness
+from app.runs.supervisor import PROJECT_ROOT, Supervisor
 from app.settings import environment_of
-from tests.app.runs.test_runs import Service
+from tests.app.runs.conftest import Service
 
 TIMEOUT_S = 60
 
@@ -28,11 +27,6 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it does not happen"
         time.sleep(0.05)
-
-
-@pytest.fixture
-def service(client, context) -> Service:
-    return Service(client, context)
 
 
 @pytest.fixture
@@ -95,7 +89,7 @@ def test_a_worker_whose_parent_is_gone_ends_and_settles_its_run(service, context
             sys.executable,
             "-c",
             "import os, subprocess, sys, time;"
-            "subprocess.Popen([sys.executable, '-m', 'app.runs', 'orphan', str(os.getpid())]); time.sleep(600)",
+            "subprocess.Popen([sys.executable, '-m', 'app.runs', 'wrk_orphan', str(os.getpid())]); time.sleep(600)",
         ],
         cwd=PROJECT_ROOT,
         env=os.environ | environment_of(context.settings),
@@ -109,22 +103,45 @@ def test_a_worker_whose_parent_is_gone_ends_and_settles_its_run(service, context
     assert reservation_state(service, run) == "committed"
 
 
-def test_a_start_settles_what_dead_workers_of_this_host_left_and_nothing_else(service, context):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    _, dead = service.private()
-    assert worker._claim(context, worker_id_of(ended.pid, "dead"))
-    _, alive = service.private()
-    assert worker._claim(context, worker_id_of(os.getpid(), "alive"))
-    _, elsewhere = service.private()
-    assert worker._claim(context, f"not-{socket.gethostname()}/{ended.pid}/elsewhere")
-    supervisor = Supervisor(context, count=0)
-    supervisor.start()
-    supervisor.stop()
-    assert state_of(service, dead) == "failed"
-    assert reservation_state(service, dead) == "committed"
-    assert state_of(service, alive) == "running"
-    assert state_of(service, elsewhere) == "running"
+def claim_and_start(service: Service, worker_id: str) -> dict:
+    [run] = [service.queued(dataset_id="ds_breast_cancer")]
+    assert lifecycle.claim(service.context, worker_id)
+    return run
+
+
+def test_a_sweep_settles_what_dead_workers_of_this_folder_left_and_nothing_else(service, context):
+    folder = context.settings.data_dir
+    dead, living, elsewhere = (claim_and_start(service, f"wrk_{name}") for name in ("dead", "alive", "elsewhere"))
+    with pytest.raises(RuntimeError, match="power cut"), liveness.alive(folder, "wrk_dead"):
+        raise RuntimeError("power cut")
+    with liveness.alive(folder, "wrk_alive"):
+        supervisor = Supervisor(context, count=0)
+        supervisor.start()
+        supervisor.stop()
+        assert state_of(service, dead) == "failed"
+        assert state_of(service, living) == "running"
+        assert state_of(service, elsewhere) == "running", "no file of it here: another folder's supervisor settles it"
+
+
+def test_a_worker_that_was_killed_has_died_even_while_its_process_is_a_zombie(context):
+    folder = context.settings.data_dir
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.runs", "wrk_zombie", str(os.getpid())],
+        cwd=PROJECT_ROOT,
+        env=os.environ | environment_of(context.settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert "worker_started" in process.stdout.readline()
+        assert not liveness.has_died(folder, "wrk_zombie")
+        process.kill()
+        until(lambda: liveness.has_died(folder, "wrk_zombie"))
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_two_workers_never_take_the_same_run(service, context):
@@ -140,7 +157,7 @@ def test_two_workers_never_take_the_same_run(service, context):
 
 def test_control_c_is_left_to_the_parent(context):
     process = subprocess.Popen(
-        [sys.executable, "-m", "app.runs", "token", str(os.getpid())],
+        [sys.executable, "-m", "app.runs", "wrk_token", str(os.getpid())],
         cwd=PROJECT_ROOT,
         env=os.environ | environment_of(context.settings),
         stdout=subprocess.PIPE,

@@ -149,3 +149,10 @@ def test_the_bound_holds_in_simulation(regularizer):
             x = x - eta * ((h[:, None] * g).mean(axis=0) + s * rng.standard_normal(dimension))
         smallest.append(best)
     assert np.mean(smallest) <= theorem.bound(eta, s, steps)
+
+
+def test_the_trivial_gradient_norm_is_the_root_of_its_equation():
+    """G^2 = 2 (L_0 + L_1 G) D_0; with L_1 = 0 the familiar sqrt(2 L_0 D_0), attained by a quadratic."""
+    g = PROBLEM.trivial_gradient_norm
+    assert g * g == pytest.approx(2.0 * (PROBLEM.l0 + PROBLEM.l1 * g) * PROBLEM.initial_gap, rel=1e-12)
+    assert replace(PROBLEM, l1=0.0).trivial_gradient_norm == pytest.approx(2.0, rel=1e-12)

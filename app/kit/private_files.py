@@ -1,0 +1,120 @@
+"""Files that only the service's user can read, and that are there whole or not at all, also after a power cut."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+#: A draft of this age belongs to a process that is gone: no file takes as long to write.
+DRAFT_IS_LEFT_OVER_AFTER_S = 24 * 3600
+
+# What `_draft` calls its files. Nothing else is taken for one, so a sweep cannot meet anybody else's file.
+_DRAFT_NAME = re.compile(r".+\.[0-9a-f]{16}\.part")
+
+Write = Callable[[IO[bytes]], None]
+
+
+def make_private_folder(path: Path) -> Path:
+    """Create the folder and its missing parents for this user alone; leave those that exist as they are."""
+    if not path.is_dir():
+        make_private_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(path.parent)
+    return path
+
+
+def own_folder(path: Path) -> Path:
+    """A folder of the service's own: created for this user alone, and closed to others where it was open."""
+    make_private_folder(path)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def write_private(path: Path, write: Write) -> None:
+    """Write a file of mode 0600 into a folder of mode 0700, in place of the one that was there.
+
+    The file appears under its name when all of it is on the disk, and not before; when this returns, so is its name.
+
+    Args:
+        path: The file, in a folder of the service's own (`own_folder`).
+        write: Given the open file, writes the content. Where it raises, nothing is left and an older file stays.
+    """
+    own_folder(path.parent)
+    with _draft(path, write) as draft:
+        draft.replace(path)
+    sync_folder(path.parent)
+
+
+def write_private_once(path: Path, content: bytes) -> None:
+    """Like `write_private`, unless there is such a file: of two processes that write at once, one wins.
+
+    The folder is the operator's: created for this user alone, and left as it is where it exists.
+    """
+    make_private_folder(path.parent)
+    with _draft(path, lambda file: _write_all(file, content)) as draft:
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            return
+    sync_folder(path.parent)
+
+
+def remove_private(path: Path) -> None:
+    """Remove the file for good; nothing happens where there is none."""
+    if path.parent.is_dir():
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def remove_left_over_drafts(folder: Path) -> None:
+    """Remove the old drafts that a crash left in the folder, and nothing else."""
+    oldest = time.time() - DRAFT_IS_LEFT_OVER_AFTER_S
+    for path in folder.iterdir():
+        if _DRAFT_NAME.fullmatch(path.name) and _changed_before(path, oldest):
+            path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the folder's entries to the disk: a file's own fsync does not cover its name."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _draft(path: Path, write: Write) -> Iterator[Path]:
+    """A complete file beside ``path``, on the disk; it is gone after the block unless it was renamed."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        with open(draft, "xb", opener=_private) as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _write_all(file: IO[bytes], content: bytes) -> None:
+    file.write(content)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _changed_before(path: Path, moment: float) -> bool:
+    try:
+        return path.stat().st_mtime < moment
+    except FileNotFoundError:
+        # Another process finished its draft, or swept, since the folder was listed.
+        return False

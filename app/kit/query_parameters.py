@@ -1,0 +1,37 @@
+"""A query parameter that a call does not take is a mistake: without this, a misspelt filter would filter nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from app.kit import limits
+from app.problems import Problem, ProblemItem, json_pointer
+
+
+def refuse_unknown_parameters(request: Request) -> None:
+    """422 for a query parameter that neither the endpoint nor anything that it depends on declares."""
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute), "a dependency of routers"
+    declared = set(_declared(route.dependant))
+    detail = "There is no query parameter of this name here."
+    items = [
+        ProblemItem(pointer=json_pointer(("query", name))[: limits.POINTER_LENGTH], code="unknown_field", detail=detail)
+        for name in dict.fromkeys(request.query_params)
+        if name not in declared
+    ]
+    if items:
+        raise Problem(422, "invalid_request", detail, errors=items[: limits.LISTED_FAULTS])
+
+
+def _declared(dependant: Dependant) -> Iterator[str]:
+    yield from (field.alias for field in dependant.query_params)
+    for part in dependant.dependencies:
+        yield from _declared(part)
+
+
+#: For `APIRouter(dependencies=[...])`.
+KnownParametersOnly = Depends(refuse_unknown_parameters)

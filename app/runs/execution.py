@@ -1,0 +1,112 @@
+"""A run's numerics in the worker: load, train, score. Nothing here writes to the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from app.datasets import service as datasets
+from app.datasets.inline import load_inline
+from app.datasets.schemas import InlineDataset
+from app.datasets.service import LoadedDataset
+from app.db.failures import DATABASE_FAILURES
+from app.kit.context import Context
+from app.problems import Problem
+from app.runs import repository
+from app.runs.binding import DataDescription, build_model
+from app.runs.lifecycle import DATASET_GONE, RefusedError
+from app.runs.models import Run, RunState
+from app.runs.schemas import LinearModelChoice, MetricBody
+from app.runs.versions import versions
+from calibrators.plan import Plan
+from trainer.models import Model
+from trainer.run import RunResult, run
+
+log = structlog.get_logger()
+
+PROGRESS_INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a training needs, in memory: from here on nothing can be missing."""
+
+    run: Run
+    plan: Plan
+    model: Model
+    description: DataDescription
+    training: LoadedDataset
+    test: LoadedDataset | None
+
+
+def load_job(context: Context, run: Run, plan: Plan) -> Job:
+    """Read the rows and build the model, before the charge starts.
+
+    Raises:
+        RefusedError: a data set is deleted.
+    """
+    try:
+        with context.database.read() as session:
+            test = None if run.test_dataset_id is None else datasets.load(context, session, run.test_dataset_id)
+            if run.dataset_id is not None:
+                training = datasets.load(context, session, run.dataset_id)
+            else:
+                training = load_inline(InlineDataset.model_validate(run.inline_dataset))
+    except Problem:
+        raise RefusedError(DATASET_GONE) from None
+    description = DataDescription.model_validate(run.description)
+    model = build_model(LinearModelChoice.model_validate(run.model), description)
+    return Job(run, plan, model, description, training, test)
+
+
+def train(context: Context, job: Job, should_stop: Callable[[], bool]) -> RunResult:
+    """Carry out the plan, telling the database the number of steps once a second.
+
+    Raises:
+        RunCancelled: the run is to be cancelled, or the worker to stop.
+    """
+    cancelled = False
+    last_told = time.monotonic()
+
+    def on_progress(done: int, _total: int) -> None:
+        nonlocal cancelled, last_told
+        now = time.monotonic()
+        if now - last_told < PROGRESS_INTERVAL_S:
+            return
+        last_told = now
+        try:
+            with context.database.write() as session:
+                cancelled = repository.record_progress(session, job.run.id, done) != RunState.RUNNING
+        except DATABASE_FAILURES as error:
+            # A counter is not worth a run that is paid for: the database may be back before the end.
+            log.warning("progress_not_stored", run_id=job.run.id, error_type=type(error).__name__)
+
+    return run(
+        job.plan,
+        job.model,
+        job.description.scale(job.training.features),
+        job.training.labels,
+        seed=job.run.seed,
+        on_progress=on_progress,
+        is_cancelled=lambda: cancelled or should_stop(),
+    )
+
+
+def summarize(job: Job, result: RunResult) -> dict[str, Any]:
+    """What is stored of a result beside the model file: shapes, and scores on public rows alone."""
+    public = [data for data in (job.test, job.training) if data is not None and data.public]
+    return {
+        "parameters": {name: list(array.shape) for name, array in result.parameters.items()},
+        "metrics": [_score(job, result, data).model_dump(mode="json") for data in public if len(data.labels)],
+        "assumptions": job.run.provenance["assumptions"],
+        "versions": versions(job.plan.engine),
+    }
+
+
+def _score(job: Job, result: RunResult, data: LoadedDataset) -> MetricBody:
+    accuracy = job.model.accuracy(result.parameters, job.description.scale(data.features), data.labels)
+    return MetricBody(dataset_id=data.id, records=len(data.labels), accuracy=accuracy)

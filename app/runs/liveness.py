@@ -1,0 +1,53 @@
+"""Whether a worker process still lives: it holds the lock of a file of its own for as long as it does.
+
+The operating system lets go of the lock whenever the process ends, however it ends, so neither a process id that is
+used again nor a zombie nor another container with the same host name can be taken for a living worker.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.settings import make_private_folder
+
+
+def new_worker_id() -> str:
+    return f"wrk_{secrets.token_hex(8)}"
+
+
+@contextmanager
+def alive(data_dir: Path, worker_id: str) -> Iterator[None]:
+    """Hold the worker's lock inside the block; the file goes with a clean end."""
+    path = _path(data_dir, worker_id)
+    make_private_folder(path.parent)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+        path.unlink(missing_ok=True)
+
+
+def has_died(data_dir: Path, worker_id: str) -> bool:
+    """Whether the worker wrote its file in this folder and no longer holds it; a worker of elsewhere is left alone."""
+    try:
+        file = _path(data_dir, worker_id).open("r+")
+    except FileNotFoundError:
+        return False
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def forget(data_dir: Path, worker_id: str) -> None:
+    """Remove the file of a worker whose runs are settled."""
+    _path(data_dir, worker_id).unlink(missing_ok=True)
+
+
+def _path(data_dir: Path, worker_id: str) -> Path:
+    return data_dir / "workers" / f"{worker_id}.lock"

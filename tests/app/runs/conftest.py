@@ -1,0 +1,91 @@
+"""The client of the runs' tests, with the steps that most of them begin with."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.kit.context import Context
+from app.runs import worker
+
+COLUMNS = [
+    {"name": "a", "type": "number", "lower": 0, "upper": 10},
+    {"name": "b", "type": "number", "lower": -1, "upper": 1},
+    {"name": "color", "type": "category", "categories": ["red", "green"]},
+    {"name": "y", "type": "category", "categories": ["no", "yes"]},
+]
+HEADER = "a,b,color,y\n"
+ROWS = HEADER + "1,0.5,red,no\n9,-0.5,green,yes\n2,0.25,red,no\n8,0,green,yes\n"
+
+#: Full batches are calibrated in closed form, so a request takes milliseconds.
+REQUEST: dict[str, Any] = {
+    "algorithm": "dp_sgd",
+    "model": {"kind": "logistic_regression"},
+    "iterations": 20,
+    "sampling": "full_batch",
+    "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+    "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5},
+    "hyperparameters": {"step_size": 0.5},
+}
+
+
+class Service:
+    """The client of one test, with the steps that most of them begin with."""
+
+    def __init__(self, client: TestClient, context: Context) -> None:
+        self.client = client
+        self.context = context
+
+    def post(self, path: str, body: object | None = None, key: str | None = None) -> Any:
+        return self.client.post(path, json=body, headers={"Idempotency-Key": key or secrets.token_hex(8)})
+
+    def get(self, path: str) -> Any:
+        return self.client.get(path).json()
+
+    def budget(self, **changes: Any) -> dict[str, Any]:
+        body = {
+            "name": "b",
+            "neighboring_relation": "add_or_remove_one",
+            "filter": {"kind": "renyi_dp", "epsilon": 1.6, "delta": 1e-5},
+        }
+        answer = self.post("/v1/budgets", body | changes)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def dataset(self, rows: str = ROWS, **more: Any) -> dict[str, Any]:
+        metadata = {"name": "d", "declared_size": 1000, "columns": COLUMNS, "label": "y"} | more
+        answer = self.client.post(
+            "/v1/datasets",
+            files={"file": ("d.csv", rows.encode(), "text/csv")},
+            data={"metadata": json.dumps(metadata)},
+            headers={"Idempotency-Key": secrets.token_hex(8)},
+        )
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def run(self, **changes: Any) -> Any:
+        body = {key: value for key, value in (REQUEST | changes).items() if value is not ...}
+        return self.post("/v1/runs", body)
+
+    def queued(self, **changes: Any) -> dict[str, Any]:
+        answer = self.run(**changes)
+        assert answer.status_code == 202, answer.text
+        return answer.json()
+
+    def private(self, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A budget, and a queued run on private data that it pays for."""
+        budget = self.budget()
+        dataset = self.dataset(budget_id=budget["id"])
+        return budget, self.queued(dataset_id=dataset["id"], budget_id=budget["id"], **changes)
+
+    def work(self) -> None:
+        assert worker.work_once(self.context, "wrk_test")
+
+
+@pytest.fixture
+def service(client: TestClient, context: Context) -> Service:
+    return Service(client, context)

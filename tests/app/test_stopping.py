@@ -1,0 +1,94 @@
+"""A stop ends soon, whatever waits for the database: an orchestrator kills what has not ended after ten seconds."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from app import server
+from app.db.migrate import upgrade
+from app.settings import Settings, environment_of
+
+ROOT = Path(__file__).parents[2]
+
+# The real command with less patience, so that the test has some too.
+PROGRAM = "import sys; from app import cli, server; server.GRACE_S, server.STOP_S = 1, 3.0; cli.main()"
+
+
+def test_the_patience_is_below_that_of_orchestrators() -> None:
+    assert server.GRACE_S < server.STOP_S < 10
+
+
+@contextmanager
+def started(settings: Settings, command: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, command],
+        cwd=ROOT,
+        env={**os.environ, **environment_of(settings)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def lines_until(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or words not in lines[-1]:
+        lines.append(process.stdout.readline())
+        assert lines[-1], lines
+    return "".join(lines)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold SQLite's one write lock: whoever wants to write waits for half a minute."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+def test_the_server_ends_while_a_request_waits_for_a_lock(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, port=0, workers=0)
+    upgrade(settings.sqlalchemy_url)
+    with started(settings, "serve") as process:
+        port = re.search(r"listening on 127\.0\.0\.1:([0-9]+)", lines_until(process, "Ctrl+C"))
+        assert port is not None
+        body = b'{"name": "a", "neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp", "rho": 1}}'
+        head = (
+            "POST /v1/budgets HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            f"Idempotency-Key: k\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+        )
+        with locked(tmp_path / "epsilond.sqlite3"), socket.create_connection(("127.0.0.1", int(port[1])), 10) as client:
+            client.sendall(head.encode())
+            # Asked for the body, the application has the request in hand.
+            assert client.recv(100).startswith(b"HTTP/1.1 100")
+            client.sendall(body)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) == 0
+        assert process.stdout is not None
+        assert "stopped_with_work_unfinished" in process.stdout.read()
+
+
+def test_the_worker_command_ends_while_the_database_is_locked(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    upgrade(settings.sqlalchemy_url)
+    with started(settings, "worker") as process:
+        lines_until(process, "worker_started")
+        with locked(tmp_path / "epsilond.sqlite3"):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) == 0
