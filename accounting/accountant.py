@@ -38,6 +38,13 @@ NO_FINITE_EPSILON = (
     "Ask for a positive delta."
 )
 
+NO_FINITE_BOUND = (
+    "No finite upper bound was found for this combination of mechanisms, which is not to say that there is none. "
+    "Ask about its parts separately and add their epsilons and deltas."
+)
+#: How far, relatively, two bounds may cross by the rounding of their own numerics.
+CROSSING_ALLOWANCE = 1e-9
+
 
 def epsilon_for_delta(
     events: Sequence[Event],
@@ -140,11 +147,15 @@ def _intersect(
             best, method = bounds, evaluator.name
         if not math.isnan(bounds.estimate) and bounds.width < narrowest:
             estimate, narrowest = bounds.estimate, bounds.width
+    if lower > best.upper * (1.0 + CROSSING_ALLOWANCE) + 1e-300 and len(evaluators) > len(QUICK_EVALUATORS):
+        # Bounds that contradict each other mean that the numerical evaluator failed: the proved ones answer alone.
+        return _intersect(composition, QUICK_EVALUATORS, ask, largest)
     # Proved bounds can cross by their rounding alone; then the larger number is reported.
     upper = max(best.upper, lower)
     middle = upper if math.isnan(estimate) else min(max(estimate, lower), upper)
     budget = dict(best.error_budget) or {method: upper - lower}
-    return Answer(Interval(lower, middle, upper), method, budget)
+    warnings = (NO_FINITE_BOUND,) if math.isinf(upper) else ()
+    return Answer(Interval(lower, middle, upper), method, budget, warnings)
 
 
 def _ask_safely(ask: Callable[[Evaluator], Bounds | None], evaluator: Evaluator) -> Bounds | None:

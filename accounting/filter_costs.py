@@ -29,6 +29,7 @@ from accounting.errors import NoCostInFilter, one_of
 from accounting.events import Event, Gaussian, Laplace, PureDp, ZcDp
 from accounting.mechanisms.laplace import LaplaceLoss
 from accounting.mechanisms.plain import RandomizedResponseLoss
+from accounting.numbers import MAX_EVENTS
 from accounting.privacy_loss import is_amplified, loss_of
 from accounting.relations import NeighboringRelation
 from accounting.units import SATURATED, Amounts, to_nano_up
@@ -119,10 +120,17 @@ def _renyi_divergence(mechanism: object, event: Event, relation: NeighboringRela
     return Fraction(moment) / (exact(order) - 1) * (1 + TRANSCENDENTAL_ALLOWANCE)
 
 
-@lru_cache(maxsize=4096)
+#: Below it a moment is bounded by its chord.
+SMALLEST_TILT = 1e-2
+
+
+@lru_cache(maxsize=MAX_EVENTS * 64)  # as many as one request can ask for
 def _log_moment(step: Event, relation: NeighboringRelation, order: float) -> float:
     """The moment of one step at tilt order - 1. Orders are decimals, so the tilt is rounded to the nearest float."""
     tilt = float(exact(order) - 1)
+    if tilt < SMALLEST_TILT:
+        # The log-moment is convex and 0 at tilt 0, so its chord bounds it; so near 0 its own digits would cancel.
+        return float(loss_of(step, relation).log_moment(np.array([SMALLEST_TILT]))[0]) * tilt / SMALLEST_TILT
     return float(loss_of(step, relation).log_moment(np.array([tilt]))[0])
 
 

@@ -245,12 +245,18 @@ def default_orders(epsilon: float, delta: float) -> tuple[float, ...]:
     >>> default_orders(1.6, 1e-5)[0], len(default_orders(1.6, 1e-5))
     (11.0, 16)
     """
-    scale = math.log(DEFAULT_NUM_ORDERS / delta) / epsilon
+    scale = (math.log(DEFAULT_NUM_ORDERS) - math.log(delta)) / epsilon
     orders: list[float] = []
     for index in range(DEFAULT_NUM_ORDERS):
         excess = scale * 1.1 * (30.0 / 1.1) ** (index / (DEFAULT_NUM_ORDERS - 1))
         order = float(math.ceil(1.0 + excess)) if excess >= 2.0 else 1.0 + float(f"{excess:.3g}")
         orders.append(order if not orders or order > orders[-1] else orders[-1] + 1.0)
+    if orders[-1] > MAX_ORDER:
+        raise InvalidValue(
+            f"epsilon {epsilon:g} is too small for a renyi_dp budget at delta {delta:g}: no order up to {MAX_ORDER:g} "
+            "would use it; take a larger epsilon, or a zcdp budget",
+            pointer=("epsilon",),
+        )
     return tuple(orders)
 
 

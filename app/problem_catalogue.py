@@ -53,6 +53,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "not_a_prefix": (422, "The committed events are not the reserved ones with counts reduced and later ones dropped."),
     "missing": (422, "A required field is absent."),
     "unknown_field": (422, "There is no field of this name here."),
+    "too_much_work": (422, "The request would keep a core busy for too long; the detail says what to ask instead."),
     "overdetermined": (422, "Of fields that exclude each other, more than one is given."),
     "unsupported": (422, "No theorem covers this, or this version does not have it; the detail names what is covered."),
     "unsupported_sampling": (422, "The sampling scheme has no sound account here; the detail names those that have."),

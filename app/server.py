@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 import threading
+from types import FrameType
 
 import structlog
 import uvicorn
@@ -103,4 +105,12 @@ def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
         ws="none",
         timeout_graceful_shutdown=GRACE_S,
     )
-    _Server(config).run(sockets=[listening])
+    server = _Server(config)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    # The server has handlers of its own while it runs; a signal before or after that is heard too.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    server.run(sockets=[listening])

@@ -13,10 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from app.kit.private_files import make_private_folder, write_private_once
-
-# The folder's function is named again: other modules find it here.
-__all__ = ["MIN_SECRET_LENGTH", "Settings", "environment_of", "make_private_folder", "settings_faults"]
+from app.kit.private_files import write_private_once
 
 MIN_SECRET_LENGTH = 32
 

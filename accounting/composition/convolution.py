@@ -39,6 +39,8 @@ Array = NDArray[np.float64]
 
 #: Largest transform, in lattice points.
 MAX_TRANSFORM = 2**19
+#: Different kinds of step in one list; each has a law of its own to make and to transform.
+MAX_DIFFERENT_STEPS = 40
 _UNIT = 2.0**-53
 _RIGHT_TILTS = np.array([1.1, 1.25, 1.5, 2.0, 3.0, 6.0])
 _LEFT_TILTS = np.array([0.0, 0.25, 0.5, 0.75])
@@ -63,7 +65,7 @@ class Convolution:
     name = "privacy_loss_distribution"
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
-        if not composition.has_pairs:
+        if not _is_worthwhile(composition):
             return None
         tilt = RenyiBound().best_tilt(composition, epsilon=epsilon)
         target = RenyiBound().delta(composition, epsilon)
@@ -76,7 +78,7 @@ class Convolution:
         return _worse(bounds)
 
     def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
-        if not composition.has_pairs:
+        if not _is_worthwhile(composition):
             return None
         tilt = RenyiBound().best_tilt(composition, delta=delta)
         guess = RenyiBound().epsilon(composition, delta)
@@ -137,6 +139,11 @@ class Convolution:
         return max(goal, 1.05 * window / self.max_points, longest / (2.0 * self.max_points))
 
 
+def _is_worthwhile(composition: Composition) -> bool:
+    """One step has a closed form; very many different ones would take minutes, and the Renyi bound answers alone."""
+    return composition.has_pairs and composition.count > 1 and len(composition.steps) <= MAX_DIFFERENT_STEPS
+
+
 def _choose_tilt(composition: Composition, saddle: float, centre: float, log_delta: float) -> tuple[float, float]:
     """The tilt, at most the saddle point's, with the shortest window, and that window.
 
@@ -189,13 +196,17 @@ def _convolve(laws: list[tuple[LatticeLaw, int]], tilt: float, points: int, firs
         with np.errstate(divide="ignore"):
             logs = np.log(law.masses) + tilt * losses
         tilted = np.exp(logs - logs.max())
-        tilted /= tilted.sum()
+        total = float(tilted.sum())
+        tilted /= total
+        with np.errstate(divide="ignore"):
+            # What was lifted counts as it weighs under the tilt: at large losses a speck becomes a share.
+            lifted = float(np.exp(np.log(law.lifted) + tilt * losses - logs.max()).sum()) / total
         folded = np.bincount(np.arange(tilted.size) % points, weights=tilted, minlength=points)
         transform = rfft(folded)
         spectrum += count * np.log(np.where(transform == 0.0, 1e-300, transform))
         offset += count * law.first
         per_step = 4.0 * math.log2(points) * float(np.linalg.norm(folded)) + 40.0
-        error += count * (per_step * _UNIT + law.defect)
+        error += count * (per_step * _UNIT + law.defect + lifted)
     product = np.exp(spectrum)
     masses: Array = irfft(product, points)
     # Relative errors of the spectrum's entries become absolute errors of the masses, in the mean square.

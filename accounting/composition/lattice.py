@@ -29,6 +29,7 @@ class LatticeLaw:
         first: Index of the lowest lattice point.
         step: Lattice step, in loss units.
         masses: P-masses, nonnegative.
+        lifted: What was added to masses that rounding had made negative, point by point.
         infinite_mass: P-mass sent to +infinity.
         lumped_mass: P-mass that was moved up to the lowest point from more than one step below.
         defect: How far the masses are from adding up to 1: a measure of rounding.
@@ -37,6 +38,7 @@ class LatticeLaw:
     first: int
     step: float
     masses: Array
+    lifted: Array
     infinite_mass: float
     lumped_mass: float
     defect: float
@@ -79,12 +81,14 @@ def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float
     if not bool(np.all(np.isfinite(masses))):
         raise ArithmeticError("a profile is not finite on the lattice")
     # Rounding alone makes a mass negative; lifting it to 0 only adds to the profile.
+    lifted = np.maximum(-masses, 0.0)
     masses = np.maximum(masses, 0.0)
     infinite = float(excess[-1])
     return LatticeLaw(
         first=first,
         step=step,
         masses=masses,
+        lifted=lifted,
         infinite_mass=infinite,
         lumped_mass=support.lower_mass,
         defect=abs(math.fsum((float(masses.sum()), infinite, -1.0))),

@@ -110,7 +110,7 @@ class Line:
 
     def epsilon_bounds(self, delta: float) -> Bounds:
         """Bounds of epsilon(delta) in this direction; the window must contain it, else they are wide but sound."""
-        low, high = max(0.0, self.start), min(self.start + 0.75 * self.period, self.centre + 600.0)
+        low, high = max(0.0, self.start, self.centre - 600.0), min(self.start + 0.75 * self.period, self.centre + 600.0)
         if self._upper(low) <= delta:
             return Bounds(0.0, low, 0.0 if low == 0.0 else low)
         if self._upper(high) > delta:
@@ -130,7 +130,9 @@ class Line:
 
     def _upper(self, epsilon: float) -> float:
         raised, terms = self._raised(epsilon)
-        return raised + math.fsum(terms.values())
+        total = raised + math.fsum(terms.values())
+        # Far from the centre the weights overflow; what cannot be computed bounds nothing.
+        return total if math.isfinite(total) else math.inf
 
     def _lower(self, epsilon: float) -> float:
         return self._lowered(epsilon, *self._raised(epsilon))
@@ -189,7 +191,7 @@ class Line:
             exponents = self.moments[side] - self.tilts[side] * epsilon
             with np.errstate(over="ignore"):
                 logs = exponents - gap - np.log(-np.expm1(-gap))
-            total += math.exp(min(0.0, float(np.min(logs))))
+            total += math.exp(min(700.0, float(np.min(logs))))
         return total
 
 

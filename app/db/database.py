@@ -12,7 +12,7 @@ from sqlalchemy import Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from app.settings import make_private_folder
+from app.kit.private_files import make_private_folder
 
 # SQLite waits this long for another writer before it gives up; PostgreSQL as long for a row lock.
 LOCK_TIMEOUT_S = 30

@@ -13,6 +13,7 @@ from app.budgets.schemas import EmptyRequest
 from app.kit.context import CurrentContext
 from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
+from app.kit.query_parameters import KnownParametersOnly
 from app.problems import Problem
 from app.runs import artifacts, service
 from app.runs.examples import RUN_EXAMPLES
@@ -20,7 +21,7 @@ from app.runs.models import RunState
 from app.runs.report import privacy_report, run_body
 from app.runs.schemas import ModelBody, PrivacyReport, RunBody, RunRequest
 
-router = APIRouter(prefix="/v1/runs", tags=["Runs"])
+router = APIRouter(prefix="/v1/runs", tags=["Runs"], dependencies=[KnownParametersOnly])
 
 Analyst = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER)]
 Reader = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER, Scope.AUDITOR)]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.settings import make_private_folder
+from app.kit.private_files import make_private_folder
 
 
 def new_worker_id() -> str:

@@ -23,8 +23,8 @@ WATCH_INTERVAL_S = 0.5
 SWEEP_INTERVAL_S = 10.0
 #: Between two replacements: a worker that ends at once must not be started again and again.
 REPLACEMENT_INTERVAL_S = 2.0
-#: What a stop may take before workers are killed; a container's own patience is longer (docker-compose.yml).
-GRACE_S = 8.0
+#: What workers may take to stop before they are killed: with the open requests' grace it is within the server's limit.
+GRACE_S = 5.0
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -112,3 +112,10 @@ def test_a_list_of_events_is_bounded(reader):
     assert_problem(account(reader, *[gaussian()] * 1001, delta=1e-5), 422, "invalid_request")
     assert_problem(account(reader, delta=1e-5), 422, "invalid_request")
     assert account(reader, *[gaussian(100.0)] * 1000, delta=1e-5).status_code == 200
+
+
+def test_a_request_that_would_keep_a_core_busy_for_minutes_is_refused(reader, monkeypatch):
+    different = [gaussian(1.0 + i / 1000, **POISSON) for i in range(301)]
+    assert_problem(account(reader, *different, delta=1e-5), 422, "too_much_work", "/events")
+    monkeypatch.setattr("app.privacy.service.MOST_SECONDS", 0)
+    assert_problem(account(reader, gaussian(2.0, **POISSON), delta=[1e-5, 1e-6]), 422, "too_much_work", "/delta")
