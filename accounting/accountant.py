@@ -134,6 +134,9 @@ def _intersect(
     """The intersection of all bounds; ``largest`` bounds the truth whatever the evaluators say."""
     if composition.gaussian_only is not None:
         evaluators = (AnalyticGaussian(),)
+    elif composition.count == 1:
+        # One step has a closed form, which nothing numerical improves.
+        evaluators = [evaluator for evaluator in evaluators if not isinstance(evaluator, Convolution)]
     best, method = Bounds(upper=largest), BasicComposition.name
     lower, estimate, narrowest = 0.0, math.nan, math.inf
     for evaluator in evaluators:

@@ -140,8 +140,8 @@ class Convolution:
 
 
 def _is_worthwhile(composition: Composition) -> bool:
-    """One step has a closed form; very many different ones would take minutes, and the Renyi bound answers alone."""
-    return composition.has_pairs and composition.count > 1 and len(composition.steps) <= MAX_DIFFERENT_STEPS
+    """Very many different steps would take minutes: the Renyi bound answers alone."""
+    return composition.has_pairs and len(composition.steps) <= MAX_DIFFERENT_STEPS
 
 
 def _choose_tilt(composition: Composition, saddle: float, centre: float, log_delta: float) -> tuple[float, float]:
