@@ -4,14 +4,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The peers have an environment of their own: their old dependencies never touch ours.
+BENCH_VENV := .venv-bench
+BENCH_BIN := $(BENCH_VENV)/bin
 CHECKED := app accounting calibrators trainer migrations tests benchmarks docs
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker migrate test check format docs lock openapi soak clean
+.PHONY: help serve worker migrate test check format docs lock openapi soak bench-accounting clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 serve: $(VENV)/.runtime  ## set up, migrate and serve on http://127.0.0.1:8000
 	@$(BIN)/python -m app serve --migrate
@@ -38,6 +41,11 @@ check: $(VENV)/.dev  ## lint, types and the direction of dependencies
 soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
 	@$(BIN)/python -m pytest -m soak -o addopts="-q -p no:cacheprovider" tests/soak
 
+# One thread for either side: a ratio then compares the work, not the number of cores.
+bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to README.md
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting
+	@$(BENCH_BIN)/python -m benchmarks.table
+
 format: $(VENV)/.dev  ## apply the formatter
 	@$(BIN)/ruff format $(wildcard $(CHECKED))
 	@$(BIN)/ruff check --fix $(wildcard $(CHECKED))
@@ -53,9 +61,11 @@ lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
 		--custom-compile-command "make lock" pyproject.toml -o requirements/runtime.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group dev -o requirements/dev.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
 
-clean:  ## remove the virtual environment and caches (var/, where the data are, stays)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean:  ## remove the virtual environments and caches (var/, where the data are, stays)
+	rm -rf $(VENV) $(BENCH_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -73,3 +83,15 @@ $(VENV)/.dev: requirements/dev.lock | $(VENV)/bin/python
 	@echo "== installing the locked development dependencies (once; later calls skip this)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
 	@touch $@ $(VENV)/.runtime
+
+# --no-deps: the lock is complete but for what pyproject.toml excludes. setuptools first: it builds autodp, which has
+# no wheel, and is then the locked one and not whatever is newest.
+$(BENCH_VENV)/.ready: requirements/bench.lock
+	@echo "== installing the peers into $(BENCH_VENV) (once; later calls skip this)"
+	@$(PYTHON) -m venv --clear $(BENCH_VENV) && echo '*' > $(BENCH_VENV)/.gitignore
+	@sed -n '/^setuptools==/,/[^\\]$$/p' $< > $(BENCH_VENV)/setuptools.lock
+	@$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+		--only-binary :all: -r $(BENCH_VENV)/setuptools.lock
+	@$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+		--only-binary :all: --no-binary autodp --no-build-isolation -r $<
+	@touch $@

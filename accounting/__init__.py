@@ -1,6 +1,19 @@
 """Floor 1: the numerics of privacy. Events and a neighbouring relation in, certified intervals and costs out.
 
 No I/O, no clock, no environment, no logging. NumPy and SciPy; dp-accounting in one adapter, imported lazily.
+
+| question | module |
+|---|---|
+| what was done, under which relation | events, relations, guarantees |
+| which pair of distributions stands for a step | privacy_loss, mechanisms, sampling |
+| what a composition costs | accountant (the rule), composition (the evaluators), fourier (contour integrals) |
+| what steps with a stated delta cost | failure |
+| which noise, steps, batch or probability meet a target | solve, targets |
+| what one guarantee implies about another | conversions |
+| what a charge costs in an adaptive budget | filters, filter_costs, units |
+| what an attacker can do | trade_off, true_positive_rate |
+| what another library says, and reads | second_opinion, dp_events, dp_accounting_adapter |
+| what goes with a number | convention, schedule_warnings, intervals, errors, numbers, canonical |
 """
 
 #: Stored with every charge: a later engine that finds an older charge too low can tell which one made it.

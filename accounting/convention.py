@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accounting.canonical import Json
-from accounting.events import Event, Laplace, Poisson
+from accounting.events import Event, Laplace, Poisson, WithoutReplacement
 from accounting.relations import NeighboringRelation
+from accounting.sampling.schedules import charged_sensitivity
 
 _GAUSSIAN = "standard deviation of the noise on the sum of contributions, over the contribution bound, in l2"
 _LAPLACE = "scale b of the noise on the sum of contributions, over the contribution bound, in l1"
@@ -17,8 +18,10 @@ def convention(relation: NeighboringRelation, events: Sequence[Event]) -> dict[s
 
     Returns:
         ``neighboring_relation``; ``contribution_bound`` C (its symbol: the value belongs to the training, not to the
-        accounting); ``sensitivity`` of the sum in units of C; ``norm`` it is measured in; ``noise_multiplier_is``;
-        ``normalization`` of the released sum; ``sampling_probability`` where every event has the same one.
+        accounting); ``sensitivity`` of the sum in units of C that was charged, the largest one where events differ
+        (fixed-size batches are charged 2 under replace_special too); ``norm`` it is measured in;
+        ``noise_multiplier_is``; ``normalization`` of the released sum; ``sampling_probability`` where every event has
+        the same one.
 
     Guarantees: multiplier_is_the_same_under_every_relation: only ``sensitivity`` changes.
 
@@ -33,12 +36,13 @@ def convention(relation: NeighboringRelation, events: Sequence[Event]) -> dict[s
     answer: dict[str, Json] = {
         "neighboring_relation": str(relation),
         "contribution_bound": "C: max_grad_norm when clipping, 1 when normalising",
-        "sensitivity": relation.sensitivity,
+        "sensitivity": max((charged_sensitivity(e.sampling, relation) for e in events), default=relation.sensitivity),
         "norm": norm,
         "noise_multiplier_is": meaning,
         "normalization": "the noisy sum is divided by a public constant, never by a realised batch size",
     }
-    probabilities = {e.sampling.sampling_probability for e in events if isinstance(e.sampling, Poisson)}
-    if len(probabilities) == 1 and all(isinstance(event.sampling, Poisson) for event in events):
+    sampled = [e.sampling for e in events if isinstance(e.sampling, Poisson | WithoutReplacement)]
+    probabilities = {sampling.sampling_probability for sampling in sampled}
+    if len(probabilities) == 1 and len(sampled) == len(events):
         answer["sampling_probability"] = probabilities.pop()
     return answer

@@ -1,8 +1,8 @@
-"""The only door to dp-accounting: an independent referee, never on the path of an answer.
+"""The only door to dp-accounting's numbers: an independent referee, never on the path of an answer.
 
 Its pessimistic privacy loss distribution bounds from above except for rounding in its transforms, which can put delta
 about 2e-13 below the truth (measured); use `REFEREE_ALLOWANCE`. It is imported when it is called, not with this
-package.
+package. `accounting.dp_events` translates to its events.
 """
 
 from __future__ import annotations
@@ -10,78 +10,141 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from importlib.metadata import version
+from typing import Any, Protocol, cast
 
-from accounting.errors import Unsupported
-from accounting.events import Event, Gaussian, Laplace, Poisson, check_events, group_events
+from accounting.errors import AccountingError, Unsupported, one_of
+from accounting.events import (
+    ApproximateDp,
+    Event,
+    FullBatch,
+    Gaussian,
+    Laplace,
+    Poisson,
+    PureDp,
+    check_events,
+    group_events,
+)
 from accounting.relations import NeighboringRelation
+from accounting.sampling.schedules import resolve_schedules
 
 #: Absolute, in delta.
 REFEREE_ALLOWANCE = 1e-12
 #: Steps beyond which its truncation no longer keeps arrays small.
 MAX_REFEREE_COUNT = 200_000
+DEFAULT_INTERVAL = 1e-4
 
 
-class _Distribution(Protocol):
-    def self_compose(self, num_times: int) -> _Distribution: ...
-    def compose(self, other: _Distribution) -> _Distribution: ...
+class Distribution(Protocol):
+    """What is used of its privacy loss distributions."""
+
+    def self_compose(self, num_times: int) -> Distribution: ...
+    def compose(self, other: Distribution) -> Distribution: ...
     def get_delta_for_epsilon(self, epsilon: float) -> float: ...
     def get_epsilon_for_delta(self, delta: float) -> float: ...
 
 
-class _Factory(Protocol):
-    def from_gaussian_mechanism(
-        self, standard_deviation: float, *, sampling_prob: float, value_discretization_interval: float
-    ) -> _Distribution: ...
-    def from_laplace_mechanism(self, parameter: float, *, value_discretization_interval: float) -> _Distribution: ...
+def engine() -> str:
+    """Its name and version, without importing it."""
+    return f"dp-accounting {version('dp-accounting')} PLD"
 
 
 def referee_delta(
-    events: Sequence[Event], relation: NeighboringRelation, epsilon: float, *, interval: float = 1e-4
+    events: Sequence[Event], relation: NeighboringRelation, epsilon: float, *, interval: float = DEFAULT_INTERVAL
 ) -> float:
     """dp-accounting's pessimistic delta at ``epsilon``; ``interval`` is its lattice step.
 
     Raises:
         Unsupported: an event for which it has no distribution under this relation.
     """
-    return float(_composed(events, relation, interval).get_delta_for_epsilon(float(epsilon)))
+    return float(referee_distribution(events, relation, interval).get_delta_for_epsilon(float(epsilon)))
 
 
 def referee_epsilon(
-    events: Sequence[Event], relation: NeighboringRelation, delta: float, *, interval: float = 1e-4
+    events: Sequence[Event], relation: NeighboringRelation, delta: float, *, interval: float = DEFAULT_INTERVAL
 ) -> float:
     """dp-accounting's pessimistic epsilon at ``delta``."""
-    return float(_composed(events, relation, interval).get_epsilon_for_delta(float(delta)))
+    return float(referee_distribution(events, relation, interval).get_epsilon_for_delta(float(delta)))
 
 
-def _composed(events: Sequence[Event], relation: NeighboringRelation, interval: float) -> _Distribution:
-    # Importing by name keeps its missing type information out of the type checker's way.
-    factory = cast(_Factory, import_module("dp_accounting.pld.privacy_loss_distribution"))
-    parts = [
-        _single(factory, event, relation, interval).self_compose(event.count)
-        for event in group_events(check_events(events))
-    ]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.compose(part)
+def referee_distribution(events: Sequence[Event], relation: NeighboringRelation, interval: float) -> Distribution:
+    """Its distribution of the whole list.
+
+    Raises:
+        Unsupported: as `referee_delta`; `check_referee` tells beforehand, and at no cost.
+    """
+    total: Distribution | None = None
+    for event in check_referee(events, relation):
+        part = _distribution(event, relation, interval)
+        total = part if total is None else total.compose(part)
+    assert total is not None  # a list has one event at least
     return total
 
 
-def _single(factory: _Factory, event: Event, relation: NeighboringRelation, interval: float) -> _Distribution:
-    """One step. Its parameters are floats: an integer noise makes it round silently."""
-    mechanism, sampling = event.mechanism, event.sampling
-    if event.count > MAX_REFEREE_COUNT:
+def check_referee(events: Sequence[Event], relation: NeighboringRelation) -> tuple[Event, ...]:
+    """The list as the referee composes it, fixed schedules resolved and equal steps together.
+
+    Raises:
+        Unsupported: it has no distribution for an event; the pointer says for which one of ``events``.
+    """
+    relation = NeighboringRelation(relation)
+    resolved = resolve_schedules(check_events(events), relation)
+    for index, event in enumerate(resolved):
+        try:
+            _check(event, relation)
+        except AccountingError as error:
+            raise error.inside(index) from None
+    grouped = group_events(resolved)
+    if any(event.count > MAX_REFEREE_COUNT and not _is_closed(event) for event in grouped):
         raise Unsupported(f"the referee is not asked about more than {MAX_REFEREE_COUNT} steps of one event")
-    sampled = isinstance(sampling, Poisson) and sampling.sampling_probability < 1.0
-    if sampled and relation is NeighboringRelation.REPLACE_ONE:
-        raise Unsupported("dp-accounting has no distribution for Poisson sampling under replace_one")
+    return grouped
+
+
+def _check(event: Event, relation: NeighboringRelation) -> None:
+    mechanism, sampling = event.mechanism, event.sampling
+    if not isinstance(mechanism, Gaussian | Laplace | PureDp | ApproximateDp):
+        known = one_of([cls.kind for cls in (Gaussian, Laplace, PureDp, ApproximateDp)])
+        raise Unsupported(f"dp-accounting has no distribution for {mechanism.kind}; it has one for {known}")
+    if not isinstance(sampling, FullBatch | Poisson):
+        raise Unsupported(
+            f"dp-accounting has no distribution for {sampling.kind} sampling; it has one for full_batch and poisson"
+        )
+    replaces = relation is NeighboringRelation.REPLACE_ONE
+    if isinstance(mechanism, Laplace) and isinstance(sampling, Poisson) and replaces:
+        raise Unsupported("dp-accounting has no distribution for laplace with Poisson sampling under replace_one")
+
+
+def _is_closed(event: Event) -> bool:
+    """Whether any number of steps costs it one distribution."""
+    return isinstance(event.mechanism, Gaussian) and isinstance(event.sampling, FullBatch)
+
+
+def _distribution(event: Event, relation: NeighboringRelation, interval: float) -> Distribution:
+    """All steps of one event. Its parameters are floats: an integer noise makes it round silently."""
+    # Importing by name keeps its missing type information out of the type checker's way.
+    factory: Any = import_module("dp_accounting.pld.privacy_loss_distribution")
+    mechanism, sampling = event.mechanism, event.sampling
     probability = sampling.sampling_probability if isinstance(sampling, Poisson) else 1.0
     if isinstance(mechanism, Gaussian):
-        deviation = float(mechanism.noise_multiplier) / relation.sensitivity
-        return factory.from_gaussian_mechanism(
-            deviation, sampling_prob=float(probability), value_discretization_interval=interval
+        closed = _is_closed(event)
+        neighbours = import_module("dp_accounting.privacy_accountant").NeighboringRelation
+        gaussian = factory.from_gaussian_mechanism(
+            float(mechanism.noise_multiplier) / (math.sqrt(event.count) if closed else 1.0),
+            sampling_prob=float(probability),
+            value_discretization_interval=interval,
+            neighboring_relation=neighbours[relation.name],
         )
-    if isinstance(mechanism, Laplace) and math.isfinite(mechanism.noise_multiplier):
-        scale = float(mechanism.noise_multiplier) / relation.sensitivity
-        return factory.from_laplace_mechanism(scale, value_discretization_interval=interval)
-    raise Unsupported(f"the referee has no distribution for {mechanism.kind}")
+        return cast(Distribution, gaussian if closed else gaussian.self_compose(event.count))
+    if isinstance(mechanism, Laplace):
+        # It knows Laplace under add/remove alone; a full batch under replace_one is the same with twice the shift.
+        one = factory.from_laplace_mechanism(
+            float(mechanism.noise_multiplier) / relation.sensitivity,
+            sampling_prob=float(probability),
+            value_discretization_interval=interval,
+        )
+    else:
+        assert isinstance(mechanism, PureDp | ApproximateDp)  # `_check` let nothing else pass
+        delta = mechanism.delta if isinstance(mechanism, ApproximateDp) else 0.0
+        parameters = import_module("dp_accounting.pld.common").DifferentialPrivacyParameters(mechanism.epsilon, delta)
+        one = factory.from_privacy_parameters(parameters, interval)
+    return cast(Distribution, one.self_compose(event.count))

@@ -9,18 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import ClassVar, TypeVar
 
 from accounting.canonical import Json
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.numbers import (
     MAX_COUNT,
+    MAX_DATASET_SIZE,
     MAX_EVENTS,
     MAX_NOISE_MULTIPLIER,
+    MAX_ORDER,
+    MAX_ORDERS,
     MIN_NOISE_MULTIPLIER,
     read_integer,
     read_real,
 )
+
+ASSIGNMENTS = ("by_position", "independent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,48 @@ class ZcDp:
 
 
 @dataclass(frozen=True, slots=True)
+class ApproximateDp:
+    """Any mechanism with a proof of (epsilon, delta)-DP, taken as stated for the relation of the request."""
+
+    kind: ClassVar[str] = "approximate_dp"
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", read_real("epsilon", self.epsilon, 0.0, 1e6))
+        object.__setattr__(self, "delta", read_real("delta", self.delta, 0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiDp:
+    """Any mechanism with a proof of (order, epsilon)-Renyi DP at each of some orders, taken as stated.
+
+    Attributes:
+        orders: 1 to 64 numbers above 1, increasing.
+        epsilons: The Renyi divergence at each order; not decreasing, as divergences of one pair are.
+    """
+
+    kind: ClassVar[str] = "renyi_dp"
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        orders = tuple(read_real("orders", order, 1.0, MAX_ORDER, open_lower=True) for order in self.orders)
+        epsilons = tuple(read_real("epsilons", epsilon, 0.0, 1e6) for epsilon in self.epsilons)
+        if not 1 <= len(orders) <= MAX_ORDERS or any(a >= b for a, b in pairwise(orders)):
+            raise InvalidValue(f"orders must be 1 to {MAX_ORDERS} numbers above 1, increasing", pointer=("orders",))
+        if len(epsilons) != len(orders):
+            raise InvalidValue("epsilons must have one number for each order", pointer=("epsilons",))
+        if any(a > b for a, b in pairwise(epsilons)):
+            raise InvalidValue(
+                "epsilons must not decrease: the Renyi divergence of a mechanism grows with the order",
+                pointer=("epsilons",),
+            )
+        object.__setattr__(self, "orders", orders)
+        object.__setattr__(self, "epsilons", epsilons)
+
+
+@dataclass(frozen=True, slots=True)
 class FullBatch:
     """Every record takes part in every step."""
 
@@ -86,19 +134,76 @@ class Poisson:
         object.__setattr__(self, "sampling_probability", probability)
 
 
+@dataclass(frozen=True, slots=True)
+class WithoutReplacement:
+    """Every step draws a batch of exactly ``batch_size`` of ``dataset_size`` records, all such batches alike likely."""
+
+    kind: ClassVar[str] = "without_replacement"
+    batch_size: int
+    dataset_size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dataset_size", read_integer("dataset_size", self.dataset_size, 1, MAX_DATASET_SIZE))
+        object.__setattr__(self, "batch_size", read_integer("batch_size", self.batch_size, 1, MAX_DATASET_SIZE))
+        if self.batch_size > self.dataset_size:
+            raise InvalidValue(
+                f"batch_size {self.batch_size} is larger than dataset_size {self.dataset_size}", pointer=("batch_size",)
+            )
+
+    @property
+    def sampling_probability(self) -> float:
+        """Of one record in one step."""
+        return self.batch_size / self.dataset_size
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffledEpochs:
+    """Fixed batches cut from an ordering, each record in one of every ``steps_per_epoch`` steps; count = steps."""
+
+    kind: ClassVar[str] = "shuffled_epochs"
+    steps_per_epoch: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps_per_epoch", read_integer("steps_per_epoch", self.steps_per_epoch, 1, MAX_COUNT))
+
+
+@dataclass(frozen=True, slots=True)
+class DisjointBatches:
+    """One pass over disjoint batches: each record is in one of the event's steps; count = steps.
+
+    Attributes:
+        assignment: ``"by_position"``: batches are cut from an ordering, so that a record's coming or going moves
+            others. ``"independent"``: each record's batch is drawn, or computed, for that record alone.
+    """
+
+    kind: ClassVar[str] = "disjoint_batches"
+    assignment: str
+
+    def __post_init__(self) -> None:
+        if self.assignment not in ASSIGNMENTS:
+            raise InvalidValue(f"assignment must be {one_of(ASSIGNMENTS)}", pointer=("assignment",))
+
+
 T = TypeVar("T")
 
-Mechanism = Gaussian | Laplace | PureDp | ZcDp
-Sampling = FullBatch | Poisson
+Mechanism = Gaussian | Laplace | PureDp | ApproximateDp | ZcDp | RenyiDp
+Sampling = FullBatch | Poisson | WithoutReplacement | ShuffledEpochs | DisjointBatches
 
-MECHANISMS: dict[str, type[Mechanism]] = {cls.kind: cls for cls in (Gaussian, Laplace, PureDp, ZcDp)}
-SAMPLINGS: dict[str, type[Sampling]] = {cls.kind: cls for cls in (FullBatch, Poisson)}
+MECHANISMS: dict[str, type[Mechanism]] = {
+    cls.kind: cls for cls in (Gaussian, Laplace, PureDp, ApproximateDp, ZcDp, RenyiDp)
+}
+SAMPLINGS: dict[str, type[Sampling]] = {
+    cls.kind: cls for cls in (FullBatch, Poisson, WithoutReplacement, ShuffledEpochs, DisjointBatches)
+}
+_ALL_SAMPLINGS = tuple(SAMPLINGS.values())
 #: Which samplings have a proved pair of distributions with which mechanism.
 SAMPLINGS_OF: dict[type[Mechanism], tuple[type[Sampling], ...]] = {
-    Gaussian: (FullBatch, Poisson),
-    Laplace: (FullBatch,),
+    Gaussian: _ALL_SAMPLINGS,
+    Laplace: _ALL_SAMPLINGS,
     PureDp: (FullBatch,),
+    ApproximateDp: (FullBatch,),
     ZcDp: (FullBatch,),
+    RenyiDp: (FullBatch,),
 }
 
 
@@ -181,11 +286,21 @@ def _noise_multiplier(value: object) -> float:
 
 
 def _to_json(part: Mechanism | Sampling) -> dict[str, Json]:
-    return {"kind": part.kind} | {field.name: getattr(part, field.name) for field in fields(part)}
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
+    return {"kind": part.kind} | {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
 
 def _from_json(what: str, value: object, known: Mapping[str, type[T]]) -> T:
     if not isinstance(value, Mapping) or value.get("kind") not in known:
         raise InvalidValue(f"{what}.kind must be {one_of(list(known))}", pointer=(what, "kind"))
-    arguments = {key: float(str(item)) for key, item in value.items() if key != "kind"}
-    return known[value["kind"]](**arguments)
+    return known[value["kind"]](**{key: _value(item) for key, item in value.items() if key != "kind"})
+
+
+def _value(item: object) -> object:
+    """A number, also where it is written as its canonical string; a word; or a tuple of numbers."""
+    if isinstance(item, list | tuple):
+        return tuple(_value(entry) for entry in item)
+    try:
+        return float(str(item))
+    except ValueError:
+        return item

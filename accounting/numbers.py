@@ -10,6 +10,10 @@ from accounting.errors import InvalidValue
 #: Beyond these the numerics are not tried; the limits are part of the public contract.
 MAX_COUNT = 10**8
 MAX_EVENTS = 1000
+MAX_DATASET_SIZE = 10**9
+#: Of Renyi orders, how many and how large.
+MAX_ORDERS = 64
+MAX_ORDER = 1e7
 MIN_NOISE_MULTIPLIER = 1e-3
 MAX_NOISE_MULTIPLIER = 1e6
 

@@ -9,20 +9,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.events import Event, Laplace, Poisson, PureDp, ZcDp, check_events, group_events
+from accounting.events import (
+    ApproximateDp,
+    Event,
+    Gaussian,
+    Laplace,
+    Poisson,
+    PureDp,
+    RenyiDp,
+    WithoutReplacement,
+    ZcDp,
+    check_events,
+    group_events,
+)
+from accounting.failure import Failure
 from accounting.mechanisms.gaussian import GaussianLoss
 from accounting.mechanisms.laplace import LaplaceLoss
-from accounting.mechanisms.plain import RandomizedResponseLoss, ZcdpLoss
+from accounting.mechanisms.plain import ApproximateDpLoss, RandomizedResponseLoss, RenyiCurveLoss, ZcdpLoss
 from accounting.mechanisms.support import Support
 from accounting.relations import NeighboringRelation
+from accounting.sampling.laplace import PoissonLaplaceLoss, PoissonLaplaceReplaceLoss
 from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
+from accounting.sampling.schedules import charged_sensitivity, check_relation, resolve_schedules
+from accounting.sampling.without_replacement import SymmetrizedLoss
 
 Array = NDArray[np.float64]
 
@@ -68,10 +84,12 @@ class Composition:
     """Independent steps, grouped.
 
     Attributes:
-        steps: Each loss with the number of its steps.
+        steps: Each loss with the number of its steps, given that none fails.
+        failure: Probability that a step with a stated delta fails outright; the losses are those of the others.
     """
 
     steps: tuple[tuple[PrivacyLoss, int], ...]
+    failure: Failure = field(default_factory=Failure)
 
     @property
     def count(self) -> int:
@@ -103,44 +121,86 @@ class Composition:
 
 
 def loss_of(event: Event, relation: NeighboringRelation) -> PrivacyLoss:
-    """The loss of one step of ``event``.
+    """The loss of one step of ``event``; a step of a fixed schedule counts as a full batch.
 
     Guarantees: dominates_every_neighbour: the pair's hockey-stick divergence of every order is at least that of any
-    two neighbours' outputs (Gaussian and Laplace: shift of the largest norm; Poisson: the theorem in
-    `sampling.poisson`; pure DP: randomised response).
+    two neighbours' outputs (Gaussian and Laplace: shift of the largest norm; sampled: the theorems in
+    `sampling.poisson`, `sampling.laplace` and `sampling.without_replacement`; stated guarantees: `mechanisms.plain`).
+
+    Raises:
+        Unsupported: the scheme is not accounted under the relation.
     """
     mechanism, sampling = event.mechanism, event.sampling
-    sensitivity = relation.sensitivity
-    if isinstance(mechanism, PureDp):
-        return RandomizedResponseLoss(mechanism.epsilon)
-    if isinstance(mechanism, ZcDp):
-        return ZcdpLoss(mechanism.rho)
+    check_relation(sampling, relation)
+    if not isinstance(mechanism, Gaussian | Laplace):
+        return _stated(mechanism)
+    sensitivity = charged_sensitivity(sampling, relation)
+    if isinstance(sampling, Poisson | WithoutReplacement) and is_amplified(event):
+        return _sampled(mechanism, sampling, relation, sensitivity)
     if isinstance(mechanism, Laplace):
         return LaplaceLoss(sensitivity / mechanism.noise_multiplier)
-    if isinstance(sampling, Poisson) and sampling.sampling_probability < 1.0:
-        pair = PoissonReplaceLoss if relation is NeighboringRelation.REPLACE_ONE else PoissonGaussianLoss
-        return pair(mechanism.noise_multiplier, sampling.sampling_probability)
     return GaussianLoss(sensitivity / mechanism.noise_multiplier)
+
+
+def _sampled(
+    mechanism: Gaussian | Laplace,
+    sampling: Poisson | WithoutReplacement,
+    relation: NeighboringRelation,
+    sensitivity: float,
+) -> PrivacyLoss:
+    """The loss of a step on a part of the records, drawn anew at every step."""
+    noise, probability = mechanism.noise_multiplier, sampling.sampling_probability
+    laplace = isinstance(mechanism, Laplace)
+    if isinstance(sampling, Poisson) and relation is NeighboringRelation.REPLACE_ONE:
+        # The pair is between contributions of length 1 in opposite directions.
+        return (
+            PoissonLaplaceReplaceLoss(1.0 / noise, probability) if laplace else PoissonReplaceLoss(noise, probability)
+        )
+    pair: PoissonGaussianLoss | PoissonLaplaceLoss = PoissonGaussianLoss(noise / sensitivity, probability)
+    if laplace:
+        pair = PoissonLaplaceLoss(sensitivity / noise, probability)
+    return SymmetrizedLoss(pair) if isinstance(sampling, WithoutReplacement) else pair
+
+
+def _stated(mechanism: PureDp | ApproximateDp | ZcDp | RenyiDp) -> PrivacyLoss:
+    """The loss of a guarantee that is taken as stated."""
+    if isinstance(mechanism, PureDp):
+        return RandomizedResponseLoss(mechanism.epsilon)
+    if isinstance(mechanism, ApproximateDp):
+        return ApproximateDpLoss(mechanism.epsilon, mechanism.delta)
+    if isinstance(mechanism, ZcDp):
+        return ZcdpLoss(mechanism.rho)
+    return RenyiCurveLoss(mechanism.orders, mechanism.epsilons)
 
 
 def compose(events: Sequence[Event], relation: NeighboringRelation) -> Composition:
     """The losses of a list of events; all full-batch Gaussians become one with mu^2 = sum of count / scale^2.
 
-    A Poisson step whose sampling probability is 1 is a full batch.
+    Fixed schedules are resolved first, event by event, and equal steps are counted together after that: two schedules
+    of half an epoch each are two participations, not one.
+
+    Guarantees: schedules_never_merge; sampling_everything_is_a_full_batch.
+
+    Raises:
+        Unsupported: a scheme is not accounted under the relation; the pointer begins with the event's index.
     """
     mu_squared: list[float] = []
     steps: list[tuple[PrivacyLoss, int]] = []
-    for event in group_events(check_events(events)):
+    failures: list[tuple[float, int]] = []
+    for event in group_events(resolve_schedules(check_events(events), relation)):
         loss = loss_of(event, relation)
         if isinstance(loss, GaussianLoss):
             mu_squared.append(event.count * loss.mu * loss.mu)
-        else:
-            steps.append((loss, event.count))
+            continue
+        if isinstance(loss, ApproximateDpLoss):
+            failures.append((loss.delta, event.count))
+            loss = loss.without_failure
+        steps.append((loss, event.count))
     if mu_squared:
         steps.append((GaussianLoss(math.sqrt(math.fsum(mu_squared))), 1))
-    return Composition(tuple(steps))
+    return Composition(tuple(steps), Failure.of(failures))
 
 
 def is_amplified(event: Event) -> bool:
-    """Whether sampling hides the event's records: a Poisson probability below 1."""
-    return isinstance(event.sampling, Poisson) and event.sampling.sampling_probability < 1.0
+    """Whether sampling hides the event's records: a sampling probability below 1, drawn anew at every step."""
+    return isinstance(event.sampling, Poisson | WithoutReplacement) and event.sampling.sampling_probability < 1.0

@@ -1,6 +1,7 @@
-"""Nano-units: the integers that a ledger adds.
+"""Nano- and atto-units: the integers that a ledger adds.
 
-An amount of epsilon, rho or Renyi divergence is an integer number of 1e-9: costs are rounded up to one, limits down.
+An amount of epsilon, rho, mu squared or Renyi divergence is an integer number of 1e-9, an amount of delta one of 1e-18:
+costs are rounded up to one, limits down.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from fractions import Fraction
 Amounts = tuple[int, ...]
 
 NANO = 10**9
+ATTO = 10**18
 #: Amounts stop growing here: above every cap, and the sum of two still fits a signed 64-bit integer.
 SATURATED = 2**61
-#: Largest limit of a budget, in whole units; its nano-units are below `SATURATED`.
+#: Largest limit of a budget, in whole units; its nano-units are below `SATURATED`. A delta of 1 is, too, in atto-units.
 MAX_LIMIT = 1e9
 #: The cap of an order that can admit nothing.
 CLOSED = -1
@@ -33,6 +35,20 @@ def to_nano_down(amount: Fraction) -> int:
     return min(math.floor(amount * NANO), SATURATED)
 
 
+def to_atto_up(amount: Fraction) -> int:
+    """The smallest number of atto-units that is at least ``amount``, at most `SATURATED`.
+
+    >>> to_atto_up(Fraction(1, 10**5)), to_atto_up(Fraction(1, 10**30)), to_atto_up(Fraction(10**8)) == SATURATED
+    (10000000000000, 1, True)
+    """
+    return min(math.ceil(amount * ATTO), SATURATED)
+
+
+def to_atto_down(amount: Fraction) -> int:
+    """The largest number of atto-units that is at most ``amount``."""
+    return min(math.floor(amount * ATTO), SATURATED)
+
+
 def add_saturating(first: Amounts, second: Amounts) -> Amounts:
     """Sum per position, at most `SATURATED`.
 
@@ -43,10 +59,24 @@ def add_saturating(first: Amounts, second: Amounts) -> Amounts:
 
 
 def from_nano(amount: int) -> str:
-    """The exact decimal string of an amount.
+    """The exact decimal string of an amount in nano-units.
 
     >>> from_nano(250_000_000), from_nano(3), from_nano(2 * NANO)
     ('0.25', '0.000000003', '2')
     """
-    whole, rest = divmod(amount, NANO)
-    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".")
+    return _decimal(amount, NANO)
+
+
+def from_atto(amount: int) -> str:
+    """The exact decimal string of an amount in atto-units.
+
+    >>> from_atto(10**13), from_atto(1), from_atto(0)
+    ('0.00001', '0.000000000000000001', '0')
+    """
+    return _decimal(amount, ATTO)
+
+
+def _decimal(amount: int, unit: int) -> str:
+    whole, rest = divmod(amount, unit)
+    digits = len(str(unit)) - 1
+    return f"{whole}.{rest:0{digits}d}".rstrip("0").rstrip(".")

@@ -23,12 +23,13 @@ from app.privacy import endpoints as privacy
 from app.problem_handlers import add_problem_handlers
 from app.runs import endpoints as runs
 from app.runs.supervisor import Supervisor
+from app.sweeps import endpoints as sweeps
 from app.web.docs import add_documentation
 
 VERSION = "0.1.0"
 
 #: The resources, in the order of the documentation. A new one is imported above and named here.
-RESOURCES = (privacy, algorithms, budgets, ledger, datasets, runs, health)
+RESOURCES = (privacy, algorithms, sweeps, budgets, ledger, datasets, runs, health)
 
 
 class Service(FastAPI):
@@ -45,15 +46,15 @@ def create_app(context: Context) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if not context.settings.workers:
-            yield
-            return
         supervisor = Supervisor(context, context.settings.workers)
-        await run_in_threadpool(supervisor.start)
+        if context.settings.workers:
+            await run_in_threadpool(supervisor.start)
         try:
             yield
         finally:
-            await run_in_threadpool(supervisor.stop)
+            await run_in_threadpool(context.processes.close)
+            if context.settings.workers:
+                await run_in_threadpool(supervisor.stop)
 
     app = Service(
         title="epsilond",

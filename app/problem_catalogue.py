@@ -65,6 +65,18 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "unknown_algorithm": (422, "There is no algorithm of this name; the detail names those that there are."),
     "unknown_assumption": (422, "The algorithm has no assumption of this name."),
     "clip_below_theorem": (422, "The clip threshold is below what the algorithm's theorem needs."),
+    "unsupported_relation": (
+        422,
+        "The sampling scheme is not accounted under this neighbouring relation; the detail says why and what works.",
+    ),
+    "missing_charge_delta": (
+        422,
+        "An approximate_dp budget prices these events at a delta that the request must give.",
+    ),
+    "no_such_conversion": (
+        422,
+        "No finite guarantee of this kind follows from the stated one, or none is proved; the detail says why.",
+    ),
     "unreachable_target": (422, "No value of the unknown meets the target."),
     "no_cost_in_filter": (
         422,

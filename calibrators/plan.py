@@ -17,10 +17,8 @@ from accounting import ENGINE_VERSION
 from accounting.canonical import Json, canonical_bytes, sha256_hex
 from accounting.errors import InvalidValue
 from accounting.events import Event, Gaussian, event_from_json, prefix_of_events
-from accounting.numbers import MAX_COUNT, read_integer, read_real
+from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 from accounting.relations import NeighboringRelation
-
-MAX_DATASET_SIZE = 10**9
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,16 @@ import numpy as np
 from accounting.composition.evaluator import Bounds
 from accounting.composition.gaussian_dp import AnalyticGaussian, epsilon_of_gaussian
 from accounting.mechanisms.gaussian import GaussianLoss
+from accounting.mechanisms.laplace import LaplaceLoss
+from accounting.mechanisms.plain import RandomizedResponseLoss
 from accounting.privacy_loss import Composition, Direction, PrivacyLoss
 from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
+from accounting.sampling.without_replacement import SymmetrizedLoss
 
 #: Closed-form profiles are exact to this, relatively.
 _PROFILE_ALLOWANCE = 1e-12
+#: So is the largest loss of a sampled one, at which its profile reaches zero and no longer has relative accuracy.
+_EDGE_ALLOWANCE = 1e-12
 _UNAMPLIFIED_ALLOWANCE = 1e-14
 
 
@@ -27,22 +32,23 @@ class BasicComposition:
     """Guarantees: upper_bound_for_every_list; exact_for_one_step."""
 
     name = "basic_composition"
+    methods: tuple[str, ...] = ()
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
         if pure_epsilon(composition) <= epsilon:
             return Bounds(0.0, 0.0, 0.0)
-        lower = max(_one_step_delta(loss, epsilon) for loss, _ in composition.steps)
-        upper = min(1.0, _total_variation(composition))
+        lower = max(_one_step_delta(loss, epsilon, upward=False) for loss, _ in composition.steps)
+        upper = min(1.0, total_variation(composition))
         pure, mu = _pure_and_gaussian(composition)
         if mu > 0.0 and pure <= epsilon:
             alone = AnalyticGaussian().delta(_gaussian(mu), epsilon - pure)
             upper = min(upper, alone.upper if alone else 1.0)
         if composition.count == 1 and composition.has_pairs:
-            upper = min(upper, lower * (1.0 + 3.0 * _PROFILE_ALLOWANCE) + 5e-324)
+            upper = min(upper, _one_step_delta(composition.steps[0][0], epsilon, upward=True) + 5e-324)
         return Bounds(min(lower, upper), upper, math.nan, {"composition": upper - min(lower, upper)})
 
     def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
-        if _total_variation(composition) <= delta:
+        if total_variation(composition) <= delta:
             return Bounds(0.0, 0.0, 0.0)
         pure, mu = _pure_and_gaussian(composition)
         rest = epsilon_of_gaussian(mu, delta, upward=True) if mu > 0.0 else 0.0
@@ -63,11 +69,9 @@ def _pure_and_gaussian(composition: Composition) -> tuple[float, float]:
     """Sum of pure epsilons, and mu of all Gaussian steps without amplification; (inf, 0) where a part is neither."""
     pure, mu_squared = [0.0], [0.0]
     for loss, count in composition.steps:
-        if isinstance(loss, GaussianLoss):
-            mu_squared.append(count * loss.mu**2)
-        elif isinstance(loss, PoissonGaussianLoss | PoissonReplaceLoss):
-            sensitivity = 2.0 if isinstance(loss, PoissonReplaceLoss) else 1.0
-            mu_squared.append(count * (sensitivity / loss.noise_multiplier) ** 2)
+        mu = _unamplified_mu(loss)
+        if mu is not None:
+            mu_squared.append(count * mu**2)
         elif math.isfinite(loss.pure_epsilon):
             pure.append(count * loss.pure_epsilon)
         else:
@@ -75,11 +79,22 @@ def _pure_and_gaussian(composition: Composition) -> tuple[float, float]:
     return math.fsum(pure), math.sqrt(math.fsum(mu_squared)) * (1.0 + _UNAMPLIFIED_ALLOWANCE)
 
 
+def _unamplified_mu(loss: PrivacyLoss) -> float | None:
+    """mu of a full batch of Gaussian noise, which dominates every sampled one; None for other noise."""
+    if isinstance(loss, GaussianLoss):
+        return loss.mu
+    if isinstance(loss, PoissonReplaceLoss):
+        return 2.0 / loss.noise_multiplier
+    pair = loss.pair if isinstance(loss, SymmetrizedLoss) else loss
+    return 1.0 / pair.noise_multiplier if isinstance(pair, PoissonGaussianLoss) else None
+
+
 def _gaussian(mu: float) -> Composition:
     return Composition(((GaussianLoss(mu), 1),))
 
 
-def _total_variation(composition: Composition) -> float:
+def total_variation(composition: Composition) -> float:
+    """An upper bound of delta(0)."""
     if not composition.has_pairs:
         return 1.0
     log_agreement = 0.0
@@ -89,31 +104,44 @@ def _total_variation(composition: Composition) -> float:
     return -math.expm1(log_agreement) * (1.0 + 1e-15)
 
 
-def _one_step_delta(loss: PrivacyLoss, epsilon: float) -> float:
+def _one_step_delta(loss: PrivacyLoss, epsilon: float, *, upward: bool) -> float:
+    """delta of one step alone, rounded up or down; 0 or 1 where it has no pair."""
     if not loss.has_pair:
-        return 0.0
+        return float(upward)
+    sign = 1.0 if upward else -1.0
+    if math.isfinite(loss.pure_epsilon) and not isinstance(loss, LaplaceLoss | RandomizedResponseLoss):
+        epsilon = max(0.0, epsilon - sign * _EDGE_ALLOWANCE * loss.pure_epsilon)
     profiles = [loss.excess(np.array([epsilon]), remove=way is Direction.REMOVE)[0] for way in Direction]
-    return float(max(profiles)) * (1.0 - _PROFILE_ALLOWANCE)
+    return min(1.0, float(max(profiles)) * (1.0 + 2.0 * sign * _PROFILE_ALLOWANCE))
+
+
+def one_step_delta(composition: Composition, epsilon: float) -> float:
+    """The largest delta that one step alone costs at ``epsilon``, rounded down: the list costs no less."""
+    return max(_one_step_delta(loss, epsilon, upward=False) for loss, _ in composition.steps)
+
+
+def one_step_epsilon(composition: Composition, delta: float) -> float:
+    """The largest epsilon that one step alone costs at ``delta``, rounded down: the list costs no less."""
+    return max(_one_step_epsilon(loss, delta)[0] for loss, _ in composition.steps)
 
 
 def _one_step_epsilon(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
     """Two epsilons around that of one step alone: it costs more than delta at the first, at most delta at the second.
 
-    (0, inf) where one step has no pair; the allowance of the profile is on both sides.
+    (0, inf) where one step has no pair.
     """
     if not loss.has_pair:
         return 0.0, math.inf
-    below = _crossing(loss, delta)
-    return below[0], _crossing(loss, delta * (1.0 - 3.0 * _PROFILE_ALLOWANCE))[1]
+    return _crossing(loss, delta, upward=False)[0], _crossing(loss, delta, upward=True)[1]
 
 
-def _crossing(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
+def _crossing(loss: PrivacyLoss, delta: float, *, upward: bool) -> tuple[float, float]:
     """Where `_one_step_delta` falls to ``delta``, bisected to neighbouring numbers."""
     low, high = 0.0, 1.0
-    if _one_step_delta(loss, low) <= delta:
+    if _one_step_delta(loss, low, upward=upward) <= delta:
         return 0.0, 0.0
-    while _one_step_delta(loss, high) > delta:
+    while _one_step_delta(loss, high, upward=upward) > delta:
         low, high = high, 2.0 * high
     while low < (middle := 0.5 * (low + high)) < high:
-        low, high = (middle, high) if _one_step_delta(loss, middle) > delta else (low, middle)
+        low, high = (middle, high) if _one_step_delta(loss, middle, upward=upward) > delta else (low, middle)
     return low, high

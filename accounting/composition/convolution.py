@@ -63,6 +63,7 @@ class Convolution:
     window: float = 1.0
 
     name = "privacy_loss_distribution"
+    methods: tuple[str, ...] = ()
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
         if not _is_worthwhile(composition):

@@ -19,12 +19,14 @@ class Bounds:
         upper: At least the truth; inf where it only bounds from below.
         estimate: Its best single number, or NaN where it has none.
         error_budget: Width by named source, in the unit of the number.
+        method: Which of the evaluator's own methods gave the upper bound; empty where it has one alone.
     """
 
     lower: float = 0.0
     upper: float = math.inf
     estimate: float = math.nan
     error_budget: Mapping[str, float] = field(default_factory=dict)
+    method: str = ""
 
     @property
     def is_sound(self) -> bool:
@@ -41,6 +43,10 @@ class Evaluator(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Further names that its bounds may carry in `Bounds.method`."""
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
         """Bounds of the smallest delta at ``epsilon`` >= 0."""

@@ -23,6 +23,7 @@ class AnalyticGaussian:
     """Guarantees: exact_for_full_batch (upper and lower within 1e-10 relative in delta); below_the_truth otherwise."""
 
     name = "analytic_gaussian"
+    methods: tuple[str, ...] = ()
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
         mu = _gaussian_part(composition)

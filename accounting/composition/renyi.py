@@ -15,10 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.composition.evaluator import Bounds
+from accounting.mechanisms.plain import RenyiCurveLoss
 from accounting.privacy_loss import Composition
+from accounting.sampling.laplace import PoissonLaplaceLoss, PoissonLaplaceReplaceLoss
 from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
+from accounting.sampling.without_replacement import SymmetrizedLoss
 
 Array = NDArray[np.float64]
+#: Losses whose moments are quadratures at every tilt.
+_INTEGRATED = PoissonReplaceLoss | PoissonLaplaceLoss | PoissonLaplaceReplaceLoss | SymmetrizedLoss
 #: Covers the rounding of K(x) + log B(x) and of its division by x, relatively to the terms' sizes.
 _ALLOWANCE = 4e-15
 #: Of a sampled composition; larger ones help only where epsilon is below ln(1 / delta) / 4095.
@@ -29,13 +34,15 @@ class RenyiBound:
     """Guarantees: upper_bound_for_every_list; canonne_kamath_steinke_for_zcdp."""
 
     name = "renyi_divergence"
+    methods: tuple[str, ...] = ()
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
         tilts, moments = self._curve(composition)
         log_deltas = _log_deltas(tilts, moments, epsilon)
         best = float(np.nanmin(log_deltas))
         if not composition_is_sampled(composition):
-            best = _refined(lambda x: _log_deltas(x, composition.log_moment(x), epsilon), tilts, log_deltas)
+            finer = _refined(lambda x: _log_deltas(x, composition.log_moment(x), epsilon), tilts, log_deltas)
+            best = min(best, finer)
         return Bounds(upper=max(5e-324, min(1.0, math.exp(min(best, 0.0)))))
 
     def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
@@ -43,7 +50,7 @@ class RenyiBound:
         epsilons = _epsilons(tilts, moments, delta)
         best = float(np.nanmin(epsilons))
         if not composition_is_sampled(composition):
-            best = _refined(lambda x: _epsilons(x, composition.log_moment(x), delta), tilts, epsilons)
+            best = min(best, _refined(lambda x: _epsilons(x, composition.log_moment(x), delta), tilts, epsilons))
         return Bounds(upper=max(0.0, best))
 
     def best_tilt(self, composition: Composition, *, delta: float | None = None, epsilon: float = 0.0) -> float:
@@ -65,7 +72,7 @@ def _curve(composition: Composition) -> tuple[Array, Array]:
 
 def composition_is_sampled(composition: Composition) -> bool:
     """Whether a part is subsampled, so that each moment is a sum or a quadrature."""
-    return any(isinstance(loss, PoissonGaussianLoss | PoissonReplaceLoss) for loss, _ in composition.steps)
+    return any(isinstance(loss, PoissonGaussianLoss | _INTEGRATED) for loss, _ in composition.steps)
 
 
 def _epsilons(tilts: Array, moments: Array, delta: float) -> Array:
@@ -89,8 +96,14 @@ def _log_kernel(tilts: Array) -> Array:
 
 
 def _tilts(composition: Composition) -> Array:
-    """Where the moments are evaluated: integers where a binomial sum is exact there, a geometric grid elsewhere."""
-    if any(isinstance(loss, PoissonReplaceLoss) for loss, _ in composition.steps):
+    """Where the moments are evaluated, the tilts of stated divergences among them."""
+    stated = [loss.tilts for loss, _ in composition.steps if isinstance(loss, RenyiCurveLoss)]
+    return np.unique(np.concatenate([_grid(composition), *stated]))
+
+
+def _grid(composition: Composition) -> Array:
+    """Integers where a binomial sum is exact there, a geometric grid elsewhere."""
+    if any(isinstance(loss, _INTEGRATED) for loss, _ in composition.steps):
         return np.geomspace(1e-2, 3000.0, 56)
     if any(isinstance(loss, PoissonGaussianLoss) for loss, _ in composition.steps):
         integers = np.unique(np.concatenate([np.arange(1, 33), np.geomspace(33, _LARGEST_TILT, 60)]).round())

@@ -1,1 +1,12 @@
-"""One file per mechanism: its dominating pair, its moments, its closed forms."""
+"""The privacy loss of one step on all records: dominating pair, moments, profile.
+
+| file | mechanism | theorem |
+|---|---|---|
+| gaussian.py | Gaussian noise | N(mu, 1) against N(0, 1); Balle & Wang 2018, Theorem 8 |
+| laplace.py | Laplace noise | Laplace(1, b) against Laplace(0, b), and its smallest rho |
+| plain.py | guarantees taken as stated | randomised response for pure DP; moments alone for zCDP and Renyi DP |
+| mills.py | | differences of Mills ratios, without cancellation: every Gaussian profile is one |
+| support.py | | where a loss lies |
+
+Steps that fail outright (the delta of a stated guarantee): `accounting.failure`. Sampled steps: `accounting.sampling`.
+"""

@@ -1,9 +1,11 @@
-"""Guarantees taken as stated: any mechanism with a proof of pure DP or of zCDP."""
+"""Guarantees taken as stated: any mechanism with a proof of pure, approximate, zero-concentrated or Renyi DP."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +66,43 @@ class RandomizedResponseLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class ApproximateDpLoss:
+    """What dominates every (epsilon, delta)-DP mechanism (Kairouz, Oh & Viswanath 2015, section 3).
+
+    With probability delta the outcome tells the data set outright; otherwise it is randomised response. Whether a step
+    fails is independent of everything else, so compositions separate: see `accounting.failure`.
+    """
+
+    epsilon: float
+    delta: float
+
+    symmetric = True
+    has_pair = True
+
+    @property
+    def without_failure(self) -> RandomizedResponseLoss:
+        return RandomizedResponseLoss(self.epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon if self.delta == 0.0 else math.inf
+
+    def log_moment(self, tilts: Array) -> Array:
+        """inf where delta > 0: no Renyi divergence is bounded."""
+        if self.delta == 0.0:
+            return self.without_failure.log_moment(tilts)
+        return np.full_like(tilts, math.inf)
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        """delta + (1 - delta) times the profile of randomised response, for eps >= 0."""
+        profile = self.delta + (1.0 - self.delta) * self.without_failure.excess(np.abs(epsilons))
+        return mirrored(epsilons, profile)
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        return Support(-self.epsilon, self.epsilon, 0.0, self.delta)
+
+
+@dataclass(frozen=True, slots=True)
 class ZcdpLoss:
     """rho-zCDP: only the moments are bounded, K(x) <= rho x (x + 1); no single pair dominates."""
 
@@ -82,3 +121,59 @@ class ZcdpLoss:
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
         raise Unsupported("zCDP bounds moments; no pair of distributions stands for it")
+
+
+@dataclass(frozen=True)
+class RenyiCurveLoss:
+    """Renyi divergences at some orders: only the moments are bounded, and only up to the largest order.
+
+    K is convex with K(0) = 0, so it lies below every chord between 0 and the moments stated: below the lower convex
+    hull of these points. (The first chord says that the divergence does not fall as the order grows.)
+
+    Attributes:
+        orders: above 1, increasing.
+        epsilons: The divergence at each order; K(order - 1) = (order - 1) epsilon.
+    """
+
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+
+    pure_epsilon = math.inf
+    symmetric = True
+    has_pair = False
+
+    @property
+    def tilts(self) -> Array:
+        """Where the moments are as stated: the orders less 1."""
+        return np.array(self.orders) - 1.0
+
+    @cached_property
+    def _hull(self) -> tuple[Array, Array]:
+        moments = [tilt * epsilon for tilt, epsilon in zip(self.tilts.tolist(), self.epsilons, strict=True)]
+        corners = _lower_hull([(0.0, 0.0), *zip(self.tilts.tolist(), moments, strict=True)])
+        return np.array([x for x, _ in corners]), np.array([y for _, y in corners])
+
+    def log_moment(self, tilts: Array) -> Array:
+        """Guarantees: hull_bounds_every_mechanism: K of any mechanism with these divergences; inf beyond the last."""
+        places, moments = self._hull
+        bound: Array = np.interp(tilts, places, moments, right=math.inf) * (1.0 + 1e-14)
+        return bound
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        raise Unsupported("Renyi divergences bound moments; no pair of distributions stands for them")
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        raise Unsupported("Renyi divergences bound moments; no pair of distributions stands for them")
+
+
+def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The corners of the lower convex hull of points with increasing x. Any of its chords is a bound by itself."""
+    corners: list[tuple[float, float]] = []
+    for x, y in points:
+        while len(corners) > 1:
+            (x0, y0), (x1, y1) = corners[-2:]
+            if (y1 - y0) * (x - x0) < (y - y0) * (x1 - x0):
+                break
+            corners.pop()
+        corners.append((x, y))
+    return corners

@@ -136,7 +136,9 @@ class PoissonReplaceLoss:
 def _log_f(x: float, s: float, q: float) -> float:
     a = (2.0 * x - 1.0) / (2.0 * s * s)
     if math.log(q) + a < 0.0:
-        return math.log1p(q * math.expm1(a))
+        change = q * math.expm1(a)
+        # Near -1 log1p would lose the digits of 1 - q, which is most of what is left of f there.
+        return math.log1p(change) if change > -0.5 else math.log((1.0 - q) + q * math.exp(a))
     return math.log(q) + a + math.log1p((1.0 - q) / q * math.exp(-a))
 
 

@@ -7,6 +7,7 @@ moment is the Renyi order minus 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -21,9 +22,12 @@ ALLOWANCE = 1e-9
 #: Beyond these the moment is reported as inf, which is sound.
 MAX_BINOMIAL_ORDER = 65_536
 MAX_NODES = 200_000
+#: Of the binomial sums that are added up at once.
+MAX_TERMS = 1 << 17
 #: Below this, tilts that are not integers are integrated; above it the chord between integers is tight enough.
 MAX_FRACTIONAL_TILT = 8.0
 
+_SHARES = np.geomspace(1e-4, 0.98, 96)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -38,41 +42,72 @@ def remove_moment(s: float, q: float, tilts: Array) -> Array:
     Source: Mironov, Talwar & Zhang 2019, "Renyi Differential Privacy of the Sampled Gaussian Mechanism", Theorem 5
     (direction) and section 3.3, equation (6) (binomial sum).
     """
+    below = np.floor(tilts)
+    tried = tilts + 1.0 <= MAX_BINOMIAL_ORDER
+    integers = np.unique(np.concatenate([below[tried], below[tried & (tilts > below)] + 1.0])).astype(np.int64)
+    known = dict(zip(integers.tolist(), _binomial_moments(s, q, tuple(integers.tolist())), strict=True))
     moments = np.full(tilts.shape, math.inf)
     for index, tilt in np.ndenumerate(tilts):
-        if tilt + 1.0 > MAX_BINOMIAL_ORDER:
+        if not tried[index]:
             continue
-        chord = _chord(s, q, float(tilt))
+        chord = _chord(known, float(tilt))
         fractional = tilt < MAX_FRACTIONAL_TILT and tilt != math.floor(tilt)
         moments[index] = min(chord, _integrated_moment(s, q, float(tilt))) if fractional else chord
     return moments
 
 
-def _chord(s: float, q: float, tilt: float) -> float:
+def _chord(known: Mapping[int, float], tilt: float) -> float:
     below = math.floor(tilt)
-    at_below = _binomial_moment(s, q, below)
     share = tilt - below
     if share == 0.0:
-        return at_below
-    above = _binomial_moment(s, q, below + 1)
-    return (at_below * (1.0 - share) + above * share) * (1.0 + 4e-16)
+        return known[below]
+    return (known[below] * (1.0 - share) + known[below + 1] * share) * (1.0 + 4e-16)
 
 
 @lru_cache(maxsize=4096)
-def _binomial_moment(s: float, q: float, tilt: int) -> float:
-    """log sum_k C(a, k) (1-q)^(a-k) q^k e^(k(k-1)/(2 s^2)), a = tilt + 1.
+def _binomial_moments(s: float, q: float, tilts: tuple[int, ...]) -> tuple[float, ...]:
+    """log sum_k C(a, k) (1-q)^(a-k) q^k e^(k(k-1)/(2 s^2)), a = tilt + 1, for every tilt, increasing.
 
     The weights without the exponential add up to 1 and the exponential is 1 for k = 0 and 1, so the sum minus 1 is the
     sum over k >= 2 with e^... - 1: positive terms, and no digit is lost where the moment is tiny.
     """
-    if tilt == 0:
-        return 0.0
-    order = tilt + 1
-    k = np.arange(2, order + 1, dtype=np.float64)
+    positive = tilts[1:] if tilts[:1] == (0,) else tilts
+    moments: list[float] = [0.0] * (len(tilts) - len(positive))
+    if not positive:
+        return tuple(moments)
+    largest = np.arange(positive[-1] + 2, dtype=np.float64)
+    log_gain = np.full(largest.size, -math.inf)
+    log_gain[2:] = _log_expm1(largest[2:] * (largest[2:] - 1.0) / (2.0 * s * s)) + largest[2:] * math.log(q)
+    for group in _groups(positive):
+        k, rest, log_choose, starts = _binomials(group)
+        terms = log_choose + rest * math.log1p(-q) + log_gain[k]
+        peaks = np.maximum.reduceat(terms, starts)
+        sizes = np.diff(np.append(starts, terms.size))
+        sums = np.add.reduceat(np.exp(terms - np.repeat(peaks, sizes)), starts)
+        log_sums = peaks + np.log(sums)
+        moments += (np.logaddexp(0.0, log_sums) * (1.0 + ALLOWANCE)).tolist()
+    return tuple(moments)
+
+
+def _groups(tilts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The tilts in runs whose sums have at most `MAX_TERMS` terms together, or one each."""
+    start, terms = 0, 0
+    for end, tilt in enumerate(tilts):
+        terms += tilt
+        if terms > MAX_TERMS and end > start:
+            yield tilts[start:end]
+            start, terms = end, tilt
+    yield tilts[start:]
+
+
+@lru_cache(maxsize=16)
+def _binomials(tilts: tuple[int, ...]) -> tuple[NDArray[np.int64], Array, Array, NDArray[np.int64]]:
+    """For the sums of all tilts, one after the other: k, a - k, log C(a, k); and where each sum starts."""
+    k = np.concatenate([np.arange(2, tilt + 2) for tilt in tilts])
+    order = np.repeat(np.array(tilts) + 1.0, tilts)
     log_choose = gammaln(order + 1.0) - gammaln(k + 1.0) - gammaln(order - k + 1.0)
-    exponent = k * (k - 1.0) / (2.0 * s * s)
-    terms = log_choose + (order - k) * math.log1p(-q) + k * math.log(q) + _log_expm1(exponent)
-    return float(np.logaddexp(0.0, logsumexp(terms))) * (1.0 + ALLOWANCE) if terms.max() > 0 else _log1p_exp(terms)
+    starts = np.concatenate([[0], np.cumsum(tilts)[:-1]]).astype(np.int64)
+    return k, order - k, log_choose, starts
 
 
 @lru_cache(maxsize=4096)
@@ -115,10 +150,6 @@ def _log_convex_excess(log_f: Array, p: float) -> Array:
     return np.where((log_f * p > 300.0) & (log_f * (p - 1.0) > 3.0), far, result)
 
 
-def _log1p_exp(terms: Array) -> float:
-    return math.log1p(float(np.exp(logsumexp(terms)))) * (1.0 + ALLOWANCE)
-
-
 def replace_moment(s: float, q: float, tilts: Array) -> Array:
     """log E f(x)^(c+1) f(-x)^(-c) for every tilt c > 0, rounded up: the replace_one pair in either direction.
 
@@ -140,8 +171,8 @@ def _replace_moment(s: float, q: float, c: float) -> float:
     N(y) <= e^(y^2/(2 s^2)) [cos(y/(2 s^2))^(-c) M + 1], M the moment. Both tails of the sum are added in closed form:
     for x >= 2c+1 the logarithm of the integrand falls at least like (2c+1-x)/s^2.
     """
-    y = min(s, 2.0 * s * s / math.sqrt(1.0 + c), 1.5 * s * s)
-    accuracy = 60.0 + 2.0 * math.log1p(s) - 2.0 * math.log(q)
+    y, growth = _best_line(s, c, 60.0 + 2.0 * math.log1p(s) - 2.0 * math.log(q))
+    accuracy = 60.0 + 2.0 * math.log1p(s) - 2.0 * math.log(q) + growth
     spacing = 2.0 * math.pi * y / accuracy
     end = 2.0 * c + 1.0 + 14.0 * s
     if end / spacing > MAX_NODES:
@@ -154,10 +185,17 @@ def _replace_moment(s: float, q: float, c: float) -> float:
     tail = float(log_terms[-1]) + math.log(s * math.sqrt(math.pi / 2.0) * float(erfcx(14.0 / math.sqrt(2.0))) + spacing)
     log_excess = float(np.logaddexp(logsumexp(log_terms) + math.log(spacing), tail))
     moment = float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
-    half_angle = y / (2.0 * s * s)
-    growth = 0.5 * (y / s) ** 2 - c * math.log(math.cos(half_angle))
     log_error = growth + moment + math.log(4.0) - accuracy
     return _plus_log(moment, log_error) * (1.0 + ALLOWANCE)
+
+
+def _best_line(s: float, c: float, accuracy: float) -> tuple[float, float]:
+    """Im x = y and the logarithm of the growth of N(y), where the spacing 2 pi y / (accuracy + growth) is widest."""
+    half_angles = 0.5 * math.pi * _SHARES
+    y = 2.0 * s * s * half_angles
+    growth = 0.5 * (y / s) ** 2 - c * np.log(np.cos(half_angles))
+    best = int(np.argmax(y / (accuracy + growth)))
+    return float(y[best]), float(growth[best])
 
 
 def _plus_log(moment: float, log_error: float) -> float:
@@ -167,7 +205,10 @@ def _plus_log(moment: float, log_error: float) -> float:
 
 def _log_f(x: Array, s: float, q: float) -> Array:
     a = (2.0 * x - 1.0) / (2.0 * s * s)
-    small = np.log1p(q * np.expm1(np.minimum(a, -math.log(q))))
+    change = q * np.expm1(np.minimum(a, -math.log(q)))
+    # Near -1 log1p would lose the digits of 1 - q, which is most of what is left of f there.
+    rest = np.log((1.0 - q) + q * np.exp(np.minimum(a, 0.0)))
+    small = np.where(change > -0.5, np.log1p(np.maximum(change, -0.5)), rest)
     large = math.log(q) + a + np.log1p((1.0 - q) / q * np.exp(-np.maximum(a, 0.0)))
     return np.where(math.log(q) + a < 0.0, small, large)
 
@@ -190,5 +231,5 @@ def _log_expm1(y: Array) -> Array:
 def _log_sinh(y: Array) -> Array:
     """log sinh(y) for y >= 0; -inf at 0."""
     with np.errstate(divide="ignore"):
-        small = np.log(np.sinh(np.minimum(y, 20.0)))
-    return np.where(y > 20.0, y - math.log(2.0) + np.log1p(-np.exp(-2.0 * np.maximum(y, 20.0))), small)
+        log_sinh: Array = y - math.log(2.0) + np.log(-np.expm1(-2.0 * y))
+    return log_sinh

@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 
 from app.algorithms import service
+from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
 from app.algorithms.examples import CALIBRATE_EXAMPLES
-from app.algorithms.schemas import AlgorithmDetails, AlgorithmList, CalibrateAnswer, CalibrateRequest
+from app.algorithms.schemas import AlgorithmDetails, AlgorithmList
 from app.kit.context import CurrentContext
 from app.problems import not_found
 from calibrators.registry import ALGORITHMS
@@ -16,13 +17,18 @@ from calibrators.registry import ALGORITHMS
 router = APIRouter(prefix="/v1", tags=["Calibration"])
 
 
-@router.post("/calibrate", operation_id="calibrate", summary="Noise, step size and plan for a privacy target")
+@router.post("/calibrate", operation_id="calibrate", summary="Noise, steps, batch size or privacy for a target")
 def calibrate(
     context: CurrentContext, request: Annotated[CalibrateRequest, Body(openapi_examples=CALIBRATE_EXAMPLES)]
 ) -> CalibrateAnswer:
-    """The smallest noise multiplier whose certified epsilon meets the target, and what theory recommends beside it."""
-    calibration = service.calibrate(context, request, request.dataset_size, request.dimension)
-    return service.answer(calibration, request.target.delta)
+    """Whatever `solve_for` names, with the certificate of the very value that is returned, and what theory recommends
+    beside it.
+
+    The smallest noise multiplier, the largest number of iterations or the largest batch size that meets the target, or
+    the certified epsilon or delta of given noise. A target may be (epsilon, delta), rho, mu, the risk of a membership
+    attack, or what remains of a budget: `{"kind": "budget", "budget_id": "bud_..."}`.
+    """
+    return service.answer(context, request)
 
 
 @router.get("/algorithms", operation_id="list_algorithms", summary="The algorithms that calibrate and run")

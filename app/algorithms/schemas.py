@@ -6,13 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from accounting.numbers import MAX_COUNT
+from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE
 from accounting.relations import NeighboringRelation
 from app.kit.fields import Integer, Schema
-from app.privacy.answers import ConventionBody, IntervalBody, ProvenanceBody
+from app.privacy.answers import IntervalBody
 from app.privacy.schemas import EventSchema
-from calibrators.plan import MAX_DATASET_SIZE
-from calibrators.spec import MAX_DIMENSION
 
 
 class ClipBody(Schema):
@@ -56,7 +54,7 @@ class HyperparametersChoice(Schema):
     step_size: float | None = Field(None, gt=0, le=1e12, description="Factor of the update.")
 
 
-class AlgorithmChoice(Schema):
+class AlgorithmFields(Schema):
     """What a calibration and a run have in common."""
 
     algorithm: str = Field(max_length=64, description="A name from `GET /v1/algorithms`.")
@@ -80,30 +78,31 @@ class AlgorithmChoice(Schema):
         NeighboringRelation.ADD_OR_REMOVE_ONE, strict=False, description="What differs between neighbouring data sets."
     )
     gradient_bound: GradientBoundBody
-    target: ApproximateDpTargetBody
-    solve_for: Literal["noise_multiplier"] = "noise_multiplier"
     hyperparameters: HyperparametersChoice = HyperparametersChoice(step_size=None)
     assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
         default={}, max_length=32, description="Constants of the problem; each algorithm's page names its own."
     )
 
 
-class CalibrateRequest(AlgorithmChoice):
-    dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
-    dimension: Integer | None = Field(
-        None, ge=1, le=MAX_DIMENSION, description="Number of parameters; utility needs it, privacy does not."
-    )
+class AlgorithmChoice(AlgorithmFields):
+    """What a run chooses: everything but the noise, which its target decides."""
+
+    target: ApproximateDpTargetBody
+    solve_for: Literal["noise_multiplier"] = "noise_multiplier"
 
 
-class SolutionBody(Schema):
-    noise_multiplier: float = Field(description="Standard deviation of the noise on the sum over the bound C.")
+class CertifiedBody(Schema):
+    """Where a certified number comes from."""
+
+    method: str = Field(description="The evaluator that gave the upper bound.")
+    error_budget: dict[str, float] = Field(description="Width of the interval by its named sources of error.")
 
 
-class AchievedBody(Schema):
+class AchievedBody(CertifiedBody):
+    """Epsilon at the target's delta."""
+
     epsilon: IntervalBody
     delta: float
-    method: str = Field(description="The evaluator that gave the upper bound.")
-    error_budget: dict[str, float]
 
 
 class NoiseBody(Schema):
@@ -129,21 +128,6 @@ class PlanBody(Schema):
     neighboring_relation: str
     phases: list[PhaseBody]
     engine: str
-
-
-class CalibrateAnswer(Schema):
-    solution: SolutionBody
-    achieved: AchievedBody
-    noise: NoiseBody
-    hyperparameters: list[ProvenanceBody]
-    utility: list[ProvenanceBody]
-    plan: PlanBody
-    events: list[EventSchema]
-    plan_hash: str = Field(description="SHA-256 of the plan's canonical bytes; a run of this very plan carries it.")
-    missing_assumptions: list[str] = Field(description="What the theorem's step size and bound would still need.")
-    convention: ConventionBody
-    citations: list[str]
-    warnings: list[str]
 
 
 class AssumptionBody(Schema):

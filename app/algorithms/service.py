@@ -1,61 +1,125 @@
-"""From a request to a Calibration and from a Calibration to an answer."""
+"""Use cases of calibration: read a request, solve it, describe the algorithms."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from accounting.convention import convention
-from accounting.errors import AccountingError
+from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
 from accounting.events import FullBatch
+from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
+from app.algorithms.answers import calibrate_answer, noise_body, plan_body
+from app.algorithms.budget_costs import BudgetReader, CostInBudgetBody, budget_target, cost_in_budget
+from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
 from app.algorithms.schemas import (
-    AchievedBody,
     AlgorithmBody,
     AlgorithmChoice,
+    AlgorithmFields,
     AssumptionBody,
-    CalibrateAnswer,
     ClipBody,
     GradientBoundBody,
-    NoiseBody,
-    PlanBody,
-    SolutionBody,
 )
+from app.algorithms.targets import BudgetGoal, to_target
 from app.kit.context import Context
-from app.privacy.answers import ConventionBody, IntervalBody, ProvenanceBody, error_budget
-from app.privacy.schemas import EventSchema
+from app.ledger.transitions import BudgetState
 from app.problems import Problem, from_accounting, unprocessable
 from calibrators.algorithm import Algorithm
-from calibrators.plan import Clip, GradientBound, Normalize, Plan
-from calibrators.registry import ALGORITHMS, find_algorithm
-from calibrators.spec import ApproximateDpTarget, Calibration, Spec, check_sampling
+from calibrators.plan import Clip, GradientBound, Normalize
+from calibrators.registry import find_algorithm
+from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown, check_sampling
 from trainer.models import MODELS
+
+__all__ = ["calibrate", "describe", "noise_body", "plan_body"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request that is read and checked, with everything that solving it takes.
+
+    Attributes:
+        algorithm: Name of the calibrator.
+        spec: What it is asked.
+        budget_id, budget: The budget that the plan's cost is shown in, as it was when the request was read.
+        charge_delta: At which that budget prices the plan, if it is an approximate_dp one.
+    """
+
+    algorithm: str
+    spec: Spec
+    budget_id: str | None = None
+    budget: BudgetState | None = None
+    charge_delta: float | None = None
 
 
 def calibrate(context: Context, choice: AlgorithmChoice, dataset_size: int, dimension: int | None) -> Calibration:
-    """Solve the choice for its noise.
+    """Solve a run's choice for its noise.
 
     Raises:
         Problem: 422 that points at what is malformed, unsupported or unreachable.
     """
+    target = ApproximateDpTarget(choice.target.epsilon, choice.target.delta)
+    spec = _spec(choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None)
+    with context.numerics:
+        return solve(Question(choice.algorithm, spec))
+
+
+def answer(context: Context, request: CalibrateRequest) -> CalibrateAnswer:
+    """Solve a request for what it leaves out.
+
+    Raises:
+        Problem: 422 that points at what is malformed, unsupported or unreachable.
+    """
+    question = read(request, BudgetReader(context))
+    with context.numerics:
+        calibration = solve(question)
+        cost = price(question, calibration)
+    return calibrate_answer(question.spec, calibration, cost)
+
+
+def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
+    """Check a request as far as that takes no time.
+
+    Raises:
+        Problem: 422 that points at what is missing, given twice, malformed or unsupported.
+    """
+    unknown, body = Unknown(request.solve_for), request.target
+    budget_id, charge_delta = request.budget_id, getattr(body, "delta", None)
+    pointer: tuple[str, ...] = ("budget_id",)
+    if isinstance(body, BudgetGoal):
+        if budget_id is not None:
+            raise unprocessable("overdetermined", "the target names a budget already; leave this out", "budget_id")
+        budget_id, pointer = body.budget_id, ("target", "budget_id")
+        charge_delta = None if body.charge is None else body.charge.delta
+    state = None if budget_id is None else budgets.state(budget_id, request.neighboring_relation, *pointer)
+    goal = budget_target(state, charge_delta) if isinstance(body, BudgetGoal) and state is not None else None
+    target = to_target(body, unknown, goal)
+    spec = _spec(request, unknown, request.dataset_size, request.dimension, target, request.noise_multiplier)
+    return Question(request.algorithm, spec, budget_id, state, charge_delta)
+
+
+def solve(question: Question) -> Calibration:
+    """The numerics of a question; the caller sees to it that not too many run at once.
+
+    Raises:
+        Problem: 422 when the target is unreachable, or what is asked is unsupported.
+    """
     try:
-        algorithm = find_algorithm(choice.algorithm)
-        check_sampling(choice.sampling.kind, algorithm.samplings)
-        _check_bound(algorithm, choice.gradient_bound)
-        spec = Spec(
-            dataset_size=dataset_size,
-            batch_size=_batch_size(choice, dataset_size),
-            iterations=_iterations(choice, dataset_size),
-            sampling=choice.sampling.kind,
-            neighboring_relation=choice.neighboring_relation,
-            gradient_bound=_gradient_bound(choice.gradient_bound),
-            target=ApproximateDpTarget(choice.target.epsilon, choice.target.delta),
-            dimension=dimension,
-            assumptions=choice.assumptions,
-            step_size=choice.hyperparameters.step_size,
-        )
-        with context.numerics:
-            return algorithm.calibrate(spec)
+        return find_algorithm(question.algorithm).calibrate(question.spec)
     except AccountingError as error:
-        raise from_accounting(error) from None
+        raise _refusal(error, question.spec) from None
+
+
+def price(question: Question, calibration: Calibration) -> CostInBudgetBody | None:
+    """What the plan costs in the budget that the request names.
+
+    Raises:
+        Problem: 422 when the budget's filter has no price for it.
+    """
+    if question.budget_id is None or question.budget is None:
+        return None
+    try:
+        return cost_in_budget(question.budget_id, question.budget, calibration.plan.events, question.charge_delta)
+    except AccountingError as error:
+        raise unprocessable(error.code, error.detail, "budget_id") from None
 
 
 def describe(algorithm: Algorithm) -> AlgorithmBody:
@@ -78,44 +142,48 @@ def describe(algorithm: Algorithm) -> AlgorithmBody:
     )
 
 
-def answer(calibration: Calibration, delta: float) -> CalibrateAnswer:
-    """The calibration as the HTTP contract writes it."""
-    plan = calibration.plan
-    first = plan.phases[0]
-    bound = first.gradient_bound.contribution_bound
-    return CalibrateAnswer(
-        solution=SolutionBody(noise_multiplier=first.noise_stddev_on_sum / bound),
-        achieved=AchievedBody(
-            epsilon=IntervalBody.of(calibration.achieved.value),
-            delta=delta,
-            method=calibration.achieved.method,
-            error_budget=error_budget(calibration.achieved),
-        ),
-        noise=noise_body(plan),
-        hyperparameters=[ProvenanceBody.of(item) for item in calibration.hyperparameters],
-        utility=[ProvenanceBody.of(item) for item in calibration.utility],
-        plan=plan_body(plan),
-        events=[EventSchema.of(event) for event in plan.events],
-        plan_hash=plan.plan_hash,
-        missing_assumptions=list(calibration.missing_assumptions),
-        convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
-        citations=[ALGORITHMS[plan.algorithm].source],
-        warnings=list(calibration.warnings),
-    )
+def _spec(
+    fields: AlgorithmFields,
+    unknown: Unknown,
+    dataset_size: int,
+    dimension: int | None,
+    target: Target | OpenEpsilon | OpenDelta,
+    noise_multiplier: float | None,
+) -> Spec:
+    try:
+        algorithm = find_algorithm(fields.algorithm)
+        check_sampling(fields.sampling.kind, algorithm.samplings)
+        _check_bound(algorithm, fields.gradient_bound)
+        _check_noise(unknown, noise_multiplier)
+        batch_size = _batch_size(fields, unknown, dataset_size)
+        return Spec(
+            dataset_size=dataset_size,
+            batch_size=batch_size,
+            iterations=_iterations(fields, unknown, dataset_size, batch_size),
+            sampling=fields.sampling.kind,
+            neighboring_relation=fields.neighboring_relation,
+            gradient_bound=_gradient_bound(fields.gradient_bound),
+            target=target,
+            dimension=dimension,
+            assumptions=fields.assumptions,
+            step_size=fields.hyperparameters.step_size,
+            noise_multiplier=noise_multiplier,
+        )
+    except AccountingError as error:
+        raise from_accounting(error) from None
 
 
-def noise_body(plan: Plan) -> NoiseBody:
-    """The noise of the plan's first phase."""
-    first = plan.phases[0]
-    return NoiseBody(
-        stddev_on_sum=first.noise_stddev_on_sum,
-        stddev_on_mean=first.noise_stddev_on_mean,
-        l2_sensitivity=plan.neighboring_relation.sensitivity * first.gradient_bound.contribution_bound,
-    )
-
-
-def plan_body(plan: Plan) -> PlanBody:
-    return PlanBody.model_validate(plan.to_json())
+def _refusal(error: AccountingError, spec: Spec) -> Problem:
+    """Where in the request the reason of an engine's refusal lies: it speaks of events, which nobody wrote."""
+    if isinstance(error, Unreachable):
+        return unprocessable(error.code, error.detail, "target")
+    if isinstance(spec.target, BudgetTarget) and error.pointer[:1] == ("charge",):
+        return from_accounting(error, "target")
+    if isinstance(error, NoCostInFilter):
+        return unprocessable(error.code, error.detail, "target", "budget_id")
+    if isinstance(error, Unsupported) and not error.pointer:
+        return unprocessable(error.code, error.detail, "solve_for")
+    return from_accounting(error)
 
 
 def _check_bound(algorithm: Algorithm, bound: GradientBoundBody) -> None:
@@ -133,22 +201,49 @@ def _gradient_bound(body: GradientBoundBody) -> GradientBound:
     return Clip(body.max_grad_norm) if isinstance(body, ClipBody) else Normalize(body.regularizer)
 
 
-def _batch_size(choice: AlgorithmChoice, dataset_size: int) -> int:
-    if choice.batch_size is not None:
-        return choice.batch_size
-    if choice.sampling.kind == FullBatch.kind:
+def _check_noise(unknown: Unknown, noise_multiplier: float | None) -> None:
+    if unknown is Unknown.NOISE_MULTIPLIER and noise_multiplier is not None:
+        raise _overdetermined("noise_multiplier")
+    if unknown is not Unknown.NOISE_MULTIPLIER and noise_multiplier is None:
+        raise _missing("noise_multiplier", f"noise_multiplier is needed to solve for {unknown}")
+
+
+def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int) -> int | None:
+    full_batch = fields.sampling.kind == FullBatch.kind
+    if unknown is Unknown.BATCH_SIZE:
+        if fields.batch_size is not None:
+            raise _overdetermined("batch_size")
+        if full_batch:
+            detail = "full_batch takes every record in every step, so there is no batch size to solve for; use poisson"
+            raise unprocessable("unsupported", detail, "solve_for")
+        return None
+    if fields.batch_size is not None:
+        return fields.batch_size
+    if full_batch:
         return dataset_size
     raise _missing("batch_size", "batch_size is needed: the expected number of records in a step")
 
 
-def _iterations(choice: AlgorithmChoice, dataset_size: int) -> int:
-    if choice.iterations is not None and choice.epochs is not None:
+def _iterations(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, batch_size: int | None) -> int | None:
+    if unknown is Unknown.ITERATIONS:
+        for name in ("iterations", "epochs"):
+            if getattr(fields, name) is not None:
+                raise _overdetermined(name)
+        return None
+    if fields.iterations is not None and fields.epochs is not None:
         raise unprocessable("overdetermined", "give iterations or epochs, not both", "epochs")
-    if choice.iterations is not None:
-        return choice.iterations
-    if choice.epochs is None:
+    if fields.iterations is not None:
+        return fields.iterations
+    if fields.epochs is None:
         raise _missing("iterations", "iterations (or epochs) is needed: the number of steps")
-    return max(1, math.ceil(choice.epochs * dataset_size / _batch_size(choice, dataset_size)))
+    if batch_size is None:
+        detail = "how many steps an epoch has depends on the batch size, which is solved for; give iterations instead"
+        raise unprocessable("unsupported", detail, "epochs")
+    return max(1, math.ceil(fields.epochs * dataset_size / batch_size))
+
+
+def _overdetermined(name: str) -> Problem:
+    return unprocessable("overdetermined", f"{name} is what is solved for; leave it out, or change solve_for", name)
 
 
 def _missing(name: str, detail: str) -> Problem:

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from accounting.filters import MAX_ORDERS, PrivacyFilter, PureDpFilter, RenyiFilter, ZcdpFilter
+from accounting.filters import PrivacyFilter, PureDpFilter, RenyiFilter, ZcdpFilter
+from accounting.numbers import MAX_ORDERS
 from accounting.relations import NeighboringRelation
 from app.budgets.amounts import MIN_AMOUNT, Amount, whole_nano_units
 from app.kit.fields import Integer, Name, Schema

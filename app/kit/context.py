@@ -14,6 +14,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from app.db.database import Database
+from app.kit.process_pool import ProcessPool
 from app.settings import Settings
 
 
@@ -22,9 +23,14 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
+def default_pool() -> ProcessPool:
+    """Two cores at most, and memory that a small machine has."""
+    return ProcessPool(size=min(2, os.cpu_count() or 1), seconds=20.0, memory_bytes=2 * 2**30)
+
+
 @dataclass(frozen=True)
 class Context:
-    """Settings, database, clock and numerics limit of one process."""
+    """Settings, database, clock and limits of numerics of one process."""
 
     settings: Settings
     database: Database
@@ -33,6 +39,8 @@ class Context:
     numerics: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(os.cpu_count() or 1), repr=False
     )
+    #: For numerics that take seconds. Nothing runs before the first job; `close` ends it.
+    processes: ProcessPool = field(default_factory=default_pool, repr=False)
 
     def keyed_hash(self, purpose: str, data: bytes) -> str:
         """HMAC-SHA256 under the service's secret, hexadecimal; ``purpose`` keeps hashes of different things apart."""

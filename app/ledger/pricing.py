@@ -13,12 +13,13 @@ from functools import lru_cache
 from itertools import accumulate
 from time import monotonic
 
-from accounting.errors import NoCostInFilter, Unsupported
+from accounting.errors import AccountingError, NoCostInFilter, Unsupported
 from accounting.events import Event, prefix_of_events
 from accounting.filter_costs import Cost
 from accounting.filters import PrivacyFilter
 from accounting.privacy_loss import is_amplified
 from accounting.relations import NeighboringRelation
+from accounting.sampling.schedules import resolve_schedules
 from accounting.units import Amounts
 
 #: Pricing the different sampled steps of a list is given up after this many seconds. A thousand of them in
@@ -88,6 +89,10 @@ def _price_the_sampled_steps(
 ) -> None:
     """Price each different step that takes time, alone, until the time is over; the engine remembers the latest."""
     deadline = monotonic() + PRICE_SECONDS
+    try:
+        resolve_schedules(events, relation)
+    except AccountingError as error:
+        raise error.inside("events") from None
     steps = dict.fromkeys(Event(event.mechanism, event.sampling) for event in events if is_amplified(event))
     for done, step in enumerate(steps):
         if monotonic() > deadline:

@@ -9,6 +9,8 @@ from pydantic import Field
 
 from accounting.errors import AccountingError, Pointer
 from accounting.events import (
+    ApproximateDp,
+    DisjointBatches,
     Event,
     FullBatch,
     Gaussian,
@@ -16,11 +18,22 @@ from accounting.events import (
     Mechanism,
     Poisson,
     PureDp,
+    RenyiDp,
     Sampling,
+    ShuffledEpochs,
+    WithoutReplacement,
     ZcDp,
     check_events,
 )
-from accounting.numbers import MAX_COUNT, MAX_EVENTS, MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
+from accounting.numbers import (
+    MAX_COUNT,
+    MAX_DATASET_SIZE,
+    MAX_EVENTS,
+    MAX_NOISE_MULTIPLIER,
+    MAX_ORDER,
+    MAX_ORDERS,
+    MIN_NOISE_MULTIPLIER,
+)
 from app.kit.fields import Integer, Schema
 from app.problems import from_accounting
 
@@ -65,6 +78,17 @@ class PureDpSchema(Schema):
         return PureDp(self.epsilon)
 
 
+class ApproximateDpSchema(Schema):
+    """Any mechanism with a proof of (epsilon, delta)-DP under the relation of the request."""
+
+    kind: Literal["approximate_dp"]
+    epsilon: float = Field(ge=0, le=1e6)
+    delta: float = Field(ge=0, le=1, description="Probability that the guarantee of epsilon fails.")
+
+    def to_mechanism(self) -> Mechanism:
+        return ApproximateDp(self.epsilon, self.delta)
+
+
 class ZcDpSchema(Schema):
     """Any mechanism with a proof of rho-zCDP under the relation of the request."""
 
@@ -73,6 +97,21 @@ class ZcDpSchema(Schema):
 
     def to_mechanism(self) -> Mechanism:
         return ZcDp(self.rho)
+
+
+class RenyiDpSchema(Schema):
+    """Any mechanism with a proof of Renyi DP at some orders under the relation of the request."""
+
+    kind: Literal["renyi_dp"]
+    orders: list[Annotated[float, Field(gt=1, le=MAX_ORDER)]] = Field(
+        min_length=1, max_length=MAX_ORDERS, description="Numbers above 1, increasing."
+    )
+    epsilons: list[Annotated[float, Field(ge=0, le=1e6)]] = Field(
+        min_length=1, max_length=MAX_ORDERS, description="The Renyi divergence at each order; it never decreases."
+    )
+
+    def to_mechanism(self) -> Mechanism:
+        return RenyiDp(tuple(self.orders), tuple(self.epsilons))
 
 
 class FullBatchSchema(Schema):
@@ -94,10 +133,51 @@ class PoissonSchema(Schema):
         return Poisson(self.sampling_probability)
 
 
+class WithoutReplacementSchema(Schema):
+    """Every step draws a batch of a fixed size, all such batches alike likely; accounted under the replace relations.
+
+    Under `replace_special` it is charged as `replace_one`.
+    """
+
+    kind: Literal["without_replacement"]
+    batch_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="Records in a batch; at most `dataset_size`.")
+    dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="Number of records, which is public.")
+
+    def to_sampling(self) -> Sampling:
+        return WithoutReplacement(self.batch_size, self.dataset_size)
+
+
+class ShuffledEpochsSchema(Schema):
+    """Fixed batches cut from an ordering, each record in one step of every epoch; shuffling does not lower the cost."""
+
+    kind: Literal["shuffled_epochs"]
+    steps_per_epoch: Integer = Field(ge=1, le=MAX_COUNT, description="Batches in an epoch; `count` is in steps.")
+
+    def to_sampling(self) -> Sampling:
+        return ShuffledEpochs(self.steps_per_epoch)
+
+
+class DisjointBatchesSchema(Schema):
+    """One pass over disjoint batches: each record is in one of the event's `count` steps."""
+
+    kind: Literal["disjoint_batches"]
+    assignment: Literal["by_position", "independent"] = Field(
+        description="`by_position`: batches are cut from an ordering, so that a record that comes or goes moves "
+        "others. `independent`: each record's batch is drawn, or computed, for that record alone."
+    )
+
+    def to_sampling(self) -> Sampling:
+        return DisjointBatches(self.assignment)
+
+
 MechanismSchema = Annotated[
-    GaussianSchema | LaplaceSchema | PureDpSchema | ZcDpSchema, Field(discriminator="kind", title="Mechanism")
+    GaussianSchema | LaplaceSchema | PureDpSchema | ApproximateDpSchema | ZcDpSchema | RenyiDpSchema,
+    Field(discriminator="kind", title="Mechanism"),
 ]
-SamplingSchema = Annotated[FullBatchSchema | PoissonSchema, Field(discriminator="kind", title="Sampling")]
+SamplingSchema = Annotated[
+    FullBatchSchema | PoissonSchema | WithoutReplacementSchema | ShuffledEpochsSchema | DisjointBatchesSchema,
+    Field(discriminator="kind", title="Sampling"),
+]
 
 
 class EventSchema(Schema):
@@ -116,9 +196,17 @@ class EventSchema(Schema):
         """The engine's event.
 
         Raises:
-            AccountingError: no theorem covers this mechanism with this sampling.
+            AccountingError: numbers that contradict each other, or no theorem covers this mechanism with this sampling.
         """
-        return Event(self.mechanism.to_mechanism(), self.sampling.to_sampling(), self.count)
+        try:
+            mechanism = self.mechanism.to_mechanism()
+        except AccountingError as error:
+            raise error.inside("mechanism") from None
+        try:
+            sampling = self.sampling.to_sampling()
+        except AccountingError as error:
+            raise error.inside("sampling") from None
+        return Event(mechanism, sampling, self.count)
 
 
 Events = Annotated[

@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable
 from typing import ClassVar, Protocol
 
-from accounting.events import Event, Gaussian
 from calibrators.algorithm import Algorithm
-from calibrators.noise import solve_gaussian_noise
+from calibrators.noise import solve_gaussian_steps
 from calibrators.plan import Phase, Plan
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.spec import Calibration, Spec
+from calibrators.spec import Calibration, Spec, check_sampling
 from calibrators.yang_nsgd.nonconvex import Problem, missing_assumptions, read_problem
 
 HOLDS = (
@@ -37,22 +36,22 @@ class GradientNormTheorem(Protocol):
 def calibrate_with_theorem(
     algorithm: Algorithm, spec: Spec, theorem_of: Callable[[Problem], GradientNormTheorem]
 ) -> Calibration:
-    """Solve for the noise, then read step size and bound off the theorem, as far as its assumptions are given.
+    """Solve for what the spec leaves open; then read step size and bound off the theorem, as far as it is given.
 
     A step size of the caller's own goes into the plan as it is; the bound is then the theorem's at that step size.
     """
-    sampling = spec.resolve_sampling(algorithm.samplings)
+    check_sampling(spec.sampling, algorithm.samplings)
     problem = read_problem(spec)
     theorem = None if problem is None else theorem_of(problem)
-    noise = solve_gaussian_noise(sampling, spec.iterations, spec.neighboring_relation, spec.target)
-    event = Event(Gaussian(noise.noise_multiplier), sampling, spec.iterations)
-    s = Phase(event, spec.gradient_bound, spec.batch_size).noise_stddev_on_mean
+    steps = solve_gaussian_steps(spec, algorithm.samplings)
+    event, iterations = steps.event, steps.event.count
+    s = Phase(event, spec.gradient_bound, steps.batch_size).noise_stddev_on_mean
 
     hyperparameters: list[Provenance] = []
     utility = [
         Provenance(
             "gradient_evaluations",
-            float(spec.iterations * spec.batch_size),
+            float(iterations * steps.batch_size),
             "T B",
             algorithm.source,
             ProvenanceKind.EXACT,
@@ -61,14 +60,14 @@ def calibrate_with_theorem(
     warnings: list[str] = []
     step_size = spec.step_size
     if problem is not None and theorem is not None:
-        recommended = theorem.step_size(s, spec.iterations)
+        recommended = theorem.step_size(s, iterations)
         hyperparameters.append(
             Provenance(
                 "step_size", recommended, theorem.step_size_formula, theorem.source, ProvenanceKind.DERIVED, HOLDS
             )
         )
         step_size = recommended if step_size is None else step_size
-        bound, warning = _bound(theorem, step_size, s, spec.iterations)
+        bound, warning = _bound(theorem, step_size, s, iterations)
         utility.append(
             Provenance(
                 "gradient_norm_bound",
@@ -82,14 +81,17 @@ def calibrate_with_theorem(
         )
         if warning:
             warnings.append(warning)
-    phase = Phase(event, spec.gradient_bound, spec.batch_size, step_size)
+    phase = Phase(event, spec.gradient_bound, steps.batch_size, step_size)
     return Calibration(
         plan=Plan(algorithm.name, spec.dataset_size, spec.neighboring_relation, (phase,)),
-        achieved=noise.achieved,
+        unknown=spec.unknown,
+        value=steps.value,
+        achieved=steps.achieved,
+        next_achieved=steps.next_achieved,
         hyperparameters=tuple(hyperparameters),
         utility=tuple(utility),
         missing_assumptions=missing_assumptions(spec),
-        warnings=(*noise.achieved.warnings, *warnings),
+        warnings=(*steps.achieved.warnings, *warnings),
     )
 
 

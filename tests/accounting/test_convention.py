@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from accounting.convention import convention
-from accounting.events import Event, Gaussian, Laplace, Poisson
+from accounting.events import DisjointBatches, Event, Gaussian, Laplace, Poisson, ShuffledEpochs, WithoutReplacement
 from accounting.relations import NeighboringRelation
 
 
@@ -25,3 +25,22 @@ def test_norms_and_probabilities_follow_the_events() -> None:
     assert "sampling_probability" not in mixed
     two = [Event(Gaussian(1.0), Poisson(0.2)), Event(Gaussian(1.0), Poisson(0.3))]
     assert "sampling_probability" not in convention(relation, two)
+
+
+def test_every_scheme_says_what_was_charged() -> None:
+    replace, special = NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL
+    fixed = Event(Gaussian(1.0), WithoutReplacement(10, 1000))
+    # A null record in a batch of a fixed size is charged as another record.
+    assert [convention(relation, [fixed])["sensitivity"] for relation in (replace, special)] == [2.0, 2.0]
+    assert convention(special, [fixed])["neighboring_relation"] == "replace_special"
+    assert convention(special, [fixed, Event(Gaussian(1.0))])["sensitivity"] == 2.0
+    assert convention(special, [fixed])["sampling_probability"] == 0.01
+    assert convention(special, [fixed, Event(Gaussian(2.0), Poisson(0.01))])["sampling_probability"] == 0.01
+    assert "sampling_probability" not in convention(special, [fixed, Event(Gaussian(2.0))])
+    everything = Event(Gaussian(1.0), WithoutReplacement(10, 10))
+    assert convention(special, [everything])["sensitivity"] == 1.0
+    for sampling in (ShuffledEpochs(10), DisjointBatches("by_position"), DisjointBatches("independent")):
+        for relation, sensitivity in ((replace, 2.0), (special, 1.0)):
+            answer = convention(relation, [Event(Laplace(1.0), sampling, 20)])
+            assert (answer["sensitivity"], answer["norm"]) == (sensitivity, "l1")
+            assert "sampling_probability" not in answer

@@ -3,9 +3,15 @@ from __future__ import annotations
 import pytest
 
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
-from accounting.dp_accounting_adapter import REFEREE_ALLOWANCE, referee_delta, referee_epsilon
+from accounting.dp_accounting_adapter import (
+    REFEREE_ALLOWANCE,
+    check_referee,
+    engine,
+    referee_delta,
+    referee_epsilon,
+)
 from accounting.errors import Unsupported
-from accounting.events import Event, Gaussian, Laplace, Poisson, PureDp
+from accounting.events import Event, Gaussian, Laplace, Poisson, ShuffledEpochs, WithoutReplacement, ZcDp
 from accounting.relations import NeighboringRelation
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -31,13 +37,43 @@ def test_an_independent_pessimistic_account_agrees(
     assert epsilons.lower <= referee_epsilon(events, relation, ours.upper - REFEREE_ALLOWANCE) + 1e-9
 
 
-def test_the_referee_refuses_what_it_has_no_distribution_for() -> None:
-    with pytest.raises(Unsupported, match="replace_one"):
-        referee_delta([Event(Gaussian(1.0), Poisson(0.1))], NeighboringRelation.REPLACE_ONE, 1.0)
-    with pytest.raises(Unsupported, match="pure_dp"):
-        referee_delta([Event(PureDp(1.0))], ADD_REMOVE, 1.0)
-    with pytest.raises(Unsupported, match="200000 steps"):
-        referee_delta([Event(Gaussian(1.0), Poisson(0.1), 10**6)], ADD_REMOVE, 1.0)
+REFUSED = [
+    ([Event(Laplace(1.0), Poisson(0.1))], NeighboringRelation.REPLACE_ONE, "under replace_one"),
+    ([Event(Gaussian(1.0)), Event(ZcDp(1.0))], ADD_REMOVE, "zcdp"),
+    ([Event(Gaussian(1.0), WithoutReplacement(1, 10))], NeighboringRelation.REPLACE_ONE, "without_replacement"),
+    ([Event(Gaussian(1.0), ShuffledEpochs(3), 6)], ADD_REMOVE, "moves every later batch"),
+    ([Event(Gaussian(1.0), Poisson(0.1), 10**6)], ADD_REMOVE, "200000 steps"),
+]
+
+
+@pytest.mark.parametrize(("events", "relation", "words"), REFUSED)
+def test_the_referee_refuses_what_it_has_no_distribution_for(
+    events: list[Event], relation: NeighboringRelation, words: str
+) -> None:
+    with pytest.raises(Unsupported, match=words):
+        check_referee(events, relation)
+    with pytest.raises(Unsupported, match=words):
+        referee_delta(events, relation, 1.0)
+
+
+def test_the_referee_says_which_event_it_refuses() -> None:
+    with pytest.raises(Unsupported) as refusal:
+        check_referee([Event(Gaussian(1.0)), Event(ZcDp(1.0))], ADD_REMOVE)
+    assert refusal.value.pointer == (1,)
+
+
+def test_poisson_batches_under_replace_one_are_refereed() -> None:
+    """Its pair is the one that `sampling.poisson` proves dominating: (1-q)N(0)+qN(1), (1-q)N(0)+qN(-1)."""
+    events = [Event(Gaussian(2.0), Poisson(0.1), 50)]
+    ours = epsilon_for_delta(events, NeighboringRelation.REPLACE_ONE, 1e-5).value
+    found = referee_epsilon(events, NeighboringRelation.REPLACE_ONE, 1e-5)
+    assert ours.lower <= found + 1e-7
+    assert found == pytest.approx(ours.upper, rel=1e-4)
+
+
+def test_it_is_named_with_its_version() -> None:
+    assert engine().startswith("dp-accounting 0.")
+    assert engine().endswith(" PLD")
 
 
 def test_an_integer_noise_is_read_as_a_float() -> None:

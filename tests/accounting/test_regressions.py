@@ -70,9 +70,10 @@ def test_bounds_that_contradict_each_other_discard_the_numerical_evaluator():
     composition = compose([Event(Gaussian(1.0), Poisson(0.5), 10)], ADD_OR_REMOVE)
     quick = (BasicComposition(), AnalyticGaussian(), RenyiBound())
     ask = lambda evaluator: evaluator.epsilon(composition, 1e-5)  # noqa: E731
-    proved = _intersect(composition, quick, ask, math.inf)
+    narrow = lambda upper: 0.0  # noqa: E731
+    proved = _intersect(composition, quick, ask, math.inf, narrow)
     assert proved.value.lower > 1e-3 * (1 + CROSSING_ALLOWANCE), "the contradiction is one"
-    assert _intersect(composition, (*quick, Broken()), ask, math.inf) == proved
+    assert _intersect(composition, (*quick, Broken()), ask, math.inf, narrow) == proved
 
 
 def test_a_nan_in_the_error_budget_discards_the_bounds():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,11 +11,17 @@ import pytest
 from accounting.canonical import canonical_bytes, number_to_string, sha256_hex
 from accounting.errors import AccountingError, InvalidValue, Unsupported, one_of
 from accounting.events import (
+    ApproximateDp,
+    DisjointBatches,
     Event,
     Gaussian,
     Laplace,
+    Mechanism,
     Poisson,
     PureDp,
+    RenyiDp,
+    ShuffledEpochs,
+    WithoutReplacement,
     ZcDp,
     event_from_json,
     group_events,
@@ -31,6 +38,12 @@ EVENTS = [
     Event(Laplace(2.0), count=3),
     Event(PureDp(0.1)),
     Event(ZcDp(0.25), count=7),
+    Event(ApproximateDp(1.0, 1e-6), count=2),
+    Event(RenyiDp((1.5, 2.0, 64.0), (0.1, 0.1, 3.25))),
+    Event(Gaussian(8.0), WithoutReplacement(1024, 50_000), 10_000),
+    Event(Laplace(0.5), ShuffledEpochs(10_000), 25_000),
+    Event(Gaussian(0.5), DisjointBatches("by_position"), 100),
+    Event(Gaussian(0.5), DisjointBatches("independent"), 100),
 ]
 
 
@@ -62,12 +75,40 @@ def test_bad_numbers_are_refused_with_a_pointer(bad: object) -> None:
 
 
 def test_sampling_without_a_proof_is_refused_and_names_what_works() -> None:
-    for mechanism in (Laplace(1.0), PureDp(1.0), ZcDp(1.0)):
-        with pytest.raises(Unsupported, match="use full_batch") as caught:
-            Event(mechanism, Poisson(0.1))
-        assert caught.value.code == "unsupported_sampling"
+    stated: list[Mechanism] = [PureDp(1.0), ZcDp(1.0), ApproximateDp(1.0, 1e-6), RenyiDp((2.0,), (0.1,))]
+    for mechanism in stated:
+        for sampling in (Poisson(0.1), WithoutReplacement(1, 10), ShuffledEpochs(10), DisjointBatches("independent")):
+            with pytest.raises(Unsupported, match="use full_batch") as caught:
+                Event(mechanism, sampling)
+            assert caught.value.code == "unsupported_sampling"
+            assert caught.value.pointer == ("sampling", "kind")
     with pytest.raises(InvalidValue, match=r"mechanism\.kind must be"):
         event_from_json({"mechanism": {"kind": "magic"}, "sampling": {"kind": "full_batch"}, "count": 1})
+
+
+@pytest.mark.parametrize(
+    ("make", "pointer"),
+    [
+        (lambda: ApproximateDp(1.0, 1.5), ("delta",)),
+        (lambda: ApproximateDp(-1.0, 0.5), ("epsilon",)),
+        (lambda: RenyiDp((), ()), ("orders",)),
+        (lambda: RenyiDp((1.0,), (0.1,)), ("orders",)),
+        (lambda: RenyiDp((3.0, 2.0), (0.1, 0.2)), ("orders",)),
+        (lambda: RenyiDp(tuple(range(2, 67)), (0.1,) * 65), ("orders",)),
+        (lambda: RenyiDp((2.0, 3.0), (0.1,)), ("epsilons",)),
+        (lambda: RenyiDp((2.0, 3.0), (0.2, 0.1)), ("epsilons",)),
+        (lambda: WithoutReplacement(11, 10), ("batch_size",)),
+        (lambda: WithoutReplacement(0, 10), ("batch_size",)),
+        (lambda: WithoutReplacement(1.5, 10), ("batch_size",)),
+        (lambda: WithoutReplacement(1, 10**10), ("dataset_size",)),
+        (lambda: ShuffledEpochs(0), ("steps_per_epoch",)),
+        (lambda: DisjointBatches("random"), ("assignment",)),
+    ],
+)
+def test_contradictory_parts_are_refused_with_a_pointer(make: Callable[[], object], pointer: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        make()
+    assert caught.value.pointer == pointer
 
 
 def test_grouping_counts_equal_steps_and_refuses_to_saturate() -> None:

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget
 from app.runs.binding import DataDescription, build_model
 from app.runs.schemas import LinearModelChoice
 from calibrators.plan import Normalize
 from calibrators.registry import find_algorithm
-from calibrators.spec import ApproximateDpTarget, Spec
+from calibrators.spec import Spec
 from tests.e2e import breast_cancer
 from tests.e2e.test_whole_path import CHOICE
 from tests.soak.report import write_report

@@ -10,6 +10,7 @@ EPSILONS = [1e-6, 1e-3, 0.1, 2.0, 50.0, 900.0]
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
+@mp.workdps(60)
 def test_moment_is_exact_and_rounded_up(epsilon: float) -> None:
     for tilt in (1e-3, 0.5, 1.0, 30.0, 1000.0):
         e, x = mp.mpf(epsilon), mp.mpf(tilt)
@@ -19,6 +20,7 @@ def test_moment_is_exact_and_rounded_up(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
+@mp.workdps(60)
 def test_zcdp_rho_bounds_the_moments_and_is_attained(epsilon: float) -> None:
     loss = LaplaceLoss(epsilon)
     e = mp.mpf(epsilon)
@@ -35,6 +37,7 @@ def test_zcdp_rho_bounds_the_moments_and_is_attained(epsilon: float) -> None:
     assert divergence >= rho * mp.mpf("0.9999")
 
 
+@mp.workdps(60)
 def test_excess_is_the_integral_of_the_densities() -> None:
     loss = LaplaceLoss(1.5)
     for epsilon in (0.0, 0.3, 1.2, 1.5, 2.0):

@@ -32,12 +32,18 @@ def calibrate(reader: TestClient, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", CALIBRATE_EXAMPLES)
-def test_every_example_runs_as_it_stands(reader, name):
-    answer = reader.post("/v1/calibrate", json=CALIBRATE_EXAMPLES[name]["value"])
+def test_every_example_runs_as_it_stands_and_meets_its_target(reader, name):
+    request = CALIBRATE_EXAMPLES[name]["value"]
+    answer = reader.post("/v1/calibrate", json=request)
     assert answer.status_code == 200, answer.text
-    target = CALIBRATE_EXAMPLES[name]["value"]["target"]
-    assert answer.json()["achieved"]["epsilon"]["upper"] <= target["epsilon"]
-    assert answer.json()["achieved"]["delta"] == target["delta"]
+    body, target = answer.json(), request["target"]
+    solved = request.get("solve_for", "noise_multiplier")
+    assert body["solution"][solved] > 0
+    for field in sorted({"epsilon", "delta", "rho", "mu", "advantage", "tpr", "fpr"} & set(target)):
+        achieved = body["achieved"][field]
+        upper = achieved["upper"] if isinstance(achieved, dict) else achieved
+        assert upper <= target[field]
+    assert (body["next"] is not None) == (solved in ("iterations", "batch_size"))
 
 
 def test_the_answer_carries_noise_convention_provenance_and_plan(reader):
@@ -104,6 +110,7 @@ def test_without_assumptions_the_noise_is_solved_and_the_step_size_is_open(reade
         ({"sampling": "poisson"}, "missing", "/batch_size"),
         ({"iterations": ...}, "missing", "/iterations"),
         ({"epochs": 3}, "overdetermined", "/epochs"),
+        ({"noise_multiplier": 1.0}, "overdetermined", "/noise_multiplier"),
         ({"assumptions": {"lipschitz": 1}}, "unknown_assumption", "/assumptions/lipschitz"),
         ({"assumptions": ASSUMPTIONS | {"initial_gap": 0}}, "invalid_value", "/assumptions/initial_gap"),
         ({"assumptions": ASSUMPTIONS | {"deviation_tau0": 5}}, "clip_below_theorem", "/gradient_bound/max_grad_norm"),
@@ -131,8 +138,19 @@ def test_an_unsupported_sampling_names_those_that_are(reader):
         ({"target": {"kind": "approximate_dp", "epsilon": 0, "delta": 1e-5}}, "/target/epsilon"),
         ({"target": {"kind": "approximate_dp", "epsilon": 1, "delta": 0.6}}, "/target/delta"),
         ({"gradient_bound": {"kind": "clip", "max_grad_norm": 0}}, "/gradient_bound/max_grad_norm"),
-        ({"noise_multiplier": 1.0}, "/noise_multiplier"),
-        ({"solve_for": "batch_size"}, "/solve_for"),
+        ({"noise_multiplier": 0}, "/noise_multiplier"),
+        ({"noise_multiplier": 1e7}, "/noise_multiplier"),
+        ({"solve_for": "step_size"}, "/solve_for"),
+        ({"target": {"kind": "renyi_dp", "orders": [2]}}, "/target"),
+        ({"target": {"kind": "zcdp"}}, "/target/rho"),
+        ({"target": {"kind": "zcdp", "rho": 0}}, "/target/rho"),
+        ({"target": {"kind": "gaussian_dp", "mu": 1e4}}, "/target/mu"),
+        ({"target": {"kind": "attack_risk", "advantage": 1}}, "/target/advantage"),
+        ({"target": {"kind": "attack_risk", "fpr": 0, "tpr": 0.5}}, "/target/fpr"),
+        ({"target": {"kind": "attack_risk", "fpr": 0.1, "tpr": 1}}, "/target/tpr"),
+        ({"target": {"kind": "budget"}}, "/target/budget_id"),
+        ({"target": {"kind": "budget", "budget_id": 7}}, "/target/budget_id"),
+        ({"target": {"kind": "budget", "budget_id": "bud_1", "charge": {"delta": 0}}}, "/target/charge/delta"),
         ({"neighboring_relation": "swap"}, "/neighboring_relation"),
     ],
 )
@@ -143,7 +161,7 @@ def test_what_is_malformed_is_pointed_at(reader, changes, pointer):
 
 def test_an_unreachable_target_says_so(reader):
     target = {"kind": "approximate_dp", "epsilon": 1e-6, "delta": 1e-30}
-    assert_problem(calibrate(reader, target=target, iterations=10**8), 422, "unreachable_target")
+    assert_problem(calibrate(reader, target=target, iterations=10**8), 422, "unreachable_target", "/target")
 
 
 def test_the_algorithms_are_listed_with_what_is_wrong_in_their_papers(reader):

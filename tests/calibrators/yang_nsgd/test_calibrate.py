@@ -10,10 +10,11 @@ from accounting.accountant import epsilon_for_delta
 from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, FullBatch, Gaussian, Poisson
 from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget
 from calibrators.plan import Clip, Normalize
 from calibrators.provenance import ProvenanceKind
 from calibrators.registry import ALGORITHMS, find_algorithm
-from calibrators.spec import ApproximateDpTarget, Spec
+from calibrators.spec import Spec
 
 ASSUMPTIONS = {
     "initial_gap": 2.0,

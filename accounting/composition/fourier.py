@@ -1,0 +1,279 @@
+"""Delta and epsilon by contour integration: milliseconds, whatever the number of steps.
+
+`accounting.fourier.profiles` has the rule by which a profile is made; here both directions are asked, and an epsilon is
+found on the line of the first guess (Newton on log delta) and certified: the bound of delta from above is at most delta
+at the interval's upper end, the one from below is above delta at its lower end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from scipy.special import ndtri
+
+from accounting.composition.basic import one_step_delta, total_variation
+from accounting.composition.evaluator import Bounds
+from accounting.fourier.atoms import RandomizedResponseStep, laplace_step
+from accounting.fourier.choice import DirectedComposition, guess_epsilon
+from accounting.fourier.pairs import GaussianPair, Pair
+from accounting.fourier.profiles import FEW_PARTICIPATIONS, DirectedProfiles, Profile, chernoff_delta, goal
+from accounting.fourier.quadrature import GaussianPairStep
+from accounting.fourier.sampled_laplace import poisson_laplace_replace_step, poisson_laplace_step
+from accounting.fourier.steps import Step
+from accounting.fourier.symmetrized import symmetrized_step
+from accounting.mechanisms.gaussian import GaussianLoss
+from accounting.mechanisms.laplace import LaplaceLoss
+from accounting.mechanisms.plain import RandomizedResponseLoss
+from accounting.privacy_loss import Composition, Direction, PrivacyLoss
+from accounting.sampling.laplace import PoissonLaplaceLoss, PoissonLaplaceReplaceLoss
+from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
+from accounting.sampling.without_replacement import SymmetrizedLoss
+
+#: Deltas below this are answered by the plain contour or Chernoff's bound: they are nothing.
+SMALLEST_DELTA = 1e-33
+_CHERNOFF = "renyi_divergence"
+_MOST_TRIALS = 14
+
+
+class FourierInversion:
+    """Guarantees: interval_contains_truth; cost_does_not_depend_on_count; never_nan."""
+
+    name = "fourier_inversion"
+    methods = ("split_fourier_inversion", "windowed_fourier_inversion", _CHERNOFF)
+
+    def estimate_epsilon(self, composition: Composition, delta: float) -> float | None:
+        """A number near epsilon(delta) that bounds nothing, in a fraction of the time; None where there is none."""
+        here = directed(composition, Direction.REMOVE)
+        return None if here is None else guess_epsilon(here, delta)
+
+    def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
+        best: Bounds | None = None
+        for direction in composition.directions:
+            here = directed(composition, direction)
+            if here is None:
+                return None
+            bounds = _delta_in(DirectedProfiles(here), one_step_delta(composition, epsilon), epsilon)
+            best = bounds if best is None else larger(best, bounds)
+        return best
+
+    def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
+        best: Bounds | None = None
+        for direction in composition.directions:
+            here = directed(composition, direction)
+            if here is None:
+                return None
+            if best is not None and math.isfinite(best.upper):
+                # The other direction is settled where it costs no more than delta at the epsilon that is charged.
+                there = _delta_in(DirectedProfiles(here), delta, best.upper, enough=delta)
+                if there.upper <= delta:
+                    continue
+            bounds = _epsilon_in(DirectedProfiles(here), composition, delta)
+            best = bounds if best is None else larger(best, bounds)
+        return best
+
+
+def larger(first: Bounds, second: Bounds) -> Bounds:
+    """The maximum of two numbers, from their bounds."""
+    budget = first.error_budget if first.upper >= second.upper else second.error_budget
+    method = first.method if first.upper >= second.upper else second.method
+    return Bounds(
+        max(first.lower, second.lower),
+        max(first.upper, second.upper),
+        max(first.estimate, second.estimate),
+        budget,
+        method,
+    )
+
+
+def _delta_in(profiles: DirectedProfiles, one_step: float, epsilon: float, *, enough: float = 0.0) -> Bounds:
+    """Bounds of delta in one direction.
+
+    Args:
+        one_step: delta of one step alone, or a number above SMALLEST_DELTA that is not far above the answer.
+        enough: an upper bound below this needs no refinement.
+    """
+    if epsilon >= profiles.composition.largest_loss:
+        return Bounds(0.0, 0.0, 0.0)
+    table = profiles.composition.table_at(epsilon)
+    loosest = chernoff_delta(table, epsilon)
+    best = Bounds(0.0, loosest, loosest, {"chernoff": loosest}, _CHERNOFF)
+    if loosest <= enough:
+        return best
+    if loosest <= SMALLEST_DELTA:
+        plain = profiles.plain(table, epsilon)
+        return best if plain is None else _intersection(best, plain.delta_bounds(epsilon), FourierInversion.name)
+    for profile, method in profiles.near(epsilon, math.log(max(one_step, SMALLEST_DELTA)), table):
+        best = _intersection(best, profile.delta_bounds(epsilon), method)
+        slope = max(profile.slope(epsilon), 1e-300)
+        if best.width <= max(goal(epsilon) * slope, 1e-9 * best.upper) or best.upper <= enough:
+            break
+    return best
+
+
+def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: float) -> Bounds:
+    """Bounds of epsilon in one direction."""
+    best = Bounds(method=_CHERNOFF)
+    epsilon = guess_epsilon(profiles.composition, delta)
+    plain = profiles.plain(profiles.composition.table_at(epsilon), epsilon)
+    if plain is not None:
+        root = _root(plain, epsilon, delta)
+        best = _intersection(best, _certified(plain, root, delta), FourierInversion.name)
+        if best.width <= goal(best.upper):
+            return best
+    if total_variation(composition) <= delta:
+        return Bounds(0.0, 0.0, 0.0)
+    best = _intersection(best, Bounds(upper=profiles.chernoff_epsilon(delta)), _CHERNOFF)
+    if best.width <= goal(best.upper):
+        return best
+    one_step = partial(_one_step_epsilon, composition)
+    return _search(profiles, best, _first_try(profiles, one_step, delta), one_step(delta), delta)
+
+
+def _one_step_epsilon(composition: Composition, delta: float) -> float:
+    """About where one step alone costs ``delta``; 0 where it never does."""
+    if one_step_delta(composition, 0.0) <= delta:
+        return 0.0
+    low, high = 1e-12, 1.0
+    while one_step_delta(composition, high) > delta:
+        low, high = high, 8.0 * high
+    while high > 1.001 * low:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if one_step_delta(composition, middle) > delta else (low, middle)
+    return low
+
+
+def _first_try(profiles: DirectedProfiles, one_step: Callable[[float], float], delta: float) -> float:
+    """Where to start when the saddle point misleads: few participations cost about what one of all steps does."""
+    count = sum(count for _, count in profiles.composition.steps)
+    mean, variance = profiles.composition.moments
+    normal = mean + math.sqrt(variance) * -float(ndtri(delta))
+    guess = profiles.guess_epsilon(delta)
+    # With few participations the guess is above the truth, and so is a normal law's of their variance.
+    return max(one_step(delta / count), min(guess, normal) if profiles.participations < FEW_PARTICIPATIONS else guess)
+
+
+def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: float, delta: float) -> Bounds:
+    """Newton from profile to profile; where a profile does not see its own delta, bisection.
+
+    Args:
+        lowest: a number that epsilon is hardly below.
+    """
+    for _ in range(_MOST_TRIALS):
+        epsilon = min(max(epsilon, best.lower), best.upper)
+        following = math.nan
+        for profile, method in profiles.near(epsilon, math.log(delta)):
+            here = profile.delta_bounds(epsilon)
+            if here.upper <= delta < math.inf:
+                best = _intersection(best, Bounds(0.0, epsilon, epsilon, here.error_budget), method)
+            elif here.lower > delta:
+                best = _intersection(best, Bounds(epsilon, math.inf, epsilon), method)
+            if here.lower > 0.5 * here.upper:
+                root = _root(profile, epsilon, delta)
+                best = _intersection(best, _certified(profile, root, delta), method)
+                following = root
+            if best.width <= goal(best.upper):
+                return best
+            if abs(following - epsilon) > min(0.01 * epsilon, 0.5 / profile.tilt):
+                # The line was made for another place.
+                break
+        else:
+            if not math.isnan(following):
+                return best
+        if math.isnan(following) or not best.lower <= following <= best.upper:
+            low, high = max(best.lower, 0.5 * lowest, 1e-3 * best.upper), best.upper
+            following = math.sqrt(low * high) if low < high < math.inf else 0.5 * epsilon
+        if abs(following - epsilon) <= 1e-9 * epsilon:
+            break
+        epsilon = following
+    return best
+
+
+def _intersection(first: Bounds, second: Bounds, method: str) -> Bounds:
+    if not second.is_sound:
+        return first
+    lower, upper = max(first.lower, second.lower), min(first.upper, second.upper)
+    if lower > upper:
+        raise ArithmeticError("two bounds of one number contradict each other")
+    better = second if second.upper <= first.upper else first
+    name = method if better is second else first.method
+    return Bounds(lower, upper, min(max(better.estimate, lower), upper), better.error_budget, name)
+
+
+def _root(profile: Profile, epsilon: float, delta: float) -> float:
+    """Newton on log delta: the eps at which the profile's estimate is ``delta``."""
+    for _ in range(12):
+        bounds = profile.delta_bounds(epsilon)
+        slope = profile.slope(epsilon)
+        if not bounds.estimate > 0.0 or not slope > 0.0:
+            return epsilon
+        step = math.log(bounds.estimate / delta) * bounds.estimate / slope
+        moved = max(0.0, epsilon + step)
+        if abs(moved - epsilon) <= 1e-13 * max(1.0, epsilon):
+            return moved
+        epsilon = moved
+    return epsilon
+
+
+def _certified(profile: Profile, epsilon: float, delta: float) -> Bounds:
+    """The narrowest interval around ``epsilon`` whose ends the bounds of delta prove."""
+    bounds = profile.delta_bounds(epsilon)
+    slope = max(profile.slope(epsilon), 1e-300)
+    above = max((bounds.upper - delta) / slope, 0.0) + 1e-15 * epsilon
+    upper = math.inf
+    for _ in range(24):
+        if profile.delta_bounds(epsilon + above).upper <= delta:
+            upper = epsilon + above
+            break
+        above = 1.5 * above + 1e-14 * max(1.0, epsilon)
+    below = max((delta - bounds.lower) / slope, 0.0) + 1e-15 * epsilon
+    lower = 0.0
+    for _ in range(24):
+        if below >= epsilon:
+            break
+        if profile.delta_bounds(epsilon - below).lower > delta:
+            lower = epsilon - below
+            break
+        below = 1.5 * below + 1e-14 * max(1.0, epsilon)
+    terms = {name: width / slope for name, width in bounds.error_budget.items()}
+    return Bounds(lower, upper, min(max(epsilon, lower), upper), terms)
+
+
+def directed(composition: Composition, direction: Direction) -> DirectedComposition | None:
+    """The composition in one direction; None where a step has no line."""
+    log_count = math.log(sum(number for _, number in composition.steps))
+    steps: list[tuple[Step, int]] = []
+    mu_squared = 0.0
+    for loss, number in composition.steps:
+        if isinstance(loss, GaussianLoss):
+            mu_squared += number * loss.mu * loss.mu
+            continue
+        step = _step(loss, direction, log_count)
+        if step is None:
+            return None
+        steps.append((step, number))
+    return DirectedComposition(tuple(steps), mu_squared)
+
+
+def _step(loss: PrivacyLoss, direction: Direction, log_count: float) -> Step | None:
+    """A step's line; quadratures err by e^-digits, times the number of steps far less than is allowed."""
+    remove, digits = direction is Direction.REMOVE, 44.0 + log_count
+    fewer = digits - 8.0
+    step: Step | None = None
+    if isinstance(loss, PoissonGaussianLoss):
+        pair = Pair.REMOVE if remove else Pair.ADD
+        step = GaussianPairStep(GaussianPair(pair, loss.noise_multiplier, loss.sampling_probability), digits)
+    elif isinstance(loss, PoissonReplaceLoss):
+        step = GaussianPairStep(GaussianPair(Pair.REPLACE, loss.noise_multiplier, loss.sampling_probability), digits)
+    elif isinstance(loss, SymmetrizedLoss):
+        step = symmetrized_step(loss, fewer)
+    elif isinstance(loss, PoissonLaplaceLoss):
+        step = poisson_laplace_step(loss, fewer, remove=remove)
+    elif isinstance(loss, PoissonLaplaceReplaceLoss):
+        step = poisson_laplace_replace_step(loss, fewer)
+    elif isinstance(loss, LaplaceLoss):
+        step = laplace_step(loss, fewer)
+    elif isinstance(loss, RandomizedResponseLoss):
+        step = RandomizedResponseStep(loss)
+    return step

@@ -1,0 +1,154 @@
+"""Many deltas or epsilons of one composition: neighbours share a line, and are evaluated as arrays.
+
+A line that was made for one epsilon serves its neighbourhood: from the middle of a sorted list outwards, everything
+whose interval is narrow enough on that line is answered by one product of (epsilons x points), and the rest is divided.
+What no plain line serves is left to the evaluator that takes one number at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.composition.evaluator import Bounds
+from accounting.composition.fourier import FourierInversion, directed, larger
+from accounting.fourier.choice import guess_epsilon
+from accounting.fourier.contour import Contour
+from accounting.fourier.profiles import DirectedProfiles, goal
+from accounting.privacy_loss import Composition, Direction
+
+Array = NDArray[np.float64]
+Found = list[Bounds | None]
+
+_NEWTON_STEPS = 8
+
+
+def deltas_on_shared_lines(composition: Composition, epsilons: Sequence[float]) -> Found:
+    """Bounds of delta at each epsilon; None where it takes an evaluator of its own."""
+    order = np.argsort(epsilons)
+    ascending = np.asarray(epsilons, dtype=np.float64)[order]
+    found: Found | None = None
+    for direction in composition.directions:
+        here = directed(composition, direction)
+        if here is None:
+            return [None] * len(epsilons)
+        bounds = _deltas(DirectedProfiles(here), ascending)
+        found = bounds if found is None else [_both(a, b) for a, b in zip(found, bounds, strict=True)]
+    return _unsorted(found or [], order)
+
+
+def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) -> Found:
+    """Bounds of epsilon at each delta; None where it takes an evaluator of its own."""
+    order = np.argsort(deltas)[::-1]
+    descending = np.asarray(deltas, dtype=np.float64)[order]
+    first = directed(composition, Direction.REMOVE)
+    if first is None:
+        return [None] * len(deltas)
+    found = _divided(descending.size, lambda low, high: _epsilons(DirectedProfiles(first), descending[low:high]))
+    if len(composition.directions) == 1:
+        return _unsorted(found, order)
+    other = directed(composition, Direction.ADD)
+    known = [index for index, bounds in enumerate(found) if bounds is not None]
+    uppers = np.array([bounds.upper for bounds in found if bounds is not None])
+    there = _deltas(DirectedProfiles(other), uppers) if other is not None else [None] * uppers.size
+    for index, bounds in zip(known, there, strict=True):
+        # Settled where the other direction costs no more than delta at the epsilon that is charged.
+        if bounds is None or not bounds.upper <= descending[index]:
+            found[index] = None
+    return _unsorted(found, order)
+
+
+def _deltas(profiles: DirectedProfiles, ascending: Array) -> Found:
+    return _divided(ascending.size, lambda low, high: _deltas_on_a_line(profiles, ascending[low:high]))
+
+
+def _divided(size: int, solve: Callable[[int, int], Found]) -> Found:
+    """From the middle outwards: what one line does not serve is divided between two."""
+    found: Found = [None] * size
+    ranges = [(0, size)]
+    while ranges:
+        low, high = ranges.pop()
+        if low >= high:
+            continue
+        part = solve(low, high)
+        middle = (high - low) // 2
+        left, right = middle, middle + 1
+        if part and part[middle] is not None:
+            while left > 0 and part[left - 1] is not None:
+                left -= 1
+            while right < len(part) and part[right] is not None:
+                right += 1
+            found[low + left : low + right] = part[left:right]
+        if part:
+            ranges += [(low, low + left), (low + right, high)]
+    return found
+
+
+def _deltas_on_a_line(profiles: DirectedProfiles, epsilons: Array) -> Found:
+    """On the line of the middle one; empty where there is none."""
+    middle = float(epsilons[epsilons.size // 2])
+    if middle >= profiles.composition.largest_loss:
+        return [Bounds(0.0, 0.0, 0.0) if e >= profiles.composition.largest_loss else None for e in epsilons]
+    plain = profiles.plain(profiles.composition.table_at(middle), middle)
+    if plain is None:
+        return []
+    values = plain.evaluate(epsilons)
+    allowed = np.maximum(np.array([goal(float(e)) for e in epsilons]) * plain.slopes(epsilons), 1e-9 * values.upper)
+    narrow = values.upper - values.lower <= allowed
+    terms = [{name: float(term[i]) for name, term in values.terms.items()} for i in range(epsilons.size)]
+    return [
+        Bounds(float(low), float(up), float(mid), budget, FourierInversion.name) if good else None
+        for low, up, mid, budget, good in zip(values.lower, values.upper, values.estimate, terms, narrow, strict=True)
+    ]
+
+
+def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
+    """On the line of the middle one; empty where there is none."""
+    middle = float(deltas[deltas.size // 2])
+    guess = guess_epsilon(profiles.composition, middle)
+    plain = profiles.plain(profiles.composition.table_at(guess), guess)
+    if plain is None:
+        return []
+    epsilons = np.maximum(guess + np.log(middle / deltas) / plain.tilt, 0.0)
+    for _ in range(_NEWTON_STEPS):
+        estimates, slopes = plain.evaluate(epsilons).estimate, plain.slopes(epsilons)
+        step = np.log(estimates / deltas) * estimates / slopes
+        epsilons = np.maximum(epsilons + np.where(np.isfinite(step), step, 0.0), 0.0)
+    return _certified(plain, epsilons, deltas)
+
+
+def _certified(plain: Contour, epsilons: Array, deltas: Array) -> Found:
+    """Intervals around ``epsilons`` whose ends the bounds of delta prove; None where one is not proved, or wide."""
+    values, slopes = plain.evaluate(epsilons), np.maximum(plain.slopes(epsilons), 1e-300)
+    # Half as much again as the errors ask for, so that the ends prove themselves.
+    above = 1.5 * np.maximum(values.upper - deltas, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
+    below = 1.5 * np.maximum(deltas - values.lower, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
+    uppers, lowers = epsilons + above, epsilons - below
+    proved = (plain.evaluate(uppers).upper <= deltas) & (lowers > 0.0)
+    proved &= plain.evaluate(np.maximum(lowers, 0.0)).lower > deltas
+    narrow = np.array([up - low <= goal(float(up)) for up, low in zip(uppers, lowers, strict=True)])
+    return [
+        Bounds(
+            float(lowers[i]),
+            float(uppers[i]),
+            float(min(max(epsilons[i], lowers[i]), uppers[i])),
+            {name: float(term[i] / slopes[i]) for name, term in values.terms.items()},
+            FourierInversion.name,
+        )
+        if proved[i] and narrow[i]
+        else None
+        for i in range(epsilons.size)
+    ]
+
+
+def _both(first: Bounds | None, second: Bounds | None) -> Bounds | None:
+    return None if first is None or second is None else larger(first, second)
+
+
+def _unsorted(found: Found, order: NDArray[np.intp]) -> Found:
+    result: Found = [None] * len(found)
+    for place, bounds in zip(order, found, strict=True):
+        result[int(place)] = bounds
+    return result

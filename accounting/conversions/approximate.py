@@ -1,0 +1,36 @@
+"""What (epsilon, delta)-DP with a positive delta implies, and what an attack's advantage t does, which is (0, t)-DP."""
+
+from __future__ import annotations
+
+from accounting.conversions.converted import Alternative, Converted, Target
+from accounting.conversions.pure import textbook_risk
+from accounting.conversions.regions import ApproximateRegion, attack_risk
+from accounting.guarantees import ApproximateDpGuarantee
+
+_METHOD = "trade_off_function"
+_SOURCE = "Kairouz, Oh & Viswanath 2015; Dong, Roth & Su 2022, Proposition 2.4"
+
+
+def to_approximate(stated: ApproximateDpGuarantee, target: Target) -> Converted:
+    """At another delta: the smallest epsilon over all that (epsilon, delta) leaves possible; none at smaller deltas."""
+    assert target.delta is not None
+    epsilon = ApproximateRegion(stated.epsilon, stated.delta).epsilon(target.delta)
+    as_stated = Alternative("as_stated", ApproximateDpGuarantee(stated.epsilon, target.delta))
+    return Converted(ApproximateDpGuarantee(epsilon, target.delta), _METHOD, True, _SOURCE, (as_stated,))
+
+
+def to_attack_risk(stated: ApproximateDpGuarantee, target: Target) -> Converted:
+    """Advantage delta + (1 - delta) tanh(eps/2); tpr min(e^eps fpr + delta, 1 - e^-eps (1 - delta - fpr))."""
+    risk = attack_risk(ApproximateRegion(stated.epsilon, stated.delta), target)
+    return Converted(risk, _METHOD, True, _SOURCE, textbook_risk(stated.epsilon, stated.delta, target))
+
+
+CONVERSIONS = {"approximate_dp": to_approximate, "attack_risk": to_attack_risk}
+_REVEALS = "a mechanism that reveals its input with probability delta satisfies it, and "
+REFUSED = {
+    "pure_dp": _REVEALS + "is epsilon-DP for no epsilon",
+    "zcdp": _REVEALS + "has infinite Renyi divergences",
+    "truncated_zcdp": _REVEALS + "has infinite Renyi divergences",
+    "renyi_dp": _REVEALS + "has infinite Renyi divergences",
+    "gaussian_dp": _REVEALS + "is caught at a false positive rate of 0, where no Gaussian is",
+}

@@ -1,0 +1,138 @@
+"""What epsilon-DP implies. Randomised response on one bit dominates every epsilon-DP mechanism, so all of it is tight.
+
+Source of the domination: Kairouz, Oh & Viswanath 2015.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from scipy.special import erfinv, ndtri_exp
+
+from accounting.conversions.converted import Alternative, Converted, Target
+from accounting.conversions.regions import ApproximateRegion, attack_risk
+from accounting.conversions.rounding import as_probability, enlarged, rounded_up
+from accounting.guarantees import (
+    ApproximateDpGuarantee,
+    AttackRisk,
+    GaussianDpGuarantee,
+    Guarantee,
+    PureDpGuarantee,
+    RenyiDpGuarantee,
+    TruncatedZcdpGuarantee,
+    ZcdpGuarantee,
+)
+from accounting.mechanisms.plain import RandomizedResponseLoss
+
+_METHOD = "randomized_response"
+_DOMINATION = "Kairouz, Oh & Viswanath 2015"
+_SMALLEST_TILT = 1e-2
+
+
+def to_pure(stated: PureDpGuarantee, _: Target) -> Converted:
+    """Itself."""
+    return Converted(stated, "as_stated", True, "the same statement")
+
+
+def to_approximate(stated: PureDpGuarantee, target: Target) -> Converted:
+    """log(e^eps - delta (1 + e^eps)), at least 0."""
+    assert target.delta is not None
+    epsilon = ApproximateRegion(stated.epsilon, 0.0).epsilon(target.delta)
+    as_stated = Alternative("as_stated", ApproximateDpGuarantee(stated.epsilon, target.delta))
+    return Converted(ApproximateDpGuarantee(epsilon, target.delta), _METHOD, True, _DOMINATION, (as_stated,))
+
+
+def zcdp_rho(epsilon: float) -> float:
+    """eps tanh(eps/2), rounded up: the proof stands at `RandomizedResponseLoss.zcdp_rho`."""
+    return enlarged(RandomizedResponseLoss(epsilon).zcdp_rho)
+
+
+def to_zcdp(stated: PureDpGuarantee, _: Target) -> Converted:
+    """rho = eps tanh(eps/2); the textbook has eps^2/2."""
+    return _zcdp(ZcdpGuarantee(zcdp_rho(stated.epsilon)), ZcdpGuarantee(_half_square(stated.epsilon)))
+
+
+def to_truncated_zcdp(stated: PureDpGuarantee, target: Target) -> Converted:
+    """As `to_zcdp`: randomised response needs its rho at orders near 1, which are never cut off."""
+    assert target.omega is not None
+    exact = TruncatedZcdpGuarantee(zcdp_rho(stated.epsilon), target.omega)
+    return _zcdp(exact, TruncatedZcdpGuarantee(_half_square(stated.epsilon), target.omega))
+
+
+def _zcdp(exact: Guarantee, textbook: Guarantee) -> Converted:
+    source = "concavity of the moment of randomised response (accounting/mechanisms/plain.py)"
+    return Converted(exact, _METHOD, True, source, (Alternative("bun_steinke_2016_proposition_3_3", textbook),))
+
+
+def _half_square(epsilon: float) -> float:
+    return rounded_up(Fraction(epsilon) ** 2 / 2)
+
+
+def renyi_divergence(epsilon: float, order: float) -> float:
+    """log(cosh((a - 1/2) eps) / cosh(eps/2)) / (a - 1), rounded up."""
+    tilt = order - 1.0
+    # Below, the moment's digits cancel; it is convex and 0 at tilt 0, so that its chord bounds it.
+    moment = float(RandomizedResponseLoss(epsilon).log_moment(np.array([max(tilt, _SMALLEST_TILT)]))[0])
+    return min(epsilon, enlarged(moment / max(tilt, _SMALLEST_TILT)))
+
+
+def to_renyi(stated: PureDpGuarantee, target: Target) -> Converted:
+    """The divergence of randomised response at each order."""
+    assert target.orders is not None
+    exact = tuple(renyi_divergence(stated.epsilon, order) for order in target.orders)
+    linear = _half_square(stated.epsilon)
+    textbook = tuple(min(stated.epsilon, rounded_up(Fraction(linear) * Fraction(order))) for order in target.orders)
+    return Converted(
+        RenyiDpGuarantee(target.orders, exact),
+        _METHOD,
+        True,
+        "Mironov 2017, Proposition 5",
+        (Alternative("bun_steinke_2016_proposition_3_3", RenyiDpGuarantee(target.orders, textbook)),),
+    )
+
+
+def to_gaussian(stated: PureDpGuarantee, _: Target) -> Converted:
+    """mu = 2 Phi^-1(e^eps / (1 + e^eps)).
+
+    The trade-off function of randomised response is two lines that meet at fpr = fnr = 1 / (1 + e^eps). A convex one
+    that passes through its three corners lies below it, and a Gaussian's passes through the middle one at this mu.
+    """
+    tail = -math.log1p(math.exp(-stated.epsilon)) - stated.epsilon
+    if stated.epsilon < 1.0:
+        mu = 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * stated.epsilon)))
+    else:
+        mu = -2.0 * float(ndtri_exp(tail))
+    source = "convexity of trade-off functions (Dong, Roth & Su 2022, Proposition 2.2)"
+    return Converted(GaussianDpGuarantee(enlarged(mu, 4.0 * mu)), _METHOD, True, source)
+
+
+def to_attack_risk(stated: PureDpGuarantee, target: Target) -> Converted:
+    """Advantage tanh(eps/2); tpr min(e^eps fpr, 1 - e^-eps (1 - fpr))."""
+    risk = attack_risk(ApproximateRegion(stated.epsilon, 0.0), target)
+    return Converted(risk, _METHOD, True, _DOMINATION, textbook_risk(stated.epsilon, 0.0, target))
+
+
+def textbook_risk(epsilon: float, delta: float, target: Target) -> tuple[Alternative, ...]:
+    """Directly from the definition: e^eps fpr + delta, and e^eps - 1 + delta (Yeom et al. 2018)."""
+    scale = math.exp(min(epsilon, 700.0))
+    if target.prior is not None:
+        return ()
+    if target.fpr is not None:
+        tpr = as_probability(enlarged(scale * target.fpr + delta, scale * target.fpr * (1.0 + epsilon)))
+        return (Alternative("definition", AttackRisk(fpr=target.fpr, tpr=tpr)),)
+    advantage = as_probability(enlarged(math.expm1(min(epsilon, 700.0)) + delta))
+    return (Alternative("definition", AttackRisk(advantage=advantage)),)
+
+
+CONVERSIONS = {
+    "pure_dp": to_pure,
+    "approximate_dp": to_approximate,
+    "zcdp": to_zcdp,
+    "truncated_zcdp": to_truncated_zcdp,
+    "gaussian_dp": to_gaussian,
+    "renyi_dp": to_renyi,
+    "attack_risk": to_attack_risk,
+}
+REFUSED: dict[str, str] = {}

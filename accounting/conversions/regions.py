@@ -1,0 +1,147 @@
+"""The tests of two neighbours that a guarantee leaves possible, and the risk that they are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from scipy.special import ndtr, ndtri
+
+from accounting.composition.gaussian_dp import AnalyticGaussian, epsilon_of_gaussian
+from accounting.conversions.converted import Target
+from accounting.conversions.rounding import as_probability, enlarged
+from accounting.errors import Unreachable
+from accounting.guarantees import AttackRisk
+from accounting.mechanisms.gaussian import GaussianLoss
+from accounting.privacy_loss import Composition
+
+#: Smaller ones are enlarged to it: their squares vanish.
+_SMALLEST_MU = 1e-100
+
+
+class Region(Protocol):
+    """All pairs (fpr, tpr) that a guarantee leaves possible. Every number is rounded up."""
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon >= 0 with tpr <= e^epsilon fpr + ``delta`` on the region; `Unreachable` if there is none."""
+
+    def delta(self, epsilon: float) -> float:
+        """Largest tpr - e^epsilon fpr, for ``epsilon`` >= 0."""
+
+    def true_positive_rate(self, fpr: float) -> float:
+        """Largest tpr at ``fpr``."""
+
+
+def attack_risk(region: Region, target: Target) -> AttackRisk:
+    """What the best attack reaches: the advantage, the true positive rate at a false positive rate, or the Bayes risk.
+
+    Guarantees: advantage_is_total_variation; bayes_risk_is_rounded_down.
+
+    Source: the advantage is delta at epsilon 0. An attacker whose prior for membership is p errs with probability
+    p (1 - tpr) + (1 - p) fpr, which is linear on the region: at least min(p, 1 - p) (1 - delta(|log(p / (1 - p))|)).
+    """
+    if target.fpr is not None:
+        return AttackRisk(fpr=target.fpr, tpr=region.true_positive_rate(target.fpr))
+    if target.prior is None:
+        return AttackRisk(advantage=region.delta(0.0))
+    smaller = min(target.prior, 1.0 - target.prior)
+    if smaller == 0.0:
+        return AttackRisk(prior=target.prior, bayes_risk=0.0)
+    log_odds = math.log1p(-smaller) - math.log(smaller)
+    # delta falls in epsilon, so that a smaller epsilon is the cautious one.
+    delta = region.delta(max(0.0, log_odds - (enlarged(log_odds, 1.0) - log_odds)))
+    risk = smaller * (1.0 - delta)
+    return AttackRisk(prior=target.prior, bayes_risk=max(0.0, risk - (enlarged(risk, smaller) - risk)))
+
+
+@dataclass(frozen=True)
+class ApproximateRegion:
+    """Of (epsilon, delta)-DP: tpr <= e^eps fpr + delta and 1 - fpr <= e^eps (1 - tpr) + delta.
+
+    A mechanism that reveals its input with probability delta, and answers by randomised response otherwise, reaches
+    all of it (Kairouz, Oh & Viswanath 2015).
+
+    Guarantees: corner_mechanism_attains_all.
+    """
+
+    stated_epsilon: float
+    stated_delta: float
+
+    def epsilon(self, delta: float) -> float:
+        """log(e^eps - (delta' - delta) (1 + e^eps) / (1 - delta)), at least 0; none below the stated delta."""
+        if delta < self.stated_delta:
+            raise Unreachable(
+                f"no epsilon is finite at a delta below the stated {self.stated_delta:g}: a mechanism that reveals its "
+                "input with that probability satisfies the guarantee; ask for a delta of at least that",
+                pointer=("to", "delta"),
+            )
+        if delta == 1.0:
+            return 0.0
+        if delta == self.stated_delta:
+            return self.stated_epsilon
+        shrunk, known = math.exp(-self.stated_epsilon), 1.0 - self.stated_delta
+        share = (delta - self.stated_delta) / known * (1.0 + shrunk)
+        if share < 0.5:
+            value = self.stated_epsilon + math.log1p(-share)
+        else:  # the same, with the digits of 1 - delta
+            left = (1.0 - delta) - (delta - self.stated_delta) * shrunk
+            value = self.stated_epsilon + math.log(left / known) if left > 0.0 else 0.0
+        return max(0.0, enlarged(value, self.stated_epsilon + min(2.0 * share, 1.0)))
+
+    def delta(self, epsilon: float) -> float:
+        """delta + (1 - delta) (1 - e^(eps' - eps)) / (1 + e^-eps)."""
+        gap = self.stated_epsilon - epsilon
+        if gap <= 0.0:
+            return self.stated_delta
+        gap = enlarged(gap, self.stated_epsilon)
+        rest = -math.expm1(-gap) / (1.0 + math.exp(-self.stated_epsilon))
+        return as_probability(enlarged(self.stated_delta + (1.0 - self.stated_delta) * rest))
+
+    def true_positive_rate(self, fpr: float) -> float:
+        """The smaller of e^eps fpr + delta and 1 - e^-eps (1 - delta - fpr)."""
+        steep = fpr * math.exp(min(self.stated_epsilon, 700.0)) + self.stated_delta
+        flat = 1.0 - math.exp(-self.stated_epsilon) * max(1.0 - self.stated_delta - fpr, 0.0)
+        relative = 1.0 + self.stated_epsilon  # of e^eps, whose exponent is exact to half an ulp
+        return as_probability(min(enlarged(steep, steep * relative), enlarged(flat, 1.0)))
+
+
+@dataclass(frozen=True)
+class GaussianRegion:
+    """Of mu-GDP: the tests of N(0, 1) against N(mu, 1), which attain it.
+
+    Guarantees: gaussian_mechanism_attains_all.
+    """
+
+    mu: float
+
+    def epsilon(self, delta: float) -> float:
+        """Of the analytic profile (Balle & Wang 2018, Theorem 8)."""
+        if self.mu == 0.0 or delta >= 1.0:
+            return 0.0
+        if delta == 0.0:
+            raise Unreachable(
+                "a Gaussian's privacy loss is unbounded, so that no epsilon is finite at delta 0; ask for a positive "
+                "delta",
+                pointer=("to", "delta"),
+            )
+        return epsilon_of_gaussian(self.mu, delta, upward=True)
+
+    def delta(self, epsilon: float) -> float:
+        """Of the analytic profile; 2 Phi(mu / 2) - 1 at epsilon 0."""
+        if epsilon == 0.0 or self.mu == 0.0:
+            return as_probability(enlarged(math.erf(self.mu / math.sqrt(8.0))))
+        pair = GaussianLoss(max(self.mu, _SMALLEST_MU))
+        bounds = AnalyticGaussian().delta(Composition(((pair, 1),)), epsilon)
+        assert bounds is not None  # it has a Gaussian part
+        return bounds.upper
+
+    def true_positive_rate(self, fpr: float) -> float:
+        """Phi(Phi^-1(fpr) + mu)."""
+        if fpr in {0.0, 1.0} or self.mu == 0.0:
+            return fpr
+        quantile = float(ndtri(fpr))
+        # An error of the quantile moves Phi by its hazard, which is at most 1 + |quantile|.
+        relative = 4.0 * (1.0 + quantile * quantile)
+        power = float(ndtr(quantile + self.mu))
+        return as_probability(max(fpr, enlarged(power, power * relative)))

@@ -1,0 +1,217 @@
+"""Every test that a bound of Renyi divergences leaves possible: exact conversions of zCDP and of Renyi DP.
+
+Theorem. Let a guarantee bound the divergences of some orders, in both directions. The pairs (fpr, tpr) that tests of
+neighbours can have are exactly those whose two-outcome laws obey the same bounds.
+Proof. A test is post-processing, so its pair of laws obeys the bounds. Conversely a mechanism that releases one bit
+with these laws obeys them, and reading the bit is the test. (Riess, Gomez, Calmon, Schnabel & Kaissis 2026 prove it
+for all orders; Asoodeh et al. 2020 have the case of one order; Zhu, Dong & Wang 2022, appendix F.3, conjectured it.)
+
+So epsilon, delta and the true positive rate are maxima over two numbers, and they are attained. Leaving bounds out can
+only enlarge the maximum, so that the search may work with a few orders and add those that its result violates: every
+intermediate answer is sound, and the last one is tight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from scipy.optimize import brentq
+
+from accounting.conversions.rounding import as_probability, enlarged
+from accounting.conversions.two_outcome import divergence, log_probability
+from accounting.errors import Unreachable
+
+#: The bounds are relaxed by this, relatively, which covers the error of `two_outcome.divergence`.
+_RELAXATION = 1e-13
+#: Covers the root and the maximum, relatively to the log-ratio at which it is taken.
+_LOG_RATIO_ALLOWANCE = 1e-12
+#: Of a log-ratio that was found, relatively.
+_NOISE = 1e-13
+_GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
+#: Smallest log-odds that are tried: probabilities below 1e-323 are nothing.
+_SMALLEST_LOG_ODDS = -744.0
+_MOST_ROUNDS = 16
+#: Far beyond what any bound allows; a search that came here would never end.
+_LARGEST_LOG_RATIO = 1e100
+_TILTS_AT_A_TIME = 4
+
+
+class DivergenceBounds(Protocol):
+    """Bounds of Renyi divergences in both directions, by tilt = order - 1."""
+
+    def bound(self, tilt: float) -> float:
+        """Of the divergence of order tilt + 1; positive."""
+
+    def seed(self, *, delta: float | None = None, epsilon: float = 0.0) -> float:
+        """The tilt whose single-order conversion is best there: where the search begins."""
+
+    def most_violated(self, excess: Callable[[float], float]) -> float:
+        """The tilt at which ``excess`` is largest, among those with a bound."""
+
+
+@dataclass(frozen=True)
+class TwoOutcomePair:
+    """Laws on two outcomes: p = 1 / (1 + e^-log_odds) and q = p e^-log_ratio."""
+
+    log_odds: float
+    log_ratio: float
+
+
+#: A value with the size of its numerical noise.
+Noisy = tuple[float, float]
+
+
+class RenyiRegion:
+    """The tests that the bounds leave possible.
+
+    Guarantees: bounds_every_test; attained_by_a_bit (up to 1e-9, relatively).
+    """
+
+    def __init__(self, bounds: DivergenceBounds) -> None:
+        self._bounds = bounds
+        self._tilts = [bounds.seed()]
+        self._near = 1.0  # the last log-ratio found, to start the next search from
+        self._top = self._symmetric_log_odds()
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon >= 0 at ``delta``, rounded up: max of log((p - delta) / q) over the region.
+
+        Raises:
+            Unreachable: delta is 0 and no epsilon is finite.
+        """
+        if delta <= 0.0:
+            raise Unreachable(
+                "bounds of finite Renyi orders leave the privacy loss unbounded, so that no epsilon is finite at delta "
+                "0; ask for a positive delta",
+                pointer=("to", "delta"),
+            )
+        if delta >= self.advantage:
+            return 0.0
+        pair = self.attaining_pair_at_delta(delta)
+        value = pair.log_ratio + _log_share_above(delta, pair.log_odds)
+        return max(0.0, enlarged(value, pair.log_ratio))
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta at ``epsilon`` >= 0, rounded up: max of p - e^epsilon q over the region."""
+        if epsilon == 0.0:
+            return self.advantage
+
+        def gain(pair: TwoOutcomePair) -> Noisy:
+            p, ratio = math.exp(log_probability(pair.log_odds)), min(epsilon - pair.log_ratio, 700.0)
+            return -p * math.expm1(ratio), _NOISE * pair.log_ratio * p * math.exp(ratio)
+
+        self._tilts.append(self._bounds.seed(epsilon=epsilon))
+        pair = self._best(gain, _SMALLEST_LOG_ODDS, self._top)
+        return as_probability(enlarged(max(0.0, gain(pair)[0])))
+
+    def true_positive_rate(self, fpr: float) -> float:
+        """Largest true positive rate at ``fpr``, rounded up."""
+        if fpr in {0.0, 1.0}:
+            return fpr
+        # The complement of the pair has p = 1 - fpr, and its q is the smallest that the bounds allow.
+        log_odds = math.log1p(-fpr) - math.log(fpr)
+        pair = self._tightened(lambda: TwoOutcomePair(log_odds, self._log_ratio(log_odds)))
+        return as_probability(enlarged(fpr * math.exp(-pair.log_ratio) - math.expm1(-pair.log_ratio)))
+
+    @property
+    def advantage(self) -> float:
+        """Largest tpr - fpr, rounded up: by convexity and symmetry a randomised response attains it."""
+        return as_probability(enlarged(math.tanh(0.5 * self._top)))
+
+    def attaining_pair_at_delta(self, delta: float) -> TwoOutcomePair:
+        """The two laws that cost most epsilon at 0 < ``delta`` < advantage."""
+
+        def cost(pair: TwoOutcomePair) -> Noisy:
+            return pair.log_ratio + _log_share_above(delta, pair.log_odds), _NOISE * pair.log_ratio
+
+        self._tilts.append(self._bounds.seed(delta=delta))
+        return self._best(cost, math.log(delta) - math.log1p(-delta), self._top)
+
+    def _best(self, value: Callable[[TwoOutcomePair], Noisy], low: float, high: float) -> TwoOutcomePair:
+        """Where ``value``, quasi-concave along the region's boundary, is largest for log-odds in (low, high)."""
+
+        def search(precision: float) -> TwoOutcomePair:
+            found = _golden_section(
+                lambda log_odds: value(TwoOutcomePair(log_odds, self._log_ratio(log_odds))), low, high, precision
+            )
+            return TwoOutcomePair(found, self._log_ratio(found))
+
+        self._tightened(lambda: search(1e-7), 1e-5)
+        return self._tightened(lambda: search(1e-13))
+
+    def _tightened(self, search: Callable[[], TwoOutcomePair], tolerance: float = 1e-10) -> TwoOutcomePair:
+        """The result of ``search``, repeated with the order that it violates most until it violates none."""
+        for _ in range(_MOST_ROUNDS):
+            pair = search()
+            worst = self._most_violated(pair)
+            if self._excess(worst, pair) <= tolerance:
+                break
+            self._tilts = [*self._tilts[1 - _TILTS_AT_A_TIME :], worst]
+        return pair
+
+    def _most_violated(self, pair: TwoOutcomePair) -> float:
+        return self._bounds.most_violated(lambda tilt: self._excess(tilt, pair))
+
+    def _excess(self, tilt: float, pair: TwoOutcomePair) -> float:
+        bound = self._bounds.bound(tilt) * (1.0 + _RELAXATION)
+        return divergence(tilt, pair.log_odds, pair.log_ratio) / bound - 1.0
+
+    def _log_ratio(self, log_odds: float) -> float:
+        """Largest log-ratio that the chosen orders allow at ``log_odds``, rounded up."""
+        self._near = self._root(lambda log_ratio: TwoOutcomePair(log_odds, log_ratio))
+        return self._near * (1.0 + _LOG_RATIO_ALLOWANCE)
+
+    def _symmetric_log_odds(self) -> float:
+        """The randomised response within the bounds: p = 1 - q, whose log-odds are its log-ratio."""
+
+        def search() -> TwoOutcomePair:
+            self._near = self._root(lambda size: TwoOutcomePair(size, size))
+            return TwoOutcomePair(self._near, self._near)
+
+        return self._tightened(search).log_odds * (1.0 + _LOG_RATIO_ALLOWANCE)
+
+    def _root(self, pair: Callable[[float], TwoOutcomePair]) -> float:
+        return _increasing_root(lambda size: max(self._excess(tilt, pair(size)) for tilt in self._tilts), self._near)
+
+
+def _log_share_above(delta: float, log_odds: float) -> float:
+    """log((p - delta) / p)."""
+    share = math.exp(math.log(delta) - log_probability(log_odds))
+    return math.log1p(-share) if share < 1.0 else -math.inf
+
+
+def _increasing_root(function: Callable[[float], float], guess: float) -> float:
+    """Where an increasing function of a positive number crosses 0, from any positive guess, to machine precision."""
+    low = high = guess
+    step = 1.01
+    while function(high) < 0.0 and high < _LARGEST_LOG_RATIO:
+        low, high, step = high, high * step, step * step
+    step = 1.01
+    while function(low) > 0.0:
+        low, high, step = low / step, low, step * step
+    if low == high:
+        return low
+    return float(brentq(function, low, high, xtol=1e-300, rtol=4.0 * 2.0**-52, maxiter=1000))
+
+
+def _golden_section(function: Callable[[float], Noisy], low: float, high: float, precision: float) -> float:
+    """Where a unimodal function is largest, to ``precision`` of the interval's size.
+
+    Differences within the noise are decided for the left: the only plateaus are where p is 1 to machine precision.
+    """
+    width = precision * max(1.0, high - low)
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = function(left), function(right)
+    while high - low > width and low < left < right < high:
+        if at_right[0] <= at_left[0] + at_left[1]:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = function(right)
+    return max((at_left[0], left), (at_right[0], right))[1]

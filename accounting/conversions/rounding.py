@@ -1,0 +1,35 @@
+"""Outward rounding: a guarantee that leaves a conversion holds as written."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+#: Covers a closed form of a few correctly rounded operations and elementary functions, relatively to its largest term.
+CLOSED_FORM_ALLOWANCE = 8.0 * 2.0**-52
+
+
+def rounded_up(number: Fraction) -> float:
+    """Smallest float that is at least ``number``.
+
+    >>> rounded_up(Fraction(1, 2)), rounded_up(Fraction(1, 10)) >= Fraction(1, 10)
+    (0.5, True)
+    """
+    nearest = float(number)
+    return nearest if Fraction(nearest) >= number else math.nextafter(nearest, math.inf)
+
+
+def enlarged(value: float, scale: float = 0.0) -> float:
+    """``value`` plus the allowance of a closed form whose largest term has the size ``scale`` (or its own).
+
+    >>> enlarged(0.0), 1.0 < enlarged(1.0) < 1.0 + 1e-14
+    (0.0, True)
+    """
+    if value == 0.0 and scale == 0.0:
+        return 0.0
+    return value + max(abs(value), abs(scale)) * CLOSED_FORM_ALLOWANCE + 5e-324
+
+
+def as_probability(value: float) -> float:
+    """An upper bound of a probability, which is at most 1."""
+    return min(1.0, max(0.0, value))

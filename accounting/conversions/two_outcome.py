@@ -1,0 +1,79 @@
+"""Pairs of laws on two outcomes, and the Renyi divergences between them.
+
+P gives the first outcome the probability p, Q gives it q = p e^-u < p. A test of P against Q is such a pair, with p its
+true and q its false positive rate; so a bound of all divergences bounds all tests, and the pairs within the bound are
+mechanisms that reach it.
+
+p is given by its log-odds s, so that p and 1 - p keep their digits; the pair is (s, u). The complement of the pair,
+(1 - q, 1 - p), has the same divergences with the directions exchanged.
+"""
+
+from __future__ import annotations
+
+import math
+
+_SERIES_BELOW = 0.5
+_LARGEST_EXPONENT = 300.0
+
+
+def softplus(x: float) -> float:
+    """log(1 + e^x)."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def log_probability(log_odds: float) -> float:
+    """log p for p = 1 / (1 + e^-s)."""
+    return -softplus(-log_odds)
+
+
+def divergence(tilt: float, log_odds: float, log_ratio: float) -> float:
+    """The larger of the Renyi divergences of order tilt + 1 of (P, Q) and of (Q, P).
+
+    Args:
+        tilt: order - 1, positive.
+        log_odds: s; p = 1 / (1 + e^-s).
+        log_ratio: u = log(p / q), positive.
+
+    Returns:
+        The divergence, in nats.
+
+    Guarantees: divergence_is_accurate: relative error below 5e-14 also where the divergence is tiny.
+
+    Source: with v = log((1 - p) / (1 - q)) <= 0 and h(y) = e^y - 1 - y, the sum p e^(au) + (1-p) e^(av) - 1 is
+    p (h(au) + a h(-u)) + (1-p) (h(av) + a h(-v)), all of whose terms are positive: nothing cancels.
+
+    >>> round(divergence(1.0, 0.0, math.log(2.0)), 6)  # log(0.5^2 / 0.25 + 0.5^2 / 0.75)
+    0.287682
+    """
+    log_p, log_not_p = -softplus(-log_odds), -softplus(log_odds)
+    # (1 - q) / (1 - p) = 1 + e^s (1 - e^-u)
+    v = -softplus(log_odds + math.log(-math.expm1(-log_ratio)))
+    forward = _one_direction(tilt, log_p, log_not_p, log_ratio, v)
+    backward = _one_direction(tilt, log_p - log_ratio, log_not_p - v, -log_ratio, -v)
+    return max(forward, backward)
+
+
+def _one_direction(tilt: float, log_first: float, log_second: float, first: float, second: float) -> float:
+    """Of a law with log-probabilities ``log_first``, ``log_second`` and log-ratios ``first``, ``second``."""
+    largest = max(first, second)
+    if tilt * largest > _LARGEST_EXPONENT:
+        x, y = log_first + tilt * first, log_second + tilt * second
+        return (max(x, y) + math.log1p(math.exp(-abs(x - y)))) / tilt
+    p, not_p = math.exp(log_first), math.exp(log_second)
+    if max(abs(first), abs(second)) < 2.0:
+        excess = p * (_h(tilt * first) + tilt * _h(-first)) + not_p * (_h(tilt * second) + tilt * _h(-second))
+    else:
+        # One ratio is large, so that the first-order terms no longer cancel.
+        excess = p * math.expm1(tilt * first) + not_p * math.expm1(tilt * second)
+    return math.log1p(max(excess, 0.0)) / tilt
+
+
+def _h(y: float) -> float:
+    """e^y - 1 - y."""
+    if abs(y) >= _SERIES_BELOW:
+        return math.expm1(y) - y
+    term, total = 0.5 * y * y, 0.0
+    for power in range(3, 17):
+        total += term
+        term *= y / power
+    return total

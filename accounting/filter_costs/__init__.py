@@ -1,0 +1,60 @@
+"""What an event costs in a filter: the table, one function per filter, one branch per cell.
+
+T = steps of full batches (shuffled epochs: passes; disjoint batches: 1), s = noise multiplier, eps = sens / b for a
+Laplace event of scale b, d = the delta at which the reservation is priced (`charge_delta`).
+
+| event | pure_dp | approximate_dp | zcdp | gaussian_dp | renyi_dp, order a |
+|---|---|---|---|---|---|
+| gaussian, full batch | none | tight at d | sens^2 T / (2 s^2) | sens^2 T / s^2 | a sens^2 T / (2 s^2) |
+| gaussian, sampled | none | tight at d | UNAMPLIFIED, warning | UNAMPLIFIED, warning | moment of the sampled pair |
+| laplace | T eps | T eps | T (eps + e^-eps - 1) | T m(e^(-eps/2) / 2) | exact moment |
+| laplace, sampled | T eps' | T eps' | best of both | best of both | moment of the sampled pair |
+| pure_dp | T eps | T eps | T eps tanh(eps / 2) | T m(1 / (1 + e^eps)) | moment of randomised response |
+| zcdp | none | tight at d | T rho | none | T rho a |
+| renyi_dp | none | tight at d | none | none | T divergence, interpolated between its orders |
+| approximate_dp | none | T eps, T delta | none | none | none |
+
+m(x) = (2 Phi^-1(x))^2; eps' is the sampled step's largest loss; "best of both": of the unsampled step's cost, which no
+sampling exceeds, and that of an eps'-DP step. There is no conversion outside this table. A sampled Gaussian has no
+amplified cost in zcdp (its Renyi divergence over the order tends to 1 / (2 s^2) at least as the order grows, whatever
+the sampling probability) and none in gaussian_dp (a mu-GDP step has divergence a mu^2 / 2 at most).
+
+Sampled in fixed sizes under replace_special, the batches are drawn from a public number of positions, and the null
+record keeps the replaced one's: given the batches, neighbours differ in at most T of them, by at most the contribution
+bound. Without amplification, then, sens is 1. The sampled pair is that of replace_one, of distance 2, because with
+the batches hidden a record is compared with another one in its place.
+
+A float stands for the shortest decimal that reads back to it, which is how events and limits are written and hashed;
+rational costs are computed exactly from those decimals, so that a million charges of 1e-6 fill 1 exactly.
+"""
+
+from __future__ import annotations
+
+from accounting.filter_costs.additive import gaussian_dp_cost, pure_dp_cost, zcdp_cost
+from accounting.filter_costs.approximate_dp import approximate_dp_cost
+from accounting.filter_costs.gaussian_mu import mu_of_laplace, mu_of_pure_dp
+from accounting.filter_costs.renyi_dp import renyi_dp_cost
+from accounting.filter_costs.table import (
+    FILTERS_WITH_COST,
+    NO_AMPLIFICATION,
+    SMALLEST_DELTA,
+    Cost,
+    CostWarning,
+    exact,
+)
+
+__all__ = [
+    "FILTERS_WITH_COST",
+    "NO_AMPLIFICATION",
+    "SMALLEST_DELTA",
+    "Cost",
+    "CostWarning",
+    "approximate_dp_cost",
+    "exact",
+    "gaussian_dp_cost",
+    "mu_of_laplace",
+    "mu_of_pure_dp",
+    "pure_dp_cost",
+    "renyi_dp_cost",
+    "zcdp_cost",
+]

@@ -1,0 +1,85 @@
+"""Which filters have a cost for which mechanism, and what a cost is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from accounting.errors import AccountingError, NoCostInFilter, one_of
+from accounting.events import ApproximateDp, Event, FullBatch, Gaussian, Laplace, Mechanism, PureDp, RenyiDp, ZcDp
+from accounting.relations import NeighboringRelation
+from accounting.sampling.schedules import resolve_schedules
+from accounting.units import Amounts
+
+#: Costs that are not rational are enlarged by this much, relatively, before they are rounded up to a nano-unit. The
+#: moments carry their own allowance already.
+TRANSCENDENTAL_ALLOWANCE = Fraction(1, 10**12)
+NO_AMPLIFICATION = "no_amplification"
+#: One atto-unit, the grain in which delta is counted.
+SMALLEST_DELTA = 1e-18
+
+#: The filters that have a cost for a mechanism, under every sampling that is proved for it.
+FILTERS_WITH_COST: dict[type[Mechanism], tuple[str, ...]] = {
+    Gaussian: ("approximate_dp", "zcdp", "gaussian_dp", "renyi_dp"),
+    Laplace: ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp"),
+    PureDp: ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp"),
+    ApproximateDp: ("approximate_dp",),
+    ZcDp: ("approximate_dp", "zcdp", "renyi_dp"),
+    RenyiDp: ("approximate_dp", "renyi_dp"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CostWarning:
+    """A sentence that belongs beside a cost, with a stable code."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Amounts in the filter's units, rounded up; one, one per order, or epsilon and delta."""
+
+    amounts: Amounts
+    warnings: tuple[CostWarning, ...] = ()
+
+
+def exact(number: float) -> Fraction:
+    """The shortest decimal that reads back to ``number``, as a rational number."""
+    return Fraction(Decimal(repr(float(number))))
+
+
+def checked(events: tuple[Event, ...], relation: NeighboringRelation, kind: str) -> tuple[Event, ...]:
+    """The list with its schedules resolved, when every event has a cost in the filter."""
+    for index, event in enumerate(events):
+        working = FILTERS_WITH_COST[type(event.mechanism)]
+        if kind not in working:
+            raise NoCostInFilter(
+                f"a {event.mechanism.kind} event has no proved additive cost in a {kind} budget; it has one in "
+                f"{one_of(working)}",
+                pointer=("events", index, "mechanism"),
+            )
+    try:
+        return resolve_schedules(events, relation)
+    except AccountingError as error:
+        raise error.inside("events") from None
+
+
+def total(
+    events: tuple[Event, ...], relation: NeighboringRelation, unit: Callable[[Event, NeighboringRelation], Fraction]
+) -> Fraction:
+    """Sum over all steps of what one step costs, without rounding."""
+    return sum((event.count * unit(event, relation) for event in events), Fraction(0))
+
+
+def is_sampled(event: Event) -> bool:
+    """Of a resolved list: every other schedule has become full batches."""
+    return not isinstance(event.sampling, FullBatch)
+
+
+def rounded_up(cost: float) -> Fraction:
+    """A cost that is not rational, with its allowance."""
+    return Fraction(cost) * (1 + TRANSCENDENTAL_ALLOWANCE)

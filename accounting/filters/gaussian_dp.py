@@ -1,0 +1,74 @@
+"""The filter of Gaussian differential privacy: mu squared adds up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+from accounting.canonical import Json
+from accounting.errors import InvalidValue
+from accounting.events import Event, check_events
+from accounting.filter_costs import Cost, exact, gaussian_dp_cost
+from accounting.filters.privacy_filter import PrivacyFilter, read_limit
+from accounting.relations import NeighboringRelation
+from accounting.units import MAX_LIMIT, NANO, Amounts, from_nano, to_nano_down
+
+
+@dataclass(frozen=True)
+class GaussianDpFilter(PrivacyFilter):
+    """A budget in mu of Gaussian DP; the squares of the charges' mu add up, also for charges chosen adaptively.
+
+    Attributes:
+        mu: What everything charged together satisfies.
+        caps: mu squared in nano-units.
+
+    Source: Smith & Thakurta 2022, "Fully Adaptive Composition for Gaussian Differential Privacy"; Koskela, Tobaben &
+    Honkela 2023, "Individual Privacy Accounting with Gaussian Differential Privacy".
+
+    >>> GaussianDpFilter(0.5).caps, GaussianDpFilter(0.5).describe((160_000_000,))
+    ((250000000,), {'mu': '0.4', 'mu_squared': '0.16'})
+    """
+
+    kind: ClassVar[str] = "gaussian_dp"
+    mu: float
+    caps: Amounts = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        mu = read_limit("mu", self.mu, largest=math.sqrt(MAX_LIMIT))
+        cap = to_nano_down(exact(mu) ** 2)
+        if cap == 0:
+            raise InvalidValue(
+                f"mu must be at least 3.2e-5: mu squared is counted in 1e-9, got {mu!r}", pointer=("mu",)
+            )
+        object.__setattr__(self, "mu", mu)
+        object.__setattr__(self, "caps", (cap,))
+
+    def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
+        return gaussian_dp_cost(check_events(events), relation)
+
+    def describe(self, amounts: Amounts) -> dict[str, Json]:
+        """mu squared exactly, and mu rounded up to 1e-9."""
+        return {"mu": from_nano(_root_down(amounts[0] * NANO - 1) + 1), "mu_squared": from_nano(amounts[0])}
+
+    def describe_remaining(self, used: Amounts) -> dict[str, Json]:
+        """mu squared exactly, and mu rounded down to 1e-9."""
+        left = self.remaining(used)[0]
+        return {"mu": from_nano(_root_down(left * NANO)), "mu_squared": from_nano(left)}
+
+    def describe_limit(self) -> dict[str, Json]:
+        """The limit as it was given, down to 1e-9, and the cap that is kept."""
+        return {"mu": from_nano(to_nano_down(exact(self.mu))), "mu_squared": from_nano(self.caps[0])}
+
+    def to_json(self) -> dict[str, Json]:
+        return {"kind": self.kind, "mu": self.mu}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> Self:
+        return cls(float(str(value["mu"])))
+
+
+def _root_down(square: int) -> int:
+    """The largest integer whose square is at most ``square``; -1 below zero."""
+    return math.isqrt(square) if square >= 0 else -1

@@ -1,0 +1,44 @@
+"""The filter of zero-concentrated differential privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+from accounting.canonical import Json
+from accounting.events import Event, check_events
+from accounting.filter_costs import Cost, exact, zcdp_cost
+from accounting.filters.privacy_filter import PrivacyFilter, read_limit
+from accounting.relations import NeighboringRelation
+from accounting.units import Amounts, from_nano, to_nano_down
+
+
+@dataclass(frozen=True)
+class ZcdpFilter(PrivacyFilter):
+    """A budget in rho of zCDP; charges add up.
+
+    >>> ZcdpFilter(0.25).describe((250_000_000,))
+    {'rho': '0.25'}
+    """
+
+    kind: ClassVar[str] = "zcdp"
+    rho: float
+    caps: Amounts = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", read_limit("rho", self.rho))
+        object.__setattr__(self, "caps", (to_nano_down(exact(self.rho)),))
+
+    def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
+        return zcdp_cost(check_events(events), relation)
+
+    def describe(self, amounts: Amounts) -> dict[str, Json]:
+        return {"rho": from_nano(amounts[0])}
+
+    def to_json(self) -> dict[str, Json]:
+        return {"kind": self.kind, "rho": self.rho}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> Self:
+        return cls(float(str(value["rho"])))

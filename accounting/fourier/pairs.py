@@ -1,0 +1,244 @@
+"""The subsampled Gaussian pairs on the real line and on lines parallel to it.
+
+s = noise multiplier, q = sampling probability, a(x) = (2x - 1) / (2 s^2), f(x) = 1 - q + q e^a(x), x ~ N(0, s^2).
+f vanishes only at Im x = pi s^2 (2k + 1), so everything here is analytic for |Im x| < pi s^2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, wofz
+
+Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+
+#: Panels towards the ends, in units of s: a band's share needs finer ones, because tilts there are larger.
+_FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
+_FINE_FAR_STEPS = np.concatenate([np.arange(80) * 0.125, 10.0 * 1.1 ** np.arange(120)])
+
+
+class Pair(Enum):
+    """Which exponent of f makes the moment.
+
+    REMOVE: M(z) = E f(x)^(z+1). ADD: E f(x)^(-z). REPLACE: E f(x)^(z+1) f(-x)^(-z).
+    """
+
+    REMOVE = "remove"
+    ADD = "add"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A smooth share of a law: Phi((high - x) / width) - Phi((low - x) / width).
+
+    Bands that follow each other with one width add up to everything.
+
+    Attributes:
+        low, high: Where it begins and ends, in units of x; -inf and inf for no end.
+        width: w > 0.
+    """
+
+    low: float
+    high: float
+    width: float
+
+    def log_share(self, x: Array) -> Array:
+        """On the real line."""
+        below, above = log_ndtr((x - self.low) / self.width), log_ndtr((self.high - x) / self.width)
+        if math.isinf(self.low):
+            return np.asarray(above)
+        if math.isinf(self.high):
+            return np.asarray(below)
+        left = x < 0.5 * (self.low + self.high)
+        larger = np.where(left, below, above)
+        smaller = np.where(left, log_ndtr((x - self.high) / self.width), log_ndtr((self.low - x) / self.width))
+        share: Array = larger + np.log1p(-np.exp(smaller - larger))
+        return share
+
+    def log_share_beyond(self, x: Array) -> Array:
+        """log of a bound of the share further out than ``x``: 0 inside the band."""
+        return np.minimum(log_ndtr((self.high - x) / self.width), log_ndtr((x - self.low) / self.width))
+
+    def shifted_log_share(self, u: Array, shift: float) -> Complex:
+        """At u + i shift; its real part is at most shift^2 / (2 width^2) above that of the real line's."""
+        x: Complex = (u + 1j * shift).astype(np.complex128)
+        if math.isinf(self.low):
+            return _log_normal_tail((x - self.high) / self.width)
+        if math.isinf(self.high):
+            return _log_normal_tail((self.low - x) / self.width)
+        # Each side from the end that it is near, so that nothing cancels.
+        left = u < 0.5 * (self.low + self.high)
+        near: Complex = np.where(left, self.low - x, x - self.high)
+        far: Complex = np.where(left, self.high - x, x - self.low)
+        larger, smaller = _log_normal_tail(near / self.width), _log_normal_tail(far / self.width)
+        share: Complex = larger + np.log1p(-np.exp(smaller - larger))
+        return share
+
+
+def _log_normal_tail(z: Complex) -> Complex:
+    """log of 1 - Phi(z) = erfc(z / sqrt 2) / 2, continued."""
+    v = z / math.sqrt(2.0)
+    # erfc(v) = e^(-v^2) wofz(iv) where Re v >= 0, by reflection elsewhere.
+    right = v.real >= 0.0
+    folded = np.where(right, v, -v)
+    log_tail = np.log(0.5 * wofz(1j * folded)) - folded * folded
+    with np.errstate(under="ignore"):
+        tail = np.exp(np.where(right, -800.0, log_tail))
+    return np.where(right, log_tail, np.log1p(-tail))
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianPair:
+    """One of the three pairs with its noise and its probability; losses as functions of x.
+
+    Attributes:
+        noise: s.
+        probability: q, in (0, 1).
+    """
+
+    pair: Pair
+    noise: float
+    probability: float
+
+    def exponents(self, x: Array) -> tuple[Array, Array]:
+        """Real line: (log density of P over N(0, s^2), loss), both of the shape of ``x``."""
+        here = self._log_f(x)
+        if self.pair is Pair.REMOVE:
+            return here, here
+        if self.pair is Pair.ADD:
+            return np.zeros_like(here), -here
+        return here, here - self._log_f(-x)
+
+    def shifted_exponents(self, u: Array, angle: float) -> tuple[Array, Array, Array, Array]:
+        """The same on the line u + i angle s^2 (ADD: u - i angle s^2), as real and imaginary parts.
+
+        The imaginary part of the loss is nonnegative for 0 <= angle <= pi, so e^(itL) decays for t > 0.
+        """
+        modulus, argument = self._shifted_log_f(u, angle)
+        if self.pair is Pair.REMOVE:
+            return modulus, argument, modulus, argument
+        if self.pair is Pair.ADD:
+            return np.zeros_like(modulus), np.zeros_like(modulus), -modulus, argument
+        other_modulus, other_argument = self._shifted_log_f(-u, angle)
+        return modulus, argument, modulus - other_modulus, argument + other_argument
+
+    def slope(self, x: Array) -> Array:
+        """|d loss / dx|."""
+        here = np.exp(self._a(x) + math.log(self.probability) - self._log_f(x))
+        if self.pair is Pair.REPLACE:
+            here = here + np.exp(self._a(-x) + math.log(self.probability) - self._log_f(-x))
+        slope: Array = here / self.noise**2
+        return slope
+
+    def log_growth(self, angle: float, tilt: float) -> float:
+        """log of how much |density e^(tilt L)| on the line at ``angle`` s^2 can exceed its value on the real line.
+
+        Without the Gaussian's own e^(angle^2 s^2 / 2). |f(u + iv)| <= f(u) and >= f(u) cos(v / (2 s^2)), because
+        |A + B e^(i phi)|^2 = (A + B)^2 - 2AB (1 - cos phi) >= (A + B)^2 cos^2(phi / 2) for A, B >= 0.
+        """
+        return 0.0 if self.pair is Pair.REMOVE else -tilt * math.log(math.cos(0.5 * angle))
+
+    def window(self, tilt: float) -> tuple[float, float]:
+        """Where density e^(tilt L) N(0, s^2) lies, generously; `log_tail` bounds what is left out."""
+        s, reach = self.noise, 13.0 * self.noise
+        # Left of it f is dominated by 1 - q, which no longer moves.
+        floor = 0.5 + s * s * (math.log1p(-self.probability) - math.log(self.probability))
+        if self.pair is Pair.REMOVE:
+            return -reach, tilt + 1.0 + reach
+        if self.pair is Pair.ADD:
+            return -reach - min(tilt, max(0.0, -floor)), reach
+        return -reach, tilt + 1.0 + reach + min(tilt, max(0.0, -floor))
+
+    def log_tail(self, left: float, right: float, tilts: Array, band: Band | None = None) -> Array:
+        """log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt.
+
+        Over panels towards either end: the largest value of the monotone factor times the mass of N(0, s^2) beyond
+        the panel's nearer end; and a closed form behind the last panel. A band's share is largest there too.
+        """
+        s = self.noise
+        steps = (_FAR_STEPS if band is None else _FINE_FAR_STEPS) * s
+        # The factor grows away from the centre on one side only; on the other its value at the end bounds it.
+        outward, flat = (left - steps, right) if self.pair is Pair.ADD else (right + steps, left)
+        base, loss = self.exponents(outward[1:])
+        mass = log_ndtr(-np.abs(outward) / s)
+        near_flat = float(log_ndtr(-abs(flat) / s))
+        if band is not None:
+            mass = mass + band.log_share_beyond(outward)
+            near_flat += float(band.log_share_beyond(np.array([flat]))[0])
+        panels = np.logaddexp.reduce(base + tilts[:, None] * loss + mass[:-1], axis=1)
+        flat_base, flat_loss = (float(part[0]) for part in self.exponents(np.array([flat])))
+        other = flat_base + tilts * flat_loss + near_flat
+        # A closed form for all that lies beyond one place: behind the last panel, or in place of the panels.
+        first, last = (self._log_beyond(float(outward[at]), float(mass[at]), tilts, band) for at in (0, -1))
+        tail: Array = np.logaddexp(np.minimum(np.logaddexp(panels, last), first), other)
+        return tail
+
+    def _log_beyond(self, place: float, log_mass: float, tilts: Array, band: Band | None) -> Array:
+        """log of a bound of the integral further out than ``place``; ``log_mass`` is that of N(0, s^2) in the band."""
+        s, q = self.noise, self.probability
+        if self.pair is Pair.ADD:
+            return -tilts * math.log1p(-q) + log_mass
+        # f e^-a decreases, so f^p <= (f e^-a)(place)^p e^(p a), a Gaussian of mean p.
+        power = tilts + 1.0
+        ratio = float(self._log_f(np.array([place]))[0] - self._a(np.array([place]))[0])
+        beyond = power * ratio + 0.5 * power * (power - 1.0) / s**2 + log_ndtr(-(place - power) / s)
+        if self.pair is Pair.REPLACE:
+            beyond = beyond - tilts * math.log1p(-q)
+        return np.asarray(beyond if band is None else beyond + band.log_share_beyond(np.array([place]))[0])
+
+    def _a(self, x: Array) -> Array:
+        a: Array = (x - 0.5) / self.noise**2
+        return a
+
+    def _log_f(self, x: Array) -> Array:
+        """log f without overflow, relatively accurate where f is near 1."""
+        q, a = self.probability, self._a(x)
+        scaled = a + math.log(q)
+        change = q * np.expm1(np.minimum(a, -math.log(q)))
+        # Where f is small, 1 - q is most of what is left of it, and log1p of a number near -1 would lose it.
+        rest = np.log((1.0 - q) + np.exp(np.minimum(scaled, 0.0)))
+        near = np.where(change > -0.5, np.log1p(np.maximum(change, -0.5)), rest)
+        far = scaled + np.log1p((1.0 - q) * np.exp(-np.maximum(scaled, 0.0)))
+        return np.where(scaled < 0.0, near, far)
+
+    def _shifted_log_f(self, u: Array, angle: float) -> tuple[Array, Array]:
+        """log |f| and arg f at u + i angle s^2."""
+        q, a = self.probability, self._a(u)
+        cosine, sine = math.cos(angle), math.sin(angle)
+        scaled = a + math.log(q)
+        small = scaled < 0.0
+        term = np.exp(-np.abs(scaled))
+        real = np.where(small, (1.0 - q) + term * cosine, cosine + (1.0 - q) * term)
+        imaginary = np.where(small, term * sine, sine)
+        change = q * (np.expm1(np.minimum(a, -math.log(q))) * cosine - 2.0 * math.sin(0.5 * angle) ** 2)
+        near_one = small & (np.abs(change) < 0.3)
+        square = np.where(near_one, change * (2.0 + change) + imaginary * imaginary, 0.0)
+        far = np.log(np.maximum(np.hypot(real, imaginary), 1e-300))
+        modulus = np.where(small, 0.0, scaled) + np.where(near_one, 0.5 * np.log1p(square), far)
+        return modulus, np.arctan2(imaginary, real)
+
+
+def place_of_loss(pair: GaussianPair, loss: float) -> float:
+    """x with loss(x) = ``loss``; the loss grows with x in the directions that are cut."""
+    if pair.pair is Pair.REMOVE:
+        # log(1 - q + q e^a) = loss
+        q = pair.probability
+        a = math.log1p(math.expm1(loss) / q) if loss < 30.0 else loss - math.log(q)
+        return 0.5 + a * pair.noise**2
+    low, high = -20.0 * pair.noise, 20.0 * pair.noise + 1.0
+    while float(pair.exponents(np.array([high]))[1][0]) < loss:
+        low, high = high, 2.0 * high
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if float(pair.exponents(np.array([middle]))[1][0]) < loss:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,326 @@
+"""delta(eps) of one direction near one epsilon, in the three ways that the rule knows.
+
+1. `plain`: the contour, where it needs few points;
+2. `split`: equal subsampled steps with the bulk of their losses split off;
+3. `windowed`: the contour with a Gaussian window, which always converges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.composition.evaluator import Bounds
+from accounting.fourier.choice import DirectedComposition, choose_line, contour_at, guess_epsilon
+from accounting.fourier.contour import Contour, truncation_point
+from accounting.fourier.pairs import Band, GaussianPair, Pair, place_of_loss
+from accounting.fourier.quadrature import GaussianPairStep
+from accounting.fourier.split import SplitStep, mass_beyond, top_for
+from accounting.fourier.steps import TiltTable, log_kernel
+
+Array = NDArray[np.float64]
+
+PLAIN_POINTS = 3000
+SPLIT_POINTS = 30_000
+#: Ratio of the losses at the ends of one band.
+_BAND_RATIO = 16.0
+WINDOW_POINTS = 120_000
+#: Expected participations of one record below which one of them decides: then the bulk is split off first.
+FEW_PARTICIPATIONS = 3.0
+#: Where losses are cut, over epsilon.
+_SHARES = (0.47, 0.27, 0.15, 0.08, 0.04, 0.75, 0.02, 0.01)
+#: A bound of the bulk's delta below this fraction of delta stands for it.
+_NEGLIGIBLE = 3e-9
+
+
+class Profile(Protocol):
+    """delta(eps) near the epsilon it was made for; its bounds hold for every other too."""
+
+    @property
+    def tilt(self) -> float: ...
+    def delta_bounds(self, epsilon: float) -> Bounds: ...
+    def slope(self, epsilon: float) -> float: ...
+
+
+@dataclass(frozen=True)
+class SumProfile:
+    """A profile in parts: see `accounting.fourier.split`.
+
+    Attributes:
+        parts: Contours whose profiles add up.
+        bound: Bound of everything else.
+        least: The epsilon from which on it holds.
+    """
+
+    parts: tuple[Contour, ...]
+    bound: float
+    least: float
+
+    @property
+    def tilt(self) -> float:
+        return self.parts[0].tilt
+
+    def delta_bounds(self, epsilon: float) -> Bounds:
+        bounds = [part.delta_bounds(epsilon) for part in self.parts]
+        budget: dict[str, float] = {}
+        for part in bounds:
+            for name, width in part.error_budget.items():
+                budget[name] = budget.get(name, 0.0) + width
+        bound = self.bound if epsilon >= self.least else math.inf
+        budget["left_out"] = bound
+        lower, upper = sum(part.lower for part in bounds), sum(part.upper for part in bounds)
+        return Bounds(lower, upper + bound, sum(part.estimate for part in bounds), budget)
+
+    def slope(self, epsilon: float) -> float:
+        return sum(part.slope(epsilon) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class DirectedProfiles:
+    """One direction of a composition: profiles near an epsilon, and what is known without any."""
+
+    composition: DirectedComposition
+
+    def near(self, epsilon: float, log_scale: float, table: TiltTable | None = None) -> Iterator[tuple[Profile, str]]:
+        """Profiles with the names of their methods, in the order of the rule; each is made when it is asked for.
+
+        Args:
+            log_scale: logarithm of a delta that is not far above the wanted one: what is below 1e-10 of it is left out.
+            table: of the composition at this epsilon, where it is known.
+        """
+        table = table or self.composition.table_at(epsilon)
+        plain = self.plain(table, epsilon)
+        log_delta: float | None = None
+        if plain is not None:
+            yield plain, "fourier_inversion"
+            # Tolerances were relative to the saddle-point estimate, which may have been too large.
+            log_delta = known_log_delta(plain, epsilon)
+            again = contour_at(self.composition, table, epsilon, PLAIN_POINTS, log_delta=log_delta)
+            if log_delta is not None and again is not None:
+                yield again, "fourier_inversion"
+        if self.participations < FEW_PARTICIPATIONS:
+            yield from self._named(self.split(epsilon, log_scale), "split_fourier_inversion")
+        yield from self._named(self.capped(epsilon, log_scale), "fourier_inversion")
+        windowed = windowed_contours(self.composition, table, epsilon, log_delta, PLAIN_POINTS)
+        yield from self._named(windowed, "windowed_fourier_inversion")
+        if self.participations >= FEW_PARTICIPATIONS:
+            yield from self._named(self.split(epsilon, log_scale), "split_fourier_inversion")
+        windowed = windowed_contours(self.composition, table, epsilon, log_delta, WINDOW_POINTS)
+        yield from self._named(windowed, "windowed_fourier_inversion")
+
+    def plain(self, table: TiltTable, epsilon: float) -> Contour | None:
+        """The contour of the whole, where it takes few points."""
+        return contour_at(self.composition, table, epsilon, PLAIN_POINTS)
+
+    @staticmethod
+    def _named(profiles: Iterable[Profile], method: str) -> Iterator[tuple[Profile, str]]:
+        for profile in profiles:
+            yield profile, method
+
+    @property
+    def _repeated(self) -> tuple[GaussianPairStep, int] | None:
+        """The one subsampled step that is repeated, where losses have no upper end."""
+        if len(self.composition.steps) != 1 or self.composition.mu_squared > 0.0:
+            return None
+        step, count = self.composition.steps[0]
+        if not isinstance(step, GaussianPairStep) or step.pair.pair is Pair.ADD:
+            return None
+        return step, count
+
+    def capped(self, epsilon: float, log_scale: float) -> Iterator[SumProfile]:
+        """The plain contour without the far tail, whose moments explode; with a window where it takes many points."""
+        if self._repeated is None:
+            return
+        mean, variance = self.composition.moments
+        capped, left_out = self._capped(log_scale, max(epsilon - mean, math.sqrt(variance)) / variance)
+        with suppress(OverflowError):
+            table = capped.table_at(epsilon)
+            contour = contour_at(capped, table, epsilon, PLAIN_POINTS)
+            if contour is None:
+                contour = next(windowed_contours(capped, table, epsilon, None, PLAIN_POINTS), None)
+            if contour is not None:
+                yield SumProfile((contour,), left_out, 0.0)
+
+    def chernoff_epsilon(self, delta: float) -> float:
+        """The smallest eps at which some tilt's M(x) B(x) e^(-x eps) is at most delta."""
+        bounds = [_chernoff_epsilon(self.composition.table_for(delta), delta)]
+        if self._repeated is not None:
+            _, variance = self.composition.moments
+            normal = math.sqrt(2.0 * -math.log(delta) / variance)
+            for tilt in (normal, 0.1 * normal, 0.01 * normal):
+                capped, left_out = self._capped(math.log(delta), tilt)
+                try:
+                    table = capped.table(tilt * 3.0 * 1.5 ** -np.arange(12.0))
+                except OverflowError:
+                    continue
+                bounds.append(_chernoff_epsilon(table, delta - left_out))
+        return min(bounds)
+
+    @property
+    def participations(self) -> float:
+        """How often one record takes part, expected over the subsampled steps; inf with a full batch."""
+        if self.composition.mu_squared > 0.0:
+            return math.inf
+        return math.fsum(count * step.participation for step, count in self.composition.steps)
+
+    def guess_epsilon(self, delta: float) -> float:
+        """An estimate of epsilon(delta) that is not misled by moments that explode."""
+        mean, variance = self.composition.moments
+        reach = math.sqrt(2.0 * -math.log(delta))
+        if self._repeated is None:
+            return mean + reach * math.sqrt(variance)
+        capped, _ = self._capped(math.log(delta), reach / math.sqrt(variance))
+        try:
+            return guess_epsilon(capped, delta)
+        except OverflowError:
+            return mean + reach * math.sqrt(variance)
+
+    def _capped(self, log_scale: float, tilt: float) -> tuple[DirectedComposition, float]:
+        """The repeated step without its far tail, and a bound of the mass that is left out.
+
+        Args:
+            tilt: about the largest for which moments are needed: the band must end before they grow again.
+        """
+        assert self._repeated is not None
+        step, count = self._repeated
+        width = min(0.25 * step.pair.noise, _narrow_enough(step.pair, 4.0 * tilt))
+        top = top_for(step.pair, width, _log_left_out(log_scale, count))
+        capped = DirectedComposition(((replace(step, band=Band(-math.inf, top, width)), count),), 0.0)
+        return capped, count * mass_beyond(step.pair, top, width)
+
+    def split(self, epsilon: float, log_scale: float) -> Iterator[SumProfile]:
+        """Nothing where the composition is no repetition of one subsampled step, or no cut serves."""
+        if self._repeated is None or epsilon <= 0.0:
+            return
+        step, count = self._repeated
+        noise, place = step.pair.noise, place_of_loss(step.pair, epsilon)
+        steepest = max(place / noise**2 / max(float(step.pair.slope(np.array([place]))[0]), 1e-300), 4.0 / epsilon)
+        width = min(0.25 * noise**2, 0.25 * noise, _narrow_enough(step.pair, 3.0 * steepest))
+        top = top_for(step.pair, width, _log_left_out(log_scale, count))
+        left_out = count * mass_beyond(step.pair, top, width)
+        highest = float(step.pair.exponents(np.array([top]))[1][0])
+        for share in _SHARES:
+            # Losses of very different sizes need lines of their own: from the first cut on, bands of a fixed ratio.
+            levels = 1 + max(0, round(math.log(max(highest / (share * epsilon), 1.0)) / math.log(_BAND_RATIO)))
+            edges = [share * epsilon * _BAND_RATIO**level for level in range(levels)]
+            places = [place for edge in edges if (place := place_of_loss(step.pair, edge)) < top - 4.0 * width]
+            if not places:
+                continue
+            splits = SplitStep.chain(step, count, [*places, top], width)
+            try:
+                profile = _split_at(splits, epsilon, left_out)
+            except OverflowError:
+                continue
+            if profile is not None:
+                yield profile
+
+
+def windowed_contours(
+    composition: DirectedComposition, table: TiltTable, epsilon: float, log_delta: float | None, most_points: int
+) -> Iterator[Contour]:
+    """The window whose error is about what is allowed, or the narrowest that the points allow."""
+    tilt = choose_line(table, epsilon, log_delta).tilt
+    # The window moves epsilon by about tilt * window^2.
+    window = min(math.sqrt(0.3 * goal(epsilon) / tilt), 4.0)
+    for _ in range(10):
+        contour = contour_at(composition, table, epsilon, most_points, log_delta=log_delta, window=window)
+        if contour is not None:
+            yield contour
+            return
+        window *= 2.0
+
+
+def goal(epsilon: float) -> float:
+    """Width at which an interval of epsilon is narrow enough."""
+    return 1e-6 * max(1.0, epsilon) if epsilon <= 200.0 else 1e-3 * epsilon
+
+
+def chernoff_delta(table: TiltTable, epsilon: float) -> float:
+    """The smallest M(x) B(x) e^(-x eps) among the tilts: at least delta."""
+    return math.exp(min(0.0, float(np.nanmin(_log_chernoff(table) - table.tilts * epsilon)) + 1e-12))
+
+
+def known_log_delta(profile: Profile, epsilon: float) -> float | None:
+    """log delta where the profile shows it to a tenth."""
+    bounds = profile.delta_bounds(epsilon)
+    return math.log(bounds.estimate) if bounds.lower > 0.9 * bounds.upper else None
+
+
+def _narrow_enough(pair: GaussianPair, tilt: float) -> float:
+    """Width of a band's end up to which the moments at ``tilt`` do not explode beyond it.
+
+    There e^(tilt loss) grows like e^(tilt (x / s^2 - log 1/q)) against e^(-x^2 / 2 w^2).
+    """
+    return pair.noise**2 * math.sqrt(max(-math.log(pair.probability), 0.1) / tilt)
+
+
+def _log_left_out(log_scale: float, count: int) -> float:
+    """log of the mass of one step that may be left out."""
+    return log_scale - 23.0 - math.log(count)
+
+
+def _split_at(splits: Sequence[SplitStep], epsilon: float, left_out: float) -> SumProfile | None:
+    rests = [split.rest_table(_rest_tilts(split, epsilon)) for split in splits]
+    log_delta = float(np.logaddexp.reduce([choose_line(rest, epsilon).log_delta for rest in rests]))
+    # The bulk is bounded a little below eps, so that the bound holds around it.
+    least = 0.98 * epsilon
+    bulk_bound = splits[0].bulk_bound(least)
+    parts: list[Contour] = []
+    # A relative error e of delta moves epsilon by about e over the tilt.
+    tilt = choose_line(rests[0], epsilon).tilt
+    negligible = min(max(_NEGLIGIBLE, 0.05 * goal(epsilon) * tilt), 1e-3)
+    if bulk_bound > negligible * math.exp(log_delta):
+        bulk_bound, least = 0.0, 0.0
+        composition = DirectedComposition(((splits[0].bulk, splits[0].count),), 0.0)
+        table = composition.table_at(epsilon)
+        log_delta = float(np.logaddexp(choose_line(table, epsilon).log_delta, log_delta))
+        bulk = contour_at(composition, table, epsilon, SPLIT_POINTS, log_delta=log_delta)
+        if bulk is None:
+            return None
+        parts.append(bulk)
+    for split, rest in zip(splits, rests, strict=True):
+        contour = _rest_contour(split, rest, epsilon, log_delta)
+        if contour is None:
+            return None
+        parts.append(contour)
+    profile = SumProfile(tuple(parts), bulk_bound + left_out, least)
+    known = known_log_delta(profile, epsilon)
+    if known is None or known > log_delta - 2.0:
+        return profile
+    # The saddle-point estimates were too large, and with them what was left out.
+    again = [_rest_contour(split, rest, epsilon, known) for split, rest in zip(splits, rests, strict=True)]
+    kept = tuple(new or old for new, old in zip(again, parts[-len(again) :], strict=True))
+    return SumProfile((*parts[: -len(again)], *kept), bulk_bound + left_out, least)
+
+
+def _rest_tilts(split: SplitStep, epsilon: float) -> Array:
+    tilts = 2.0 * split.rest.largest_tilt(split.count, epsilon) * 1.35 ** -np.arange(36.0, -1.0, -1.0)
+    return np.concatenate([[0.0], tilts])
+
+
+def _rest_contour(split: SplitStep, rest: TiltTable, epsilon: float, log_delta: float) -> Contour | None:
+    choice = choose_line(rest, epsilon, log_delta)
+    line = split.rest_line(choice.tilt, split.decay)
+    last = truncation_point(line.log_envelope, split.decay, choice.log_tolerance)
+    points = last * choice.period / (2.0 * math.pi)
+    if not points <= SPLIT_POINTS:
+        return None
+    values = line.values(choice.period, max(8, math.ceil(points) + 1))
+    return Contour(choice.tilt, choice.period, values, 0.0, rest)
+
+
+def _log_chernoff(table: TiltTable) -> Array:
+    """log of M(x) B(x), rounded up."""
+    logs: Array = table.moments + table.errors + log_kernel(table.tilts)
+    return logs
+
+
+def _chernoff_epsilon(table: TiltTable, delta: float) -> float:
+    epsilons = (_log_chernoff(table) - math.log(delta)) / table.tilts
+    return max(0.0, float(np.nanmin(epsilons))) * (1.0 + 1e-12) + 1e-300

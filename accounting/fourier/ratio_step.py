@@ -1,0 +1,207 @@
+"""Steps whose loss is a sampled likelihood ratio with ends, atoms at them, and a mass at zero.
+
+The law of the loss under P is a few integrals over the ratio (`RatioPart`), a few atoms, and a mass at loss 0. That
+covers Laplace noise, with and without sampling, and the symmetrised pairs of batches of a fixed size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.fourier.ratio_path import LINE_ANGLE, REAL_ANGLE, RatioPart
+from accounting.fourier.steps import UNIT, Complex, StepLine, TiltTable
+
+Array = NDArray[np.float64]
+
+#: Ratio of neighbouring places at which |M| is sampled, which are those of `truncation_point`.
+_KNOT_RATIO = 1.2
+_KNOTS_BELOW, _MOST_KNOTS = 6, 48
+#: Where the bound that holds for all t has fallen to about what it tends to, sampling ends.
+_SETTLED = 1.1
+#: Relative accuracy of masses and places of atoms.
+_ATOM_ERROR = 16.0 * UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class SampledLine(StepLine):
+    """A line whose decay is known from samples as well.
+
+    Attributes:
+        knots: Increasing t.
+        log_suprema: log of a bound of |M(c + it)/M(c)| for every t from the knot on; decreasing.
+    """
+
+    knots: Array
+    log_suprema: Array
+
+    def log_envelope(self, t: Array) -> Array:
+        anywhere = StepLine.log_envelope(self, t)
+        place = np.searchsorted(self.knots, t, side="right") - 1
+        envelope: Array = np.where(place >= 0, np.minimum(anywhere, self.log_suprema[place]), anywhere)
+        return envelope
+
+
+@dataclass(frozen=True, slots=True)
+class RatioStep:
+    """One step, as `steps.Step`.
+
+    Attributes:
+        parts: Integrals over the ratio.
+        atoms: (mass under P, loss) of each.
+        at_zero: Mass of loss 0.
+        digits: Quadrature errors are below e^-digits, relatively.
+        participation, largest_loss: As in `steps.Step`.
+    """
+
+    parts: tuple[RatioPart, ...]
+    atoms: tuple[tuple[float, float], ...]
+    at_zero: float
+    digits: float
+    participation: float
+    largest_loss: float
+
+    def table(self, tilts: Array) -> TiltTable:
+        """Guarantees: moment_within_its_error."""
+        largest = float(tilts.max())
+        log_masses, losses, left_out = [self._log_atoms], [self._atom_losses], [np.full(tilts.shape, -math.inf)]
+        for part in self.parts:
+            scale, growth = part.best_scale(REAL_ANGLE, largest, self.digits)
+            spacing = 2.0 * math.pi * REAL_ANGLE / (self.digits + growth)
+            nodes = part.grid(scale, spacing, self.digits, largest)
+            log_mass, loss = part.real_nodes(nodes, spacing, scale)
+            log_masses.append(log_mass)
+            losses.append(loss)
+            left_out.append(part.log_left_out(nodes, scale, tilts))
+        log_mass, loss = np.concatenate(log_masses), np.concatenate(losses)
+        exponent = log_mass + tilts[:, None] * loss
+        top = np.maximum(exponent.max(axis=1), 0.0)
+        weights = np.exp(exponent - top[:, None])
+        total = weights.sum(axis=1) + self.at_zero * np.exp(-top)
+        mean = (weights @ loss) / total
+        variance = np.maximum((weights @ (loss * loss)) / total - mean * mean, 0.0)
+        moments = top + np.log(total)
+        accumulation = math.sqrt(loss.size) + 60.0
+        rounding = accumulation + 8.0 * np.abs(exponent - log_mass).max(axis=1) + 8.0 * float(np.abs(loss).max())
+        # Differences from 1 lose no digits where M is close to it.
+        terms = np.exp(log_mass) * np.expm1(np.minimum(tilts[:, None] * loss, 700.0))
+        change, spread = terms.sum(axis=1), np.abs(terms).sum(axis=1)
+        small = np.abs(change) < 0.5
+        moments = np.where(small, np.log1p(np.where(small, change, 0.0)), moments)
+        rounding = np.where(small, 2.0 * accumulation * spread, rounding)
+        ends = np.exp(np.minimum(np.logaddexp.reduce(left_out) - moments, 700.0))
+        quadrature = 4.0 * len(self.parts) * math.exp(-self.digits)
+        return TiltTable(tilts, moments, mean, variance, UNIT * rounding + 2.0 * ends + 2.0 * quadrature)
+
+    def line(self, tilt: float, decay: float) -> SampledLine:
+        """M on Re z = ``tilt``; see `ratio_path` for the rule.
+
+        Guarantees: line_within_its_error; envelope_is_above_and_falls.
+        """
+        table = self.table(np.array([tilt]))
+        log_moment, log_moment_error = float(table.moments[0]), float(table.errors[0])
+        atom_weights = np.exp(self._log_atoms + tilt * self._atom_losses - log_moment)
+        weights: list[Complex] = [atom_weights.astype(np.complex128)]
+        losses: list[Complex] = [self._atom_losses.astype(np.complex128)]
+        quadrature, left_out, size = 0.0, 0.0, 0.0
+        for part in self.parts:
+            scale, growth = part.best_scale(2.0 * LINE_ANGLE, tilt, self.digits)
+            spacing = 2.0 * math.pi * LINE_ANGLE / (self.digits + growth)
+            nodes = part.grid(scale, spacing, self.digits, tilt)
+            log_weight, loss = part.line_nodes(nodes, spacing, scale, tilt)
+            log_weight = log_weight - log_moment
+            kept = log_weight.real > -self.digits - 6.0
+            left_out += float(np.exp(log_weight.real[~kept]).sum())
+            weights.append(np.exp(log_weight[kept]))
+            losses.append(loss[kept])
+            quadrature += (1.0 + math.exp(growth)) * math.exp(-self.digits - growth) * 1.01
+            beyond = float(part.log_left_out(nodes, scale, np.array([tilt]), growth)[0]) - log_moment
+            left_out += math.exp(min(beyond, 700.0))
+            if kept.any():
+                size = max(size, float(np.abs(log_weight[kept]).max()), (tilt + 1.0) * float(np.abs(loss[kept]).max()))
+        weight, loss = np.concatenate(weights), np.concatenate(losses)
+        modulus = np.abs(weight)
+        fixed = float(atom_weights.sum()) + self.at_zero * math.exp(-log_moment)
+        with np.errstate(divide="ignore"):
+            log_modulus = np.log(modulus) + log_moment_error
+        moving = slice(self._atom_losses.size, None)
+        exact = math.exp(min(log_moment_error, 700.0))
+        extra = (fixed * (1.0 + _ATOM_ERROR) + quadrature + left_out) * exact
+        line = StepLine(
+            weights=weight,
+            losses=loss,
+            log_moment=log_moment,
+            log_moment_error=log_moment_error,
+            # Of M at c + it, and of M at c, which the differences are taken from.
+            relative_error=2.0 * (quadrature + left_out),
+            rounding=UNIT * (weight.size + 40.0 + 8.0 * size + 8.0 * abs(log_moment)) + _ATOM_ERROR,
+            mass=float(modulus.sum()),
+            first_moment=float(modulus @ np.abs(loss)),
+            envelope=(log_modulus[None, moving], loss.imag[None, moving], extra),
+        )
+        knots, log_suprema = self._samples(line, tilt, decay, fixed)
+        return SampledLine(
+            weights=line.weights,
+            losses=line.losses,
+            log_moment=line.log_moment,
+            log_moment_error=line.log_moment_error,
+            relative_error=line.relative_error,
+            rounding=line.rounding,
+            mass=line.mass,
+            first_moment=line.first_moment,
+            envelope=line.envelope,
+            knots=knots,
+            log_suprema=log_suprema,
+        )
+
+    def largest_tilt(self, count: int, epsilon: float) -> float:
+        """As for the remove pair: M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2 for Gaussian noise; nothing for Laplace."""
+        curvature = self.parts[0].curvature
+        if curvature == 0.0:
+            return math.inf
+        log_q, half = math.log(self.parts[0].probability), 0.5 / curvature
+        slope = half + log_q - epsilon / count
+        return (-slope + math.sqrt(slope * slope + 4.0 * half * (61.0 / count - log_q))) / (2.0 * half)
+
+    @property
+    def _log_atoms(self) -> Array:
+        return np.log(np.array([mass for mass, _ in self.atoms], dtype=np.float64))
+
+    @property
+    def _atom_losses(self) -> Array:
+        return np.array([loss for _, loss in self.atoms], dtype=np.float64)
+
+    def _samples(self, line: StepLine, tilt: float, decay: float, fixed: float) -> tuple[Array, Array]:
+        """Suprema of |M(c + it)/M(c)| from each knot on.
+
+        Its square is E cos(t (L - L')), L and L' independent under the tilted law, so its second derivative is at most
+        2 E L^2: between two knots it exceeds the larger end by at most E L^2 gap^2 / 4. Behind the last knot the line's
+        own envelope holds.
+        """
+        knots: Array = decay * _KNOT_RATIO ** np.arange(-_KNOTS_BELOW, _MOST_KNOTS, dtype=np.float64)
+        behind = StepLine.log_envelope(line, knots)
+        settled = np.flatnonzero(behind <= math.log(min(_SETTLED * fixed + 0.05, 0.5 * (1.0 + fixed))))
+        last = int(settled[0]) if settled.size else knots.size - 1
+        knots, behind = knots[: last + 1], behind[: last + 1]
+        spread = self._second_moment(tilt, line.first_moment)
+        turned = np.exp(1j * knots[:, None] * line.losses)
+        values = np.abs(1.0 + (turned - 1.0) @ line.weights)
+        rounding = line.rounding * np.minimum(2.0 * line.mass, knots * line.first_moment) + 4.0 * UNIT * line.mass
+        values = values + line.relative_error + rounding
+        squares = np.maximum(values[:-1], values[1:]) ** 2 + 0.25 * spread * np.diff(knots) ** 2
+        between = 0.5 * np.log(squares)
+        suprema = np.minimum(np.append(between, behind[-1]), behind)
+        # From the right: what holds from a knot on includes everything behind it.
+        falling: Array = np.minimum(np.maximum.accumulate(suprema[::-1])[::-1], 0.0)
+        return knots, falling
+
+    def _second_moment(self, tilt: float, first_moment: float) -> float:
+        """A bound of E L^2 under the tilted law: (hL)^2 <= e^(hL) + e^(-hL) - 2, whose mean is moments at tilt +- h."""
+        step = min(0.5 * tilt, 0.2 / max(first_moment, 1e-300))
+        table = self.table(np.array([tilt - step, tilt, tilt + step]))
+        change = table.moments - table.moments[1]
+        error = table.errors + table.errors[1]
+        return float(np.expm1(change[0] + error[0]) + np.expm1(change[2] + error[2])) / step**2

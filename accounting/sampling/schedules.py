@@ -1,0 +1,102 @@
+"""Under which relations a sampling scheme is accounted, and how often a record takes part in a fixed schedule.
+
+A relation is refused wherever one record's coming or going moves another record: two neighbours then differ in more
+than one contribution to more than one batch. Under `add_or_remove_one` that is so for batches of a fixed size, for
+batches cut from a shuffled ordering and for disjoint batches by position.
+
+A schedule that is fixed in advance hides nothing: a record that takes part in n steps costs n full batches.
+
+* shuffled epochs: n = ceil(count / steps per epoch). That the order was drawn at random is no amplification; Poisson's
+  number is not valid (at noise 0.5 over one epoch of 10,000 steps it is 1.95 where 10.99 is attained).
+* disjoint batches: n = 1, for each event.
+* batches without replacement of all records: full batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accounting.errors import AccountingError, Unsupported, one_of
+from accounting.events import DisjointBatches, Event, FullBatch, Poisson, Sampling, ShuffledEpochs, WithoutReplacement
+from accounting.relations import NeighboringRelation
+
+_SIZE_KEEPING = (NeighboringRelation.REPLACE_SPECIAL, NeighboringRelation.REPLACE_ONE)
+
+_WHY_REFUSED = {
+    WithoutReplacement.kind: "batches of a fixed size make the number of records public, and a record that comes or "
+    "goes takes another one's place in the batch",
+    ShuffledEpochs.kind: "in shuffled epochs a record that comes or goes moves every later batch boundary, and so "
+    "moves other records between batches",
+    DisjointBatches.kind: "where batches are cut by position a record that comes or goes moves the records after it "
+    "into other batches",
+}
+
+
+def relations_of(sampling: Sampling) -> tuple[NeighboringRelation, ...]:
+    """The relations under which a scheme is accounted.
+
+    >>> [str(relation) for relation in relations_of(ShuffledEpochs(100))]
+    ['replace_special', 'replace_one']
+    """
+    moves_others = isinstance(sampling, WithoutReplacement | ShuffledEpochs) or (
+        isinstance(sampling, DisjointBatches) and sampling.assignment == "by_position"
+    )
+    return _SIZE_KEEPING if moves_others else tuple(NeighboringRelation)
+
+
+def resolve_schedules(events: Sequence[Event], relation: NeighboringRelation) -> tuple[Event, ...]:
+    """The same list with every fixed schedule written as the full batches that one record takes part in.
+
+    Two events are two schedules: a record may take part in both, whatever their sampling says.
+
+    Guarantees: schedules_never_merge: participations are counted event by event, before equal events are grouped.
+
+    Raises:
+        Unsupported: the scheme is not accounted under the relation; the pointer names the event.
+    """
+    resolved = []
+    for index, event in enumerate(events):
+        try:
+            resolved.append(_resolve(event, relation))
+        except AccountingError as error:
+            raise error.inside(index) from None
+    return tuple(resolved)
+
+
+def check_relation(sampling: Sampling, relation: NeighboringRelation) -> None:
+    """Refuse a scheme under a relation in which one record moves another.
+
+    Raises:
+        Unsupported: with the reason, and what works.
+    """
+    possible = relations_of(sampling)
+    if relation not in possible:
+        raise Unsupported(
+            f"{sampling.kind} is not accounted under {relation}: {_WHY_REFUSED[sampling.kind]}. Use "
+            f"{one_of([str(each) for each in possible])}, or poisson sampling",
+            code="unsupported_relation",
+            pointer=("sampling", "kind"),
+        )
+
+
+def charged_sensitivity(sampling: Sampling, relation: NeighboringRelation) -> float:
+    """Distance of two neighbours' sums that a step is charged for, in units of the contribution bound.
+
+    >>> charged_sensitivity(WithoutReplacement(10, 1000), NeighboringRelation.REPLACE_SPECIAL)
+    2.0
+    """
+    fixed_size = isinstance(sampling, WithoutReplacement) and sampling.sampling_probability < 1.0
+    return NeighboringRelation.REPLACE_ONE.sensitivity if fixed_size else relation.sensitivity
+
+
+def _resolve(event: Event, relation: NeighboringRelation) -> Event:
+    """One event; `Poisson` and `WithoutReplacement` of less than everything stay as they are."""
+    sampling = event.sampling
+    check_relation(sampling, relation)
+    if isinstance(sampling, ShuffledEpochs):
+        return Event(event.mechanism, FullBatch(), -(-event.count // sampling.steps_per_epoch))
+    if isinstance(sampling, DisjointBatches):
+        return Event(event.mechanism, FullBatch(), 1)
+    if isinstance(sampling, Poisson | WithoutReplacement) and sampling.sampling_probability == 1.0:
+        return Event(event.mechanism, FullBatch(), event.count)
+    return event

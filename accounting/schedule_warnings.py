@@ -1,0 +1,83 @@
+"""What a reader must know beside the numbers of some sampling schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accounting.accountant import delta_for_epsilon, epsilon_for_delta
+from accounting.errors import InvalidValue
+from accounting.events import Event, Poisson, ShuffledEpochs, WithoutReplacement
+from accounting.relations import NeighboringRelation
+
+
+def schedule_warnings(
+    events: Sequence[Event],
+    relation: NeighboringRelation,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+) -> tuple[str, ...]:
+    """Sentences about the list's sampling schemes: what was charged, and which familiar number is not valid.
+
+    Args:
+        events: the list, accounted under ``relation``.
+        relation: the neighbouring relation.
+        delta, epsilon: exactly one: where Poisson's number is shown for shuffled epochs.
+
+    Guarantees: poisson_is_shown_only_as_not_valid: its number is in the sentence that refuses it, and nowhere else.
+
+    >>> from accounting.events import Gaussian
+    >>> [warning] = schedule_warnings(
+    ...     [Event(Gaussian(0.5), ShuffledEpochs(10_000), 10_000)], NeighboringRelation.REPLACE_SPECIAL, delta=1e-6
+    ... )
+    >>> "not valid" in warning, "1.95" in warning
+    (True, True)
+    """
+    if (delta is None) == (epsilon is None):
+        raise InvalidValue("give delta or epsilon, exactly one of them")
+    warnings = []
+    fixed_size = [
+        index
+        for index, event in enumerate(events)
+        if isinstance(event.sampling, WithoutReplacement) and event.sampling.sampling_probability < 1.0
+    ]
+    if fixed_size and relation is NeighboringRelation.REPLACE_SPECIAL:
+        warnings.append(
+            f"Batches of a fixed size ({_named(fixed_size)}) are charged as replace_one, with sensitivity 2: a null "
+            "record in a batch of a fixed size is another record, and no smaller pair is proved."
+        )
+    shuffled = [index for index, event in enumerate(events) if _hides_nothing(event)]
+    if shuffled:
+        warnings.append(
+            f"Shuffled epochs ({_named(shuffled)}) are accounted without amplification: a record takes part once in "
+            f"every epoch, whatever the order. Poisson's number, {_poisson_number(events, relation, delta, epsilon)}, "
+            "is not valid for them."
+        )
+    return tuple(warnings)
+
+
+def _hides_nothing(event: Event) -> bool:
+    """Whether an event is of those that are often charged as Poisson."""
+    return isinstance(event.sampling, ShuffledEpochs) and event.sampling.steps_per_epoch > 1
+
+
+def _poisson_number(
+    events: Sequence[Event], relation: NeighboringRelation, delta: float | None, epsilon: float | None
+) -> str:
+    """What the list would cost if its batches were drawn anew at every step."""
+    wrong = [
+        Event(event.mechanism, Poisson(1.0 / event.sampling.steps_per_epoch), event.count)
+        if isinstance(event.sampling, ShuffledEpochs)
+        else event
+        for event in events
+    ]
+    if delta is not None:
+        return f"epsilon {epsilon_for_delta(wrong, relation, delta).value.upper:.4g} at delta {delta:g}"
+    assert epsilon is not None
+    return f"delta {delta_for_epsilon(wrong, relation, epsilon).value.upper:.4g} at epsilon {epsilon:g}"
+
+
+def _named(indices: Sequence[int]) -> str:
+    """The events by their places, the first few of many."""
+    shown = ", ".join(map(str, indices[:5])) + (", ..." if len(indices) > 5 else "")
+    return f"{'event' if len(indices) == 1 else 'events'} {shown}"

@@ -1,0 +1,36 @@
+"""Solving: the value of one unknown at which a list of events meets a target, with the certificate of that value.
+
+| unknown | answer | file |
+|---|---|---|
+| noise multiplier | the smallest that meets the target | noise.py |
+| number of steps | the largest that meets it, and that one more does not | integers.py |
+| batch size | the largest that meets it, and that one more does not | integers.py |
+| sampling probability | the largest that meets it | probability.py |
+| epsilon, delta | the certified upper end at the given other one | guarantee.py |
+
+Whatever is returned carries its own certificate: the number was evaluated itself, and its certified cost meets the
+target. A target that no value meets, or that every value meets, is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from accounting.solve.guarantee import solve_delta, solve_epsilon
+from accounting.solve.integers import solve_batch_size, solve_count
+from accounting.solve.noise import Calibrated, solve_noise, solve_noise_multiplier
+from accounting.solve.probability import solve_sampling_probability
+from accounting.solve.solution import EventsAt, EventsAtInteger, IntegerSolution, Solution
+
+__all__ = [
+    "Calibrated",
+    "EventsAt",
+    "EventsAtInteger",
+    "IntegerSolution",
+    "Solution",
+    "solve_batch_size",
+    "solve_count",
+    "solve_delta",
+    "solve_epsilon",
+    "solve_noise",
+    "solve_noise_multiplier",
+    "solve_sampling_probability",
+]

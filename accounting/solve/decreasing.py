@@ -1,0 +1,122 @@
+"""The search over a real unknown that lowers the cost: down from a value that meets the target, by secants in logs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from accounting.intervals import Answer
+from accounting.solve.solution import Range, Solution, log_level
+from accounting.targets import Target
+
+#: A cost that jumps is bracketed to this, relatively.
+JUMP_TOLERANCE = 1e-7
+_MAX_EVALUATIONS = 80
+_MOST_ESTIMATES = 40
+_MOST_STARTS = 12
+
+Assess = Callable[[float], Answer]
+
+
+def smallest_that_meets(
+    assess: Assess, quick: Assess, target: Target, limits: tuple[float, float], words: Range, tolerance: float
+) -> Solution:
+    """The smallest value whose certified cost meets the target.
+
+    Args:
+        assess: the certified cost at a value; it must not grow with the value.
+        quick: a number near it that takes no time.
+        target: what is to be met.
+        limits: the ends of the range, positive.
+        words: how the ends are spoken of.
+        tolerance: relative, in the target's level.
+
+    Guarantees:
+        never_misses: achieved.value.upper <= target.limit, evaluated at the returned value itself.
+        target_is_used: the level reaches (1 - tolerance) times the target's, unless the bound jumps there: then the
+            value is within a relative 1e-7 of one that fails.
+
+    Raises:
+        Unreachable: no value in the range meets the target, or every one does.
+    """
+    start, failing, slope = _start(assess, quick, target, limits)
+    if start.achieved.value.upper > target.limit:
+        raise words.too_costly(target, start.achieved.value.upper)
+    best = start
+    full = target.level(target.limit)
+    aim = log_level(full) + math.log1p(-0.3 * tolerance)
+    points = [_point(start, target)]
+    for _ in range(_MAX_EVALUATIONS):
+        if target.level(best.achieved.value.upper) >= full * (1.0 - tolerance):
+            return best
+        if best.value <= limits[0] * (1.0 + 1e-12):
+            raise words.too_cheap(target)
+        if failing > 0.0 and best.value < failing * (1.0 + JUMP_TOLERANCE):
+            return best
+        value = _propose(points, slope, aim, failing, best.value, limits[0])
+        tried = Solution(value, assess(value))
+        if tried.achieved.value.upper <= target.limit:
+            best = tried
+        else:
+            failing = value
+        points = [points[-1], _point(tried, target)]
+    return best
+
+
+def _start(assess: Assess, quick: Assess, target: Target, limits: tuple[float, float]) -> tuple[Solution, float, float]:
+    """A value that meets the target, one that fails (0 where none is known), and the slope there, in logs.
+
+    The quick estimate says about where; from there on only certified costs count.
+    """
+    x, slope = _estimated(quick, target, limits)
+    failing = 0.0
+    for _ in range(_MOST_STARTS):
+        value = min(max(math.exp(x), limits[0]), limits[1])
+        found = Solution(value, assess(value))
+        if found.achieved.value.upper <= target.limit or value == limits[1]:
+            return found, failing, slope
+        failing = value
+        excess = log_level(target.level(found.achieved.value.upper)) - log_level(target.level(target.limit))
+        x += max(1.5 * min(excess, 20.0) / -slope, 1e-6) if math.isfinite(excess) else 1.0
+    return Solution(limits[1], assess(limits[1])), failing, slope
+
+
+def _estimated(quick: Assess, target: Target, limits: tuple[float, float]) -> tuple[float, float]:
+    """Where the quick estimate meets the target, by secants inside a bracket, and the slope there; both in logs."""
+    aim = log_level(target.level(target.limit))
+    low, high = math.log(limits[0]), math.log(limits[1])
+    x, slope = min(max(0.0, low), high), -1.0
+    before: tuple[float, float] | None = None
+    for _ in range(_MOST_ESTIMATES):
+        y = log_level(target.level(quick(math.exp(x)).value.upper)) - aim
+        low, high = (x, high) if y > 0.0 else (low, x)
+        if before is not None and math.isfinite(y) and math.isfinite(before[1]) and x != before[0]:
+            found = (y - before[1]) / (x - before[0])
+            slope = found if found < -1e-3 else slope
+        if abs(y) < 1e-4 or high - low < 1e-9:
+            break
+        before = (x, y)
+        step = x - y / slope
+        x = step if math.isfinite(y) and low < step < high else 0.5 * (low + high)
+    return x, slope
+
+
+def _point(tried: Solution, target: Target) -> tuple[float, float]:
+    return math.log(tried.value), log_level(target.level(tried.achieved.value.upper))
+
+
+def _propose(
+    points: list[tuple[float, float]], slope: float, aim: float, failing: float, passing: float, smallest: float
+) -> float:
+    """The secant's proposal where it falls inside the bracket, else a step that halves the bracket."""
+    if len(points) == 2 and points[0][0] != points[1][0]:
+        slope = (points[1][1] - points[0][1]) / (points[1][0] - points[0][0])
+    x, y = points[-1]
+    proposal = math.nan
+    if math.isfinite(y) and math.isfinite(slope) and slope < -1e-3:
+        proposal = x + (aim - y) / slope
+    low = math.log(failing) if failing > 0.0 else max(math.log(passing) - 1.0, math.log(smallest))
+    high = math.log(passing)
+    if not low < proposal < high:
+        proposal = low if failing == 0.0 else 0.5 * (low + high)
+    return max(math.exp(proposal), smallest)

@@ -1,0 +1,104 @@
+"""Noise for a target: the smallest noise multiplier whose certified cost meets it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.intervals import Answer
+from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
+from accounting.privacy_loss import compose
+from accounting.relations import NeighboringRelation
+from accounting.solve.decreasing import smallest_that_meets
+from accounting.solve.solution import EventsAt, Range, Solution
+from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
+
+_WORDS = Range(
+    least_private=f"noise multiplier {MIN_NOISE_MULTIPLIER:g}",
+    most_private=f"noise multiplier {MAX_NOISE_MULTIPLIER:g}",
+    everything=f"every noise multiplier from {MIN_NOISE_MULTIPLIER:g} on",
+    advice="allow a larger epsilon or delta (or whatever the target limits), fewer steps or a smaller batch",
+)
+#: Relative, in the target's level; certified numerical bounds are a millionth wide.
+_TOLERANCE = 8e-6
+_CLOSED_FORM_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A noise multiplier and what it achieves.
+
+    Attributes:
+        noise_multiplier: Noise over the contribution bound, as everywhere.
+        achieved: The interval of epsilon at the target's delta; its upper end is at most the target's epsilon.
+    """
+
+    noise_multiplier: float
+    achieved: Answer
+
+
+def solve_noise_multiplier(
+    events_at: EventsAt, relation: NeighboringRelation, *, epsilon: float, delta: float
+) -> Calibrated:
+    """The smallest noise multiplier at which the list is certified (epsilon, delta)-DP.
+
+    Args:
+        events_at: the event list as a function of the noise multiplier; more noise must not cost more.
+        relation: the neighbouring relation.
+        epsilon: target, positive.
+        delta: target, in [0, 1].
+
+    Guarantees, Raises: as `solve_noise`.
+
+    >>> from accounting.events import Event, Gaussian
+    >>> relation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    >>> found = solve_noise_multiplier(lambda s: [Event(Gaussian(s))], relation, epsilon=1.0, delta=1e-5)
+    >>> round(found.noise_multiplier, 4), found.achieved.value.upper <= 1.0
+    (3.7306, True)
+    """
+    found = solve_noise(events_at, relation, ApproximateDpTarget(epsilon, delta))
+    return Calibrated(found.value, found.achieved)
+
+
+def solve_noise(events_at: EventsAt, relation: NeighboringRelation, target: Target) -> Solution:
+    """The smallest noise multiplier at which the list's certified cost meets the target.
+
+    Args:
+        events_at: the event list as a function of the noise multiplier; more noise must not cost more.
+        relation: the neighbouring relation.
+        target: what is to be met.
+
+    Guarantees:
+        never_misses: achieved.value.upper <= target.limit, evaluated at the returned number itself.
+        target_is_used: the noise is within a relative 1e-5 of the smallest whose certificate meets the target
+            (epsilon: achieved.value.upper >= epsilon (1 - 1e-5)), unless the bound jumps there (then the returned
+            noise multiplier is within a relative 1e-7 of one that fails).
+
+    Raises:
+        InvalidValue: a number outside its range.
+        NoCostInFilter: a target in rho, mu or a budget, and an event without a proved cost there.
+        Unreachable: no noise multiplier in [1e-3, 1e6] meets the target, or every one does.
+
+    >>> from accounting.events import Event, Gaussian
+    >>> from accounting.targets import ZcdpTarget
+    >>> found = solve_noise(lambda s: [Event(Gaussian(s), count=9)], NeighboringRelation.REPLACE_ONE, ZcdpTarget(2.0))
+    >>> round(found.value, 9), found.achieved.value.upper <= 2.0
+    (3.0, True)
+    """
+    relation = NeighboringRelation(relation)
+
+    def assess(noise: float) -> Answer:
+        return target.assess(events_at(noise), relation)
+
+    def quick(noise: float) -> Answer:
+        return target.assess(events_at(noise), relation, quick=True)
+
+    limits = (MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
+    return smallest_that_meets(assess, quick, target, limits, _WORDS, _tolerance(events_at, relation, target))
+
+
+def _tolerance(events_at: EventsAt, relation: NeighboringRelation, target: Target) -> float:
+    """Closed forms are solved to their last digits; numerics and what a ledger counts in whole units are not."""
+    if isinstance(target, BudgetTarget):
+        return _TOLERANCE
+    closed_form = target.additive or compose(events_at(1.0), relation).gaussian_only is not None
+    return _CLOSED_FORM_TOLERANCE if closed_form else _TOLERANCE

@@ -1,0 +1,110 @@
+"""What a search answers, and the range that it looks through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from accounting.errors import Unreachable, Unsupported
+from accounting.events import Event
+from accounting.intervals import Answer
+from accounting.relations import NeighboringRelation
+from accounting.targets import Target
+
+EventsAt = Callable[[float], Sequence[Event]]
+EventsAtInteger = Callable[[int], Sequence[Event]]
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A value and what it achieves.
+
+    Attributes:
+        value: Of the unknown.
+        achieved: The certified cost at this very value, in the unit of the target's limit; its upper end meets it.
+    """
+
+    value: float
+    achieved: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerSolution:
+    """The largest integer that meets a target.
+
+    Attributes:
+        value: Of the unknown.
+        achieved: Its certified cost; the upper end meets the target.
+        next_achieved: The certified cost of ``value + 1``; the upper end does not meet the target.
+    """
+
+    value: int
+    achieved: Answer
+    next_achieved: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Where an unknown is looked for, and how its ends are spoken of.
+
+    Attributes:
+        least_private, most_private: The ends, in words with their value: ``noise multiplier 1e+06``.
+        everything: The range in words, for the sentence that all of it meets the target.
+        advice: What would help where even the most private end costs too much.
+    """
+
+    least_private: str
+    most_private: str
+    everything: str
+    advice: str
+
+    def too_costly(self, target: Target, figure: float) -> Unreachable:
+        """No value meets the target: the most private one costs ``figure``."""
+        if math.isinf(figure):
+            return Unreachable(
+                f"{self.most_private} has no finite bound ({target.say(figure)}): the mechanism's loss is unbounded "
+                "or no budget is left"
+            )
+        return Unreachable(
+            f"even {self.most_private} costs {target.say(figure)}, more than the target {target.say(target.limit)}; "
+            f"{self.advice}"
+        )
+
+    def too_cheap(self, target: Target) -> Unreachable:
+        """Every value meets the target."""
+        return Unreachable(
+            f"{self.everything} meets {target.say(target.limit)}, so the target does not decide it: take "
+            f"{self.least_private}, or a smaller target"
+        )
+
+
+def log_level(level: float) -> float:
+    """The logarithm in which searches take their secants; -inf where the cost is 0, inf where it is not bounded."""
+    if level <= 0.0:
+        return -math.inf
+    return math.log(level) if math.isfinite(level) else math.inf
+
+
+def refuse_if_indifferent(
+    target: Target, relation: NeighboringRelation, unknown: str, least: Sequence[Event], most: Sequence[Event]
+) -> None:
+    """Refuse an unknown that does not change what the target limits.
+
+    Args:
+        target: What is to be met; only the additive ones can be indifferent.
+        relation: The neighbouring relation.
+        unknown: Its name, in words.
+        least, most: The events at the ends of its range.
+
+    Raises:
+        Unsupported: both ends cost the same.
+    """
+    if not target.additive:
+        return
+    first, last = (target.assess(events, relation).value.upper for events in (least, most))
+    if first == last and math.isfinite(last):
+        raise Unsupported(
+            f"the {unknown} does not change what this target limits: its smallest and its largest value both cost "
+            f"{target.say(last)}. Solve for something else, or aim at (epsilon, delta) or an attack risk"
+        )

@@ -1,0 +1,305 @@
+"""What a calibration aims at: a number that the events' certified cost must not pass.
+
+| target | the number | what it means for a list of events |
+|---|---|---|
+| approximate_dp | epsilon | the certified epsilon at delta |
+| zcdp | rho | the zCDP cost; sampling does not lower it |
+| gaussian_dp | mu | the Gaussian-DP cost; sampling does not lower it |
+| attack_risk | advantage | the certified delta at epsilon 0, which is the total variation |
+| attack_risk | tpr at fpr | the certified largest true positive rate |
+| budget | share | the filter's own cost over what remains, at the order that has most room for it |
+
+A sampled Gaussian has no amplified zCDP or Gaussian-DP cost (its Renyi divergence over the order tends to that of the
+unsampled one), so these two targets pay as if every record took part in every step, and say so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+from scipy.special import erfinv, ndtri
+
+from accounting.accountant import EVALUATORS, QUICK_EVALUATORS, delta_for_epsilon, epsilon_for_delta, estimate_epsilon
+from accounting.conversions.rounding import rounded_up
+from accounting.errors import InvalidValue
+from accounting.events import Event, FullBatch, Gaussian, Poisson, check_events
+from accounting.filter_costs import Cost, exact, gaussian_dp_cost, zcdp_cost
+from accounting.filters import ApproximateDpFilter, PrivacyFilter
+from accounting.intervals import Answer, Interval
+from accounting.numbers import read_real
+from accounting.relations import NeighboringRelation
+from accounting.true_positive_rate import tpr_for_fpr
+from accounting.units import NANO, SATURATED, Amounts
+
+_NO_AMPLIFICATION = (
+    "Sampling does not lower {figure}: no amplified {guarantee} holds for a sampled Gaussian, so it counts as if every "
+    "record took part in every step. A target in (epsilon, delta) or in attack risk makes use of the sampling."
+)
+
+
+class Target(Protocol):
+    """A number and the limit that it must not pass.
+
+    Attributes:
+        additive: Whether the number is a proved sum over the events, rather than the outcome of an evaluator.
+        limit: The target is met where the certified upper end of `assess` is at most this.
+    """
+
+    kind: ClassVar[str]
+    additive: ClassVar[bool]
+
+    @property
+    def limit(self) -> float: ...
+
+    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        """What the events cost, in the unit of ``limit``; ``quick`` gives a number near it, which bounds nothing."""
+
+    def level(self, figure: float) -> float:
+        """An increasing function of the number whose logarithm is nearly linear in that of the noise multiplier."""
+
+    def say(self, figure: float) -> str:
+        """The number in words, such as ``epsilon 2 at delta 1e-05``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateDpTarget:
+    """(epsilon, delta)-differential privacy of the whole list."""
+
+    kind: ClassVar[str] = "approximate_dp"
+    additive: ClassVar[bool] = False
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", read_real("epsilon", self.epsilon, 0.0, 1e9, open_lower=True))
+        object.__setattr__(self, "delta", read_real("delta", self.delta, 0.0, 1.0))
+
+    @property
+    def limit(self) -> float:
+        return self.epsilon
+
+    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        if quick and 0.0 < self.delta < 1.0:
+            estimate = estimate_epsilon(events, relation, self.delta)
+            return Answer(Interval(0.0, estimate, estimate), "estimate")
+        return epsilon_for_delta(events, relation, self.delta)
+
+    def level(self, figure: float) -> float:
+        return figure
+
+    def say(self, figure: float) -> str:
+        return f"epsilon {figure:.6g} at delta {self.delta:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class ZcdpTarget:
+    """rho-zero-concentrated differential privacy of the whole list."""
+
+    kind: ClassVar[str] = "zcdp"
+    additive: ClassVar[bool] = True
+    rho: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", read_real("rho", self.rho, 0.0, 1e6, open_lower=True))
+
+    @property
+    def limit(self) -> float:
+        return self.rho
+
+    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        """Raises: NoCostInFilter: an event has no proved zCDP cost."""
+        twice_rho = _sum_of_squares(events, relation, zcdp_cost, 2)
+        return _proved_cost(rounded_up(twice_rho.total / 2), "zcdp_cost", twice_rho, "rho", "zCDP guarantee")
+
+    def level(self, figure: float) -> float:
+        return figure
+
+    def say(self, figure: float) -> str:
+        return f"rho {figure:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianDpTarget:
+    """mu-Gaussian differential privacy of the whole list."""
+
+    kind: ClassVar[str] = "gaussian_dp"
+    additive: ClassVar[bool] = True
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", read_real("mu", self.mu, 0.0, 1e6, open_lower=True))
+
+    @property
+    def limit(self) -> float:
+        return self.mu
+
+    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        """Raises: NoCostInFilter: an event has no proved Gaussian-DP cost."""
+        squares = _sum_of_squares(events, relation, gaussian_dp_cost, 1)
+        mu = math.sqrt(rounded_up(squares.total))
+        while Fraction(mu) ** 2 < squares.total:
+            mu = math.nextafter(mu, math.inf)
+        return _proved_cost(mu, "gaussian_dp_cost", squares, "mu", "Gaussian-DP guarantee")
+
+    def level(self, figure: float) -> float:
+        return figure
+
+    def say(self, figure: float) -> str:
+        return f"mu {figure:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageTarget:
+    """Largest advantage (true less false positive rate) of a membership attack."""
+
+    kind: ClassVar[str] = "attack_risk"
+    additive: ClassVar[bool] = False
+    advantage: float
+
+    def __post_init__(self) -> None:
+        below_one = math.nextafter(1.0, 0.0)
+        object.__setattr__(self, "advantage", read_real("advantage", self.advantage, 0.0, below_one, open_lower=True))
+
+    @property
+    def limit(self) -> float:
+        return self.advantage
+
+    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        return delta_for_epsilon(events, relation, 0.0, evaluators=QUICK_EVALUATORS if quick else EVALUATORS)
+
+    def level(self, figure: float) -> float:
+        """mu of the Gaussian pair with this advantage: 2 Phi(mu/2) - 1."""
+        return 2.0 * math.sqrt(2.0) * float(erfinv(figure))
+
+    def say(self, figure: float) -> str:
+        return f"an attack's advantage of {figure:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class TruePositiveRateTarget:
+    """Largest true positive rate of a membership attack at a false positive rate."""
+
+    kind: ClassVar[str] = "attack_risk"
+    additive: ClassVar[bool] = False
+    fpr: float
+    tpr: float
+
+    def __post_init__(self) -> None:
+        below_one = math.nextafter(1.0, 0.0)
+        object.__setattr__(self, "fpr", read_real("fpr", self.fpr, 0.0, below_one, open_lower=True))
+        object.__setattr__(self, "tpr", read_real("tpr", self.tpr, 0.0, below_one, open_lower=True))
+        if self.tpr <= self.fpr:
+            raise InvalidValue(
+                f"tpr must be above fpr {self.fpr:g}: a coin that never looks reaches as much", pointer=("tpr",)
+            )
+
+    @property
+    def limit(self) -> float:
+        return self.tpr
+
+    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        return tpr_for_fpr(events, relation, self.fpr, evaluators=QUICK_EVALUATORS if quick else EVALUATORS)
+
+    def level(self, figure: float) -> float:
+        """mu of the Gaussian pair with this rate: Phi(mu + Phi^-1(fpr))."""
+        return float(ndtri(figure) - ndtri(self.fpr))
+
+    def say(self, figure: float) -> str:
+        return f"a true positive rate of {figure:.6g} at false positive rate {self.fpr:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetTarget:
+    """What a budget still admits, priced as its ledger prices it.
+
+    Attributes:
+        filter: The budget's privacy filter.
+        used: What is spent and reserved, in the filter's units.
+        charge_delta: The delta at which the events are priced; an approximate_dp filter alone reads it.
+    """
+
+    kind: ClassVar[str] = "budget"
+    additive: ClassVar[bool] = True
+    filter: PrivacyFilter
+    used: Amounts
+    charge_delta: float | None = None
+
+    @property
+    def limit(self) -> float:
+        """The whole of what remains."""
+        return 1.0
+
+    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        """The share of what remains that the events cost; at most 1 exactly where the filter admits them.
+
+        Raises:
+            NoCostInFilter: an event has no proved additive cost in the budget's filter.
+            AccountingError: code ``missing_charge_delta``.
+        """
+        cost = self.filter.cost(events, relation, self.charge_delta)
+        share = self._share(cost.amounts)
+        if self.filter.admits(self.filter.add(self.used, cost.amounts)):
+            share = min(share, 1.0)
+        else:
+            share = max(share, math.nextafter(1.0, 2.0))
+        warnings = tuple(warning.detail for warning in cost.warnings)
+        return Answer(Interval(share, share, share), f"{self.filter.kind}_filter", {}, warnings)
+
+    def level(self, figure: float) -> float:
+        return figure
+
+    def say(self, figure: float) -> str:
+        if math.isinf(figure):
+            return "more than the budget has left"
+        return f"{figure:.6g} times what remains of the budget"
+
+    def _share(self, amounts: Amounts) -> float:
+        room = self.filter.remaining(self.used)
+        if isinstance(self.filter, ApproximateDpFilter):
+            # Its delta is chosen, not solved for: it fits or nothing does.
+            amounts, room = (amounts[:1], room[:1]) if amounts[1] <= room[1] else ((), ())
+        shares = [
+            Fraction(amount, left)
+            for amount, left in zip(amounts, room, strict=True)
+            if left > 0 and amount < SATURATED
+        ]
+        return rounded_up(min(shares)) if shares else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Squares:
+    """A sum of squared mu, whether all of it is attained, and whether a sampling was left out of account."""
+
+    total: Fraction
+    attained: bool
+    unamplified: bool
+
+
+def _sum_of_squares(
+    events: Sequence[Event],
+    relation: NeighboringRelation,
+    cost: Callable[[tuple[Event, ...], NeighboringRelation], Cost],
+    scale: int,
+) -> _Squares:
+    """Of Gaussians (sensitivity / noise multiplier)^2, exactly; of others ``scale`` times their cost, in nano-units."""
+    checked = check_events(events)
+    unamplified = bool(cost(checked, relation).warnings)
+    total, attained = Fraction(0), True
+    for event in checked:
+        if isinstance(event.mechanism, Gaussian) and isinstance(event.sampling, FullBatch | Poisson):
+            total += event.count * (exact(relation.sensitivity) / exact(event.mechanism.noise_multiplier)) ** 2
+        else:
+            total += Fraction(scale * cost((event,), relation).amounts[0], NANO)
+            attained = False
+    return _Squares(total, attained and not unamplified, unamplified)
+
+
+def _proved_cost(upper: float, method: str, squares: _Squares, figure: str, guarantee: str) -> Answer:
+    """A proved additive cost. What of it is attained is known for full batches of Gaussian noise alone."""
+    warning = _NO_AMPLIFICATION.format(figure=figure, guarantee=guarantee)
+    warnings = (warning,) if squares.unamplified else ()
+    return Answer(Interval(upper if squares.attained else 0.0, upper, upper), method, {}, warnings)

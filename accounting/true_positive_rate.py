@@ -1,0 +1,133 @@
+"""The largest true positive rate of any membership attack at one false positive rate, from certified deltas.
+
+A guarantee (epsilon, delta) bounds every test of two neighbours, in both directions:
+
+    TPR <= e^epsilon FPR + delta,        TPR <= 1 - e^-epsilon (1 - delta - FPR).
+
+Every epsilon gives a bound, so the smallest over any set of epsilons is one; a certified upper bound of delta in it
+keeps it certified. As a function of e^epsilon the first form is convex on [1, inf) and the second on (0, 1], where
+they continue each other (the first with delta of the exchanged pair), so that one minimum is looked for along
+the signed line: epsilon >= 0 is the first form at epsilon, a negative one the second at -epsilon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from scipy.optimize import minimize_scalar
+from scipy.special import ndtr, ndtri
+
+from accounting.accountant import EVALUATORS, delta_for_epsilon
+from accounting.composition.basic import BasicComposition, pure_epsilon
+from accounting.composition.evaluator import Evaluator
+from accounting.composition.gaussian_dp import AnalyticGaussian
+from accounting.events import Event
+from accounting.intervals import Answer, Interval
+from accounting.numbers import read_real
+from accounting.privacy_loss import compose
+from accounting.relations import NeighboringRelation
+from accounting.trade_off import trade_off
+
+#: Beyond it the mirrored form is 1 but for rounding.
+_LARGEST_MIRRORED_EPSILON = 36.0
+#: Of the place of the minimum. The bound is flat there, so that its own error is of the order of the square.
+_TOLERANCE = 1e-4
+_ULP = 2.0**-52
+
+
+def tpr_for_fpr(
+    events: Sequence[Event],
+    relation: NeighboringRelation,
+    fpr: float,
+    *,
+    evaluators: Sequence[Evaluator] = EVALUATORS,
+) -> Answer:
+    """The largest true positive rate that a test of two neighbours has at this false positive rate.
+
+    Args:
+        events: 1 to 1000 events, fixed before the first output is seen.
+        relation: the neighbouring relation.
+        fpr: in (0, 1), the share of non-members that the attack takes for members.
+        evaluators: who is asked for delta.
+
+    Returns:
+        An interval. Its upper end bounds every attack; no bound below its lower end is true of all neighbours.
+
+    Guarantees:
+        no_attack_is_better: upper is at least the true positive rate of every test, in both directions.
+        exact_for_full_batch: relative width below 1e-9 for full-batch Gaussians: Phi(mu + Phi^-1(fpr)).
+
+    Raises:
+        InvalidValue: fpr outside (0, 1).
+
+    Source: Wasserman & Zhou 2010, Theorem 2.4; Dong, Roth & Su 2022, Proposition 3.
+
+    >>> from accounting.events import Gaussian
+    >>> answer = tpr_for_fpr([Event(Gaussian(1.0))], NeighboringRelation.ADD_OR_REMOVE_ONE, 0.05)
+    >>> round(answer.value.upper, 9)
+    0.259511023
+    """
+    fpr = read_real("fpr", fpr, 0.0, math.nextafter(1.0, 0.0), open_lower=True)
+    relation = NeighboringRelation(relation)
+    composition = compose(events, relation)
+    if composition.gaussian_only is not None:
+        return _gaussian(composition.gaussian_only.mu, fpr)
+
+    def delta_at(epsilon: float) -> Answer:
+        return delta_for_epsilon(events, relation, epsilon, evaluators=evaluators)
+
+    return _from_deltas(delta_at, fpr, pure_epsilon(composition))
+
+
+def _gaussian(mu: float, fpr: float) -> Answer:
+    """Phi(mu + Phi^-1(fpr)), rounded outward."""
+    start = float(ndtri(fpr))
+    quantile = mu + start
+    slack = 16.0 * _ULP * (abs(start) + mu + 1.0)
+    relative = 1e-14 * (1.0 + quantile * quantile)
+    lower = max(fpr, float(ndtr(quantile - slack)) * (1.0 - relative))
+    upper = min(1.0, float(ndtr(quantile + slack)) * (1.0 + relative))
+    upper = max(lower, upper)
+    estimate = min(max(float(ndtr(quantile)), lower), upper)
+    return Answer(Interval(lower, estimate, upper), AnalyticGaussian.name, {"rounding": upper - lower})
+
+
+def _from_deltas(delta_at: Callable[[float], Answer], fpr: float, pure: float) -> Answer:
+    """The smallest of the bounds along the signed line; the lower end is the trade-off curve's, from the same deltas.
+
+    Where delta becomes 0, at ``pure``, the line has a kink, which a search for a smooth minimum only comes near.
+    """
+    uppers = [1.0]
+    methods = [BasicComposition.name]
+    deltas: dict[float, Interval] = {}
+
+    def bound(signed: float) -> float:
+        epsilon = abs(signed)
+        answer = delta_at(epsilon)
+        form = _direct if signed >= 0.0 else _mirrored
+        uppers.append(form(epsilon, fpr, answer.value.upper))
+        methods.append(answer.method)
+        deltas[epsilon] = answer.value
+        return uppers[-1]
+
+    low, high = -_LARGEST_MIRRORED_EPSILON, -math.log(fpr)
+    for kink in (0.0, pure, -pure):
+        if low <= kink <= high:
+            bound(kink)
+    minimize_scalar(bound, bounds=(low, high), method="bounded", options={"xatol": _TOLERANCE})
+    upper = min(uppers)
+    nodes = sorted(deltas)
+    [false_negatives] = trade_off(nodes, [deltas[node] for node in nodes], [fpr])
+    lower = min(max(fpr, (1.0 - false_negatives.upper) * (1.0 - 4.0 * _ULP)), upper)
+    return Answer(Interval(lower, upper, upper), methods[uppers.index(upper)], {"trade_off": upper - lower})
+
+
+def _direct(epsilon: float, fpr: float, delta: float) -> float:
+    """e^eps fpr + delta, rounded up."""
+    return (math.exp(epsilon) * fpr + delta) * (1.0 + 8.0 * _ULP)
+
+
+def _mirrored(epsilon: float, fpr: float, delta: float) -> float:
+    """1 - e^-eps (1 - delta - fpr), rounded up."""
+    return 1.0 - math.exp(-epsilon) * (1.0 - delta - fpr) + 8.0 * _ULP

@@ -1,0 +1,79 @@
+"""From a calibration to the answer of `/v1/calibrate`."""
+
+from __future__ import annotations
+
+from accounting.convention import convention
+from accounting.intervals import Answer
+from app.algorithms.budget_costs import CostInBudgetBody
+from app.algorithms.calibrate import (
+    BatchSizeSolution,
+    CalibrateAnswer,
+    DeltaSolution,
+    EpsilonSolution,
+    IterationsSolution,
+    NextBody,
+    NoiseMultiplierSolution,
+    SolutionBody,
+)
+from app.algorithms.schemas import NoiseBody, PlanBody
+from app.algorithms.targets import achieved_body
+from app.privacy.answers import ConventionBody, ProvenanceBody
+from app.privacy.schemas import EventSchema
+from calibrators.plan import Plan
+from calibrators.registry import ALGORITHMS
+from calibrators.spec import Calibration, Spec, Unknown
+
+
+def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBody | None) -> CalibrateAnswer:
+    """The calibration as the HTTP contract writes it."""
+    plan = calibration.plan
+    return CalibrateAnswer(
+        solution=solution_body(calibration),
+        achieved=achieved_body(spec.target, calibration.achieved),
+        next=_next(spec, calibration.value, calibration.next_achieved),
+        noise=noise_body(plan),
+        hyperparameters=[ProvenanceBody.of(item) for item in calibration.hyperparameters],
+        utility=[ProvenanceBody.of(item) for item in calibration.utility],
+        plan=plan_body(plan),
+        events=[EventSchema.of(event) for event in plan.events],
+        plan_hash=plan.plan_hash,
+        cost_in_budget=cost,
+        missing_assumptions=list(calibration.missing_assumptions),
+        convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
+        citations=[ALGORITHMS[plan.algorithm].source],
+        warnings=list(calibration.warnings),
+    )
+
+
+def solution_body(calibration: Calibration) -> SolutionBody:
+    """The solved value under its wire name."""
+    plan, value = calibration.plan, calibration.value
+    batch_size = plan.phases[0].divisor
+    match calibration.unknown:
+        case Unknown.NOISE_MULTIPLIER:
+            return NoiseMultiplierSolution(noise_multiplier=value)
+        case Unknown.ITERATIONS:
+            return IterationsSolution(iterations=int(value), epochs=value * batch_size / plan.dataset_size)
+        case Unknown.BATCH_SIZE:
+            return BatchSizeSolution(batch_size=int(value), sampling_probability=batch_size / plan.dataset_size)
+        case Unknown.EPSILON:
+            return EpsilonSolution(epsilon=value)
+    return DeltaSolution(delta=value)
+
+
+def noise_body(plan: Plan) -> NoiseBody:
+    """The noise of the plan's first phase."""
+    first = plan.phases[0]
+    return NoiseBody(
+        stddev_on_sum=first.noise_stddev_on_sum,
+        stddev_on_mean=first.noise_stddev_on_mean,
+        l2_sensitivity=plan.neighboring_relation.sensitivity * first.gradient_bound.contribution_bound,
+    )
+
+
+def plan_body(plan: Plan) -> PlanBody:
+    return PlanBody.model_validate(plan.to_json())
+
+
+def _next(spec: Spec, value: float, achieved: Answer | None) -> NextBody | None:
+    return None if achieved is None else NextBody(value=int(value) + 1, achieved=achieved_body(spec.target, achieved))

@@ -1,0 +1,87 @@
+"""Budgets as calibrations see them: what remains as a target, and what a plan would cost there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field
+
+from accounting.events import Event
+from accounting.relations import NeighboringRelation
+from accounting.targets import BudgetTarget
+from app.budgets import service as budgets
+from app.budgets import storage
+from app.budgets.amounts import numbers
+from app.budgets.schemas import LedgerWarning
+from app.kit.context import Context
+from app.kit.fields import Schema
+from app.ledger.transitions import BudgetState
+from app.problems import Problem, unprocessable
+
+
+class CostInBudgetBody(Schema):
+    """What the plan's events cost in a budget's filter, in the filter's own fields. Nothing is reserved."""
+
+    budget_id: str
+    cost: dict[str, Any]
+    remaining: dict[str, Any] = Field(description="Before this cost.")
+    fits: bool = Field(description="Whether the filter would admit it now.")
+    warnings: list[LedgerWarning]
+
+
+@dataclass
+class BudgetReader:
+    """Budgets as one request sees them: each is read once, so that a sweep's cells see the same amounts."""
+
+    context: Context
+    _states: dict[str, BudgetState] = field(default_factory=dict)
+
+    def state(self, budget_id: str, relation: NeighboringRelation, *pointer: str) -> BudgetState:
+        """The budget's filter and amounts.
+
+        Raises:
+            Problem: 422 ``unknown_budget`` at ``pointer``, or ``relation_mismatch``.
+        """
+        if budget_id not in self._states:
+            try:
+                with self.context.database.read() as session:
+                    self._states[budget_id] = storage.budget_state(budgets.get_budget(session, budget_id))
+            except Problem as problem:
+                if problem.status != 404:
+                    raise
+                detail = f"there is no budget with the id {budget_id!r}"
+                raise unprocessable("unknown_budget", detail, *pointer) from None
+        state = self._states[budget_id]
+        if state.relation is not relation:
+            raise unprocessable(
+                "relation_mismatch",
+                f"the budget counts under {state.relation}, and this calibration is under {relation}: one says nothing "
+                "about the other",
+                "neighboring_relation",
+            )
+        return state
+
+
+def cost_in_budget(
+    budget_id: str, state: BudgetState, events: Sequence[Event], charge_delta: float | None
+) -> CostInBudgetBody:
+    """What the ledger would hold for these events.
+
+    Raises:
+        AccountingError: the filter has no price for them.
+    """
+    cost = state.filter.cost(events, state.relation, charge_delta)
+    return CostInBudgetBody(
+        budget_id=budget_id,
+        cost=numbers(state.filter.describe(cost.amounts)),
+        remaining=numbers(state.filter.describe_remaining(state.used)),
+        fits=state.filter.admits(state.filter.add(state.used, cost.amounts)),
+        warnings=[LedgerWarning(code=warning.code, detail=warning.detail) for warning in cost.warnings],
+    )
+
+
+def budget_target(state: BudgetState, charge_delta: float | None) -> BudgetTarget:
+    """What remains of the budget, as a target."""
+    return BudgetTarget(state.filter, state.used, charge_delta)

@@ -1,0 +1,144 @@
+"""Processes for heavy numerics, with limits of time and memory: what exceeds them is ended, and the service goes on.
+
+A thread cannot be stopped, and its memory is the server's; a process can, and its is not. Workers start with the first
+job, serve one job after the other, and are replaced after a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+#: A job on its own core should not start a thread for each of the others.
+_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
+
+
+class JobFailed(Exception):
+    """A job without a result; the message says which limit it met."""
+
+
+class ProcessPool:
+    """At most ``size`` jobs at once, each within ``seconds`` (its wait for a place included) and ``memory_bytes``."""
+
+    def __init__(self, size: int, seconds: float, memory_bytes: int) -> None:
+        self.seconds = seconds
+        self.memory_bytes = memory_bytes
+        self._places = threading.BoundedSemaphore(size)
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._workers: set[_Worker] = set()
+        self._closed = False
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """``function(*args, **kwargs)`` in another process; function, arguments and result are pickled.
+
+        Raises:
+            JobFailed: out of time or memory, or the process ended, or the pool is closed.
+            Exception: what the function raised.
+        """
+        deadline = time.monotonic() + self.seconds
+        if not self._places.acquire(timeout=self.seconds):
+            raise JobFailed(f"all processes for heavy numbers were busy for {self.seconds:g} s")
+        try:
+            worker = self._take()
+            try:
+                succeeded, value = worker.call((function, args, kwargs), deadline, self.seconds)
+            except BaseException:
+                self._end(worker)
+                raise
+        finally:
+            self._places.release()
+        if succeeded:
+            self._keep(worker)
+            return cast(T, value)
+        if isinstance(value, MemoryError):
+            self._end(worker)
+            raise JobFailed(f"it needed more than {self.memory_bytes / 2**30:g} GiB of memory")
+        self._keep(worker)
+        raise cast(Exception, value)
+
+    def close(self) -> None:
+        """End every worker, busy or not; jobs under way fail, and no new one starts."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._workers.difference_update(idle)
+            busy = list(self._workers)
+        for worker in idle:
+            worker.end()
+        for worker in busy:
+            # The thread that waits for it finds it dead, and ends it.
+            worker.kill()
+
+    def _take(self) -> _Worker:
+        with self._lock:
+            if self._closed:
+                raise JobFailed("the service is stopping")
+            if self._idle:
+                return self._idle.pop()
+            worker = _Worker(self.memory_bytes, self.seconds)
+            self._workers.add(worker)
+            return worker
+
+    def _keep(self, worker: _Worker) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(worker)
+                return
+        self._end(worker)
+
+    def _end(self, worker: _Worker) -> None:
+        with self._lock:
+            self._workers.discard(worker)
+        worker.end()
+
+
+class _Worker:
+    """One child process and the connection to it."""
+
+    def __init__(self, memory_bytes: int, seconds: float) -> None:
+        ours, theirs = Pipe()
+        self._connection: Connection = ours
+        # A little later than the parent's own limit, which has the better words.
+        limits = [str(memory_bytes), str(seconds + 1.0)]
+        with theirs:
+            command = [sys.executable, "-m", "app.kit.process_worker", str(theirs.fileno()), *limits]
+            self._process = subprocess.Popen(  # noqa: S603  # its own interpreter with its own module
+                command,
+                cwd=PROJECT_ROOT,
+                env=os.environ | _ONE_THREAD,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def call(self, job: tuple[Callable[..., Any], Any, Any], deadline: float, seconds: float) -> tuple[bool, Any]:
+        try:
+            self._connection.send(job)
+            if not self._connection.poll(max(0.0, deadline - time.monotonic())):
+                raise JobFailed(f"it took longer than {seconds:g} s")
+            reply: tuple[bool, Any] = self._connection.recv()
+        except (EOFError, OSError):
+            raise JobFailed("its process ended before it had a result") from None
+        return reply
+
+    def kill(self) -> None:
+        """End the process and wait for it: no zombie stays."""
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        """Also close the connection; only the thread that may use it does so."""
+        self.kill()
+        self._connection.close()

@@ -1,0 +1,45 @@
+"""The child's side of `app.kit.process_pool`: `python -m app.kit.process_worker DESCRIPTOR MEMORY_BYTES SECONDS`."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+
+def answer(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, Any]:
+    """Whether it succeeded, and its value or its exception."""
+    try:
+        return True, function(*args, **kwargs)
+    except Exception as error:
+        return False, error
+
+
+def main(descriptor: int, memory_bytes: int, seconds: float) -> None:
+    """One job after the other, until the parent closes its end, or dies."""
+    # The parent decides when to stop; Ctrl+C in a terminal reaches its children too.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    # A core file would hold the request, and take its time.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with Connection(descriptor) as connection:
+        while True:
+            try:
+                job = connection.recv()
+            except EOFError:
+                return
+            # The alarm ends this process: no job outlives its limit, even where the parent is gone.
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            reply = answer(*job)
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            try:
+                connection.send(reply)
+            except (BrokenPipeError, ConnectionResetError):
+                return
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

@@ -1,0 +1,241 @@
+"""Request and answer of `/v1/convert`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi.openapi.models import Example
+from pydantic import Field
+
+from accounting.conversions import Converted, convert
+from accounting.errors import AccountingError
+from accounting.guarantees import Guarantee, guarantee_from_json
+from accounting.numbers import MAX_ORDER, MAX_ORDERS
+from app.kit.context import Context
+from app.kit.fields import Schema
+from app.problems import from_accounting
+
+#: Of the amounts in a request; an answer may be larger.
+MAX_AMOUNT = 1e6
+
+Amount = Annotated[float, Field(ge=0, le=MAX_AMOUNT)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Orders = Annotated[
+    list[Annotated[float, Field(gt=1, le=MAX_ORDER)]],
+    Field(min_length=1, max_length=MAX_ORDERS, description="Increasing."),
+]
+Omega = Annotated[float, Field(gt=1, le=MAX_ORDER, description="The largest order.")]
+
+
+class PureDpGuaranteeIn(Schema):
+    """epsilon-DP."""
+
+    kind: Literal["pure_dp"]
+    epsilon: Amount
+
+
+class ApproximateDpGuaranteeIn(Schema):
+    """(epsilon, delta)-DP."""
+
+    kind: Literal["approximate_dp"]
+    epsilon: Amount
+    delta: Probability
+
+
+class ZcdpGuaranteeIn(Schema):
+    """rho-zCDP: the Renyi divergence of every order a > 1 is at most rho a."""
+
+    kind: Literal["zcdp"]
+    rho: Amount
+
+
+class TruncatedZcdpGuaranteeIn(Schema):
+    """(rho, omega)-tCDP: as zCDP, for orders up to omega."""
+
+    kind: Literal["truncated_zcdp"]
+    rho: Amount
+    omega: Omega
+
+
+class GaussianDpGuaranteeIn(Schema):
+    """mu-GDP: no test tells neighbours apart better than N(0, 1) from N(mu, 1)."""
+
+    kind: Literal["gaussian_dp"]
+    mu: Amount
+
+
+class RenyiDpGuaranteeIn(Schema):
+    """Renyi DP: the divergence of `orders[i]` is at most `epsilons[i]`."""
+
+    kind: Literal["renyi_dp"]
+    orders: Orders
+    epsilons: list[Amount] = Field(min_length=1, max_length=MAX_ORDERS)
+
+
+class AttackRiskIn(Schema):
+    """A bound of the advantage of every membership inference; `fpr` and `tpr` alone bound too little to convert."""
+
+    kind: Literal["attack_risk"]
+    advantage: Probability | None = None
+    fpr: Probability | None = None
+    tpr: Probability | None = None
+
+
+GuaranteeIn = Annotated[
+    PureDpGuaranteeIn
+    | ApproximateDpGuaranteeIn
+    | ZcdpGuaranteeIn
+    | TruncatedZcdpGuaranteeIn
+    | GaussianDpGuaranteeIn
+    | RenyiDpGuaranteeIn
+    | AttackRiskIn,
+    Field(discriminator="kind", title="Guarantee"),
+]
+
+
+class ToPlainKind(Schema):
+    """A kind without a parameter that is chosen."""
+
+    kind: Literal["pure_dp", "zcdp", "gaussian_dp"]
+
+
+class ToApproximateDp(Schema):
+    """The smallest epsilon at this delta."""
+
+    kind: Literal["approximate_dp"]
+    delta: Probability
+
+
+class ToTruncatedZcdp(Schema):
+    """The smallest rho up to this order."""
+
+    kind: Literal["truncated_zcdp"]
+    omega: Omega
+
+
+class ToRenyiDp(Schema):
+    """The smallest divergences at these orders."""
+
+    kind: Literal["renyi_dp"]
+    orders: Orders
+
+
+class ToAttackRisk(Schema):
+    """What the best attack reaches: its advantage, or its true positive rate at `fpr`, or its Bayes risk at `prior`."""
+
+    kind: Literal["attack_risk"]
+    fpr: Probability | None = Field(None, description="The false positive rate that the attacker accepts.")
+    prior: Probability | None = Field(None, description="The attacker's prior probability of membership.")
+
+
+TargetIn = Annotated[
+    ToPlainKind | ToApproximateDp | ToTruncatedZcdp | ToRenyiDp | ToAttackRisk,
+    Field(discriminator="kind", title="Target"),
+]
+
+
+class ConvertRequest(Schema):
+    """A guarantee that holds, and the kind that is wanted."""
+
+    stated: GuaranteeIn = Field(alias="from")
+    to: TargetIn
+
+
+class GuaranteeBody(Schema):
+    """A guarantee: the fields of its kind, and no others."""
+
+    kind: Literal["pure_dp", "approximate_dp", "zcdp", "truncated_zcdp", "gaussian_dp", "renyi_dp", "attack_risk"]
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+    omega: float | None = None
+    mu: float | None = None
+    orders: list[float] | None = None
+    epsilons: list[float] | None = None
+    advantage: float | None = Field(None, description="Largest true positive rate less false positive rate.")
+    fpr: float | None = None
+    tpr: float | None = Field(None, description="Largest true positive rate at `fpr`.")
+    prior: float | None = None
+    bayes_risk: float | None = Field(None, description="Smallest probability of error of an attacker with `prior`.")
+
+    @classmethod
+    def of(cls, guarantee: Guarantee) -> GuaranteeBody:
+        return cls.model_validate(guarantee.to_json())
+
+
+class AlternativeBody(Schema):
+    """The same by a form that textbooks and libraries use; never better than the answer."""
+
+    method: str
+    guarantee: GuaranteeBody
+
+
+class ConvertAnswer(Schema):
+    """What follows, for the neighbouring relation that the stated guarantee is for."""
+
+    guarantee: GuaranteeBody = Field(description="Holds whenever the stated one does; rounded outward.")
+    method: str
+    tight: bool = Field(description="Whether some mechanism with the stated guarantee has no better one of this kind.")
+    source: str = Field(description="Paper and theorem.")
+    alternatives: list[AlternativeBody]
+
+    @classmethod
+    def of(cls, converted: Converted) -> ConvertAnswer:
+        return cls(
+            guarantee=GuaranteeBody.of(converted.guarantee),
+            method=converted.method,
+            tight=converted.tight,
+            source=converted.source,
+            alternatives=[
+                AlternativeBody(method=alternative.method, guarantee=GuaranteeBody.of(alternative.guarantee))
+                for alternative in converted.alternatives
+            ],
+        )
+
+
+def answer_conversion(context: Context, request: ConvertRequest) -> ConvertAnswer:
+    """The stated guarantee as one of another kind.
+
+    Raises:
+        Problem: 422 when the stated guarantee makes no sense, or nothing of the wanted kind follows from it.
+    """
+    wanted = request.to.model_dump(exclude={"kind"}, exclude_none=True)
+    try:
+        stated = guarantee_from_json(request.stated.model_dump(exclude_none=True))
+    except AccountingError as error:
+        raise from_accounting(error, "from") from None
+    try:
+        with context.numerics:
+            return ConvertAnswer.of(convert(stated, request.to.kind, **wanted))
+    except AccountingError as error:
+        raise from_accounting(error) from None
+
+
+CONVERT_EXAMPLES: dict[str, Example] = {
+    "zcdp_to_approximate_dp": {
+        "summary": "zCDP: epsilon at delta 1e-5, tight, with the textbook's beside it",
+        "value": {"from": {"kind": "zcdp", "rho": 0.5}, "to": {"kind": "approximate_dp", "delta": 1e-5}},
+    },
+    "gaussian_dp_to_advantage": {
+        "summary": "Gaussian DP: the largest advantage of membership inference",
+        "value": {"from": {"kind": "gaussian_dp", "mu": 1.0}, "to": {"kind": "attack_risk"}},
+    },
+    "approximate_dp_to_true_positive_rate": {
+        "summary": "(epsilon, delta): the largest true positive rate at a false positive rate of 0.1 %",
+        "value": {
+            "from": {"kind": "approximate_dp", "epsilon": 2.0, "delta": 1e-5},
+            "to": {"kind": "attack_risk", "fpr": 0.001},
+        },
+    },
+    "renyi_dp_to_approximate_dp": {
+        "summary": "Renyi DP at four orders: epsilon at delta 1e-6",
+        "value": {
+            "from": {"kind": "renyi_dp", "orders": [2, 4, 8, 16], "epsilons": [0.1, 0.21, 0.45, 1.1]},
+            "to": {"kind": "approximate_dp", "delta": 1e-6},
+        },
+    },
+    "pure_dp_to_zcdp": {
+        "summary": "Pure DP: the smallest rho",
+        "value": {"from": {"kind": "pure_dp", "epsilon": 1.0}, "to": {"kind": "zcdp"}},
+    },
+}

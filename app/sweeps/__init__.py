@@ -1,0 +1,1 @@
+"""`/v1/sweep`: one calibration for each value of one field."""

@@ -1,0 +1,83 @@
+"""Request and answer of `/v1/sweep`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, GetJsonSchemaHandler, RootModel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from app.algorithms.calibrate import CalibrateRequest, SolutionBody
+from app.algorithms.schemas import NoiseBody
+from app.algorithms.targets import AnyAchievedBody
+from app.kit.fields import Schema
+from app.privacy.answers import ConventionBody
+from app.problems import ProblemItem
+
+MAX_CELLS = 10_000
+
+_REQUEST = "#/components/schemas/CalibrateRequest"
+_VALUES = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": MAX_CELLS,
+    "items": {"anyOf": [{"type": "number"}, {"type": "string"}]},
+}
+_OBJECTS = ("sampling", "gradient_bound", "target", "hyperparameters", "assumptions")
+
+
+class SweepRequest(RootModel[dict[str, Any]]):
+    """A calibrate request in which exactly one field, also one inside `target` or another object, takes a list.
+
+    It is checked cell by cell, as the calibrate request that each cell is.
+    """
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        properties: dict[str, Any] = {}
+        for name in CalibrateRequest.model_fields:
+            choices: list[dict[str, Any]] = [{"$ref": f"{_REQUEST}/properties/{name}"}, _VALUES]
+            if name in _OBJECTS:
+                choices.append({"type": "object", "description": "With a list in one of its fields."})
+            properties[name] = {"anyOf": choices}
+        return {
+            "type": "object",
+            "description": cls.__doc__,
+            "properties": properties,
+            "additionalProperties": False,
+            "required": [name for name, field in CalibrateRequest.model_fields.items() if field.is_required()],
+        }
+
+
+class RowProblem(Schema):
+    """Why a cell has no answer; as the problem that `/v1/calibrate` would answer."""
+
+    code: str
+    detail: str
+    errors: list[ProblemItem]
+
+
+class RowBody(Schema):
+    """One cell: its solution, or its problem."""
+
+    value: float | int | str = Field(description="Of the swept field.")
+    solution: SolutionBody | None = None
+    achieved: AnyAchievedBody | None = None
+    noise: NoiseBody | None = None
+    hyperparameters: dict[str, float | None] = Field({}, description="Recommended numbers by name.")
+    utility: dict[str, float | None] = Field({}, description="Bounds by name; null where a theorem's conditions fail.")
+    plan_hash: str | None = None
+    fits_budget: bool | None = Field(None, description="Where the request names a budget.")
+    warnings: list[str] = Field([], description="Sentences to read beside the numbers.")
+    problem: RowProblem | None = None
+
+
+class SweepAnswer(Schema):
+    """A table with one row for each value, in their order."""
+
+    field: str = Field(description="The swept field, as a path with dots.")
+    values: list[float | int | str]
+    rows: list[RowBody]
+    conventions: dict[str, ConventionBody] = Field(description="By the neighbouring relations of the rows.")
+    citations: list[str]

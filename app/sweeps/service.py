@@ -1,0 +1,145 @@
+"""The use case of `/v1/sweep`: read every cell, then solve them, long sweeps in a process of their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accounting.convention import convention
+from app.algorithms import service as algorithms
+from app.algorithms.answers import noise_body, solution_body
+from app.algorithms.budget_costs import BudgetReader
+from app.algorithms.service import Question
+from app.algorithms.targets import achieved_body
+from app.kit.context import Context
+from app.kit.process_pool import JobFailed
+from app.privacy.answers import ConventionBody
+from app.problems import Problem
+from app.sweeps.cells import Value, find_swept, read_cell
+from app.sweeps.schemas import RowBody, RowProblem, SweepAnswer, SweepRequest
+from calibrators.registry import ALGORITHMS
+from calibrators.spec import Calibration
+
+#: Longer sweeps are solved in another process, which has limits of time and memory of its own.
+MOST_CELLS_IN_THREAD = 64
+#: Cells that are handed to a process together: one that takes too long takes no more than these with it.
+CELLS_TOGETHER = 32
+#: After so long no further cell is begun.
+MOST_SECONDS = 30.0
+MOST_SECONDS_OF_LONG_SWEEPS = 120.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A question that was solved, and whether its plan would fit the budget that it names."""
+
+    calibration: Calibration
+    fits_budget: bool | None
+
+
+def sweep(context: Context, request: SweepRequest) -> SweepAnswer:
+    """One row for each value; a cell without an answer has a problem and does not spoil the others.
+
+    Raises:
+        Problem: 422 where no field or more than one takes a list, or where no cell at all can be read.
+    """
+    swept = find_swept(request.root)
+    reader = BudgetReader(context)
+    questions: list[Question | Problem] = []
+    for value in swept.values:
+        try:
+            questions.append(algorithms.read(read_cell(request.root, swept, value), reader))
+        except Problem as problem:
+            questions.append(problem)
+    readable = [question for question in questions if isinstance(question, Question)]
+    if not readable and isinstance(questions[0], Problem):
+        raise questions[0]
+    outcomes = iter(_solve_all(context, readable))
+    rows = [
+        _problem_row(value, _row_problem(question))
+        if isinstance(question, Problem)
+        else _row(value, question, next(outcomes))
+        for value, question in zip(swept.values, questions, strict=True)
+    ]
+    relations = dict.fromkeys(question.spec.neighboring_relation for question in readable)
+    return SweepAnswer(
+        field=".".join(swept.path),
+        values=list(swept.values),
+        rows=rows,
+        conventions={str(each): ConventionBody.model_validate(convention(each, ())) for each in relations},
+        citations=[ALGORITHMS[name].source for name in dict.fromkeys(question.algorithm for question in readable)],
+    )
+
+
+def solve_cells(questions: Sequence[Question], seconds: float) -> list[Cell | RowProblem]:
+    """The outcome of each question, in their order; those that are not begun in time have ``too_much_work``.
+
+    It also runs in another process, so what it takes and gives can be pickled.
+    """
+    deadline = time.monotonic() + seconds
+    outcomes: list[Cell | RowProblem] = []
+    for question in questions:
+        if time.monotonic() > deadline:
+            outcomes.append(_too_much_work("the sweep's time was over before this value"))
+            continue
+        try:
+            calibration = algorithms.solve(question)
+            cost = algorithms.price(question, calibration)
+        except Problem as problem:
+            outcomes.append(_row_problem(problem))
+        else:
+            outcomes.append(Cell(calibration, None if cost is None else cost.fits))
+    return outcomes
+
+
+def _solve_all(context: Context, questions: Sequence[Question]) -> list[Cell | RowProblem]:
+    if len(questions) <= MOST_CELLS_IN_THREAD:
+        with context.numerics:
+            return solve_cells(questions, MOST_SECONDS)
+    deadline = time.monotonic() + MOST_SECONDS_OF_LONG_SWEEPS
+    outcomes: list[Cell | RowProblem] = []
+    for start in range(0, len(questions), CELLS_TOGETHER):
+        together = questions[start : start + CELLS_TOGETHER]
+        # Some of the process's own time is left to the last cell that is begun.
+        left = min(deadline - time.monotonic(), 0.7 * context.processes.seconds)
+        if left <= 0.0:
+            outcomes += solve_cells(together, -1.0)
+            continue
+        try:
+            outcomes += context.processes.run(solve_cells, together, left)
+        except JobFailed as failure:
+            outcomes += [_too_much_work(f"this value, or one of its neighbours, was given up: {failure}")] * len(
+                together
+            )
+    return outcomes
+
+
+def _row(value: Value, question: Question, outcome: Cell | RowProblem) -> RowBody:
+    if isinstance(outcome, RowProblem):
+        return _problem_row(value, outcome)
+    calibration = outcome.calibration
+    return RowBody(
+        value=value,
+        solution=solution_body(calibration),
+        achieved=achieved_body(question.spec.target, calibration.achieved),
+        noise=noise_body(calibration.plan),
+        hyperparameters={item.name: item.value for item in calibration.hyperparameters},
+        utility={item.name: item.value for item in calibration.utility},
+        plan_hash=calibration.plan.plan_hash,
+        fits_budget=outcome.fits_budget,
+        warnings=list(calibration.warnings),
+    )
+
+
+def _problem_row(value: Value, problem: RowProblem) -> RowBody:
+    return RowBody(value=value, problem=problem)
+
+
+def _row_problem(problem: Problem) -> RowProblem:
+    return RowProblem(code=problem.code, detail=problem.detail, errors=list(problem.errors))
+
+
+def _too_much_work(reason: str) -> RowProblem:
+    detail = f"{reason}; sweep fewer values at a time, or an easier target"
+    return RowProblem(code="too_much_work", detail=detail, errors=[])

@@ -1,0 +1,138 @@
+"""`python -m benchmarks.accounting`: measure everything and write benchmarks/results/accounting.json.
+
+``--quick`` asks less, for work on the benchmark itself; its figures are not for the README, and it writes elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import logging
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.accounting import cases, ours, quality, speed
+from benchmarks.accounting.goals import goals
+from benchmarks.accounting.peers import DISTRIBUTIONS, PEERS
+from benchmarks.timing import Effort
+
+#: A peer may ask for more memory than the machine has; it shall get an error, and the others their turn.
+MEMORY_BYTES = 6 * 2**30
+
+ONE_ROUND = Effort(rounds_at_least=1, rounds_at_most=1, limit=10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is asked."""
+
+    effort: Effort
+    calibration_effort: Effort
+    flatness_effort: Effort
+    trainings: int
+    targets: int
+    matched: int
+    fixed_sizes: int
+    random_targets: int
+    few_participations: int
+    wide: int
+    peer_cases: int
+
+
+FULL = Scale(
+    effort=Effort(rounds_at_least=3, rounds_at_most=9, seconds=2.0, limit=8.0),
+    calibration_effort=Effort(rounds_at_least=3, rounds_at_most=5, seconds=4.0, limit=60.0),
+    flatness_effort=Effort(rounds_at_least=9, rounds_at_most=25, seconds=2.0),
+    trainings=len(cases.TRAININGS),
+    targets=len(cases.TARGETS),
+    matched=len(cases.MATCHED),
+    fixed_sizes=len(cases.FIXED_SIZES),
+    random_targets=20,
+    few_participations=30,
+    wide=300,
+    peer_cases=60,
+)
+QUICK = Scale(
+    effort=ONE_ROUND,
+    calibration_effort=ONE_ROUND,
+    flatness_effort=ONE_ROUND,
+    trainings=2,
+    targets=1,
+    matched=1,
+    fixed_sizes=2,
+    random_targets=2,
+    few_participations=4,
+    wide=10,
+    peer_cases=3,
+)
+
+
+def measurements(scale: Scale) -> Mapping[str, Callable[[], Any]]:
+    """Each section of the results, in the order in which they are measured."""
+    targets = cases.TARGETS[: scale.targets]
+    return {
+        "epsilon_calibrated": lambda: speed.epsilons(map(calibrated, targets), PEERS, scale.effort),
+        "epsilon_trainings": lambda: speed.epsilons(cases.TRAININGS[: scale.trainings], PEERS, scale.effort),
+        "calibration": lambda: speed.calibrations(targets, PEERS, scale.calibration_effort),
+        "flatness": lambda: speed.flatness(cases.MATCHED[: scale.matched], scale.flatness_effort),
+        "few_participations": lambda: speed.slow_cases(cases.few_participations(scale.few_participations), ONE_ROUND),
+        "fixed_size": lambda: quality.fixed_sizes(cases.FIXED_SIZES[: scale.fixed_sizes], scale.effort),
+        "targets": lambda: quality.target_use(cases.random_targets(scale.random_targets)),
+        "width": lambda: quality.widths(cases.wide_draw(scale.wide), peer_cases=scale.peer_cases, limit=10.0),
+        "disputes": lambda: quality.disputes(limit=30.0),
+        "unavailable": lambda: quality.unavailable(limit=30.0),
+    }
+
+
+def calibrated(target: cases.Target) -> cases.Training:
+    """The training run that meets ``target`` by our calibration."""
+    noise = ours.noise(target).noise_multiplier
+    return cases.Training(noise, target.sampling_probability, target.steps, target.delta)
+
+
+def main() -> None:
+    """Measure, write, and say how it went."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
+    parser.add_argument("--output", type=Path, default=None)
+    arguments = parser.parse_args()
+    output = arguments.output or report.FOLDER / ("accounting.quick.json" if arguments.quick else "accounting.json")
+    be_quiet()
+    started = time.perf_counter()
+    figures: dict[str, Any] = {
+        "benchmark": "accounting",
+        "command": "make bench-accounting",
+        "quick": arguments.quick,
+        **report.provenance(DISTRIBUTIONS, ["accounting"]),
+    }
+    for name, measure in measurements(QUICK if arguments.quick else FULL).items():
+        begun = time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()):
+            figures[name] = measure()
+        sys.stderr.write(f"{name}: {time.perf_counter() - begun:.0f} s\n")
+    figures["goals"] = goals(figures)
+    figures["seconds"] = round(time.perf_counter() - started)
+    report.write(output, figures)
+    for goal in figures["goals"]:
+        sys.stdout.write(
+            f"{'met   ' if goal['met'] else 'MISSED'} {goal['what']}: {goal['measured']} ({goal['goal']})\n"
+        )
+
+
+def be_quiet() -> None:
+    """No log lines and warnings from either side: writing them would cost time, more to the one that warns more."""
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+if __name__ == "__main__":
+    main()

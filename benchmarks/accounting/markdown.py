@@ -1,0 +1,143 @@
+"""README.md's tables about the accounting engine, from the committed figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Figures = Mapping[str, Any]
+
+#: What stands beside a peer's number that is not the privacy loss.
+MARKS = {"below": " ⚠", "infinite": "", "nan": "", "inside": "", "above": ""}
+
+
+def accounting_section(figures: Figures) -> list[str]:
+    """The lines of the section."""
+    rows = [*figures["epsilon_calibrated"], *figures["epsilon_trainings"]]
+    return [
+        *_introduction(figures),
+        "",
+        *_table(
+            ["goal", "asked", "measured", ""],
+            [
+                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
+                for row in figures["goals"]
+            ],
+        ),
+        "",
+        "One epsilon: each peer's number, and its time over ours. ⚠ marks a number below our certified lower end: less",
+        "privacy loss than there is.",
+        "",
+        *_table(["noise, q, steps, delta", "ours", "ms", *rows[0]["peers"]], [_epsilon_row(row) for row in rows]),
+        "",
+        "One noise multiplier for a target, its time over ours, and the epsilon that it leaves unused.",
+        "",
+        *_table(
+            ["q, steps, epsilon, delta", "ours", "ms", *figures["calibration"][0]["peers"]],
+            [_calibration_row(row) for row in figures["calibration"]],
+        ),
+        "",
+        "Fixed-size batches without replacement, replace_one: our certified interval beside dp-accounting's event.",
+        "",
+        *_table(
+            ["noise, b of n, steps, delta", "ours", "dp-accounting's event", "over ours", "its time over ours"],
+            [_fixed_size_row(row) for row in figures["fixed_size"]],
+        ),
+        "",
+        *_remarks(figures),
+    ]
+
+
+def _introduction(figures: Figures) -> Iterator[str]:
+    versions, machine = figures["versions"], figures["machine"]
+    peers = ", ".join(f"{name} {versions[name]}" for name in versions if name not in ("python", "numpy", "scipy"))
+    commit = f"commit {figures['commit'][:10]}" + (
+        " with uncommitted changes" if figures["uncommitted_changes"] else ""
+    )
+    python = f"Python {versions['python']}, NumPy {versions['numpy']}, SciPy {versions['scipy']}"
+    yield f"`make bench-accounting`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},"
+    yield f"{python}, {peers}."
+    yield "One process and one thread, in turns: a ratio is the median over rounds of their time over ours."
+    yield "Everything, each case included: [accounting.json](benchmarks/results/accounting.json)."
+
+
+def _epsilon_row(row: Figures) -> list[str]:
+    case, ours = row["case"], row["ours"]
+    spec = f"{case['noise_multiplier']:.5g}, {case['sampling_probability']:g}, {case['steps']:.6g}, {case['delta']:.3g}"
+    return [spec, f"{_number(ours['upper'])} (width {ours['width']:.0e})", _milliseconds(row)] + [
+        _peer(found) for found in row["peers"].values()
+    ]
+
+
+def _calibration_row(row: Figures) -> list[str]:
+    case, ours = row["case"], row["ours"]
+    cells = [f"{case['sampling_probability']:g}, {case['steps']}, {case['epsilon']:g}, {case['delta']:g}"]
+    cells += [f"{ours['noise_multiplier']:.6f}, {ours['unused_epsilon']:.0e}", _milliseconds(row)]
+    for found in row["peers"].values():
+        if "error" in found:
+            cells.append(found["error"].partition(":")[0])
+            continue
+        left = f"{found['unused_epsilon']:.0e}" + (" ⚠" if found["misses"] else "")
+        cells.append(f"{found['value']:.6f}, {found['ratio']:.0f}×, {left}")
+    return cells
+
+
+def _fixed_size_row(row: Figures) -> list[str]:
+    case, ours, peer = row["case"], row["ours"], row["peer"]
+    sizes = f"{case['batch_size']} of {case['dataset_size']}"
+    spec = f"{case['noise_multiplier']:g}, {sizes}, {case['steps']}, {case['delta']:g}"
+    if "error" in peer:
+        return [spec, _number(ours["upper"]), peer["error"].partition(":")[0], "", ""]
+    interval = f"{_number(ours['lower'])} to {_number(ours['upper'])}"
+    return [spec, interval, _number(peer["value"]), f"{row['epsilon_over_ours']:.2f}×", f"{peer['ratio']:.0f}×"]
+
+
+def _remarks(figures: Figures) -> Iterator[str]:
+    width, slow = figures["width"], figures["few_participations"]
+    peer, wide = width["peer"], width["specs"] - width["narrow"]
+    yield (
+        f"- Of {width['specs']} random runs over the whole range (noise 0.05 to 1e3, q 1e-8 to 1, 1 to 1e8 steps, "
+        f"delta 1e-30 to 0.5), {width['narrow']} intervals are narrow; {wide} are sound, wider, and listed. "
+        f"{peer['name']} has no finite number for {peer['without_a_finite_number']} of {peer['specs']} of them."
+    )
+    yield (
+        f"- Few participations: median {slow['median_epsilon_milliseconds']:.1f} ms for one epsilon, "
+        f"{slow['median_delta_milliseconds']:.1f} ms for one delta; dp-accounting's PLD takes "
+        f"{slow['median_ratio']:.1f} times ours in the median."
+    )
+    for row in figures["disputes"]:
+        if row.get("verdict") in ("below", "infinite", "nan") or "error" in row:
+            said = row.get("error") or _number(row["value"])
+            certified = f"certified {_number(row['ours']['lower'])} to {_number(row['ours']['upper'])}"
+            yield f"- {row['question']}: {row['peer']} says {said}; {certified}."
+    for name, reason in figures["unavailable"].items():
+        yield f"- Not in the tables: {name} ({reason})."
+    yield "- Opacus' accountants run without torch, which they do not use: see `benchmarks/accounting/peers.py`."
+
+
+def _milliseconds(row: Figures) -> str:
+    times = [found["ours_milliseconds"] for found in row["peers"].values() if "ours_milliseconds" in found]
+    return f"{sorted(times)[len(times) // 2]:.1f}" if times else ""
+
+
+def _peer(found: Figures) -> str:
+    if "error" in found:
+        kind: str = found["error"].partition(":")[0]
+        return {"TookTooLong": "no answer in time", "MemoryError": "out of memory"}.get(kind, kind)
+    return f"{_number(found['value'])}{MARKS[found['verdict']]}, {_times(found['ratio'])}×"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10.0 else f"{ratio:.1f}"
+
+
+def _number(value: float | str) -> str:
+    """Seven digits; what JSON has no word for is stored as its name."""
+    return {"inf": "∞", "nan": "NaN"}[value] if isinstance(value, str) else f"{value:.7g}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(0x2223)) for cell in row)} |"

@@ -1,0 +1,89 @@
+"""What a benchmark leaves behind: one JSON file with both sides' figures, versions, commit, date and machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+FOLDER = Path(__file__).with_name("results")
+
+
+def write(path: Path, figures: Mapping[str, Any]) -> None:
+    """Write ``figures`` to ``path``, infinities and NaN as strings: JSON has no word for them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(plain(figures), indent=1, allow_nan=False) + "\n")
+
+
+def read(name: str) -> dict[str, Any]:
+    """The committed figures of the benchmark ``name``."""
+    figures: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return figures
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON can write it.
+
+    >>> plain({"a": (1, float("inf"))})
+    {'a': [1, 'inf']}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    return value
+
+
+def provenance(distributions: Iterable[str], sources: Iterable[str]) -> dict[str, Any]:
+    """Where figures come from: when, which code, which versions, which machine.
+
+    Args:
+        distributions: installed packages whose versions matter.
+        sources: folders of ours that were measured; a hash names their exact content even between two commits.
+    """
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain", "--", *sources)),
+        "source_sha256": _hash_of(sources),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in distributions},
+        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"},
+    }
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _hash_of(folders: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _cpu() -> str:
+    """The processor's name as Linux states it, elsewhere what Python knows."""
+    description = Path("/proc/cpuinfo")
+    if description.exists():
+        for line in description.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

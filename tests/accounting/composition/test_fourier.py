@@ -1,0 +1,350 @@
+"""The Fourier evaluator as the accountant uses it: known values both ways, cost, directions, monotonicity, edges."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from accounting.accountant import delta_for_epsilon, epsilon_for_delta
+from accounting.composition import fourier
+from accounting.composition.basic import total_variation
+from accounting.composition.evaluator import Bounds
+from accounting.composition.fourier import FourierInversion, directed
+from accounting.events import Event, Gaussian, Poisson, ZcDp
+from accounting.fourier import choice
+from accounting.fourier.choice import DirectedComposition
+from accounting.fourier.contour import LineValues
+from accounting.fourier.profiles import DirectedProfiles
+from accounting.fourier.steps import StepLine
+from accounting.privacy_loss import Composition, Direction, compose
+from accounting.relations import NeighboringRelation
+from tests.accounting.fourier.truths import repeated_delta
+
+ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE = NeighboringRelation.REPLACE_ONE
+
+#: Noise, probability, count, epsilon, delta under add_or_remove_one and the relative error of delta: contours in 30
+#: digits with other tilts and periods, closed forms, nested quadrature.
+KNOWN = (
+    (1.0, 0.02, 5000, 9.4, 1.0039287035e-5, 1e-10),
+    (4.0, 0.01, 10_000, 0.9468668, 1.0000000121e-5, 1e-10),
+    (0.7, 0.001, 20_000, 2.02, 1.0062238837e-6, 1e-10),
+    (20.0, 0.3, 2000, 3.126, 1.0002769454e-6, 1e-10),
+    (0.6, 1e-5, 100_000, 0.2638, 9.893263243e-9, 1e-8),
+    (0.5, 0.001, 10, 0.1, 0.00045926152946, 2e-8),
+    (0.5, 0.001, 10, 2.1, 1.0010325241e-6, 3e-9),
+    (4.0, 0.0001, 10**8, 0.8, 8.3795203131e-5, 1e-10),
+    (1.0, 0.01, 1, 0.5, 2.2145190132e-7, 1e-10),
+    (0.5, 0.01, 1, 1.0, 0.00027363749225, 1e-10),
+    (50.0, 0.5, 10**6, 90.0, 2.2220275351e-5, 1e-10),
+    (4.0, 0.01, 1000, 0.8357, 1.0008490687e-25, 1e-10),
+    (1.0, 1e-6, 10**8, 0.05, 2.1668888053e-7, 1e-10),
+    (0.5, 0.2, 3, 1.0, 0.15593277591, 3e-9),
+    (0.3, 0.05, 2, 3.0, 0.034278384413, 1e-10),
+    (10.0, 0.9, 300, 5.0, 0.0026461243256, 1e-10),
+    (2.0, 0.005, 50_000, 1.5, 0.0023505008696, 1e-10),
+    (1.0, 0.001, 1000, 0.2, 4.3850656965e-7, 1e-10),
+    (1000.0, 0.1, 10**8, 4.0, 4.7122726175e-5, 1e-10),
+    (0.4, 0.0001, 50, 4.0, 5.1354973634e-8, 2e-9),
+)
+EVERY_KNOWN = pytest.mark.parametrize(("s", "q", "count", "epsilon", "delta", "error"), KNOWN)
+
+
+def poisson(s: float, q: float, count: int) -> list[Event]:
+    return [Event(Gaussian(s), Poisson(q), count)]
+
+
+def composition_of(s: float, q: float, count: int, relation: NeighboringRelation = ADD_REMOVE) -> Composition:
+    return compose(poisson(s, q, count), relation)
+
+
+def delta_of(composition: Composition, epsilon: float) -> Bounds:
+    with np.errstate(all="ignore"):
+        bounds = FourierInversion().delta(composition, epsilon)
+    assert bounds is not None
+    assert bounds.is_sound
+    return bounds
+
+
+def epsilon_of(composition: Composition, delta: float) -> Bounds:
+    with np.errstate(all="ignore"):
+        bounds = FourierInversion().epsilon(composition, delta)
+    assert bounds is not None
+    assert bounds.is_sound
+    return bounds
+
+
+# --- known values
+
+
+@EVERY_KNOWN
+def test_interval_contains_truth_of_known_deltas(
+    s: float, q: float, count: int, epsilon: float, delta: float, error: float
+) -> None:
+    for value in (
+        delta_of(composition_of(s, q, count), epsilon),
+        delta_for_epsilon(poisson(s, q, count), ADD_REMOVE, epsilon).value,
+    ):
+        assert value.lower <= delta * (1.0 + error)
+        assert value.upper >= delta * (1.0 - error)
+        assert value.width <= 5e-4 * delta
+
+
+@EVERY_KNOWN
+def test_interval_contains_truth_of_known_epsilons(
+    s: float, q: float, count: int, epsilon: float, delta: float, error: float
+) -> None:
+    """Asked at the ends of what is known of delta."""
+    composition = composition_of(s, q, count)
+    below, above = epsilon_of(composition, delta * (1.0 - error)), epsilon_of(composition, delta * (1.0 + error))
+    assert above.lower <= epsilon
+    assert below.upper >= epsilon
+    assert below.width <= 1e-5 * max(1.0, epsilon)
+    answer = epsilon_for_delta(poisson(s, q, count), ADD_REMOVE, delta).value
+    assert answer.lower <= below.upper
+    assert above.lower <= answer.upper
+
+
+@pytest.mark.parametrize(
+    ("s", "q", "epsilon"), [(0.7, 0.01, 0.5), (1.0, 0.1, 0.3), (0.5, 0.05, 1.5), (2.0, 0.3, 1.0), (0.8, 0.999, 9.0)]
+)
+@pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE])
+def test_interval_contains_truth_of_two_steps(
+    s: float, q: float, epsilon: float, relation: NeighboringRelation
+) -> None:
+    """Against nested quadrature, under either relation."""
+    kind = "remove" if relation is ADD_REMOVE else "replace"
+    truth = repeated_delta(kind, s, q, 2, epsilon)
+    composition = composition_of(s, q, 2, relation)
+    bounds = delta_of(composition, epsilon)
+    assert bounds.lower <= truth * (1.0 + 1e-9)
+    assert bounds.upper >= truth * (1.0 - 1e-9)
+    assert bounds.width <= 1e-5 * truth
+    back = epsilon_of(composition, truth)
+    assert back.lower - 1e-8 <= epsilon <= back.upper + 1e-8
+
+
+# --- cost
+
+
+def work(monkeypatch: pytest.MonkeyPatch, events: list[Event], delta: float) -> tuple[int, int]:
+    """(points of all lines, nodes of all lines times their points) of one epsilon."""
+    points, products = [], []
+    power_values, log_ratios = choice.power_values, StepLine.log_ratios
+
+    def counted_values(*arguments: object) -> LineValues:
+        points.append(int(arguments[-1]))  # type: ignore[call-overload]  # as `power_values` declares
+        return power_values(*arguments)  # type: ignore[arg-type]  # the same
+
+    def counted_ratios(self: StepLine, blocks: int, width: int, spacing: float) -> object:
+        products.append(blocks * width * self.weights.size)
+        return log_ratios(self, blocks, width, spacing)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(choice, "power_values", counted_values)
+        patch.setattr(StepLine, "log_ratios", counted_ratios)
+        assert epsilon_for_delta(events, ADD_REMOVE, delta).method == "fourier_inversion"
+    return sum(points), sum(products)
+
+
+def test_cost_does_not_depend_on_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points and nodes, counted: a thousand steps and a million of the same total loss differ by less than half."""
+    costs = [
+        work(monkeypatch, poisson(1.0, 0.02 * math.sqrt(1e3 / count), count), 1e-6) for count in (10**3, 10**6, 10**8)
+    ]
+    for points, products in costs[1:]:
+        assert points <= 1.5 * costs[0][0]
+        # Nodes grow like log T, which the accuracy of every step has to.
+        assert products <= 3.0 * costs[0][1]
+    more = work(monkeypatch, poisson(50.0, 0.02, 10**6), 1e-6)
+    fewer = work(monkeypatch, poisson(50.0, 0.02, 10**3), 1e-6)
+    assert more[0] <= 1.5 * fewer[0] + 100
+
+
+# --- directions
+
+
+@pytest.mark.parametrize("larger", list(Direction))
+def test_the_larger_direction_is_reported(larger: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever it is. Removal always was in all cases known, so the other one is made to be here."""
+    little, much = composition_of(1.2, 0.02, 300), composition_of(1.0, 0.02, 300)
+
+    def swapped(composition: Composition, direction: Direction) -> DirectedComposition | None:
+        return directed(much if direction is larger else little, Direction.REMOVE)
+
+    epsilon, delta = epsilon_of(much, 1e-6), delta_of(much, 1.0)
+    monkeypatch.setattr(fourier, "directed", swapped)
+    found = epsilon_of(little, 1e-6)
+    assert found.upper == pytest.approx(epsilon.upper, rel=1e-6)
+    assert found.lower == pytest.approx(epsilon.lower, rel=1e-6)
+    assert delta_of(little, 1.0).upper == pytest.approx(delta.upper, rel=1e-6)
+    assert delta_of(little, 1.0).lower == pytest.approx(delta.lower, rel=1e-6)
+
+
+@pytest.mark.parametrize(("s", "q", "count", "epsilon"), [(1.0, 0.1, 2, 0.05), (0.8, 0.3, 2, 0.3), (2.0, 0.5, 2, 0.4)])
+def test_the_direction_of_adding_is_sound(s: float, q: float, count: int, epsilon: float) -> None:
+    """On its own, against nested quadrature: the evaluator's number is the larger of both directions."""
+    composition = composition_of(s, q, count)
+    add = directed(composition, Direction.ADD)
+    assert add is not None
+    truth = repeated_delta("add", s, q, count, epsilon)
+    best = Bounds(0.0, 1.0)
+    for profile, _ in DirectedProfiles(add).near(epsilon, math.log(truth)):
+        bounds = profile.delta_bounds(epsilon)
+        assert bounds.lower <= truth * (1.0 + 1e-9)
+        assert bounds.upper >= truth * (1.0 - 1e-9)
+        best = Bounds(max(best.lower, bounds.lower), min(best.upper, bounds.upper))
+    assert best.width <= 1e-4 * truth
+    assert delta_of(composition, epsilon).lower >= truth * (1.0 - 1e-9)
+
+
+def test_adding_ends_at_its_largest_loss() -> None:
+    """delta of two steps of ADD just below -2 log(1 - q), and 0 from there on; removal has no such end."""
+    s, q = 0.5, 0.3
+    add = directed(composition_of(s, q, 2), Direction.ADD)
+    assert add is not None
+    largest = -2.0 * math.log1p(-q)
+    for epsilon in (0.9 * largest, 0.99 * largest, largest * (1.0 - 1e-4), largest * (1.0 - 1e-9)):
+        truth = repeated_delta("add", s, q, 2, epsilon)
+        for profile, _ in DirectedProfiles(add).near(epsilon, math.log(max(truth, 1e-30))):
+            bounds = profile.delta_bounds(epsilon)
+            assert bounds.lower <= truth * (1.0 + 1e-9) + 1e-16
+            assert bounds.upper >= truth * (1.0 - 1e-9) - 1e-16
+        both = delta_of(composition_of(s, q, 2), epsilon)
+        assert both.lower >= truth
+    beyond = delta_of(composition_of(s, q, 2), largest * (1.0 + 1e-9))
+    removal = repeated_delta("remove", s, q, 2, largest * (1.0 + 1e-9))
+    assert beyond.lower <= removal * (1.0 + 1e-9)
+    assert beyond.upper >= removal * (1.0 - 1e-9)
+
+
+# --- invariance and monotonicity
+
+
+def test_int_float_and_numpy_give_the_same_bits() -> None:
+    reference = epsilon_for_delta(poisson(2.0, 0.125, 64), ADD_REMOVE, 2.0**-20)
+    assert reference.method == "fourier_inversion"
+    for number in (int, np.int64, np.float64, np.float32):
+        s = number(2)
+        events = [Event(Gaussian(s), Poisson(np.float32(0.125)), np.int32(64))]  # type: ignore[arg-type]  # on purpose
+        assert epsilon_for_delta(events, ADD_REMOVE, np.float64(2.0**-20)) == reference
+        assert delta_for_epsilon(events, ADD_REMOVE, number(1)) == delta_for_epsilon(
+            poisson(2.0, 0.125, 64), ADD_REMOVE, 1.0
+        )
+
+
+def test_epsilon_falls_with_noise_and_delta_and_grows_with_steps_and_probability() -> None:
+    """A seeded draw over both relations: certified ends never cross."""
+    draw = random.Random(20)
+    for _ in range(8):
+        s, q = 10.0 ** draw.uniform(-0.2, 1.2), 10.0 ** draw.uniform(-3.0, -0.3)
+        count = int(10.0 ** draw.uniform(1.5, 5.0))
+        delta, relation = 10.0 ** draw.uniform(-12.0, -3.0), draw.choice([ADD_REMOVE, REPLACE])
+        base = epsilon_of(composition_of(s, q, count, relation), delta)
+        cheaper = (
+            (composition_of(1.2 * s, q, count, relation), delta),
+            (composition_of(s, 0.9 * q, count, relation), delta),
+            (composition_of(s, q, math.ceil(0.8 * count), relation), delta),
+            (composition_of(s, q, count, relation), 1.5 * delta),
+        )
+        for composition, at in cheaper:
+            found = epsilon_of(composition, at)
+            assert found.lower <= base.upper
+            assert found.upper <= base.upper * (1.0 + 1e-5) + 1e-5
+            assert found.lower <= base.lower * (1.0 + 1e-5) + 1e-5
+
+
+def test_delta_falls_with_epsilon_on_every_line() -> None:
+    composition = composition_of(1.0, 0.02, 2000)
+    bounds = [delta_of(composition, float(epsilon)) for epsilon in np.linspace(0.0, 12.0, 25)]
+    for near, far in pairwise(bounds):
+        assert far.lower <= near.upper
+        assert far.estimate < near.estimate
+
+
+# --- edges
+
+
+def test_epsilon_is_exactly_zero_from_the_total_variation_on() -> None:
+    """At delta = 1 - prod (1 - delta_i(0)) and above nothing is charged."""
+    composition = composition_of(1.0, 0.01, 20)
+    edge = total_variation(composition)
+    for delta in (edge, 1.5 * edge, 0.9):
+        found = epsilon_of(composition, delta)
+        assert (found.lower, found.upper) == (0.0, 0.0)
+        assert epsilon_for_delta(poisson(1.0, 0.01, 20), ADD_REMOVE, delta).value.upper == 0.0
+    below = epsilon_of(composition, 0.05 * edge)
+    assert below.lower > 0.0
+
+
+@pytest.mark.parametrize(("s", "q"), [(1.0, 0.1), (0.8, 0.3), (2.0, 0.5), (0.6, 0.01)])
+def test_delta_at_epsilon_zero(s: float, q: float) -> None:
+    """The total variation of two steps."""
+    truth = repeated_delta("remove", s, q, 2, 0.0)
+    value = delta_for_epsilon(poisson(s, q, 2), ADD_REMOVE, 0.0).value
+    assert value.lower <= truth * (1.0 + 1e-9)
+    assert value.upper >= truth * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-15, 1e-30, 1e-100, 5e-324])
+def test_tiny_deltas(delta: float) -> None:
+    """Within what doubles can say, by the contour; below, Chernoff's bound alone."""
+    composition = composition_of(1.0, 0.01, 1000)
+    found = epsilon_of(composition, delta)
+    ordinary = epsilon_of(composition, 1e-12)
+    assert found.upper >= ordinary.lower
+    assert math.isfinite(found.upper)
+    if delta >= 1e-30:
+        assert found.width <= 1e-6 * found.upper
+        back = delta_of(composition, found.upper)
+        assert back.lower <= delta
+        assert delta_of(composition, found.lower).upper >= delta
+
+
+@pytest.mark.parametrize("q", [0.999, 1.0 - 1e-6, 1.0 - 1e-9, 1.0 - 1e-12, 1.0 - 2.0**-53])
+@pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE])
+def test_a_probability_near_one_is_nearly_a_full_batch(q: float, relation: NeighboringRelation) -> None:
+    """Above the truth with a little less of it, below that of the full batch."""
+    full = delta_for_epsilon([Event(Gaussian(2.0), count=4)], relation, 3.0).value
+    bounds = delta_for_epsilon(poisson(2.0, q, 4), relation, 3.0).value
+    assert bounds.lower <= full.upper
+    assert bounds.upper >= full.lower * (1.0 - 60.0 * (1.0 - q)) * (1.0 - 1e-9)
+    assert bounds.upper <= full.upper * (1.0 + 1e-6)
+    two = repeated_delta("remove" if relation is ADD_REMOVE else "replace", 2.0, q, 2, 1.0)
+    here = delta_for_epsilon(poisson(2.0, q, 2), relation, 1.0).value
+    assert here.lower <= two * (1.0 + 1e-9)
+    assert here.upper >= two * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("s", "q", "count"),
+    [(0.05, 1e-8, 2), (0.05, 0.5, 10), (1e3, 1e-8, 10**8), (1e3, 0.999, 10**8), (0.06, 0.1, 10**6), (300.0, 1e-3, 2)],
+)
+@pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE])
+def test_never_nan_at_the_ends_of_the_range(s: float, q: float, count: int, relation: NeighboringRelation) -> None:
+    """Both ways, and the two agree."""
+    epsilon = epsilon_for_delta(poisson(s, q, count), relation, 1e-6).value
+    assert 0.0 <= epsilon.lower <= epsilon.upper < math.inf
+    assert delta_for_epsilon(poisson(s, q, count), relation, epsilon.upper * (1.0 + 1e-9)).value.lower <= 1e-6
+    if epsilon.lower > 0.0:
+        assert delta_for_epsilon(poisson(s, q, count), relation, epsilon.lower * (1.0 - 1e-9)).value.upper >= 1e-6
+
+
+def test_compositions_without_a_line_are_left_to_others() -> None:
+    composition = compose([Event(ZcDp(0.1)), *poisson(1.0, 0.01, 10)], ADD_REMOVE)
+    assert FourierInversion().delta(composition, 1.0) is None
+    assert FourierInversion().epsilon(composition, 1e-6) is None
+
+
+def test_a_long_list_of_different_steps() -> None:
+    """Every step to its own count: as one list, whatever its order."""
+    events = [event for k in range(1, 6) for event in poisson(0.8 + 0.1 * k, 0.01 * k, 40 * k)]
+    forth, back = epsilon_for_delta(events, ADD_REMOVE, 1e-6), epsilon_for_delta(events[::-1], ADD_REMOVE, 1e-6)
+    assert forth.value.upper == pytest.approx(back.value.upper, rel=1e-9)
+    assert forth.value.width <= 1e-6 * max(1.0, forth.value.upper)
+    halves = [Event(e.mechanism, e.sampling, e.count // 2) for e in events] * 2
+    assert epsilon_for_delta(halves, ADD_REMOVE, 1e-6).value.upper == pytest.approx(forth.value.upper, rel=1e-9)

@@ -1,0 +1,79 @@
+"""The search over a real unknown, on costs made for it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting.errors import Unreachable
+from accounting.filters import ZcdpFilter
+from accounting.intervals import Answer, Interval
+from accounting.solve.decreasing import smallest_that_meets
+from accounting.solve.solution import Range
+from accounting.targets import BudgetTarget
+
+WORDS = Range("the smallest", "the largest", "every value", "advice")
+#: Met where the cost is at most 1.
+TARGET = BudgetTarget(ZcdpFilter(1.0), (0,))
+LIMITS = (1e-3, 1e6)
+
+
+def exactly(cost: float) -> Answer:
+    return Answer(Interval(cost, cost, cost), "test")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(-6.5, 13.5), st.floats(0.3, 3.0), st.floats(0.0, 2.0), st.sampled_from([0.0, 1.0, 5.0]))
+def test_a_power_with_a_bend_is_solved_in_few_evaluations(
+    place: float, power: float, bend: float, slack: float
+) -> None:
+    """The smallest value is e^place; ``slack`` is how far, in logs, the quick bound is off."""
+    asked = []
+
+    def cost(value: float) -> float:
+        distance = math.log(value) - place
+        return math.exp(-power * distance - bend * distance * abs(distance) / (1.0 + abs(distance)))
+
+    def assess(value: float) -> Answer:
+        asked.append(value)
+        return exactly(cost(value))
+
+    def quick(value: float) -> Answer:
+        return exactly(cost(value * math.exp(-slack)))
+
+    found = smallest_that_meets(assess, quick, TARGET, LIMITS, WORDS, 8e-6)
+    assert found.achieved == exactly(cost(found.value))
+    assert 1.0 - 8e-6 <= found.achieved.value.upper <= 1.0
+    assert len(asked) <= 40
+
+
+def test_a_quick_bound_that_is_too_low_is_not_believed() -> None:
+    found = smallest_that_meets(
+        lambda value: exactly(2.0 / value), lambda value: exactly(0.5 / value), TARGET, LIMITS, WORDS, 8e-6
+    )
+    assert 2.0 <= found.value <= 2.0 * (1 + 1e-5)
+
+
+@given(st.floats(-6.0, 13.0), st.floats(0.1, 0.999))
+@settings(max_examples=50, deadline=None)
+def test_a_jump_is_closed_in_on_from_the_side_that_meets_the_target(place: float, after: float) -> None:
+    edge = math.exp(place)
+
+    def assess(value: float) -> Answer:
+        return exactly(after if value >= edge else 1.0 + 1e-9)
+
+    found = smallest_that_meets(assess, assess, TARGET, LIMITS, WORDS, 8e-6)
+    assert edge <= found.value <= edge * (1 + 2e-7) or after >= 1 - 8e-6
+    assert found.achieved.value.upper <= 1.0
+
+
+def test_ends_are_refused_in_words() -> None:
+    with pytest.raises(Unreachable, match="even the largest costs 2 times what remains"):
+        smallest_that_meets(lambda _: exactly(2.0), lambda _: exactly(2.0), TARGET, LIMITS, WORDS, 8e-6)
+    with pytest.raises(Unreachable, match="every value meets"):
+        smallest_that_meets(lambda _: exactly(0.5), lambda _: exactly(0.5), TARGET, LIMITS, WORDS, 8e-6)
+    with pytest.raises(Unreachable, match="no finite bound"):
+        smallest_that_meets(lambda _: exactly(math.inf), lambda _: exactly(math.inf), TARGET, LIMITS, WORDS, 8e-6)

@@ -1,0 +1,165 @@
+"""What the documents say is so: links and files exist, snippets and commands run, methods and terms are explained."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from accounting.accountant import EVALUATORS, delta_for_epsilon, epsilon_for_delta
+from accounting.events import Event, Gaussian, Laplace, Poisson, PureDp, WithoutReplacement, ZcDp
+from accounting.relations import NeighboringRelation
+from app.db.database import Database
+from app.kit.context import Context
+from app.main import create_app
+from app.settings import Settings
+from tests.databases import DatabaseFactory
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING")]
+PAGES += sorted(DOCS.rglob("*.md"))
+BASE_URL = "http://127.0.0.1:8000"
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+ENDPOINT = re.compile(r"`POST (/v1/[a-z]+)`")
+MENTIONED_FILE = re.compile(r"`((?:accounting|app|benchmarks|calibrators|docs|tests|trainer)/[\w./]*\w/?|\w+\.py)`")
+COMMAND = re.compile(r"^    (curl .+?)(?<!\\)(?=\n(?!      )|\Z)", re.MULTILINE | re.DOTALL)
+SHOWN_INTERVAL = re.compile(r"here (0\.\d+) and (0\.\d+) after rounding outward")
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def links(page: Path) -> list[str]:
+    return [link for link in LINK.findall(FENCE.sub("", page.read_text())) if not link.startswith(("http:", "https:"))]
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments of a page's headings, as GitHub makes them."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def snippets(language: str) -> list[Any]:
+    """Each fenced block of a language, with the text of its page before it."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        blocks = [block for block in FENCE.finditer(text) if block[1] == language]
+        for number, block in enumerate(blocks):
+            found.append(pytest.param(block[2], text[: block.start()], id=f"{page.relative_to(ROOT)}:{number}"))
+    return found
+
+
+def commands(page: Path) -> list[list[str]]:
+    return [shlex.split(command.replace("\\\n", ""), comments=True) for command in COMMAND.findall(page.read_text())]
+
+
+@pytest.fixture(scope="module")
+def service(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    url = sqlite_databases.migrated()
+    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0)
+    database = Database(url)
+    app = create_app(Context(settings, database))
+    with TestClient(app, base_url=BASE_URL, client=("127.0.0.1", 50000)) as client:
+        yield client
+    database.dispose()
+
+
+@every_page
+def test_internal_links_resolve(page: Path) -> None:
+    for link in links(page):
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert ROOT in target.parents, link
+        assert not fragment or fragment in anchors(target), link
+
+
+@every_page
+def test_mentioned_files_exist(page: Path) -> None:
+    names = {
+        path.name
+        for package in ("accounting", "app", "calibrators", "docs", "trainer")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    for name in MENTIONED_FILE.findall(page.read_text()):
+        assert (ROOT / name).exists() if "/" in name else name in names, name
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    reached, queue = set(), [DOCS / "README.md"]
+    while queue:
+        page = queue.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        queue += [(page.parent / link.partition("#")[0]).resolve() for link in links(page) if ".md" in link]
+    assert set(DOCS.rglob("*.md")) - reached == set()
+
+
+@pytest.mark.parametrize(("source", "before"), snippets("python"))
+def test_python_snippets_run(source: str, before: str) -> None:
+    exec(compile(source, "snippet", "exec"), {"__name__": "snippet"})
+
+
+@pytest.mark.parametrize(("source", "before"), snippets("json"))
+def test_json_snippets_are_requests_that_are_answered(source: str, before: str, service: TestClient) -> None:
+    endpoint = ENDPOINT.findall(before)[-1]
+    answer = service.post(endpoint, json=json.loads(source))
+    assert answer.status_code == 200, answer.text
+
+
+def test_the_commands_of_the_readme_are_answered(service: TestClient) -> None:
+    """In their order; an answer's id stands for the placeholder of the next."""
+    asked = commands(ROOT / "README.md")
+    assert [command[2].removeprefix(BASE_URL) for command in asked] == [
+        "/v1/calibrate", "/v1/account", "/v1/runs", "/v1/budgets", "/v1/budgets", "/v1/budgets/{id}/entries",
+    ]  # fmt: skip
+    last = ""
+    for _, _, url, *options in asked:
+        flags = list(zip(options[::2], options[1::2], strict=True))
+        headers = dict(value.split(": ") for flag, value in flags if flag == "-H")
+        bodies = [value for flag, value in flags if flag == "-d"]
+        if bodies:
+            answer = service.post(url, content=bodies[0], headers=headers)
+        else:
+            answer = service.get(url.replace("{id}", last))
+        assert answer.status_code in {200, 201, 202}, answer.text
+        last = answer.json().get("id", last)
+
+
+def test_the_interval_that_the_readme_shows_holds_the_answer() -> None:
+    text = (ROOT / "README.md").read_text()
+    (shown,) = SHOWN_INTERVAL.findall(text.replace("\n", " "))
+    events = [Event(Gaussian(4.0), Poisson(0.01), 10_000)]
+    value = epsilon_for_delta(events, NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5).value
+    assert float(shown[0]) <= value.lower <= value.upper <= float(shown[1])
+
+
+@pytest.mark.parametrize(
+    ("events", "relation"),
+    [
+        ([Event(Gaussian(2.0), count=3)], NeighboringRelation.ADD_OR_REMOVE_ONE),
+        ([Event(Gaussian(4.0), Poisson(0.01), 1000)], NeighboringRelation.REPLACE_ONE),
+        ([Event(Gaussian(0.5), Poisson(1e-3), 10)], NeighboringRelation.ADD_OR_REMOVE_ONE),
+        ([Event(Gaussian(1.0), Poisson(0.01))], NeighboringRelation.ADD_OR_REMOVE_ONE),
+        ([Event(Laplace(5.0), count=20), Event(PureDp(0.1))], NeighboringRelation.ADD_OR_REMOVE_ONE),
+        ([Event(Gaussian(5.0), WithoutReplacement(10, 1000), 50)], NeighboringRelation.REPLACE_ONE),
+        ([Event(ZcDp(0.1)), Event(Gaussian(5.0))], NeighboringRelation.ADD_OR_REMOVE_ONE),
+    ],
+)
+def test_methods_and_error_terms_are_explained(events: list[Event], relation: NeighboringRelation) -> None:
+    page = (DOCS / "concepts" / "accounting.md").read_text()
+    methods = {evaluator.name for evaluator in EVALUATORS}
+    for answer in (epsilon_for_delta(events, relation, 1e-6), delta_for_epsilon(events, relation, 1.0)):
+        for name in {answer.method, *answer.error_budget, *methods}:
+            assert f"`{name}`" in page, name
