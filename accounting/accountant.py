@@ -24,7 +24,7 @@ import numpy as np
 from accounting.composition.basic import BasicComposition, pure_epsilon
 from accounting.composition.convolution import Convolution
 from accounting.composition.evaluator import Bounds, Evaluator
-from accounting.composition.fourier import FourierInversion
+from accounting.composition.fourier import DELTA_GOAL, FourierInversion
 from accounting.composition.gaussian_dp import AnalyticGaussian
 from accounting.composition.renyi import RenyiBound
 from accounting.composition.shared_lines import deltas_on_shared_lines, epsilons_on_shared_lines
@@ -41,8 +41,6 @@ QUICK_EVALUATORS: tuple[Evaluator, ...] = (BasicComposition(), AnalyticGaussian(
 EVALUATORS: tuple[Evaluator, ...] = (FourierInversion(), *QUICK_EVALUATORS, Convolution())
 #: Every name that `Answer.method` can have.
 METHODS = frozenset(name for evaluator in EVALUATORS for name in (evaluator.name, *evaluator.methods))
-#: Relative width at which a delta is known well enough.
-DELTA_GOAL = 2e-6
 #: A delta below this is not resolved further.
 NEGLIGIBLE_DELTA = 1e-33
 

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from accounting.composition.basic import one_step_delta, total_variation
 from accounting.composition.evaluator import Bounds
-from accounting.fourier.atoms import RandomizedResponseStep, laplace_step
+from accounting.fourier.atoms import laplace_step, randomized_response_step
 from accounting.fourier.choice import DirectedComposition, guess_epsilon
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.profiles import FEW_PARTICIPATIONS, DirectedProfiles, Profile, chernoff_delta, goal
@@ -31,6 +31,8 @@ from accounting.sampling.laplace import PoissonLaplaceLoss, PoissonLaplaceReplac
 from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
 from accounting.sampling.without_replacement import SymmetrizedLoss
 
+#: Relative width at which a delta is known well enough.
+DELTA_GOAL = 1e-6
 #: Deltas below this are answered by the plain contour or Chernoff's bound: they are nothing.
 SMALLEST_DELTA = 1e-33
 _CHERNOFF = "renyi_divergence"
@@ -106,8 +108,7 @@ def _delta_in(profiles: DirectedProfiles, one_step: float, epsilon: float, *, en
         return best if plain is None else _intersection(best, plain.delta_bounds(epsilon), FourierInversion.name)
     for profile, method in profiles.near(epsilon, math.log(max(one_step, SMALLEST_DELTA)), table):
         best = _intersection(best, profile.delta_bounds(epsilon), method)
-        slope = max(profile.slope(epsilon), 1e-300)
-        if best.width <= max(goal(epsilon) * slope, 1e-9 * best.upper) or best.upper <= enough:
+        if best.width <= DELTA_GOAL * best.upper or best.upper <= enough:
             break
     return best
 
@@ -275,5 +276,5 @@ def _step(loss: PrivacyLoss, direction: Direction, log_count: float) -> Step | N
     elif isinstance(loss, LaplaceLoss):
         step = laplace_step(loss, fewer)
     elif isinstance(loss, RandomizedResponseLoss):
-        step = RandomizedResponseStep(loss)
+        step = randomized_response_step(loss, fewer)
     return step

@@ -118,7 +118,9 @@ class Contour:
         t = self._t
         turned = self.values.ratios * np.exp(-1j * epsilons[:, None] * t)
         with np.errstate(over="ignore", invalid="ignore"):
-            scale = np.exp(self.values.log_scale - self.tilt * epsilons)
+            exponent = self.values.log_scale - self.tilt * epsilons
+            # Among the subnormals only an upper bound is left.
+            scale = np.exp(np.maximum(exponent, -690.0))
             parts = turned * self._kernel
             total = parts.real.sum(axis=1)
             weights, size = np.abs(self._kernel), np.abs(epsilons)
@@ -126,23 +128,24 @@ class Contour:
             moduli = np.abs(parts)
             turn = UNIT * (38.0 * moduli.sum(axis=1) + size * (moduli @ np.abs(self.tilt + 1j * t)))
             inexact = self.values.log_scale_error + UNIT * 8.0 * (abs(self.values.log_scale) + self.tilt * size)
+            common = np.expm1(np.minimum(inexact, 700.0))
+            largest = scale * (1.0 + common)
             spacing = 2.0 * math.pi / self.period
             last = float(t[-1]) + spacing
             terms = {
-                "rounding": scale
-                * (float(weights @ self.values.rounding) + turn + np.expm1(np.minimum(inexact, 700.0)) * np.abs(total)),
-                "quadrature": scale * float(weights @ self.values.errors),
-                "truncation": scale * (self.values.tail_sum_over_squares(last, spacing) / math.pi),
+                "rounding": largest * (float(weights @ self.values.rounding) + turn) + scale * common * np.abs(total),
+                "quadrature": largest * float(weights @ self.values.errors),
+                "truncation": largest * (self.values.tail_sum_over_squares(last, spacing) / math.pi),
             }
             error = terms["rounding"] + terms["quadrature"] + terms["truncation"]
             estimate = scale * total
             terms["aliasing"] = self._aliases(epsilons)
-            terms["window"] = scale * self._correction(turned, size, last, spacing)
+            terms["window"] = largest * self._correction(turned, size, last, spacing)
             lower = estimate - error - terms["aliasing"] - terms["window"]
             upper = estimate + error
             known = np.isfinite(lower) & np.isfinite(upper)
             upper = np.where(known, np.maximum(upper, TINY), math.inf)
-            lower = np.where(known, np.clip(lower, 0.0, upper), 0.0)
+            lower = np.where(known & (exponent >= -690.0), np.clip(lower, 0.0, upper), 0.0)
             middle = np.where(known, np.clip(estimate - 0.5 * terms["window"], lower, upper), math.nan)
         return ProfileValues(lower, middle, upper, terms)
 

@@ -62,10 +62,6 @@ class Band:
         share: Array = larger + np.log1p(-np.exp(smaller - larger))
         return share
 
-    def log_share_beyond(self, x: Array) -> Array:
-        """log of a bound of the share further out than ``x``: 0 inside the band."""
-        return np.minimum(log_ndtr((self.high - x) / self.width), log_ndtr((x - self.low) / self.width))
-
     def shifted_log_share(self, u: Array, shift: float) -> Complex:
         """At u + i shift; its real part is at most shift^2 / (2 width^2) above that of the real line's."""
         x: Complex = (u + 1j * shift).astype(np.complex128)
@@ -160,7 +156,7 @@ class GaussianPair:
         """log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt.
 
         Over panels towards either end: the largest value of the monotone factor times the mass of N(0, s^2) beyond
-        the panel's nearer end; and a closed form behind the last panel. A band's share is largest there too.
+        the panel's nearer end; and a closed form behind the last panel.
         """
         s = self.noise
         steps = (_FAR_STEPS if band is None else _FINE_FAR_STEPS) * s
@@ -168,11 +164,14 @@ class GaussianPair:
         outward, flat = (left - steps, right) if self.pair is Pair.ADD else (right + steps, left)
         base, loss = self.exponents(outward[1:])
         mass = log_ndtr(-np.abs(outward) / s)
+        share = np.zeros(outward.size - 1)
         near_flat = float(log_ndtr(-abs(flat) / s))
         if band is not None:
-            mass = mass + band.log_share_beyond(outward)
-            near_flat += float(band.log_share_beyond(np.array([flat]))[0])
-        panels = np.logaddexp.reduce(base + tilts[:, None] * loss + mass[:-1], axis=1)
+            # ADD has no bands: outward is to the right. Each factor of the share at the end where it is larger.
+            nearer = log_ndtr((band.high - outward[:-1]) / band.width)
+            share = np.minimum(nearer, log_ndtr((outward[1:] - band.low) / band.width))
+            near_flat = self._log_below(flat, band)
+        panels = np.logaddexp.reduce(base + tilts[:, None] * loss + mass[:-1] + share, axis=1)
         flat_base, flat_loss = (float(part[0]) for part in self.exponents(np.array([flat])))
         other = flat_base + tilts * flat_loss + near_flat
         # A closed form for all that lies beyond one place: behind the last panel, or in place of the panels.
@@ -191,7 +190,20 @@ class GaussianPair:
         beyond = power * ratio + 0.5 * power * (power - 1.0) / s**2 + log_ndtr(-(place - power) / s)
         if self.pair is Pair.REPLACE:
             beyond = beyond - tilts * math.log1p(-q)
-        return np.asarray(beyond if band is None else beyond + band.log_share_beyond(np.array([place]))[0])
+        return np.asarray(beyond if band is None else beyond + log_ndtr((band.high - place) / band.width))
+
+    def _log_below(self, left: float, band: Band) -> float:
+        """log of a bound of the integral of N(0, s^2) times the band's share over x < ``left``, left of the band.
+
+        There Phi((x - low) / w) is at most its value at ``left`` times e^(k (x - left)) with k = (low - left) / w^2,
+        because phi(z) >= -z Phi(z).
+        """
+        s = self.noise
+        if math.isinf(band.low):
+            return float(log_ndtr(left / s))
+        k = max((band.low - left) / band.width**2, 0.0)
+        m = k * s - left / s
+        return float(log_ndtr((left - band.low) / band.width) - 0.5 * (left / s) ** 2 + 0.5 * m * m + log_ndtr(-m))
 
     def _a(self, x: Array) -> Array:
         a: Array = (x - 0.5) / self.noise**2

@@ -1,8 +1,14 @@
-"""delta(eps) of one direction near one epsilon, in the three ways that the rule knows.
+"""delta(eps) of one direction near one epsilon, and the rule by which a profile of it is made.
 
-1. `plain`: the contour, where it needs few points;
-2. `split`: equal subsampled steps with the bulk of their losses split off;
-3. `windowed`: the contour with a Gaussian window, which always converges.
+1. `plain`: the contour of the whole, where it needs few points; once more with what it found of delta.
+2. Where one record takes part fewer than three times, expected: `split`, equal subsampled steps with the bulk of their
+   losses split off and the rest in bands.
+3. `capped`: the contour without the far tail, whose moments explode.
+4. `windowed_contours`: with a Gaussian window, which always converges; with few points first.
+5. `split`, where participations are many.
+6. The window again, with many points.
+
+`near` yields them in this order, and whoever asks stops at the first that is narrow enough.
 """
 
 from __future__ import annotations
@@ -22,12 +28,12 @@ from accounting.fourier.contour import Contour, truncation_point
 from accounting.fourier.pairs import Band, GaussianPair, Pair, place_of_loss
 from accounting.fourier.quadrature import GaussianPairStep
 from accounting.fourier.split import SplitStep, mass_beyond, top_for
-from accounting.fourier.steps import TiltTable, log_kernel
+from accounting.fourier.steps import UNIT, TiltTable, log_kernel
 
 Array = NDArray[np.float64]
 
 PLAIN_POINTS = 3000
-SPLIT_POINTS = 30_000
+SPLIT_POINTS = 60_000
 #: Ratio of the losses at the ends of one band.
 _BAND_RATIO = 16.0
 WINDOW_POINTS = 120_000
@@ -227,7 +233,7 @@ def windowed_contours(
     """The window whose error is about what is allowed, or the narrowest that the points allow."""
     tilt = choose_line(table, epsilon, log_delta).tilt
     # The window moves epsilon by about tilt * window^2.
-    window = min(math.sqrt(0.3 * goal(epsilon) / tilt), 4.0)
+    window = min(math.sqrt(0.03 * goal(epsilon) / tilt), 4.0)
     for _ in range(10):
         contour = contour_at(composition, table, epsilon, most_points, log_delta=log_delta, window=window)
         if contour is not None:
@@ -238,12 +244,16 @@ def windowed_contours(
 
 def goal(epsilon: float) -> float:
     """Width at which an interval of epsilon is narrow enough."""
+    if math.isinf(epsilon):
+        return 0.0
     return 1e-6 * max(1.0, epsilon) if epsilon <= 200.0 else 1e-3 * epsilon
 
 
 def chernoff_delta(table: TiltTable, epsilon: float) -> float:
     """The smallest M(x) B(x) e^(-x eps) among the tilts: at least delta."""
-    return math.exp(min(0.0, float(np.nanmin(_log_chernoff(table) - table.tilts * epsilon)) + 1e-12))
+    shift = table.tilts * epsilon
+    logs = _log_chernoff(table) - shift + 8.0 * UNIT * (np.abs(table.moments) + shift)
+    return math.exp(min(0.0, max(float(np.nanmin(logs)) + 1e-12, -700.0)))
 
 
 def known_log_delta(profile: Profile, epsilon: float) -> float | None:
@@ -322,5 +332,6 @@ def _log_chernoff(table: TiltTable) -> Array:
 
 
 def _chernoff_epsilon(table: TiltTable, delta: float) -> float:
-    epsilons = (_log_chernoff(table) - math.log(delta)) / table.tilts
+    slack = 8.0 * UNIT * (np.abs(table.moments) - math.log(delta))
+    epsilons = (_log_chernoff(table) - math.log(delta) + slack) / table.tilts
     return max(0.0, float(np.nanmin(epsilons))) * (1.0 + 1e-12) + 1e-300

@@ -117,12 +117,12 @@ class GaussianPairStep:
             losses=losses,
             log_moment=log_moment,
             log_moment_error=log_moment_error,
-            relative_error=quadrature + 2.0 * tail,
+            relative_error=2.0 * (quadrature + tail),
             rounding=UNIT * (nodes.size + 24.0 + 4.0 * float(size.max(initial=0.0)))
             + (0.0 if self.band is None else _SHARE_ERROR),
             mass=float(modulus.sum()),
             first_moment=float(modulus @ np.abs(losses)),
-            envelope=self._envelope(tilt, decay, log_moment),
+            envelope=self._envelope(tilt, decay, log_moment - log_moment_error),
         )
 
     @property
@@ -235,6 +235,7 @@ class GaussianPairStep:
         for angle in angles:
             base_r, _, loss_r, loss_i = pair.shifted_exponents(nodes, float(angle))
             log_weight = log_mass + base_r + tilt * loss_r + 0.5 * (float(angle) * s) ** 2
+            log_weight = log_weight + 8.0 * UNIT * (np.abs(log_mass) + np.abs(base_r) + tilt * np.abs(loss_r))
             if self.band is not None:
                 shift = float(angle) * s * s
                 log_weight = log_weight + self.band.log_share(nodes) + 0.5 * (shift / self.band.width) ** 2

@@ -30,7 +30,7 @@ from accounting.fourier.steps import Complex, log1p_complex
 
 Array = NDArray[np.float64]
 
-MAX_NODES = 50_000
+MAX_NODES = 20_000
 #: Angles: of the shifted line (its strip reaches to twice that), and of the strip around the real line.
 LINE_ANGLE = 1.0
 REAL_ANGLE = 1.5
@@ -39,7 +39,7 @@ _HIGHEST = 2.5
 _REACH = 13.0
 #: Panels of the tail, in units of the noise.
 _FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
-_SCALES = 0.5 ** np.arange(0.0, 12.0, 0.5)
+_SCALES = 0.5 ** np.arange(0.0, 30.0, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +69,22 @@ class RatioPart:
         log_density: Array = self.log_scale - 0.5 * y - 0.5 * self.curvature * y * y
         return log_density
 
-    def log_growth(self, scales: Array, angle: float, tilt: float) -> Array:
+    def log_growth(self, scales: Array, angle: float, tilt: float, reach: float) -> Array:
         """log of a bound of the integrand's norm on the line Im u = ``angle`` over M(``tilt``), for every t >= 0.
+
+        Args:
+            reach: y up to which f's growth is bounded by its growth there; the rest weighs what `_log_tail` says.
 
         |f(y)| <= f(Re y), and |f|^2 = f^2 (1 - 4 p (1-p) sin^2(Im y / 2)), p = q e^y / f at Re y. With an upper end,
         f(y + d) / f(y) = 1 + p (e^d - 1) is largest at the end. Without one (k > 0), the normal density at y - d is the
-        one at y times e^(kyd + d/2 - kd^2/2): completing the square moves f by d, f(y + d) <= e^d f(y).
+        one at y times e^(kyd + d/2 - kd^2/2): completing the square moves f by d, and f(y + d) <= e^d f(y). There
+        |f(y)| grows with Re y and falls with Im y below pi/2, so that it is smallest at -d + i height.
         """
         d = -scales * math.log(math.cos(0.5 * angle))
-        height, q, k = scales * angle, self.probability, self.curvature
+        height, k = scales * angle, self.curvature
         turn = -math.log(math.cos(0.5 * angle))
+        share = self._share(reach)
         if math.isfinite(self.high):
-            share = self._share(self.high)
             spread = 2.0 * turn + 0.5 * d
             if self.upward:
                 return np.asarray(spread + (tilt + 1.0) * np.log1p(share * np.expm1(d)))
@@ -90,29 +94,40 @@ class RatioPart:
         spread = turn + 0.5 * k * (height * height + d * d)
         if self.upward:
             # The part of the square below y = 0 holds less than 1, and M is at least 1.
-            return np.asarray(spread + (tilt + 1.0) * d + math.log(2.0))
-        return np.asarray(spread - tilt * (np.log1p(q * np.expm1(-d)) + np.log(np.cos(0.5 * height))))
+            tail = float(self._log_tail(reach, np.array([tilt]), np.array([tilt + 1.0]))[0])
+            near = (tilt + 1.0) * np.log1p(share * np.expm1(d)) + math.log(2.0)
+            return np.asarray(spread + np.logaddexp(near, (tilt + 1.0) * d + tail))
+        smallest = self._log_f(-d + 1j * height).real
+        return np.asarray(spread - tilt * np.where(height <= 0.5 * math.pi, smallest, -math.inf))
 
-    def best_scale(self, angle: float, tilt: float, digits: float) -> tuple[float, float]:
-        """(S, log growth) with about the fewest nodes."""
-        length = self.reach(tilt) - self.low
+    def best_scale(self, angle: float, tilt: float, digits: float) -> tuple[float, float, float]:
+        """(S, log growth, reach) with about the fewest nodes."""
+        reach = self.reach(tilt, digits)
+        length = reach - self.low
         scales = min(_HIGHEST / angle, length) * _SCALES
-        growth = self.log_growth(scales, angle, tilt)
+        growth = self.log_growth(scales, angle, tilt, reach)
         ends = 2.0 if math.isfinite(self.high) else 1.0
         nodes = (digits + growth) * (ends * digits + length / scales)
         best = int(np.nanargmin(nodes))
-        return float(scales[best]), float(growth[best])
+        return float(scales[best]), float(growth[best]), reach
 
-    def reach(self, tilt: float) -> float:
+    def reach(self, tilt: float, digits: float) -> float:
         """The upper end, or a place beyond which next to nothing is left."""
         if math.isfinite(self.high):
             return self.high
         s = math.sqrt(self.curvature)
-        return (_REACH * s + (tilt + 1.0 if self.upward else 0.0)) / self.curvature
+        if not self.upward:
+            return _REACH / s
+        # Small q: f does not move the law as far as the tilt could.
+        for share in (0.0, 0.03, 0.1, 0.3):
+            place = _REACH / s + share * (tilt + 1.0) / self.curvature
+            if float(self._log_tail(place, np.array([tilt]), np.array([tilt + 1.0]))[0]) < -digits - 25.0:
+                return place
+        return _REACH / s + (tilt + 1.0) / self.curvature
 
-    def grid(self, scale: float, spacing: float, digits: float, tilt: float) -> Array:
-        """Nodes u, from where the rule's weights are e^-digits to where they are again, or to `reach`."""
-        length = (self.reach(tilt) - self.low) / scale
+    def grid(self, scale: float, spacing: float, digits: float, reach: float) -> Array:
+        """Nodes u, from where the rule's weights are e^-digits to where they are again, or to ``reach``."""
+        length = (reach - self.low) / scale
         right = length + (digits + 4.0 if math.isfinite(self.high) else 1.0)
         left = -digits - 4.0
         if not (right - left) / spacing < MAX_NODES:

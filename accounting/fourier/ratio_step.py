@@ -65,13 +65,32 @@ class RatioStep:
     largest_loss: float
 
     def table(self, tilts: Array) -> TiltTable:
-        """Guarantees: moment_within_its_error."""
+        """K and its derivatives; inf beyond the tilts that a rule can reach, where no bound is best.
+
+        Guarantees: moment_within_its_error.
+        """
         largest = float(tilts.max())
+        while True:
+            try:
+                known = tilts <= largest
+                table = self._table(tilts[known], largest)
+                break
+            except OverflowError:
+                largest *= 0.3
+        if known.all():
+            return table
+        parts = (table.moments, table.means, table.variances, table.errors)
+        full = [np.full(tilts.shape, math.inf) for _ in parts]
+        for whole, part in zip(full, parts, strict=True):
+            whole[known] = part
+        return TiltTable(tilts, *full)
+
+    def _table(self, tilts: Array, largest: float) -> TiltTable:
         log_masses, losses, left_out = [self._log_atoms], [self._atom_losses], [np.full(tilts.shape, -math.inf)]
         for part in self.parts:
-            scale, growth = part.best_scale(REAL_ANGLE, largest, self.digits)
+            scale, growth, reach = part.best_scale(REAL_ANGLE, largest, self.digits)
             spacing = 2.0 * math.pi * REAL_ANGLE / (self.digits + growth)
-            nodes = part.grid(scale, spacing, self.digits, largest)
+            nodes = part.grid(scale, spacing, self.digits, reach)
             log_mass, loss = part.real_nodes(nodes, spacing, scale)
             log_masses.append(log_mass)
             losses.append(loss)
@@ -101,16 +120,16 @@ class RatioStep:
 
         Guarantees: line_within_its_error; envelope_is_above_and_falls.
         """
-        table = self.table(np.array([tilt]))
+        table = self._table(np.array([tilt]), tilt)
         log_moment, log_moment_error = float(table.moments[0]), float(table.errors[0])
         atom_weights = np.exp(self._log_atoms + tilt * self._atom_losses - log_moment)
         weights: list[Complex] = [atom_weights.astype(np.complex128)]
         losses: list[Complex] = [self._atom_losses.astype(np.complex128)]
         quadrature, left_out, size = 0.0, 0.0, 0.0
         for part in self.parts:
-            scale, growth = part.best_scale(2.0 * LINE_ANGLE, tilt, self.digits)
+            scale, growth, reach = part.best_scale(2.0 * LINE_ANGLE, tilt, self.digits)
             spacing = 2.0 * math.pi * LINE_ANGLE / (self.digits + growth)
-            nodes = part.grid(scale, spacing, self.digits, tilt)
+            nodes = part.grid(scale, spacing, self.digits, reach)
             log_weight, loss = part.line_nodes(nodes, spacing, scale, tilt)
             log_weight = log_weight - log_moment
             kept = log_weight.real > -self.digits - 6.0
@@ -158,11 +177,12 @@ class RatioStep:
         )
 
     def largest_tilt(self, count: int, epsilon: float) -> float:
-        """As for the remove pair: M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2 for Gaussian noise; nothing for Laplace."""
-        curvature = self.parts[0].curvature
-        if curvature == 0.0:
-            return math.inf
-        log_q, half = math.log(self.parts[0].probability), 0.5 / curvature
+        """From M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or what the highest atom gives."""
+        if self.atoms:
+            mass, loss = max(self.atoms, key=lambda atom: atom[1])
+            room = loss * count - epsilon
+            return (60.0 - count * math.log(mass)) / room if room > 0.0 else math.inf
+        log_q, half = math.log(self.parts[0].probability), 0.5 / self.parts[0].curvature
         slope = half + log_q - epsilon / count
         return (-slope + math.sqrt(slope * slope + 4.0 * half * (61.0 / count - log_q))) / (2.0 * half)
 
@@ -201,7 +221,7 @@ class RatioStep:
     def _second_moment(self, tilt: float, first_moment: float) -> float:
         """A bound of E L^2 under the tilted law: (hL)^2 <= e^(hL) + e^(-hL) - 2, whose mean is moments at tilt +- h."""
         step = min(0.5 * tilt, 0.2 / max(first_moment, 1e-300))
-        table = self.table(np.array([tilt - step, tilt, tilt + step]))
+        table = self._table(np.array([tilt - step, tilt, tilt + step]), tilt + step)
         change = table.moments - table.moments[1]
         error = table.errors + table.errors[1]
         return float(np.expm1(change[0] + error[0]) + np.expm1(change[2] + error[2])) / step**2

@@ -169,7 +169,7 @@ class SplitLine:
             return error_of_exponential(outer + inner, exponent) / scale
 
         inexact = rest_error + bulk_error
-        floating = rest_rounding + bulk_rounding + 8.0 * UNIT
+        floating = rest_rounding + bulk_rounding + UNIT * (8.0 + 4.0 * np.abs(self._log_share + rest - bulk))
         floating = floating + self.rest.log_moment_error + self.bulk.log_moment_error
         errors = error_of_exponential(outer, self.count * bulk_error) * grown + through_share(inexact)
         own = UNIT * (8.0 * np.abs(outer) + 16.0)
@@ -203,6 +203,7 @@ def _log_power_difference(log_share: Array, count: int) -> tuple[Array, Array]:
     with np.errstate(over="ignore"):
         exponent = count * np.logaddexp(0.0, log_share)
         growth = -np.expm1(-exponent)
-    power: Array = exponent + np.log(np.maximum(growth, 1e-300))
+    small = log_share + math.log(count)
+    power: Array = np.where(small < -600.0, small, exponent + np.log(np.maximum(growth, 1e-300)))
     sensitivity: Array = count * np.exp(log_share - np.logaddexp(0.0, log_share)) / np.maximum(growth, 1e-300)
     return power, sensitivity

@@ -91,6 +91,8 @@ class StepLine:
         t = np.arange(blocks * width) * spacing
         size = np.maximum(np.abs(1.0 + changes), _SMALLEST)
         rounding = (self.rounding + self.log_moment_error) * np.minimum(2.0 * self.mass, t * self.first_moment)
+        # Rounding of the arguments i t l themselves.
+        rounding = rounding + 4.0 * UNIT * t * self.first_moment
         return log1p_complex(changes), np.log1p(self.relative_error / size), np.log1p(rounding / size)
 
     def log_envelope(self, t: Array) -> Array:

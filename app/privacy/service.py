@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from accounting.convention import convention
-from accounting.events import FullBatch, group_events
 from accounting.intervals import Answer
 from app.kit.context import Context
 from app.privacy.account import AccountAnswer, AccountRequest, CertificationBody, PointBody
@@ -16,8 +15,6 @@ from app.problems import unprocessable
 
 #: One request may take about as long; then it is refused, and the numerics are free for others.
 MOST_SECONDS = 30.0
-#: Each different sampled event costs some 60 ms.
-MOST_DIFFERENT_EVENTS = 300
 
 
 def account(context: Context, request: AccountRequest) -> AccountAnswer:
@@ -30,13 +27,6 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
         code = "overdetermined" if request.delta is not None else "missing"
         raise unprocessable(code, "give delta to get epsilon, or epsilon to get delta; exactly one of them", "delta")
     events, relation = to_events(request.events), request.neighboring_relation
-    different = sum(not isinstance(event.sampling, FullBatch) for event in group_events(events))
-    if different > MOST_DIFFERENT_EVENTS:
-        raise unprocessable(
-            "too_much_work",
-            f"there are {different} different sampled events; one request composes {MOST_DIFFERENT_EVENTS} at most",
-            "events",
-        )
     evaluation = Evaluation(context, events, relation, MOST_SECONDS)
     field = "delta" if request.delta is not None else "epsilon"
     given = request.delta if request.delta is not None else request.epsilon

@@ -15,9 +15,8 @@ from accounting.composition.basic import total_variation
 from accounting.composition.evaluator import Bounds
 from accounting.composition.fourier import FourierInversion, directed
 from accounting.events import Event, Gaussian, Poisson, ZcDp
-from accounting.fourier import choice
 from accounting.fourier.choice import DirectedComposition
-from accounting.fourier.contour import LineValues
+from accounting.fourier.contour import LineValues, power_values
 from accounting.fourier.profiles import DirectedProfiles
 from accounting.fourier.steps import StepLine
 from accounting.privacy_loss import Composition, Direction, compose
@@ -134,7 +133,7 @@ def test_interval_contains_truth_of_two_steps(
 def work(monkeypatch: pytest.MonkeyPatch, events: list[Event], delta: float) -> tuple[int, int]:
     """(points of all lines, nodes of all lines times their points) of one epsilon."""
     points, products = [], []
-    power_values, log_ratios = choice.power_values, StepLine.log_ratios
+    log_ratios = StepLine.log_ratios
 
     def counted_values(*arguments: object) -> LineValues:
         points.append(int(arguments[-1]))  # type: ignore[call-overload]  # as `power_values` declares
@@ -145,7 +144,7 @@ def work(monkeypatch: pytest.MonkeyPatch, events: list[Event], delta: float) -> 
         return log_ratios(self, blocks, width, spacing)
 
     with monkeypatch.context() as patch:
-        patch.setattr(choice, "power_values", counted_values)
+        patch.setattr("accounting.fourier.choice.power_values", counted_values)
         patch.setattr(StepLine, "log_ratios", counted_ratios)
         assert epsilon_for_delta(events, ADD_REMOVE, delta).method == "fourier_inversion"
     return sum(points), sum(products)

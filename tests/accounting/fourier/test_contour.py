@@ -321,6 +321,21 @@ def test_an_error_of_the_scale_is_inside(shift: float) -> None:
         assert contains(replace(contour, values=values).delta_bounds(epsilon), exact(epsilon))
 
 
+@pytest.mark.parametrize("share", [0.25, 0.35])
+def test_errors_of_the_table_are_in_the_aliases(share: float) -> None:
+    """Moments too low by all that the table declares: the bound of the aliases is that of the true ones."""
+    contour = training_contour()
+    _, _, count, epsilon, delta = TRAINING
+    line, table = training_line(contour.tilt)
+    period = contour.period * share
+    values = power_values([(line, count)], 0.0, contour.tilt, period, contour.values.ratios.size)
+    low = replace(table, moments=table.moments - 3.0, errors=np.full(table.errors.shape, 3.0))
+    right = Contour(contour.tilt, period, values, 0.0, table).delta_bounds(epsilon)
+    bounds = Contour(contour.tilt, period, values, 0.0, low).delta_bounds(epsilon)
+    assert contains(bounds, delta, KNOWN_TO)
+    assert bounds.error_budget["aliasing"] >= right.error_budget["aliasing"] * (1.0 - 1e-9)
+
+
 def wrong_lines(line: StepLine, size: float) -> Iterator[tuple[StepLine, StepLine]]:
     """(a line with declared errors, one that differs from it by as much as they allow)."""
     for phase in (1.0, -1.0, 1j, -1j):
@@ -417,10 +432,27 @@ def test_truncation_point_is_the_first_that_serves() -> None:
 def test_numbers_out_of_range_become_no_bound() -> None:
     """Overflow says nothing: [0, inf]."""
     contour = full_batch(60.0, 30.0, 25.0, 64)
-    assert contour.delta_bounds(0.0) == Bounds(0.0, math.inf)
-    broken = replace(contour.values, errors=np.full(64, math.inf))
-    assert full_batch(MU, 4.0, 25.0, 64).delta_bounds(3.0).is_sound
-    assert replace(contour, values=broken).delta_bounds(1e5).upper == math.inf
+    assert (contour.delta_bounds(0.0).lower, contour.delta_bounds(0.0).upper) == (0.0, math.inf)
+    good = full_batch(MU, 4.0, 25.0, 64)
+    for broken in (np.full(64, math.inf), np.full(64, math.nan)):
+        bounds = replace(good, values=replace(good.values, errors=broken)).delta_bounds(3.0)
+        assert (bounds.lower, bounds.upper) == (0.0, math.inf)
+
+
+def test_many_epsilons_are_evaluated_like_one() -> None:
+    """One product of (epsilons x points), with and without a window, tight or far away."""
+    epsilons = np.array([-2.0, 0.0, 2.0, 3.5, 5.0, 40.0, 1e4])
+    for window in (0.0, 0.05):
+        contour = full_batch(MU, 4.0, 25.0, 64, window=window)
+        many = contour.evaluate(epsilons)
+        slopes = contour.slopes(epsilons)
+        for k, epsilon in enumerate(epsilons):
+            one = contour.delta_bounds(float(epsilon))
+            assert many.upper[k] == pytest.approx(one.upper, rel=1e-12)
+            assert many.lower[k] == pytest.approx(one.lower, rel=1e-9)
+            assert many.lower[k] <= exact(float(epsilon)) * (1.0 + 1e-13)
+            assert many.upper[k] >= exact(float(epsilon)) * (1.0 - 1e-13)
+            assert slopes[k] == pytest.approx(contour.slope(float(epsilon)), rel=1e-9)
 
 
 def test_the_slope_is_the_derivative() -> None:

@@ -153,12 +153,12 @@ def test_bands_that_follow_each_other_add_up() -> None:
 def test_a_shifted_share_is_continued_and_grows_as_told(band: Band) -> None:
     """At most e^(shift^2 / 2 w^2), and the values of Phi((high - x) / w) - Phi((low - x) / w) at complex x."""
     u = np.array([-4.0, -1.0, 0.05, 0.3, 0.69, 1.4, 5.0])
-    for shift in (0.0, 0.1, 0.35, 0.39):
+    for shift in (0.0, 0.1, 0.39):
         found = band.shifted_log_share(u, shift)
         growth = 0.5 * (shift / band.width) ** 2
         assert np.all(found.real <= band.log_share(u) + growth + 1e-12)
         for at, value in zip(u, found, strict=True):
-            with mp.workdps(300):
+            with mp.workdps(160):
                 x = mp.mpc(float(at), shift)
 
                 def below(end: float, x: mp.mpc = x) -> mp.mpc:

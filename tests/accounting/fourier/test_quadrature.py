@@ -165,6 +165,32 @@ def test_a_narrow_window_grows_the_tail_with_the_truth_inside(
     assert largest > 1e-9
 
 
+def test_a_narrow_window_is_in_the_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The left end, where losses hardly turn, decides about large t: without it the envelope would be too low."""
+    s, q, tilt = 0.8, 0.2, 2.0
+    whole = GaussianPair.window
+    cut = (-s, whole(GaussianPair(Pair.REMOVE, s, q), tilt)[1])
+    monkeypatch.setattr(GaussianPair, "window", lambda self, tilt: cut if tilt > 0.0 else whole(self, tilt))
+    line = step_of(Pair.REMOVE, s, q).line(tilt, 3.0)
+    bare = replace(line, envelope=(*line.envelope[:2], 0.0))
+    truth = RealLine("remove", s, q, tilt, 100.0)
+    for t in (10.0, 50.0, 100.0):
+        modulus = float(mp.log(abs(truth.moment(t)) / truth.moment()))
+        assert bare.log_envelope(np.array([t]))[0] < modulus <= line.log_envelope(np.array([t]))[0]
+
+
+@pytest.mark.parametrize("kind", [Pair.REMOVE, Pair.REPLACE])
+def test_a_narrow_window_of_a_table_is_in_its_errors(kind: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tilted law lies beyond all mass of N(0, s^2) here, and the window ends 2.5 s above its centre."""
+    s, q, tilt = 0.8, 0.2, 20.0
+    whole = GaussianPair.window
+    cut = (whole(GaussianPair(kind, s, q), tilt)[0], tilt + 1.0 + 2.5 * s)
+    monkeypatch.setattr(GaussianPair, "window", lambda self, tilt: cut if tilt > 0.0 else whole(self, tilt))
+    table = step_of(kind, s, q).table(np.array([tilt]))
+    error = float(abs(mp.log(RealLine(kind.value, s, q, tilt).moment()) - table.moments[0]))
+    assert 1e-4 < error <= table.errors[0]
+
+
 @pytest.mark.parametrize("kind", list(Pair))
 @EVERY_SPEC
 def test_the_envelope_decreases_and_bounds_the_modulus(
@@ -177,7 +203,7 @@ def test_the_envelope_decreases_and_bounds_the_modulus(
         for furthest in (3.0 * decay, largest):
             points = 200
             logs, quadrature, rounding = line.log_ratios(1, points, furthest / points)
-            envelope = line.log_envelope(np.arange(points) * (furthest / points))
+            envelope = line.log_envelope((np.arange(points) * (furthest / points)).astype(np.float64))
             assert np.all(np.diff(envelope) <= 0.0)
             modulus = np.exp(logs.real) * np.exp(-quadrature - rounding) - math.expm1(line.log_moment_error)
             # So the envelope at t bounds the largest modulus from t on.
@@ -190,7 +216,7 @@ def test_the_envelope_decreases_and_bounds_the_modulus(
 def test_the_envelope_of_a_band_bounds_its_modulus(kind: Pair, band: Band) -> None:
     line = step_of(kind, 1.0, 0.1, band=band).line(3.0, 4.0)
     logs, quadrature, rounding = line.log_ratios(10, 40, 0.25)
-    envelope = line.log_envelope(np.arange(400) * 0.25)
+    envelope = line.log_envelope((np.arange(400) * 0.25).astype(np.float64))
     assert np.all(np.diff(envelope) <= 0.0)
     assert np.all(np.exp(logs.real - quadrature - rounding) - line.log_moment_error <= np.exp(envelope) * (1.0 + 1e-12))
 

@@ -117,9 +117,8 @@ def place_of(kind: str, s: float, q: float, losses: Array) -> Array:
     # In y = e^(x / s^2): q k y^2 + (1 - q)(1 - a) y - a q k = 0, a = e^loss, k = e^(-1 / 2 s^2).
     a, k = np.exp(np.abs(losses)), q * np.exp(-0.5 / s**2)
     half = 0.5 * (1.0 - q) * np.expm1(np.abs(losses))
-    place: Array = s * s * np.log((half + np.sqrt(half * half + a * k * k)) / k)
-    signed: Array = np.sign(losses) * place
-    return signed
+    place: Array = np.sign(losses) * s * s * np.log((half + np.sqrt(half * half + a * k * k)) / k)
+    return place
 
 
 def _one_step_delta_of_share(kind: str, s: float, q: float, epsilons: Array, share: Share) -> Array:

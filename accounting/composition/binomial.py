@@ -1,0 +1,120 @@
+"""Compositions of randomised response, which are what pure guarantees amount to: exact sums over outcomes.
+
+n steps of size l have the losses l (2k - n) with binomial probabilities, so a list of a few sizes has few losses, and
+
+    delta(eps) = sum over losses above eps of probability (1 - e^(eps - loss)),
+
+a sum of positive terms (Kairouz, Oh & Viswanath 2015, Theorem 3.3; Murtagh & Vadhan 2016, Theorem 1.5 for lists).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from accounting.composition.evaluator import Bounds
+from accounting.mechanisms.plain import RandomizedResponseLoss
+from accounting.privacy_loss import Composition
+
+Array = NDArray[np.float64]
+
+#: Losses of a list; more are left to other evaluators.
+MAX_LOSSES = 60_000
+_UNIT = 2.0**-53
+_BISECTIONS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcomes:
+    """The law of the loss under P.
+
+    Attributes:
+        log_masses, losses: One entry per outcome; not sorted, and equal losses may repeat.
+        mass_error: Relative error of every mass.
+        loss_error: Absolute error of every loss.
+    """
+
+    log_masses: Array
+    losses: Array
+    mass_error: float
+    loss_error: float
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """Two numbers around delta(eps)."""
+        return (
+            self._at(epsilon + self.loss_error) * (1.0 - self.mass_error),
+            # Every term may have underflowed.
+            self._at(epsilon - self.loss_error) * (1.0 + self.mass_error) + 5e-324 * (self.losses.size + 1),
+        )
+
+    def _at(self, epsilon: float) -> float:
+        above = self.losses > epsilon
+        missed = -np.expm1(epsilon - self.losses[above])
+        return float(np.exp(self.log_masses[above]) @ missed)
+
+
+class BinomialComposition:
+    """Guarantees: exact_for_pure_guarantees: relative width of a delta below 1e-8."""
+
+    name = "binomial_sum"
+    methods: tuple[str, ...] = ()
+
+    def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
+        outcomes = _outcomes(composition)
+        if outcomes is None:
+            return None
+        lower, upper = outcomes.delta(epsilon)
+        return Bounds(lower, min(upper, 1.0), 0.5 * (lower + upper), {"rounding": upper - lower})
+
+    def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
+        outcomes = _outcomes(composition)
+        if outcomes is None:
+            return None
+        # Below the first the lower bound of delta is above it, from the second on the upper bound is not.
+        low, _ = _crossing(outcomes, delta, upward=False)
+        _, high = _crossing(outcomes, delta, upward=True)
+        return Bounds(low, high, 0.5 * (low + high), {"rounding": high - low})
+
+
+def _crossing(outcomes: _Outcomes, delta: float, *, upward: bool) -> tuple[float, float]:
+    """Neighbouring numbers between which the bound falls to ``delta``; (0, 0) where it is not above it."""
+    low, high = 0.0, float(outcomes.losses.max()) + 2.0 * outcomes.loss_error
+    if not outcomes.delta(low)[upward] > delta:
+        return 0.0, 0.0
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if outcomes.delta(middle)[upward] > delta else (low, middle)
+    return low, high
+
+
+def _outcomes(composition: Composition) -> _Outcomes | None:
+    """None where a step is something else, or there are too many losses."""
+    groups: dict[float, int] = {}
+    for loss, count in composition.steps:
+        if not isinstance(loss, RandomizedResponseLoss):
+            return None
+        groups[loss.epsilon] = groups.get(loss.epsilon, 0) + count
+    if math.prod(count + 1 for count in groups.values()) > MAX_LOSSES:
+        return None
+    laws = [_binomial(size, count) for size, count in groups.items()]
+    log_masses = reduce(lambda left, right: np.add.outer(left, right).ravel(), (law[0] for law in laws))
+    losses = reduce(lambda left, right: np.add.outer(left, right).ravel(), (law[1] for law in laws))
+    # Factorials' logarithms are the largest terms, and powers' exponents; each is good to a few units.
+    terms = sum(8.0 * math.lgamma(count + 2.0) + 4.0 * count * (size + 1.0) for size, count in groups.items())
+    largest = math.fsum(size * count for size, count in groups.items())
+    error = _UNIT * (16.0 * terms + 64.0 + losses.size)
+    return _Outcomes(log_masses, losses, math.expm1(error), _UNIT * (8.0 + 2.0 * len(groups)) * largest)
+
+
+def _binomial(size: float, count: int) -> tuple[Array, Array]:
+    """(log masses, losses) of ``count`` steps: p = 1 / (1 + e^-l), 1 - p = p e^-l."""
+    k = np.arange(count + 1, dtype=np.float64)
+    log_choices = gammaln(count + 1.0) - gammaln(k + 1.0) - gammaln(count - k + 1.0)
+    return log_choices - count * math.log1p(math.exp(-size)) - (count - k) * size, size * (2.0 * k - count)
