@@ -22,7 +22,7 @@ from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
 from accounting.sampling.without_replacement import SymmetrizedLoss
 
 #: Closed-form profiles are exact to this, relatively.
-_PROFILE_ALLOWANCE = 1e-12
+_PROFILE_ALLOWANCE = 5e-12
 #: So is the largest loss of a sampled one, at which its profile reaches zero and no longer has relative accuracy.
 _EDGE_ALLOWANCE = 1e-12
 _UNAMPLIFIED_ALLOWANCE = 1e-14

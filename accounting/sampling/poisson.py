@@ -90,7 +90,11 @@ class PoissonGaussianLoss:
         before = np.zeros_like(epsilons)
         ratio = np.expm1(epsilons) / q
         inside = ratio > -1.0
-        v = s * np.log1p(ratio[inside]) - 0.5 / s
+        # log(1 + ratio); near -1 from the numbers that 1 + ratio is made of, whose difference keeps its digits.
+        logs = np.log1p(ratio[inside])
+        near = ratio[inside] < -0.5
+        logs[near] = np.log((np.exp(epsilons[inside][near]) - (1.0 - q)) / q)
+        v = s * logs - 0.5 / s
         before[inside] = q * _from_right(v, 1.0 / s, times_exp[inside])
         return before
 

@@ -39,7 +39,7 @@ def smallest_that_meets(
     Raises:
         Unreachable: no value in the range meets the target, or every one does.
     """
-    start, failing, slope = _start(assess, quick, target, limits)
+    start, failing, slope = _start(assess, quick, target, limits, tolerance)
     if start.achieved.value.upper > target.limit:
         raise words.too_costly(target, start.achieved.value.upper)
     best = start
@@ -63,37 +63,69 @@ def smallest_that_meets(
     return best
 
 
-def _start(assess: Assess, quick: Assess, target: Target, limits: tuple[float, float]) -> tuple[Solution, float, float]:
+def _start(
+    assess: Assess, quick: Assess, target: Target, limits: tuple[float, float], tolerance: float
+) -> tuple[Solution, float, float]:
     """A value that meets the target, one that fails (0 where none is known), and the slope there, in logs.
 
-    The quick estimate says about where; from there on only certified costs count.
+    The quick estimate says about where. What it is off by at the first certified cost is about what it is off by
+    nearby, so its second proposal is nearly exact; from there on only certified costs count.
     """
-    x, slope = _estimated(quick, target, limits)
-    failing = 0.0
-    for _ in range(_MOST_STARTS):
+    aim = log_level(target.level(target.limit))
+    x, slope = _estimated(quick, target, limits, aim, (0.0, -1.0), 1e-3)
+    failing, value = 0.0, min(max(math.exp(x), limits[0]), limits[1])
+    found = Solution(value, assess(value))
+    for trial in range(_MOST_STARTS):
+        excess = log_level(target.level(found.achieved.value.upper)) - aim
+        if trial == 0 and math.isfinite(excess) and abs(excess) > tolerance:
+            off = log_level(target.level(found.achieved.value.upper)) - _log_estimate(quick, target, value)
+            before = found
+            if math.isfinite(off):
+                exact = aim + math.log1p(-0.3 * tolerance) - off
+                x, slope = _estimated(quick, target, limits, exact, (x, slope), 0.05 * tolerance)
+                value = min(max(math.exp(x), limits[0]), limits[1])
+                found = Solution(value, assess(value))
+                if before.achieved.value.upper > target.limit:
+                    failing = before.value
+                elif found.achieved.value.upper > target.limit:
+                    return before, found.value, slope
+                continue
+        if found.achieved.value.upper <= target.limit or value == limits[1]:
+            return found, failing if failing < found.value else 0.0, slope
+        failing = max(failing, value)
+        x = math.log(value) + (max(1.02 * min(excess, 20.0) / -slope, 1e-6) if math.isfinite(excess) else 1.0)
         value = min(max(math.exp(x), limits[0]), limits[1])
         found = Solution(value, assess(value))
-        if found.achieved.value.upper <= target.limit or value == limits[1]:
-            return found, failing, slope
-        failing = value
-        excess = log_level(target.level(found.achieved.value.upper)) - log_level(target.level(target.limit))
-        x += max(1.5 * min(excess, 20.0) / -slope, 1e-6) if math.isfinite(excess) else 1.0
     return Solution(limits[1], assess(limits[1])), failing, slope
 
 
-def _estimated(quick: Assess, target: Target, limits: tuple[float, float]) -> tuple[float, float]:
-    """Where the quick estimate meets the target, by secants inside a bracket, and the slope there; both in logs."""
-    aim = log_level(target.level(target.limit))
+def _log_estimate(quick: Assess, target: Target, value: float) -> float:
+    return log_level(target.level(quick(value).value.upper))
+
+
+def _estimated(
+    quick: Assess,
+    target: Target,
+    limits: tuple[float, float],
+    aim: float,
+    start: tuple[float, float],
+    tolerance: float,
+) -> tuple[float, float]:
+    """Where the quick estimate's level is ``aim``, by secants inside a bracket, and the slope there; all in logs.
+
+    Args:
+        start: where to begin, and the slope that is expected there.
+    """
     low, high = math.log(limits[0]), math.log(limits[1])
-    x, slope = min(max(0.0, low), high), -1.0
+    x, slope = min(max(start[0], low), high), start[1]
     before: tuple[float, float] | None = None
     for _ in range(_MOST_ESTIMATES):
-        y = log_level(target.level(quick(math.exp(x)).value.upper)) - aim
+        y = _log_estimate(quick, target, math.exp(x)) - aim
         low, high = (x, high) if y > 0.0 else (low, x)
         if before is not None and math.isfinite(y) and math.isfinite(before[1]) and x != before[0]:
             found = (y - before[1]) / (x - before[0])
             slope = found if found < -1e-3 else slope
-        if abs(y) < 1e-4 or high - low < 1e-9:
+        if abs(y) < tolerance or high - low < 1e-9:
             break
         before = (x, y)
         step = x - y / slope

@@ -15,8 +15,8 @@ from tests.references.loader import KnownDelta, load_references
 from tests.references.loss_quadrature import PoissonGaussian
 
 REFERENCES = load_references()
-#: Widths may be this many times the goal of max(1e-6, 1e-6 epsilon).
-WIDTH_IN_GOALS = math.inf
+#: Widths of entries marked as goals, in units of max(1e-6, 1e-6 epsilon).
+WIDTH_IN_GOALS = 1.0
 #: Smallest delta that is asked for backwards: the contract's range ends there.
 SMALLEST_DELTA = Decimal("1e-30")
 

@@ -193,7 +193,7 @@ FIXED_SIZE = (
     _fixed("fixed-100000", 4.0, 10, 10_000, 100_000, 0.9),
     _fixed("fixed-large-batch", 20.0, 600, 1000, 3000, 20.5),
     _fixed("fixed-hundred-million", 100.0, 1, 100, 10**8, 10.0),
-    _fixed("fixed-tiny-delta", 3.0, 1, 50, 200, 1.8, 2.5),
+    _fixed("fixed-tiny-delta", 3.0, 1, 50, 200, 1.8, 1.3),
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from accounting.composition.binomial import BinomialComposition
 from accounting.composition.fourier import FourierInversion
-from accounting.events import Event, Laplace, PureDp
+from accounting.events import ApproximateDp, Event, Laplace, PureDp
 from accounting.privacy_loss import Composition, compose
 from accounting.relations import NeighboringRelation
 
@@ -68,6 +68,17 @@ def test_a_delta_above_the_total_variation_costs_nothing() -> None:
     bounds = BinomialComposition().epsilon(composition_of(((0.1, 2),)), 0.2)
     assert bounds is not None
     assert bounds.upper == 0.0
+
+
+def test_equal_sizes_of_different_guarantees_add_up() -> None:
+    """A step that may fail is a pure one where it does not."""
+    events = [Event(PureDp(0.1), count=4), Event(ApproximateDp(0.1, 1e-9), count=3)]
+    mixed = compose(events, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    assert len(mixed.steps) == 2
+    there, here = BinomialComposition().delta(composition_of(((0.1, 7),)), 0.2), BinomialComposition().delta(mixed, 0.2)
+    assert here == there
+    assert here is not None
+    assert mp.mpf(here.lower) <= true_delta(((0.1, 7),), 0.2) <= mp.mpf(here.upper)
 
 
 def test_agrees_with_the_contour() -> None:

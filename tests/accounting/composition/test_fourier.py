@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -106,6 +107,34 @@ def test_interval_contains_truth_of_known_epsilons(
     answer = epsilon_for_delta(poisson(s, q, count), ADD_REMOVE, delta).value
     assert answer.lower <= below.upper
     assert above.lower <= answer.upper
+
+
+@dataclass(frozen=True)
+class KnownProfile:
+    """delta = e^-eps, known to a tenth, with a slope that is wrong by a factor."""
+
+    factor: float
+    tilt: float = 1.0
+
+    def delta_bounds(self, epsilon: float) -> Bounds:
+        delta = math.exp(-epsilon)
+        return Bounds(0.9 * delta, 1.1 * delta, delta, {"aliasing": 0.2 * delta})
+
+    def slope(self, epsilon: float) -> float:
+        return self.factor * math.exp(-epsilon)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 0.5, 1.0, 2.0, 30.0, 1e3])
+@pytest.mark.parametrize("start", [4.5, 4.99, 5.0, 5.01, 5.5])
+def test_ends_of_an_epsilon_are_proved_and_not_estimated(factor: float, start: float) -> None:
+    """Slopes and starting points steer and bound nothing: ends that are not proved are not claimed."""
+    profile, delta = KnownProfile(factor), math.exp(-5.0)
+    found = fourier._certified(profile, start, delta)
+    assert found.upper == math.inf or profile.delta_bounds(found.upper).upper <= delta
+    assert found.lower == 0.0 or profile.delta_bounds(found.lower).lower > delta
+    if factor == 1.0:
+        assert found.lower > 0.7 * start
+        assert found.upper < 1.3 * start
 
 
 @pytest.mark.parametrize(
