@@ -5,9 +5,10 @@
 * One step: its closed form.
 * Everything else: the evaluators are asked in the order of `EVALUATORS` until the interval is narrow enough, and their
   bounds are intersected, which is sound because each of them holds. `method` names the one that gave the upper
-  bound: ``fourier_inversion``, ``split_fourier_inversion`` or ``windowed_fourier_inversion`` (contour integrals; the
-  rule between them is in `fourier.profiles`), ``basic_composition`` (sums, total variation), ``analytic_gaussian``,
-  ``renyi_divergence`` (moments), ``privacy_loss_distribution`` (lattice convolution).
+  bound: ``binomial_sum`` (pure guarantees), ``fourier_inversion``, ``split_fourier_inversion`` or
+  ``windowed_fourier_inversion`` (contour integrals; the rule between them is in `fourier.profiles`),
+  ``basic_composition`` (sums, total variation), ``analytic_gaussian``, ``renyi_divergence`` (moments),
+  ``privacy_loss_distribution`` (lattice convolution).
 
 An evaluator that raises, or whose answer is not a number, drops out; the next one's sound answer stands.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accounting.composition.basic import BasicComposition, pure_epsilon
+from accounting.composition.binomial import BinomialComposition
 from accounting.composition.convolution import Convolution
 from accounting.composition.evaluator import Bounds, Evaluator
 from accounting.composition.fourier import DELTA_GOAL, FourierInversion
@@ -38,7 +40,7 @@ from accounting.relations import NeighboringRelation
 MAX_EPSILON = 1e15
 #: Closed forms and moments: a bound for every list, wide where steps are subsampled.
 QUICK_EVALUATORS: tuple[Evaluator, ...] = (BasicComposition(), AnalyticGaussian(), RenyiBound())
-EVALUATORS: tuple[Evaluator, ...] = (FourierInversion(), *QUICK_EVALUATORS, Convolution())
+EVALUATORS: tuple[Evaluator, ...] = (BinomialComposition(), FourierInversion(), *QUICK_EVALUATORS, Convolution())
 #: Every name that `Answer.method` can have.
 METHODS = frozenset(name for evaluator in EVALUATORS for name in (evaluator.name, *evaluator.methods))
 #: A delta below this is not resolved further.

@@ -172,14 +172,6 @@ def test_a_shifted_share_is_continued_and_grows_as_told(band: Band) -> None:
             assert abs(cmath.exp(difference) - 1.0) < 1e-12
 
 
-def test_the_share_beyond_a_place_is_bounded() -> None:
-    band = Band(-0.5, 0.7, 0.2)
-    for outward in (np.linspace(0.7, 6.0, 200), np.linspace(-0.5, -6.0, 200)):
-        bounds = band.log_share_beyond(outward)
-        shares = band.log_share(outward)
-        assert np.all(np.maximum.accumulate(shares[::-1])[::-1] <= bounds + 1e-12)
-
-
 @pytest.mark.parametrize("kind", [Pair.REMOVE, Pair.REPLACE])
 @EVERY_NUMBER
 def test_place_of_loss_is_where_the_loss_is(kind: Pair, s: float, q: float) -> None:
