@@ -168,7 +168,7 @@ def epsilons_for_deltas(
     >>> events = [Event(Gaussian(4.0), Poisson(0.01), 10_000)]
     >>> answers = epsilons_for_deltas(events, NeighboringRelation.ADD_OR_REMOVE_ONE, [1e-5, 1e-6])
     >>> [round(answer.value.upper, 6) for answer in answers]
-    [0.946867, 1.073353]
+    [0.946867, 1.084623]
     """
     deltas = [read_real("delta", delta, 0.0, 1.0) for delta in deltas]
     asked = [delta for delta in deltas if 0.0 < delta < 1.0]

@@ -122,7 +122,9 @@ class DirectedProfiles:
 
     def plain(self, table: TiltTable, epsilon: float) -> Contour | None:
         """The contour of the whole, where it takes few points."""
-        return contour_at(self.composition, table, epsilon, PLAIN_POINTS)
+        with suppress(OverflowError):
+            return contour_at(self.composition, table, epsilon, PLAIN_POINTS)
+        return None
 
     @staticmethod
     def _named(profiles: Iterable[Profile], method: str) -> Iterator[tuple[Profile, str]]:
@@ -235,7 +237,9 @@ def windowed_contours(
     # The window moves epsilon by about tilt * window^2.
     window = min(math.sqrt(0.03 * goal(epsilon) / tilt), 4.0)
     for _ in range(10):
-        contour = contour_at(composition, table, epsilon, most_points, log_delta=log_delta, window=window)
+        contour = None
+        with suppress(OverflowError):
+            contour = contour_at(composition, table, epsilon, most_points, log_delta=log_delta, window=window)
         if contour is not None:
             yield contour
             return
