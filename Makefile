@@ -10,7 +10,7 @@ BENCH_BIN := $(BENCH_VENV)/bin
 CHECKED := app accounting calibrators trainer migrations tests benchmarks docs
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker migrate test check format docs lock openapi soak bench-accounting clean
+.PHONY: help serve worker migrate test check format docs lock openapi soak bench-accounting bench-ledger clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -45,6 +45,10 @@ soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
 bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to README.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting
 	@$(BENCH_BIN)/python -m benchmarks.table
+
+bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine; the results go to README.md
+	@$(BIN)/python -m benchmarks.ledger
+	@$(BIN)/python -m benchmarks.table
 
 format: $(VENV)/.dev  ## apply the formatter
 	@$(BIN)/ruff format $(wildcard $(CHECKED))

@@ -24,7 +24,7 @@ from typing import ClassVar, Protocol
 from scipy.special import erfinv, ndtri
 
 from accounting.accountant import EVALUATORS, QUICK_EVALUATORS, delta_for_epsilon, epsilon_for_delta, estimate_epsilon
-from accounting.conversions.rounding import rounded_up
+from accounting.conversions.rounding import root_rounded_up, rounded_up
 from accounting.errors import InvalidValue
 from accounting.events import Event, FullBatch, Gaussian, Poisson, check_events
 from accounting.filter_costs import Cost, exact, gaussian_dp_cost, zcdp_cost
@@ -95,61 +95,78 @@ class ApproximateDpTarget:
         return f"epsilon {figure:.6g} at delta {self.delta:g}"
 
 
+class _AdditiveTarget:
+    """A figure that follows from a proved sum of squared mu, in which a sampled Gaussian counts as a full batch.
+
+    Attributes:
+        figure: The field with the limit.
+        guarantee: What a sampled Gaussian has no amplified one of.
+        cost: The additive cost of a list in nano-units, each of which stands for ``unit`` of squared mu.
+        of_squares: The figure of a sum of squared mu, rounded up.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    additive: ClassVar[bool] = True
+    figure: ClassVar[str]
+    guarantee: ClassVar[str]
+    unit: ClassVar[int]
+    cost: ClassVar[staticmethod[[tuple[Event, ...], NeighboringRelation], Cost]]
+    of_squares: ClassVar[staticmethod[[Fraction], float]]
+
+    @property
+    def limit(self) -> float:
+        return float(getattr(self, self.figure))
+
+    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        """What of the figure is attained is known for full batches of Gaussian noise alone.
+
+        Raises:
+            NoCostInFilter: an event has no proved cost of this kind.
+        """
+        squares = _sum_of_squares(check_events(events), relation, self.cost, self.unit)
+        upper = self.of_squares(squares.total)
+        interval = Interval(upper if squares.attained else 0.0, upper, upper)
+        warning = _NO_AMPLIFICATION.format(figure=self.figure, guarantee=self.guarantee)
+        return Answer(interval, f"{self.kind}_cost", {}, (warning,) if squares.unamplified else ())
+
+    def level(self, figure: float) -> float:
+        return figure
+
+    def say(self, figure: float) -> str:
+        return f"{self.figure} {figure:.6g}"
+
+
 @dataclass(frozen=True, slots=True)
-class ZcdpTarget:
+class ZcdpTarget(_AdditiveTarget):
     """rho-zero-concentrated differential privacy of the whole list."""
 
     kind: ClassVar[str] = "zcdp"
-    additive: ClassVar[bool] = True
+    figure: ClassVar[str] = "rho"
+    guarantee: ClassVar[str] = "zCDP guarantee"
+    unit: ClassVar[int] = 2
+    cost = staticmethod(zcdp_cost)
+    of_squares = staticmethod(lambda squares: rounded_up(squares / 2))
     rho: float
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", read_real("rho", self.rho, 0.0, 1e6, open_lower=True))
 
-    @property
-    def limit(self) -> float:
-        return self.rho
-
-    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """Raises: NoCostInFilter: an event has no proved zCDP cost."""
-        twice_rho = _sum_of_squares(events, relation, zcdp_cost, 2)
-        return _proved_cost(rounded_up(twice_rho.total / 2), "zcdp_cost", twice_rho, "rho", "zCDP guarantee")
-
-    def level(self, figure: float) -> float:
-        return figure
-
-    def say(self, figure: float) -> str:
-        return f"rho {figure:.6g}"
-
 
 @dataclass(frozen=True, slots=True)
-class GaussianDpTarget:
+class GaussianDpTarget(_AdditiveTarget):
     """mu-Gaussian differential privacy of the whole list."""
 
     kind: ClassVar[str] = "gaussian_dp"
-    additive: ClassVar[bool] = True
+    figure: ClassVar[str] = "mu"
+    guarantee: ClassVar[str] = "Gaussian-DP guarantee"
+    unit: ClassVar[int] = 1
+    cost = staticmethod(gaussian_dp_cost)
+    of_squares = staticmethod(root_rounded_up)
     mu: float
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", read_real("mu", self.mu, 0.0, 1e6, open_lower=True))
-
-    @property
-    def limit(self) -> float:
-        return self.mu
-
-    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """Raises: NoCostInFilter: an event has no proved Gaussian-DP cost."""
-        squares = _sum_of_squares(events, relation, gaussian_dp_cost, 1)
-        mu = math.sqrt(rounded_up(squares.total))
-        while Fraction(mu) ** 2 < squares.total:
-            mu = math.nextafter(mu, math.inf)
-        return _proved_cost(mu, "gaussian_dp_cost", squares, "mu", "Gaussian-DP guarantee")
-
-    def level(self, figure: float) -> float:
-        return figure
-
-    def say(self, figure: float) -> str:
-        return f"mu {figure:.6g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,26 +297,18 @@ class _Squares:
 
 
 def _sum_of_squares(
-    events: Sequence[Event],
+    events: tuple[Event, ...],
     relation: NeighboringRelation,
     cost: Callable[[tuple[Event, ...], NeighboringRelation], Cost],
-    scale: int,
+    unit: int,
 ) -> _Squares:
-    """Of Gaussians (sensitivity / noise multiplier)^2, exactly; of others ``scale`` times their cost, in nano-units."""
-    checked = check_events(events)
-    unamplified = bool(cost(checked, relation).warnings)
+    """Of Gaussians (sensitivity / noise multiplier)^2, exactly; of others ``unit`` times their cost, in nano-units."""
+    unamplified = bool(cost(events, relation).warnings)
     total, attained = Fraction(0), True
-    for event in checked:
+    for event in events:
         if isinstance(event.mechanism, Gaussian) and isinstance(event.sampling, FullBatch | Poisson):
             total += event.count * (exact(relation.sensitivity) / exact(event.mechanism.noise_multiplier)) ** 2
         else:
-            total += Fraction(scale * cost((event,), relation).amounts[0], NANO)
+            total += Fraction(unit * cost((event,), relation).amounts[0], NANO)
             attained = False
     return _Squares(total, attained and not unamplified, unamplified)
-
-
-def _proved_cost(upper: float, method: str, squares: _Squares, figure: str, guarantee: str) -> Answer:
-    """A proved additive cost. What of it is attained is known for full batches of Gaussian noise alone."""
-    warning = _NO_AMPLIFICATION.format(figure=figure, guarantee=guarantee)
-    warnings = (warning,) if squares.unamplified else ()
-    return Answer(Interval(upper if squares.attained else 0.0, upper, upper), method, {}, warnings)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
 from alembic.util import CommandError
@@ -22,9 +22,19 @@ from app.db.database import Database
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
 from app.kit.private_files import make_private_folder
-from app.main import create_app
+from app.ledger import exports
+from app.ledger.books import BadPlace
+from app.ledger.export_verification import read_past, verify_export
+from app.ledger.exports import ExportFormat
+from app.ledger.recovery import rebuild_tables
+from app.ledger.verdicts import Past, describe
+from app.ledger.verification import verify
+from app.main import VERSION, create_app
 from app.observability.logs import configure_logging
+from app.reservations.repricing import reprice
 from app.settings import MIN_SECRET_LENGTH, Settings, settings_faults
+
+T = TypeVar("T")
 
 cli = typer.Typer(
     help="epsilond, the privacy-accounting daemon. Settings come from the environment: EPSILOND_HOST and others.",
@@ -35,6 +45,8 @@ cli = typer.Typer(
 )
 keys = typer.Typer(help="API keys. With none created, the server answers its own machine alone.", no_args_is_help=True)
 cli.add_typer(keys, name="keys")
+ledger = typer.Typer(help="The books of all budgets: verify, export, mend.", no_args_is_help=True)
+cli.add_typer(ledger, name="ledger")
 
 
 def main() -> None:
@@ -154,6 +166,93 @@ def revoke_key(key_id: Annotated[str, typer.Argument(help="The id, as `keys list
         print(f"{key_id} is revoked.")
 
 
+@ledger.command("verify")
+def verify_ledger(
+    export: Annotated[Path | None, typer.Option(help="Verify this export; no database is needed.")] = None,
+    since: Annotated[
+        Path | None, typer.Option(help="An older export, kept elsewhere: nothing of it may have changed since.")
+    ] = None,
+) -> None:
+    """Whether the books are what the ledger wrote; status 1, and the first bad place, where they are not."""
+    past = None if since is None else _read_past(since)
+    if export is not None:
+        verdict = _of_file(export, lambda: verify_export(export, past))
+    else:
+        with _context() as context:
+            _require_schema(context)
+            with context.database.read() as session:
+                verdict = verify(session, past=past)
+    print(verdict.in_words())
+    if not verdict.valid:
+        raise typer.Exit(1)
+
+
+@ledger.command("export")
+def export_ledger(
+    output: Annotated[Path, typer.Option(help="Write to this new file, for its owner alone.")],
+    file_format: Annotated[
+        ExportFormat, typer.Option("--format", help="ndjson can be verified by itself; csv is a table for people.")
+    ] = ExportFormat.NDJSON,
+) -> None:
+    """Write all entries to a file. Keep it elsewhere, for `ledger verify --since`."""
+    with _context() as context:
+        _require_schema(context)
+        export = exports.export(context)
+        with open(_new_private_file(output), "wb") as file:
+            for part in export.parts(file_format, VERSION):
+                file.write(part)
+        print(f"{sum(head.sequence for head in export.heads.values())} entries were written to {output}.")
+
+
+@ledger.command("rebuild")
+def rebuild_ledger() -> None:
+    """Write budgets and reservations anew from the entries, where they differ. Stop the service before."""
+    with _context() as context:
+        _require_schema(context)
+        try:
+            with context.database.write() as session:
+                rebuilt = rebuild_tables(session)
+        except BadPlace as bad:
+            _fail(f"Nothing was changed: {describe(bad)}. Restore a backup.")
+        print(
+            f"{rebuilt.entries} entries were read. Written anew: {rebuilt.budgets} budgets, {rebuilt.reservations} "
+            f"reservations, the exposed steps of {rebuilt.exposed} budgets."
+        )
+
+
+@ledger.command("reprice")
+def reprice_ledger() -> None:
+    """Price again what older engines have priced, and raise what was charged too low. Nothing is lowered."""
+    looked_at, raised, failed = 0, 0, 0
+    with _context() as context:
+        _require_schema(context)
+        for charge in reprice(context):
+            looked_at += 1
+            if charge.after is not None:
+                raised += 1
+                print(f"{charge.reservation_id} of {charge.budget_id}: {charge.before} is raised to {charge.after}")
+            if charge.failure is not None:
+                failed += 1
+                print(f"{charge.reservation_id} of {charge.budget_id} has no price: {charge.failure}")
+    print(f"{looked_at} charges of older engines: {raised} raised, {failed} without a price, the others are enough.")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _read_past(path: Path) -> Past:
+    past, verdict = _of_file(path, lambda: read_past(path))
+    if not verdict.valid:
+        _fail(f"The older export cannot be compared with: {verdict.in_words()}.")
+    return past
+
+
+def _of_file(path: Path, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except OSError as error:
+        _fail(f"Cannot read {path}: {error.strerror}.")
+
+
 @contextmanager
 def _until_stopped() -> Iterator[None]:
     """Let SIGTERM and Ctrl+C end the block in the same way, whenever they come, and the command with status 0."""
@@ -213,7 +312,7 @@ def _new_private_file(path: Path) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        _fail(f"Cannot write the key to {path}: {error.strerror}. It must be a new file in a folder that exists.")
+        _fail(f"Cannot write to {path}: {error.strerror}. It must be a new file in a folder that exists.")
 
 
 def _fail(message: str) -> NoReturn:

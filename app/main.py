@@ -13,6 +13,7 @@ from app import openapi
 from app.algorithms import endpoints as algorithms
 from app.auth.guard import Guard
 from app.budgets import endpoints as budgets
+from app.budgets import spending_endpoints as spending
 from app.datasets import endpoints as datasets
 from app.kit.body_gate import BodyGate
 from app.kit.context import Context
@@ -21,6 +22,7 @@ from app.observability import health
 from app.observability.requests import RequestBoundary
 from app.privacy import endpoints as privacy
 from app.problem_handlers import add_problem_handlers
+from app.reservations import endpoints as reservations
 from app.runs import endpoints as runs
 from app.runs.supervisor import Supervisor
 from app.sweeps import endpoints as sweeps
@@ -29,7 +31,7 @@ from app.web.docs import add_documentation
 VERSION = "0.1.0"
 
 #: The resources, in the order of the documentation. A new one is imported above and named here.
-RESOURCES = (privacy, algorithms, sweeps, budgets, ledger, datasets, runs, health)
+RESOURCES = (privacy, algorithms, sweeps, reservations, budgets, spending, ledger, datasets, runs, health)
 
 
 class Service(FastAPI):
@@ -46,15 +48,14 @@ def create_app(context: Context) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # Without workers of its own, too: it takes runs from workers elsewhere that are not heard of any more.
         supervisor = Supervisor(context, context.settings.workers)
-        if context.settings.workers:
-            await run_in_threadpool(supervisor.start)
+        await run_in_threadpool(supervisor.start)
         try:
             yield
         finally:
             await run_in_threadpool(context.processes.close)
-            if context.settings.workers:
-                await run_in_threadpool(supervisor.stop)
+            await run_in_threadpool(supervisor.stop)
 
     app = Service(
         title="epsilond",

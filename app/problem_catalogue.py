@@ -14,6 +14,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "unauthenticated": (401, "The server has keys, and the request carries none."),
     "invalid_key": (401, "The key is unknown, revoked or expired."),
     "forbidden": (403, "The key lacks the scope; the detail names those that would do."),
+    "correction_lowers": (403, "The correction would lower a charge, which needs the scope corrections."),
     "loopback_only": (
         403,
         "The server has no key yet and answers its own machine alone; the detail says what spoke against it.",
@@ -31,6 +32,8 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "idempotency_key_missing": (400, "A POST that writes has no header Idempotency-Key."),
     "idempotency_key_invalid": (400, "The header Idempotency-Key is not 1 to 200 printable ASCII characters."),
     "request_in_progress": (409, "Another request with the same Idempotency-Key is still running."),
+    "limit_below_use": (409, "More is spent and reserved than the new limit admits."),
+    "not_committed": (409, "Only a committed reservation takes other events; of an open one the price alone."),
     "budget_exceeded": (
         409,
         "The budget does not admit the events; `cost`, `remaining` and `largest_count_that_fits` say why.",
@@ -91,6 +94,10 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "duplicate_part": (422, "A part of the upload occurs twice."),
     "unsupported_part_type": (422, "A part of the upload has a content type that it cannot have."),
     "budget_for_public_data": (422, "Public data have no budget."),
+    "not_a_root_budget": (422, "Data are bound to the root of a tree of budgets; the detail names it."),
+    "tree_too_deep": (422, "Too many budgets above one another."),
+    "other_budget": (422, "The reservation belongs to another budget."),
+    "unexpected_charge_delta": (422, "Only approximate_dp budgets price a reservation at a delta of its own."),
     "unknown_budget": (422, "There is no budget of this id."),
     "privacy_unit_mismatch": (422, "The data set and its budget protect different units."),
     "ragged_row": (422, "A row has more or fewer cells than there are columns."),

@@ -36,7 +36,10 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family, backlog=512)
+        listening = socket.create_server(address[:2], family=family, backlog=512)
+        # Connections inherit it: an answer's body must not wait until the client has acknowledged its head.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except (OSError, UnicodeError) as error:  # the second for a host name that cannot be encoded
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else "this is no name of a host"
         message = f"cannot listen on {host}, port {port}: {reason}. EPSILOND_HOST and EPSILOND_PORT choose others."

@@ -9,11 +9,11 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from scipy.special import erfinv, ndtri_exp
 
 from accounting.conversions.converted import Alternative, Converted, Target
 from accounting.conversions.regions import ApproximateRegion, attack_risk
 from accounting.conversions.rounding import as_probability, enlarged, rounded_up
+from accounting.filter_costs.gaussian_mu import mu_of_pure_dp
 from accounting.guarantees import (
     ApproximateDpGuarantee,
     AttackRisk,
@@ -99,11 +99,7 @@ def to_gaussian(stated: PureDpGuarantee, _: Target) -> Converted:
     The trade-off function of randomised response is two lines that meet at fpr = fnr = 1 / (1 + e^eps). A convex one
     that passes through its three corners lies below it, and a Gaussian's passes through the middle one at this mu.
     """
-    tail = -math.log1p(math.exp(-stated.epsilon)) - stated.epsilon
-    if stated.epsilon < 1.0:
-        mu = 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * stated.epsilon)))
-    else:
-        mu = -2.0 * float(ndtri_exp(tail))
+    mu = mu_of_pure_dp(stated.epsilon)
     source = "convexity of trade-off functions (Dong, Roth & Su 2022, Proposition 2.2)"
     return Converted(GaussianDpGuarantee(enlarged(mu, 4.0 * mu)), _METHOD, True, source)
 

@@ -19,6 +19,18 @@ def rounded_up(number: Fraction) -> float:
     return nearest if Fraction(nearest) >= number else math.nextafter(nearest, math.inf)
 
 
+def root_rounded_up(square: Fraction) -> float:
+    """A float whose square is at least ``square``, by a few units in the last place at most.
+
+    >>> root_rounded_up(Fraction(1, 4)), root_rounded_up(Fraction(2)) ** 2 >= 2
+    (0.5, True)
+    """
+    root = math.sqrt(rounded_up(square))
+    while Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
 def enlarged(value: float, scale: float = 0.0) -> float:
     """``value`` plus the allowance of a closed form whose largest term has the size ``scale`` (or its own).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from accounting.filter_costs.table import TRANSCENDENTAL_ALLOWANCE, Cost, checke
 from accounting.numbers import MAX_EVENTS
 from accounting.privacy_loss import loss_of
 from accounting.relations import NeighboringRelation
-from accounting.units import SATURATED, to_nano_up
+from accounting.units import NANO, SATURATED
 
 
 def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orders: tuple[float, ...]) -> Cost:
@@ -37,15 +38,57 @@ def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orde
         if not _is_linear_in_order(event)
     ]
     amounts = []
-    for index, order in enumerate(orders):
-        if any(math.isinf(moments[index]) for _, _, moments in rest):
-            amounts.append(SATURATED)
-            continue
-        stated = sum((count * exact(epsilons[index]) for count, epsilons, _ in rest if epsilons), Fraction(0))
-        moment = _exact_sum([(count, moments[index]) for count, _, moments in rest])
-        divergence = moment / (exact(order) - 1) * (1 + TRANSCENDENTAL_ALLOWANCE)
-        amounts.append(to_nano_up(exact(order) * rho + stated + divergence))
+    for index, order in enumerate(_at_orders(orders)):
+        moments = [(count, moments[index]) for count, _, moments in rest]
+        stated = [(count, exact(epsilons[index])) for count, epsilons, _ in rest if epsilons]
+        amounts.append(_amount(order, rho, stated, moments))
     return Cost(tuple(amounts))
+
+
+#: Moments are counted in units of 1 / _GRAIN, rounded up: those of 1e-60 and above without rounding.
+_GRAIN = 1 << 256
+
+
+class _AtOrder(NamedTuple):
+    """An order as a ratio, and what makes a divergence in nano-units of a moment in grains, with its allowance."""
+
+    numerator: int
+    denominator: int
+    moment_numerator: int
+    moment_denominator: int
+
+
+@lru_cache(maxsize=1024)
+def _at_orders(orders: tuple[float, ...]) -> tuple[_AtOrder, ...]:
+    found = []
+    for order in orders:
+        numerator, denominator = exact(order).as_integer_ratio()
+        # Not one rational number: reducing fractions is most of what they cost.
+        allowance = 1 + TRANSCENDENTAL_ALLOWANCE
+        moment_numerator = NANO * denominator * allowance.numerator
+        moment_denominator = (numerator - denominator) * allowance.denominator * _GRAIN
+        found.append(_AtOrder(numerator, denominator, moment_numerator, moment_denominator))
+    return tuple(found)
+
+
+def _amount(
+    order: _AtOrder, rho: Fraction, stated: list[tuple[int, Fraction]], moments: list[tuple[int, int | None]]
+) -> int:
+    """order rho + the stated divergences + the moments / (order - 1), each with its count, rounded up to nano-units."""
+    numerator, denominator = NANO * order.numerator * rho.numerator, order.denominator * rho.denominator
+    if stated:
+        total = NANO * sum((count * epsilon for count, epsilon in stated), Fraction(0))
+        numerator = numerator * total.denominator + denominator * total.numerator
+        denominator *= total.denominator
+    moment = 0
+    for count, grains in moments:
+        if grains is None:
+            return SATURATED
+        moment += count * grains
+    if moment:
+        numerator = numerator * order.moment_denominator + denominator * moment * order.moment_numerator
+        denominator *= order.moment_denominator
+    return min(-(-numerator // denominator), SATURATED)
 
 
 def _is_linear_in_order(event: Event) -> bool:
@@ -70,11 +113,11 @@ SMALLEST_TILT = 1e-2
 @lru_cache(maxsize=4 * MAX_EVENTS)
 def _divergences(
     step: Event, relation: NeighboringRelation, orders: tuple[float, ...]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Of one step at every order: divergences that are stated as decimals (or none), and moments besides them.
+) -> tuple[tuple[float, ...], tuple[int | None, ...]]:
+    """Of one step at every order: divergences that are stated as decimals (or none), and in grains the moments besides.
 
     Orders are decimals, so the tilts are rounded to the nearest floats. A moment is convex in the tilt and 0 at tilt 0,
-    so its chord bounds it; so near 0 its own digits would cancel.
+    so its chord bounds it; so near 0 its own digits would cancel. None where no moment is known.
     """
     tilts = np.array([float(exact(order) - 1) for order in orders])
     inside = np.maximum(tilts, SMALLEST_TILT)
@@ -84,22 +127,16 @@ def _divergences(
             # Given who takes part, the step is the unsampled one or none: divergences are jointly quasi-convex.
             moments = np.fmin(moments, loss_of(Event(step.mechanism), relation).log_moment(inside))
     moments = np.where(tilts < SMALLEST_TILT, moments * tilts / SMALLEST_TILT, moments)
-    moments = np.where(np.isnan(moments), math.inf, moments)
+    grains = [_grains(moment) for moment in moments.tolist()]
     if not isinstance(step.mechanism, RenyiDp):
-        return (), tuple(moments.tolist())
+        return (), tuple(grains)
     known = dict(zip(step.mechanism.orders, step.mechanism.epsilons, strict=True))
-    rest = [0.0 if order in known else moment for order, moment in zip(orders, moments.tolist(), strict=True)]
+    rest = [0 if order in known else moment for order, moment in zip(orders, grains, strict=True)]
     return tuple(known.get(order, 0.0) for order in orders), tuple(rest)
 
 
-#: A power of two that every float is a whole multiple of the inverse of.
-_GRAIN = 1 << 1074
-
-
-def _exact_sum(terms: list[tuple[int, float]]) -> Fraction:
-    """Sum of count times number, without rounding."""
-    total = 0
-    for count, number in terms:
-        numerator, denominator = number.as_integer_ratio()
-        total += count * numerator * (_GRAIN // denominator)
-    return Fraction(total, _GRAIN)
+def _grains(moment: float) -> int | None:
+    if not math.isfinite(moment):
+        return None
+    numerator, denominator = moment.as_integer_ratio()
+    return -(-numerator * _GRAIN // denominator)

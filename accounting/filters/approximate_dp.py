@@ -9,9 +9,9 @@ from typing import ClassVar, Self
 from accounting.canonical import Json
 from accounting.events import Event, check_events
 from accounting.filter_costs import SMALLEST_DELTA, Cost, approximate_dp_cost, exact
-from accounting.filters.privacy_filter import PrivacyFilter, read_limit
+from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number
 from accounting.relations import NeighboringRelation
-from accounting.units import Amounts, from_atto, from_nano, to_atto_down, to_nano_down
+from accounting.units import SATURATED, Amounts, from_atto, from_nano, to_atto_down, to_nano_down
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,15 @@ class ApproximateDpFilter(PrivacyFilter):
         """
         return approximate_dp_cost(check_events(events), relation, charge_delta)
 
-    def admits(self, total_amounts: Amounts) -> bool:
-        """Whether a budget whose charges add up to ``total_amounts`` is within both limits."""
-        return all(0 <= amount <= cap for amount, cap in zip(total_amounts, self.caps, strict=True))
+    def headroom(self, used: Amounts) -> int:
+        """The smaller of both rooms: each cap must hold."""
+        return min(cap - amount for cap, amount in zip(self.caps, used, strict=True))
+
+    def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
+        """The charges' own epsilon, at every delta that is not below theirs."""
+        epsilon, charged_delta = amounts
+        known = epsilon < SATURATED and charged_delta <= to_atto_down(exact(delta))
+        return float_of_nano(epsilon) if known else None
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         epsilon, delta = amounts
@@ -70,4 +76,4 @@ class ApproximateDpFilter(PrivacyFilter):
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
-        return cls(float(str(value["epsilon"])), float(str(value["delta"])))
+        return cls(read_number(value, "epsilon"), read_number(value, "delta"))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import ClassVar, Self
 
 from accounting.canonical import Json
+from accounting.conversions.regions import GaussianRegion
+from accounting.conversions.rounding import root_rounded_up
 from accounting.errors import InvalidValue
 from accounting.events import Event, check_events
 from accounting.filter_costs import Cost, exact, gaussian_dp_cost
-from accounting.filters.privacy_filter import PrivacyFilter, read_limit
+from accounting.filters.privacy_filter import PrivacyFilter, read_limit, read_number
 from accounting.relations import NeighboringRelation
-from accounting.units import MAX_LIMIT, NANO, Amounts, from_nano, to_nano_down
+from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, from_nano, to_nano_down
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,12 @@ class GaussianDpFilter(PrivacyFilter):
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return gaussian_dp_cost(check_events(events), relation)
 
+    def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
+        """That of the Gaussian with the charges' mu, which attains it; none at delta 0."""
+        if amounts[0] >= SATURATED or delta == 0.0:
+            return None
+        return GaussianRegion(root_rounded_up(Fraction(amounts[0], NANO))).epsilon(delta)
+
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         """mu squared exactly, and mu rounded up to 1e-9."""
         return {"mu": from_nano(_root_down(amounts[0] * NANO - 1) + 1), "mu_squared": from_nano(amounts[0])}
@@ -66,7 +75,7 @@ class GaussianDpFilter(PrivacyFilter):
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
-        return cls(float(str(value["mu"])))
+        return cls(read_number(value, "mu"))
 
 
 def _root_down(square: int) -> int:

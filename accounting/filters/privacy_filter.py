@@ -1,7 +1,8 @@
-"""What every privacy filter is: caps, costs against them, and how amounts are written."""
+"""What every privacy filter is: caps, costs against them, what amounts mean as an epsilon, and how they are written."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -9,11 +10,12 @@ from functools import partial
 from typing import ClassVar, Self
 
 from accounting.canonical import Json
+from accounting.errors import InvalidValue, one_of
 from accounting.events import Event, check_events, prefix_of_events
-from accounting.filter_costs import Cost
+from accounting.filter_costs import Cost, exact
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
-from accounting.units import MAX_LIMIT, Amounts, add_saturating
+from accounting.units import MAX_LIMIT, NANO, Amounts, add_saturating
 
 
 class PrivacyFilter(ABC):
@@ -23,11 +25,13 @@ class PrivacyFilter(ABC):
         kind: Name in the HTTP contract and in stored descriptions.
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
+        orders: Of a filter that keeps an amount per Renyi order; of the others none.
         caps: Of each amount, in the filter's units, rounded down.
     """
 
     kind: ClassVar[str]
     prefix_may_depend_on_outputs: ClassVar[bool] = True
+    orders: tuple[float, ...] = ()
     caps: Amounts
 
     @abstractmethod
@@ -49,7 +53,14 @@ class PrivacyFilter(ABC):
 
         Guarantees: never_passes_every_cap. With one cap: total <= cap; with several orders: some order is within its.
         """
-        return any(0 <= amount <= cap for amount, cap in zip(total_amounts, self.caps, strict=True))
+        return min(total_amounts) >= 0 and self.headroom(total_amounts) >= 0
+
+    def headroom(self, used: Amounts) -> int:
+        """The room that decides admission, in the filter's units: of several orders the one with the most.
+
+        Guarantees: admits_exactly_where_not_negative, for ``used`` of at least 0.
+        """
+        return max(cap - amount for cap, amount in zip(self.caps, used, strict=True))
 
     def add(self, first: Amounts, second: Amounts) -> Amounts:
         """The sum, per position, saturating at `units.SATURATED`: beyond every cap, far from overflow."""
@@ -83,6 +94,84 @@ class PrivacyFilter(ABC):
             low, high = (middle, high) if self.admits(self.add(used, amounts)) else (low, middle - 1)
         return low
 
+    def epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
+        """An epsilon that everything whose charges add up to ``amounts`` costs at ``delta`` at most.
+
+        Args:
+            amounts: At least 0, in the filter's units.
+            delta: In [0, 0.5]; not the budget's own.
+
+        Returns:
+            Rounded up (to a float whose shortest decimal is no smaller); 0.0 where nothing was charged; None where no
+            finite epsilon follows at this delta.
+
+        Guarantees: valid_for_adaptive_charges: of any epsilon fixed beforehand, the interaction that stops before this
+            number would pass it is (that epsilon, delta)-DP, whatever its charges depended on.
+
+        Raises:
+            InvalidValue: a delta out of range.
+        """
+        delta = read_real("delta", delta, 0.0, 0.5)
+        return self._epsilon_at(amounts, delta) if any(amounts) else 0.0
+
+    @abstractmethod
+    def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
+        """`epsilon_at` of amounts that are not all 0."""
+
+    def limit_epsilon_at(self, delta: float) -> float | None:
+        """The same for all that the filter would ever admit: what a full budget means.
+
+        Guarantees: bounds_every_admitted_total: `epsilon_at` of amounts that are admitted is not larger.
+        """
+        return self.epsilon_at(self.caps, delta)
+
+    def with_limit(self, limit: Mapping[str, object]) -> Self:
+        """A filter of the same kind, and of the same orders, with another limit.
+
+        Args:
+            limit: Fields of `to_json`, as numbers or their canonical strings. Those that are absent or None stay.
+
+        Raises:
+            InvalidValue: another kind, other orders, an unknown field, or a limit that is refused; the pointer names
+                the field.
+
+        >>> from accounting.filters import ZcdpFilter
+        >>> ZcdpFilter(1.0).with_limit({"rho": "0.25"})
+        ZcdpFilter(rho=0.25)
+        """
+        fields = self.to_json()
+        given = {name: value for name, value in limit.items() if value is not None}
+        if given.get("kind", self.kind) != self.kind:
+            raise self._other_kind()
+        for name in given:
+            if name not in fields:
+                raise InvalidValue(f"a {self.kind} limit has no {name}; it has {one_of(list(fields))}", pointer=(name,))
+        other = self.from_json({**fields, **given})
+        other.check_child_of(self)
+        return other
+
+    def check_child_of(self, parent: PrivacyFilter) -> None:
+        """Refuse a filter whose charges a budget with the filter ``parent`` could not add to its own.
+
+        Raises:
+            InvalidValue: another kind, or other orders.
+        """
+        if self.kind != parent.kind:
+            raise parent._other_kind()
+        if self.orders != parent.orders:
+            raise InvalidValue(
+                f"orders must be {', '.join(f'{order:g}' for order in parent.orders)}, or left out: a budget keeps the "
+                "orders that it was created with, and budgets under it share them",
+                pointer=("orders",),
+            )
+
+    def _other_kind(self) -> InvalidValue:
+        return InvalidValue(
+            f"kind must be {self.kind}: a budget keeps the kind of filter that it was created with, and budgets under "
+            "it share it, because amounts of one kind do not add up to those of another",
+            pointer=("kind",),
+        )
+
     @abstractmethod
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         """The amounts in the filter's own fields, as exact decimal strings."""
@@ -109,3 +198,26 @@ def read_limit(name: str, value: object, *, smallest: float = 1e-9, largest: flo
     """A limit: at least one of its units, below the point where amounts saturate."""
     number = float(value) if isinstance(value, Decimal) else value
     return read_real(name, number, smallest, largest)
+
+
+def read_number(description: Mapping[str, object], name: str) -> float:
+    """A field that `PrivacyFilter.to_json` wrote: a number, or its canonical string."""
+    return to_number(description.get(name), name)
+
+
+def to_number(value: object, *pointer: str | int) -> float:
+    """A number, also where it is written as its canonical string."""
+    try:
+        return float(str(value))
+    except ValueError:
+        raise InvalidValue(f"{pointer[0]} must be a number, got {value!r}", pointer=pointer) from None
+
+
+def float_of_nano(amount: int) -> float:
+    """The smallest float whose shortest decimal is at least the amount, in nano-units.
+
+    >>> float_of_nano(300_000_000), float_of_nano(2**61)
+    (0.3, 2305843009.213694)
+    """
+    nearest = amount / NANO
+    return nearest if exact(nearest) * NANO >= amount else math.nextafter(nearest, math.inf)

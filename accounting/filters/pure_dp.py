@@ -9,9 +9,9 @@ from typing import ClassVar, Self
 from accounting.canonical import Json
 from accounting.events import Event, check_events
 from accounting.filter_costs import Cost, exact, pure_dp_cost
-from accounting.filters.privacy_filter import PrivacyFilter, read_limit
+from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number
 from accounting.relations import NeighboringRelation
-from accounting.units import Amounts, from_nano, to_nano_down
+from accounting.units import SATURATED, Amounts, from_nano, to_nano_down
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class PureDpFilter(PrivacyFilter):
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return pure_dp_cost(check_events(events), relation)
 
+    def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
+        """The charges' own epsilon, at every delta."""
+        return float_of_nano(amounts[0]) if amounts[0] < SATURATED else None
+
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         return {"epsilon": from_nano(amounts[0])}
 
@@ -41,4 +45,4 @@ class PureDpFilter(PrivacyFilter):
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
-        return cls(float(str(value["epsilon"])))
+        return cls(read_number(value, "epsilon"))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar, Self
 
@@ -17,10 +18,10 @@ from accounting.canonical import Json
 from accounting.errors import InvalidValue
 from accounting.events import Event, check_events
 from accounting.filter_costs import Cost, exact, renyi_dp_cost
-from accounting.filters.privacy_filter import PrivacyFilter, read_limit
+from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number, to_number
 from accounting.numbers import MAX_ORDER, MAX_ORDERS, read_real
 from accounting.relations import NeighboringRelation
-from accounting.units import CLOSED, NANO, Amounts, from_nano, to_nano_down, to_nano_up
+from accounting.units import CLOSED, SATURATED, Amounts, from_nano, to_nano_down, to_nano_up
 
 DEFAULT_NUM_ORDERS = 16
 
@@ -56,42 +57,47 @@ class RenyiFilter(PrivacyFilter):
             raise InvalidValue(f"orders must be 1 to {MAX_ORDERS} numbers above 1, increasing", pointer=("orders",))
         for name, value in (("epsilon", epsilon), ("delta", delta), ("orders", orders)):
             object.__setattr__(self, name, value)
-        caps = tuple(self._cap(order) for order in orders)
+        caps = _caps(epsilon, delta, orders)
         object.__setattr__(self, "caps", caps)
         if all(cap == CLOSED for cap in caps):
-            least = 1.0 + self._log_union / epsilon
+            union = _log_union(delta, len(orders))
             raise InvalidValue(
-                f"no order is open: at epsilon {epsilon:g} and delta {delta:g} an order must be above {least:.4g}",
-                pointer=("orders",),
+                f"no order is open: with order {orders[-1]:g} at delta {delta:g} epsilon must be at least about "
+                f"{1.001 * union / (orders[-1] - 1.0):.4g}; at epsilon {epsilon:g} an order must be above about "
+                f"{1.0 + union / epsilon:.4g}",
+                pointer=("epsilon",),
             )
-
-    @property
-    def _log_union(self) -> float:
-        """ln(K / delta), rounded up."""
-        return (math.log(len(self.orders)) - math.log(self.delta)) * (1.0 + 1e-15)
-
-    def _penalty(self, order: float) -> Fraction:
-        """ln(K / delta) / (order - 1), rounded up."""
-        return Fraction(self._log_union) / (exact(order) - 1)
-
-    def _cap(self, order: float) -> int:
-        cap = exact(self.epsilon) - self._penalty(order)
-        return to_nano_down(cap) if cap >= 0 else CLOSED
 
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return renyi_dp_cost(check_events(events), relation, self.orders)
 
+    def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
+        """By the best order; also by one that is closed at the budget's own delta."""
+        least = _least_epsilon(amounts, self.orders, delta) if delta > 0.0 else SATURATED
+        return float_of_nano(least) if least < SATURATED else None
+
+    def limit_epsilon_at(self, delta: float) -> float | None:
+        """A full budget is within the cap of *some* open order, so that the worst of them counts, not the best."""
+        delta = read_real("delta", delta, 0.0, 0.5)
+        if delta == 0.0:
+            return None
+        change = Fraction(_log_union(delta, len(self.orders))) - Fraction(_log_union(self.delta, len(self.orders)))
+        opened = [order for order, cap in zip(self.orders, self.caps, strict=True) if cap != CLOSED]
+        worst = max(change / (exact(order) - 1) for order in opened)
+        limit = max(0, to_nano_up(exact(self.epsilon) + worst))
+        return float_of_nano(limit) if limit < SATURATED else None
+
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         """The amounts per order, and as the epsilon that they cost at the budget's delta (0 when nothing is used)."""
         return {
-            "epsilon": from_nano(self._epsilon(amounts)),
+            "epsilon": from_nano(self._own_epsilon(amounts)),
             "orders": list(self.orders),
             "epsilons": [from_nano(amount) for amount in amounts],
         }
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
         """What is left per order; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
-        left = max(0, to_nano_down(exact(self.epsilon)) - self._epsilon(used))
+        left = max(0, to_nano_down(exact(self.epsilon)) - self._own_epsilon(used))
         epsilons: Json = [from_nano(amount) for amount in self.remaining(used)]
         return {"epsilon": from_nano(left), "orders": list(self.orders), "epsilons": epsilons}
 
@@ -106,20 +112,47 @@ class RenyiFilter(PrivacyFilter):
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
         orders = value.get("orders") or ()
-        if not isinstance(orders, Sequence):
+        if not isinstance(orders, Sequence) or isinstance(orders, str):
             raise InvalidValue("orders must be a list of numbers", pointer=("orders",))
-        numbers = tuple(float(str(order)) for order in orders)
-        return cls(float(str(value["epsilon"])), float(str(value["delta"])), numbers)
+        numbers = tuple(to_number(order, "orders", index) for index, order in enumerate(orders))
+        return cls(read_number(value, "epsilon"), read_number(value, "delta"), numbers)
 
-    def _epsilon(self, amounts: Amounts) -> int:
-        """Smallest used + ln(K / delta)/(order - 1) over the open orders, in nano-units, rounded up."""
-        if not any(amounts):
-            return 0
-        return min(
-            to_nano_up(Fraction(amount, NANO) + self._penalty(order))
-            for amount, order, cap in zip(amounts, self.orders, self.caps, strict=True)
-            if cap != CLOSED
-        )
+    def _own_epsilon(self, amounts: Amounts) -> int:
+        """`epsilon_at` the budget's own delta, in nano-units; `SATURATED` where none is finite."""
+        return _least_epsilon(amounts, self.orders, self.delta) if any(amounts) else 0
+
+
+def _least_epsilon(amounts: Amounts, orders: tuple[float, ...], delta: float) -> int:
+    """Smallest amount + ln(K / delta) / (order - 1) over the orders, in nano-units.
+
+    An amount that is not known is saturated, and `SATURATED` the answer where none is known.
+    """
+    penalties = _penalties_in_nano(delta, orders)
+    epsilons = (amount + penalty for amount, penalty in zip(amounts, penalties, strict=True))
+    return min(SATURATED, *epsilons)
+
+
+# A ledger reads its filters again for every command: what they are made of is remembered.
+@lru_cache(maxsize=1024)
+def _caps(epsilon: float, delta: float, orders: tuple[float, ...]) -> Amounts:
+    rooms = (exact(epsilon) - penalty for penalty in _penalties(delta, orders))
+    return tuple(to_nano_down(room) if room >= 0 else CLOSED for room in rooms)
+
+
+@lru_cache(maxsize=1024)
+def _penalties_in_nano(delta: float, orders: tuple[float, ...]) -> Amounts:
+    return tuple(to_nano_up(penalty) for penalty in _penalties(delta, orders))
+
+
+def _penalties(delta: float, orders: tuple[float, ...]) -> list[Fraction]:
+    """ln(K / delta) / (order - 1) at each order, rounded up."""
+    union = Fraction(_log_union(delta, len(orders)))
+    return [union / (exact(order) - 1) for order in orders]
+
+
+def _log_union(delta: float, count: int) -> float:
+    """ln(K / delta) of K orders, rounded up."""
+    return (math.log(count) - math.log(delta)) * (1.0 + 1e-15)
 
 
 def default_orders(epsilon: float, delta: float) -> tuple[float, ...]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from accounting.canonical import Json
+from accounting.conversions.rounding import rounded_up
+from accounting.conversions.zcdp import region
 from accounting.events import Event, check_events
 from accounting.filter_costs import Cost, exact, zcdp_cost
-from accounting.filters.privacy_filter import PrivacyFilter, read_limit
+from accounting.filters.privacy_filter import PrivacyFilter, read_limit, read_number
 from accounting.relations import NeighboringRelation
-from accounting.units import Amounts, from_nano, to_nano_down
+from accounting.units import NANO, SATURATED, Amounts, from_nano, to_nano_down
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,10 @@ class ZcdpFilter(PrivacyFilter):
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return zcdp_cost(check_events(events), relation)
 
+    def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
+        """The smallest that follows from the charges' rho (`accounting.conversions`); none at delta 0."""
+        return _epsilon_of_rho(amounts[0], delta) if amounts[0] < SATURATED and delta > 0.0 else None
+
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         return {"rho": from_nano(amounts[0])}
 
@@ -41,4 +50,10 @@ class ZcdpFilter(PrivacyFilter):
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
-        return cls(float(str(value["rho"])))
+        return cls(read_number(value, "rho"))
+
+
+@lru_cache(maxsize=4096)
+def _epsilon_of_rho(amount: int, delta: float) -> float:
+    """Takes a hundredth of a second, or a fifth where both are small: hence remembered."""
+    return region(rounded_up(Fraction(amount, NANO)), math.inf).epsilon(delta)

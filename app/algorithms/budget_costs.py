@@ -12,13 +12,12 @@ from accounting.events import Event
 from accounting.relations import NeighboringRelation
 from accounting.targets import BudgetTarget
 from app.budgets import service as budgets
-from app.budgets import storage
-from app.budgets.amounts import numbers
-from app.budgets.schemas import LedgerWarning
 from app.kit.context import Context
 from app.kit.fields import Schema
-from app.ledger.transitions import BudgetState
+from app.ledger.amounts import amounts_in_words, remaining_in_words
+from app.ledger.states import BudgetState
 from app.problems import Problem, unprocessable
+from app.reservations.schemas import LedgerWarning
 
 
 class CostInBudgetBody(Schema):
@@ -47,7 +46,7 @@ class BudgetReader:
         if budget_id not in self._states:
             try:
                 with self.context.database.read() as session:
-                    self._states[budget_id] = storage.budget_state(budgets.get_budget(session, budget_id))
+                    self._states[budget_id] = budgets.narrowed_state(session, budget_id)
             except Problem as problem:
                 if problem.status != 404:
                     raise
@@ -75,8 +74,8 @@ def cost_in_budget(
     cost = state.filter.cost(events, state.relation, charge_delta)
     return CostInBudgetBody(
         budget_id=budget_id,
-        cost=numbers(state.filter.describe(cost.amounts)),
-        remaining=numbers(state.filter.describe_remaining(state.used)),
+        cost=amounts_in_words(state.filter, cost.amounts),
+        remaining=remaining_in_words((state,)),
         fits=state.filter.admits(state.filter.add(state.used, cost.amounts)),
         warnings=[LedgerWarning(code=warning.code, detail=warning.detail) for warning in cost.warnings],
     )

@@ -21,7 +21,7 @@ from app.algorithms.schemas import (
 )
 from app.algorithms.targets import BudgetGoal, to_target
 from app.kit.context import Context
-from app.ledger.transitions import BudgetState
+from app.ledger.states import BudgetState
 from app.problems import Problem, from_accounting, unprocessable
 from calibrators.algorithm import Algorithm
 from calibrators.plan import Clip, GradientBound, Normalize

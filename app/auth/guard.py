@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.auth import service
+from app.auth.memory import KeyMemory
 from app.auth.principal import LOOPBACK, Principal
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
@@ -31,13 +31,14 @@ _OPEN_WITH_KEYS = ("/docs", "/openapi.json")
 
 
 class Guard:
-    """ASGI middleware that finds the request's principal or answers 401, 403 or 503."""
+    """ASGI middleware that finds the request's principal or answers 401, 403 or 503.
+
+    What the database said of keys is believed for a second (`app.auth.memory`); then it is asked again, in a thread.
+    """
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
         self.app = app
-        self.context = context
-        # Keys are never deleted, only revoked: once there is one, the keyless mode is over for ever.
-        self._keys_exist = False
+        self.memory = KeyMemory(context)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -45,19 +46,29 @@ class Guard:
             return
         if scope["type"] == "http" and not scope["path"].startswith(_ALWAYS_OPEN):
             try:
-                principal = await run_in_threadpool(self._admit, scope)
+                principal = self._remembered(scope) or await run_in_threadpool(self._admit, scope)
             except Problem as problem:
                 await problem.response(request_id_of(scope))(scope, receive, send)
                 return
             scope["state"]["principal"] = principal
         await self.app(scope, receive, send)
 
+    def _remembered(self, scope: Scope) -> Principal | None:
+        """The principal, if that is known without asking the database."""
+        headers = Headers(scope=scope)
+        keys_exist = self.memory.keys_exist(ask=False)
+        if keys_exist is None:
+            return None
+        if not keys_exist:
+            check_loopback(scope, headers)
+            return LOOPBACK
+        token = _token(headers)
+        return None if token is None else self.memory.principal(token, ask=False)
+
     def _admit(self, scope: Scope) -> Principal | None:
         try:
             headers = Headers(scope=scope)
-            if not self._keys_exist:
-                self._keys_exist = service.keys_exist(self.context)
-            if not self._keys_exist:
+            if not self.memory.keys_exist(ask=True):
                 check_loopback(scope, headers)
                 return LOOPBACK
             if _is_open(scope["path"]):
@@ -67,16 +78,22 @@ class Guard:
             raise database_unavailable() from error
 
     def _holder_of_key(self, headers: Headers) -> Principal:
-        given = headers.getlist("authorization")
-        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        if scheme.lower() != "bearer":
+        token = _token(headers)
+        if token is None:
             detail = "This server needs a key: send one header `Authorization: Bearer epsilond_...`."
             raise Problem(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="epsilond"'})
-        principal = service.authenticate(self.context, token.strip())
+        principal = self.memory.principal(token, ask=True)
         if principal is None:
             challenge = {"WWW-Authenticate": 'Bearer realm="epsilond", error="invalid_token"'}
             raise Problem(401, "invalid_key", "The key is unknown, revoked or expired.", headers=challenge)
         return principal
+
+
+def _token(headers: Headers) -> str | None:
+    """What follows `Bearer` in the one header that may say it."""
+    given = headers.getlist("authorization")
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def check_loopback(scope: Scope, headers: Headers) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -18,6 +18,8 @@ class Scope(StrEnum):
     OWNER = "owner"
     ANALYST = "analyst"
     AUDITOR = "auditor"
+    LIMITS = "limits"
+    CORRECTIONS = "corrections"
     ADMIN = "admin"
 
 
@@ -37,7 +39,7 @@ class Principal:
 LOOPBACK = Principal("loopback", frozenset(Scope))
 
 
-def get_principal(request: Request) -> Principal:
+async def get_principal(request: Request) -> Principal:
     """The principal that the guard found; outside the guarded paths there is none."""
     principal = getattr(request.state, "principal", None)
     if not isinstance(principal, Principal):
@@ -56,10 +58,11 @@ def requires(*scopes: Scope) -> Any:
     return Depends(_check(scopes))
 
 
-def _check(scopes: tuple[Scope, ...]) -> Callable[[Principal], Principal]:
+def _check(scopes: tuple[Scope, ...]) -> Callable[[Request], Awaitable[Principal]]:
     needed = " or ".join(sorted({*scopes, Scope.ADMIN}))
 
-    def check(principal: CurrentPrincipal) -> Principal:
+    async def check(request: Request) -> Principal:
+        principal = await get_principal(request)
         if not principal.may(*scopes):
             raise Problem(403, "forbidden", f"This call needs a key with the scope {needed}.")
         return principal

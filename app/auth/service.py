@@ -9,10 +9,12 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from weakref import WeakKeyDictionary
 
 from app.auth import repository
 from app.auth.models import ApiKey
 from app.auth.principal import Principal, Scope
+from app.db.database import Database
 from app.kit.context import Context
 from app.kit.ids import new_id
 
@@ -70,6 +72,7 @@ def create_key(context: Context, name: str, scopes: Iterable[Scope], *, if_none:
             created_at=context.clock(),
         )
         repository.add(session, row)
+    _tell_of_change(context)
     return CreatedKey(key_id, name, chosen, token)
 
 
@@ -108,7 +111,22 @@ def list_keys(context: Context) -> list[StoredKey]:
 def revoke_key(context: Context, key_id: str) -> bool:
     """Revoke a key for ever; whether there was an unrevoked one of that id."""
     with context.database.write() as session:
-        return repository.revoke(session, key_id, context.clock())
+        revoked = repository.revoke(session, key_id, context.clock())
+    _tell_of_change(context)
+    return revoked
+
+
+# How often this process has changed the keys of a database.
+_CHANGES: WeakKeyDictionary[Database, int] = WeakKeyDictionary()
+
+
+def changes(context: Context) -> int:
+    """A number that differs once this process has changed the keys."""
+    return _CHANGES.get(context.database, 0)
+
+
+def _tell_of_change(context: Context) -> None:
+    _CHANGES[context.database] = changes(context) + 1
 
 
 def token_hash(context: Context, token: str) -> str:

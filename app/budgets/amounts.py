@@ -1,10 +1,9 @@
-"""Budget amounts on the wire: exact decimals in, the filter's own fields out."""
+"""Budget amounts of requests: exact decimals."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Annotated, Any, LiteralString
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -12,6 +11,10 @@ from pydantic_core import PydanticCustomError
 
 #: One nano-unit, the grain of every amount.
 MIN_AMOUNT = Decimal("1e-9")
+#: One atto-unit, the grain of delta where it adds up.
+MIN_DELTA = Decimal("1e-18")
+#: More digits than an amount can have: reading one never rounds it.
+_ALL_DIGITS = Context(prec=60)
 _DECIMAL = r"^[0-9]{1,7}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$"
 # Pydantic's own names of the two faults, for which the contract has its words.
 _WRONG_TYPE, _WRONG_FORM = "decimal_type", "string_pattern_mismatch"
@@ -19,13 +22,16 @@ _WHAT_IS_RIGHT: LiteralString = 'Input should be a number, or a decimal string s
 
 
 def _exact(value: Any) -> Any:
-    """A number as the decimal that was written: 0.1 is one tenth, not the nearest binary fraction."""
+    """A number as the decimal that was written: 0.1 is one tenth, not the nearest binary fraction.
+
+    Equal amounts become equal decimals, so that 1 and "1.0" are the same request.
+    """
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return Decimal(repr(value))
+        return Decimal(repr(value)).normalize(_ALL_DIGITS)
     if isinstance(value, str) and len(value) <= 60 and re.fullmatch(_DECIMAL, value):
-        return Decimal(value)
+        return Decimal(value).normalize(_ALL_DIGITS)
     raise PydanticCustomError(_WRONG_FORM if isinstance(value, str) else _WRONG_TYPE, _WHAT_IS_RIGHT)
 
 
@@ -49,14 +55,10 @@ def whole_nano_units(amount: Decimal) -> float:
     return float(amount.quantize(MIN_AMOUNT, ROUND_FLOOR))
 
 
-def numbers(amounts: Mapping[str, Any]) -> dict[str, Any]:
-    """The filter's fields with its exact decimal strings as JSON numbers, at the top level and in lists."""
-    return {key: value if key == "kind" else _number(value) for key, value in amounts.items()}
+def rounded_down(amount: Decimal) -> float:
+    """The float whose shortest decimal is the amount, cut to 15 significant digits.
 
-
-def _number(value: Any) -> Any:
-    if isinstance(value, str | Decimal):
-        return float(value)
-    if isinstance(value, list | tuple):
-        return [_number(item) for item in value]
-    return value
+    >>> rounded_down(Decimal("0.09999999999999999999")), rounded_down(Decimal("1e-5"))
+    (0.0999999999999999, 1e-05)
+    """
+    return float(Context(prec=15, rounding=ROUND_FLOOR).create_decimal(amount))

@@ -1,9 +1,8 @@
-"""`/v1/budgets` and `/v1/reservations`."""
+"""`/v1/budgets`."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query
@@ -11,233 +10,184 @@ from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
 from app.auth.principal import Principal, Scope, requires
+from app.budgets import report as reports
 from app.budgets import repository, service
-from app.budgets.bodies import budget_body, dry_run_body, reservation_body
-from app.budgets.examples import BUDGET_EXAMPLES, COMMIT_EXAMPLES, RESERVATION_EXAMPLES
-from app.budgets.schemas import (
-    BudgetBody,
-    BudgetRequest,
-    CommitRequest,
-    EmptyRequest,
-    ReservationBody,
-    ReservationRequest,
-)
+from app.budgets.bodies import budget_bodies, budget_body
+from app.budgets.examples import BUDGET_EXAMPLES, CORRECTION_EXAMPLES, LIMIT_EXAMPLES
+from app.budgets.schemas import BudgetBody, BudgetRequest, LimitRequest
 from app.kit.context import CurrentContext
-from app.kit.idempotency import (
-    Answer,
-    IdempotencyKey,
-    OptionalIdempotencyKey,
-    UnfinishedProblem,
-    missing_key,
-    request_fingerprint,
-    run_once,
-    to_response,
-)
+from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
+from app.kit.ids import new_id
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
+from app.ledger.commands import ChangeLimit, Charge
+from app.ledger.executor import execute
+from app.ledger.journal import Instruction
+from app.ledger.transitions import Transition
 from app.privacy.schemas import to_events
+from app.problems import unprocessable
+from app.reservations import service as reservations
+from app.reservations.bodies import reservation_body
+from app.reservations.schemas import CorrectionRequest, ReservationBody
 
-router = APIRouter(prefix="/v1", tags=["Budgets"], dependencies=[KnownParametersOnly])
+router = APIRouter(prefix="/v1/budgets", tags=["Budgets"], dependencies=[KnownParametersOnly])
 
 Owner = Annotated[Principal, requires(Scope.OWNER)]
-Spender = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST)]
+LimitChanger = Annotated[Principal, requires(Scope.LIMITS)]
+Corrector = Annotated[Principal, requires(Scope.OWNER, Scope.CORRECTIONS)]
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
-DryRun = Annotated[bool, Query(description="Answer the same and write nothing; then no Idempotency-Key is needed.")]
+Delta = Annotated[float | None, Query(gt=0, le=0.5, description="Of the report; else the budget's own.")]
 
 
-@router.post(
-    "/budgets",
-    operation_id="create_budget",
-    summary="Open a budget",
-    status_code=201,
-    response_model=BudgetBody,
-)
+@router.post("", operation_id="create_budget", summary="Open a budget", status_code=201, response_model=BudgetBody)
 def create_budget(
     context: CurrentContext,
     principal: Owner,
     key: IdempotencyKey,
     request: Annotated[BudgetRequest, Body(openapi_examples=BUDGET_EXAMPLES)],
 ) -> JSONResponse:
-    """A limit on privacy loss under one neighbouring relation, in the currency of one filter, for ever."""
+    """A limit on privacy loss under one neighbouring relation, in the currency of one filter, for ever. With a
+    `parent_id`, every charge is charged to the parent, too, and must fit both.
+    """
 
     def command(session: Session) -> Answer:
         budget = service.create_budget(session, context, request, principal.id)
-        body = budget_body(budget).model_dump(mode="json")
-        return Answer(201, body, {"Location": f"/v1/budgets/{budget.id}"})
+        (body,) = budget_bodies(session, [budget], context.clock())
+        return Answer(201, body.model_dump(mode="json"), {"Location": f"/v1/budgets/{budget.id}"})
 
     fingerprint = request_fingerprint("create_budget", request)
     return to_response(run_once(context, principal.id, key, fingerprint, command))
 
 
-@router.get("/budgets", operation_id="list_budgets", summary="Budgets, newest first")
+@router.get("", operation_id="list_budgets", summary="Budgets, newest first")
 def list_budgets(
-    context: CurrentContext, _: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
+    context: CurrentContext,
+    _: Reader,
+    parent_id: Annotated[str | None, Query(max_length=64, description="Only the children of this budget.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
 ) -> Page[BudgetBody]:
-    """All budgets with their limit and what became of it."""
+    """All budgets with their limit and what became of it; without reports."""
     after = decode_cursor(cursor, datetime, str)
     with context.database.read() as session:
-        found = repository.page_of_budgets(session, after, limit + 1)
+        found = repository.page(session, after, limit + 1, parent_id=parent_id)
         rows, next_cursor = cut_page(found, limit, lambda budget: (budget.created_at, budget.id))
-        return Page(items=[budget_body(budget) for budget in rows], next_cursor=next_cursor)
+        return Page(items=budget_bodies(session, rows, context.clock()), next_cursor=next_cursor)
 
 
-@router.get("/budgets/{budget_id}", operation_id="get_budget", summary="One budget: limit, spent, reserved, remaining")
-def get_budget(context: CurrentContext, _: Reader, budget_id: str) -> BudgetBody:
-    """`spent` is committed, `reserved` is held by what is pending or started, `remaining` is what the next may cost."""
+@router.get("/{budget_id}", operation_id="get_budget", summary="One budget: limit, spent, reserved, remaining, report")
+def get_budget(context: CurrentContext, _: Reader, budget_id: str, delta: Delta = None) -> BudgetBody:
+    """`spent` is committed, `reserved` is held by what is pending or started, `remaining` is what the next may cost.
+
+    The report is stated at `delta`, else at the budget's `report_delta`, else at the delta of its filter.
+    """
     with context.database.read() as session:
-        return budget_body(service.get_budget(session, budget_id))
+        budget = service.get_budget(session, budget_id)
+        (body,) = budget_bodies(session, [budget], context.clock())
+        at = delta or body.report_delta or body.filter.get("delta")
+        if at is None:
+            return body
+        steps = reports.exposed_steps(session, budget)
+    return body.model_copy(
+        update={
+            "report": reports.report(context, budget, steps, at),
+            "epsilon_remaining_at_delta": reports.epsilon_remaining(budget, at),
+        }
+    )
 
 
 @router.post(
-    "/budgets/{budget_id}/reservations",
-    operation_id="create_reservation",
-    summary="Hold budget for events that have not happened yet",
+    "/{budget_id}/limit",
+    operation_id="change_limit",
+    summary="Change a budget's limit (scope limits)",
+    response_model=BudgetBody,
+)
+def change_limit(
+    context: CurrentContext,
+    principal: LimitChanger,
+    key: IdempotencyKey,
+    budget_id: str,
+    request: Annotated[LimitRequest, Body(openapi_examples=LIMIT_EXAMPLES)],
+) -> JSONResponse:
+    """No lower than what is used (409 `limit_below_use`). A limit that was raised after outputs were seen promises what
+    the largest limit promises that could have been granted.
+    """
+    with context.database.read() as session:
+        budget = service.get_budget(session, budget_id)
+        overdue = repository.overdue_counts(session, [budget_id], context.clock()).get(budget_id, 0)
+
+    def answer(transition: Transition) -> Answer:
+        return Answer(200, budget_body(budget, transition.path, overdue).model_dump(mode="json"))
+
+    decision = execute(
+        context,
+        principal_id=principal.id,
+        key=key,
+        fingerprint=request_fingerprint(f"change_limit {budget_id}", request),
+        instruct=lambda: Instruction(
+            ChangeLimit(service.changed_filter(budget, request.filter), request.reason), principal.id, budget_id
+        ),
+        answer=answer,
+        target="budget",
+    )
+    assert isinstance(decision, Answer), "a limit does not exceed itself"
+    return to_response(decision)
+
+
+@router.post(
+    "/{budget_id}/corrections",
+    operation_id="correct_charge",
+    summary="Correct a charge, or charge what no reservation held",
     status_code=201,
     response_model=ReservationBody,
 )
-def create_reservation(
+def correct_charge(
     context: CurrentContext,
-    principal: Spender,
-    key: OptionalIdempotencyKey,
+    principal: Corrector,
+    key: IdempotencyKey,
     budget_id: str,
-    request: Annotated[ReservationRequest, Body(openapi_examples=RESERVATION_EXAMPLES)],
-    dry_run: DryRun = False,
+    request: Annotated[CorrectionRequest, Body(openapi_examples=CORRECTION_EXAMPLES)],
 ) -> JSONResponse:
-    """Admitted when the filter admits what is spent and reserved together with the cost of these events; else 409
-    `budget_exceeded`. Draw no noise before `start` has answered 200.
+    """Raises a charge freely, also beyond the limit: the truth is never refused, and such a budget admits nothing until
+    there is room again. Lowering a charge needs the scope `corrections`.
     """
-    events = to_events(request.events)
-    if dry_run:
-        service.price(context, budget_id, events)
-        try:
+    # Nowhere else is an empty list one of events; here it says that nothing happened.
+    events = to_events(request.events) if request.events else None if request.events is None else ()
+    charge_delta = None if request.charge is None else request.charge.delta
+
+    def instruct() -> Instruction:
+        if request.reservation_id is not None:
             with context.database.read() as session:
-                transition = service.try_reserve(session, context, budget_id=budget_id, events=events)
-        except UnfinishedProblem as problem:
-            raise problem.finished() from None
-        body = dry_run_body(budget_id, request, transition, context.clock())
-        return JSONResponse(body.model_dump(mode="json"), 201)
-    if key is None:
-        raise missing_key()
+                service.get_budget(session, budget_id)
+                if reservations.get_reservation(session, request.reservation_id).budget_id != budget_id:
+                    detail = "the reservation belongs to another budget; correct it there"
+                    raise unprocessable("other_budget", detail, "reservation_id")
+            command = service.correction(
+                context,
+                request.reservation_id,
+                events=events,
+                charge_delta=charge_delta,
+                reason=request.reason,
+                may_lower=principal.may(Scope.CORRECTIONS),
+            )
+            return Instruction(command, principal.id, request.reservation_id)
+        if not events:
+            raise unprocessable("missing", "without reservation_id, events says what was released", "events")
+        quote = reservations.quote(context, budget_id, events, charge_delta=charge_delta)
+        return Instruction(Charge(new_id("res"), events, quote, request.reason, charge_delta), principal.id, budget_id)
 
-    def command(session: Session) -> Answer:
-        reservation = service.reserve(
-            session,
-            context,
-            budget_id=budget_id,
-            events=events,
-            purpose=request.purpose,
-            principal_id=principal.id,
-            expires_in=request.expires_in,
-        )
-        body = reservation_body(session, service.get_reservation(session, reservation.id)).model_dump(mode="json")
-        return Answer(201, body, {"Location": f"/v1/reservations/{reservation.id}"})
+    def answer(transition: Transition) -> Answer:
+        assert transition.reservation is not None, "it is about a reservation"
+        return Answer(201, reservation_body(transition.reservation, transition.path, context.clock()))
 
-    fingerprint = request_fingerprint(f"create_reservation {budget_id}", request)
-    answer = run_once(
-        context, principal.id, key, fingerprint, command, prepare=lambda: service.price(context, budget_id, events)
+    decision = execute(
+        context,
+        principal_id=principal.id,
+        key=key,
+        fingerprint=request_fingerprint(f"correct {budget_id}", request),
+        instruct=instruct,
+        answer=answer,
+        target="budget",
     )
-    return to_response(answer)
-
-
-@router.get(
-    "/budgets/{budget_id}/reservations",
-    operation_id="list_reservations",
-    summary="Reservations, newest first",
-)
-def list_reservations(
-    context: CurrentContext, _: Reader, budget_id: str, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
-) -> Page[ReservationBody]:
-    """Open and resolved ones."""
-    after = decode_cursor(cursor, int)
-    with context.database.read() as session:
-        service.get_budget(session, budget_id)
-        found = repository.page_of_reservations(session, budget_id, None if after is None else after[0], limit + 1)
-        rows, next_cursor = cut_page(found, limit, lambda row: (row.sequence,))
-        return Page(items=[reservation_body(session, row) for row in rows], next_cursor=next_cursor)
-
-
-@router.get("/reservations/{reservation_id}", operation_id="get_reservation", summary="One reservation")
-def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> ReservationBody:
-    """Its state, what it holds or has spent, and what its budget still admits."""
-    with context.database.read() as session:
-        return reservation_body(session, service.get_reservation(session, reservation_id))
-
-
-@router.post(
-    "/reservations/{reservation_id}/start",
-    operation_id="start_reservation",
-    summary="Noise is about to be drawn",
-    response_model=ReservationBody,
-)
-def start_reservation(
-    context: CurrentContext,
-    principal: Spender,
-    key: IdempotencyKey,
-    reservation_id: str,
-    _request: EmptyRequest | None = None,
-) -> JSONResponse:
-    """Once this has answered 200, noise may be drawn, and only a commit is left. Too late: 409 `expired`."""
-
-    def command(session: Session) -> Answer:
-        service.start(session, context, reservation_id, principal_id=principal.id, by_run=False)
-        return _resolved(session, reservation_id)
-
-    release = partial(service.expire_if_due, context, reservation_id)
-    fingerprint = request_fingerprint(f"start {reservation_id}")
-    return to_response(run_once(context, principal.id, key, fingerprint, command, prepare=release))
-
-
-@router.post(
-    "/reservations/{reservation_id}/commit",
-    operation_id="commit_reservation",
-    summary="The events have happened",
-    response_model=ReservationBody,
-)
-def commit_reservation(
-    context: CurrentContext,
-    principal: Spender,
-    key: IdempotencyKey,
-    reservation_id: str,
-    request: Annotated[CommitRequest | None, Body(openapi_examples=COMMIT_EXAMPLES)] = None,
-) -> JSONResponse:
-    """Without a body, everything reserved is spent. With `events`, the part of them that happened is, and the rest is
-    released.
-    """
-    given = None if request is None else request.events
-    events = None if given is None else to_events(given)
-
-    def command(session: Session) -> Answer:
-        service.commit(session, context, reservation_id, events, principal_id=principal.id, by_run=False)
-        return _resolved(session, reservation_id)
-
-    prepare = partial(service.prepare_commit, context, reservation_id, events)
-    fingerprint = request_fingerprint(f"commit {reservation_id}", request)
-    return to_response(run_once(context, principal.id, key, fingerprint, command, prepare=prepare))
-
-
-@router.post(
-    "/reservations/{reservation_id}/void",
-    operation_id="void_reservation",
-    summary="Nothing has happened and nothing will",
-    response_model=ReservationBody,
-)
-def void_reservation(
-    context: CurrentContext,
-    principal: Spender,
-    key: IdempotencyKey,
-    reservation_id: str,
-    _request: EmptyRequest | None = None,
-) -> JSONResponse:
-    """Releases the hold; refused once started (409 `already_started`)."""
-
-    def command(session: Session) -> Answer:
-        service.void(session, context, reservation_id, principal_id=principal.id, by_run=False)
-        return _resolved(session, reservation_id)
-
-    fingerprint = request_fingerprint(f"void {reservation_id}")
-    return to_response(run_once(context, principal.id, key, fingerprint, command))
-
-
-def _resolved(session: Session, reservation_id: str) -> Answer:
-    row = service.get_reservation(session, reservation_id)
-    return Answer(200, reservation_body(session, row).model_dump(mode="json"))
+    assert isinstance(decision, Answer), "the truth is not refused"
+    return to_response(decision)

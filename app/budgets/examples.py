@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from fastapi.openapi.models import Example
 
-_DP_SGD = {
-    "mechanism": {"kind": "gaussian", "noise_multiplier": 10.0},
-    "sampling": {"kind": "poisson", "sampling_probability": 0.2},
-    "count": 100,
-}
-
 BUDGET_EXAMPLES: dict[str, Example] = {
     "renyi_dp": {
         "summary": "Rényi filter (the default kind)",
@@ -28,15 +22,37 @@ BUDGET_EXAMPLES: dict[str, Example] = {
             "filter": {"kind": "zcdp", "rho": "0.25"},
         },
     },
+    "gaussian_dp": {
+        "summary": "Gaussian DP: the squares of mu add up",
+        "value": {
+            "name": "telemetry",
+            "neighboring_relation": "add_or_remove_one",
+            "filter": {"kind": "gaussian_dp", "mu": 0.5},
+        },
+    },
+    "approximate_dp": {
+        "summary": "(epsilon, delta): each reservation is priced tightly, as a whole",
+        "value": {
+            "name": "one model a month",
+            "neighboring_relation": "add_or_remove_one",
+            "filter": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+        },
+    },
 }
 
-RESERVATION_EXAMPLES: dict[str, Example] = {
-    "dp_sgd": {
-        "summary": "A hundred steps of DP-SGD",
-        "value": {"events": [_DP_SGD], "purpose": "first model", "expires_in": 3600},
-    }
+LIMIT_EXAMPLES: dict[str, Example] = {
+    "zcdp": {
+        "summary": "Another rho",
+        "value": {"filter": {"kind": "zcdp", "rho": "0.5"}, "reason": "second wave of the survey, approved"},
+    },
 }
 
-COMMIT_EXAMPLES: dict[str, Example] = {
-    "part": {"summary": "Stopped after 40 of the 100 steps", "value": {"events": [{**_DP_SGD, "count": 40}]}},
+CORRECTION_EXAMPLES: dict[str, Example] = {
+    "unrecorded": {
+        "summary": "Something was released that no reservation held",
+        "value": {
+            "events": [{"mechanism": {"kind": "zcdp", "rho": 0.01}}],
+            "reason": "a mean that was published by hand",
+        },
+    },
 }

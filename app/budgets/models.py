@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Double,
+    ForeignKey,
+    Index,
+    String,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
+from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
 from app.db.base import Base, UtcDateTime
-from app.ledger.states import ReservationStatus
+from app.ledger.columns import AmountsText, Events, EventsText, FilterText
+from app.ledger.states import Amounts, ReservationStatus
 
 
 def _one_of(column: str, values: list[str]) -> str:
@@ -20,14 +32,15 @@ def _one_of(column: str, values: list[str]) -> str:
 class Budget(Base):
     """A limit on privacy loss and what became of it.
 
-    Amounts are lists of integers in nano-units of the filter's currency, one per order in a Rényi filter. `headroom`
-    is the largest room that any order still has; the database itself refuses to let it become negative. The row is
-    the lock of everything that concerns the budget.
+    Amounts are lists of integers in the filter's units, one per order in a Rényi filter; they count what is charged to
+    the budget and to every budget under it. `headroom` is the room that decides admission; the database itself refuses
+    to let it become negative, unless a correction told a truth beyond the limit. `path` is made of the ids from the
+    root to the budget. The row is the lock of everything that concerns the budget.
     """
 
     __tablename__ = "budgets"
     __table_args__ = (
-        CheckConstraint("headroom >= 0", name="within_limit"),
+        CheckConstraint("headroom >= 0 OR overdrawn", name="within_limit"),
         CheckConstraint("sequence >= 0", name="sequence"),
         CheckConstraint(_one_of("neighboring_relation", list(NeighboringRelation)), name="neighboring_relation"),
     )
@@ -36,17 +49,25 @@ class Budget(Base):
     name: Mapped[str] = mapped_column(String(200))
     neighboring_relation: Mapped[str] = mapped_column(String(32))
     privacy_unit: Mapped[str] = mapped_column(String(200))
-    filter_kind: Mapped[str] = mapped_column(String(32))
-    filter: Mapped[dict[str, Any]] = mapped_column(JSON)
+    filter: Mapped[PrivacyFilter] = mapped_column(FilterText)
     report_delta: Mapped[str | None] = mapped_column(String(64))
     labels: Mapped[dict[str, str]] = mapped_column(JSON)
     principal_id: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
-    spent: Mapped[list[int]] = mapped_column(JSON)
-    reserved: Mapped[list[int]] = mapped_column(JSON)
+    parent_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"), index=True)
+    path: Mapped[str] = mapped_column(String(600), index=True)
+    spent: Mapped[Amounts] = mapped_column(AmountsText)
+    started: Mapped[Amounts] = mapped_column(AmountsText)
+    pending: Mapped[Amounts] = mapped_column(AmountsText)
+    overdrawn: Mapped[bool] = mapped_column(Boolean, default=False)
     headroom: Mapped[int] = mapped_column(BigInteger)
     sequence: Mapped[int] = mapped_column(BigInteger)
     head_hash: Mapped[str] = mapped_column(String(64))
+
+    @property
+    def root_id(self) -> str:
+        """The id of the budget at the top of the tree."""
+        return self.path.partition("/")[0]
 
 
 class Reservation(Base):
@@ -59,23 +80,41 @@ class Reservation(Base):
         CheckConstraint("(state IN ('pending', 'started')) = (resolved_at IS NULL)", name="resolved_at"),
         # One reservation per entry; also the order in which a budget's reservations are listed.
         UniqueConstraint("budget_id", "sequence"),
-        # Finds the holds that may be released when room is needed.
-        Index("ix_reservations_expiry", "budget_id", "state", "expires_at"),
+        # Finds the holds that may be released, and those that are overdue.
+        Index(
+            "ix_reservations_expiry",
+            "budget_id",
+            "state",
+            "expires_at",
+            postgresql_where=text("resolved_at IS NULL"),
+            sqlite_where=text("resolved_at IS NULL"),
+        ),
+        # Spending over time.
+        Index(
+            "ix_reservations_resolved_at",
+            "budget_id",
+            "resolved_at",
+            postgresql_where=text("charged IS NOT NULL"),
+            sqlite_where=text("charged IS NOT NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     budget_id: Mapped[str] = mapped_column(ForeignKey("budgets.id"))
     sequence: Mapped[int] = mapped_column(BigInteger)
     state: Mapped[str] = mapped_column(String(16))
-    events: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
-    charged_events: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
+    events: Mapped[Events] = mapped_column(EventsText)
+    charged_events: Mapped[Events | None] = mapped_column(EventsText)
+    mechanisms: Mapped[str] = mapped_column(String(500))
     purpose: Mapped[str] = mapped_column(String(200))
-    cost: Mapped[list[int]] = mapped_column(JSON)
-    charged: Mapped[list[int] | None] = mapped_column(JSON(none_as_null=True))
+    cost: Mapped[Amounts] = mapped_column(AmountsText)
+    charged: Mapped[Amounts | None] = mapped_column(AmountsText)
+    charge_delta: Mapped[float | None] = mapped_column(Double)
+    corrected: Mapped[bool] = mapped_column(Boolean, default=False)
     warnings: Mapped[list[dict[str, str]]] = mapped_column(JSON)
     engine_version: Mapped[str] = mapped_column(String(16))
     principal_id: Mapped[str] = mapped_column(String(64))
-    run_id: Mapped[str | None] = mapped_column(String(64), index=True)
+    run_id: Mapped[str | None] = mapped_column(String(64))
     plan_hash: Mapped[str | None] = mapped_column(String(64))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)

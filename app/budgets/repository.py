@@ -1,45 +1,31 @@
-"""All SQL on budgets and reservations."""
+"""All SQL on budgets, writing amounts aside: that is the ledger's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from accounting.events import Event
 from app.budgets.models import Budget, Reservation
+from app.ledger.models import ExposedStep
 from app.ledger.states import ReservationStatus
 
-# Holds are released in batches, so that one request never loads an unbounded list.
-_BATCH = 100
 
-
-def lock_budget(session: Session, budget_id: str) -> Budget | None:
-    """Take the budget's row for this transaction and read it as it is now.
-
-    An UPDATE that changes nothing: it waits for whoever has the row, then sees what they committed; a SELECT before it
-    would decide on what was there before. On SQLite the transaction holds the write lock already.
-    """
-    statement = update(Budget).where(Budget.id == budget_id).values(sequence=Budget.sequence).returning(Budget)
-    return session.scalars(statement, execution_options=_FRESH).one_or_none()
-
-
-def lock_budget_of(session: Session, reservation_id: str) -> Budget | None:
-    """`lock_budget` for the budget that the reservation belongs to."""
-    budget_id = select(Reservation.budget_id).where(Reservation.id == reservation_id).scalar_subquery()
-    statement = update(Budget).where(Budget.id == budget_id).values(sequence=Budget.sequence).returning(Budget)
-    return session.scalars(statement, execution_options=_FRESH).one_or_none()
-
-
-def find_budget(session: Session, budget_id: str) -> Budget | None:
+def find(session: Session, budget_id: str) -> Budget | None:
     """The budget as the session knows it: not for decisions, which need the lock."""
     return session.get(Budget, budget_id)
 
 
-def page_of_budgets(session: Session, before: tuple[datetime, str] | None, limit: int) -> list[Budget]:
-    """Newest first, from just after the cursor."""
+def page(
+    session: Session, before: tuple[datetime, str] | None, limit: int, *, parent_id: str | None = None
+) -> list[Budget]:
+    """Newest first, from just after the cursor; of one parent's children alone if it is named."""
     statement = select(Budget).order_by(Budget.created_at.desc(), Budget.id.desc()).limit(limit)
+    if parent_id is not None:
+        statement = statement.where(Budget.parent_id == parent_id)
     if before is not None:
         moment, budget_id = before
         statement = statement.where(
@@ -48,40 +34,37 @@ def page_of_budgets(session: Session, before: tuple[datetime, str] | None, limit
     return list(session.scalars(statement))
 
 
-def find_reservation(session: Session, reservation_id: str) -> Reservation | None:
-    """The reservation as it is now; after its budget is locked it stays so."""
-    return session.get(Reservation, reservation_id, populate_existing=True)
-
-
-def page_of_reservations(session: Session, budget_id: str, before: int | None, limit: int) -> list[Reservation]:
-    """Newest first, from just after the cursor."""
-    statement = select(Reservation).where(Reservation.budget_id == budget_id)
-    if before is not None:
-        statement = statement.where(Reservation.sequence < before)
-    return list(session.scalars(statement.order_by(Reservation.sequence.desc()).limit(limit)))
-
-
-def holds_past_their_time(session: Session, budget_id: str, now: datetime) -> Iterator[Reservation]:
-    """Pending reservations whose time to start is over, the oldest first; nothing is read before the first is asked."""
-    last: tuple[datetime, str] | None = None
-    while True:
-        statement = select(Reservation).where(
-            Reservation.budget_id == budget_id,
-            Reservation.state == ReservationStatus.PENDING,
+def overdue_counts(session: Session, budget_ids: Sequence[str], now: datetime) -> dict[str, int]:
+    """How many reservations of each budget were started and not committed in their time."""
+    statement = (
+        select(Reservation.budget_id, func.count())
+        .where(
+            Reservation.budget_id.in_(budget_ids),
+            Reservation.resolved_at.is_(None),  # said for the index, which holds the open ones alone
+            Reservation.state == str(ReservationStatus.STARTED),
             Reservation.expires_at <= now,
         )
-        if last is not None:
-            moment, reservation_id = last
-            statement = statement.where(
-                (Reservation.expires_at > moment)
-                | ((Reservation.expires_at == moment) & (Reservation.id > reservation_id))
-            )
-        batch = list(session.scalars(statement.order_by(Reservation.expires_at, Reservation.id).limit(_BATCH)))
-        yield from batch
-        if len(batch) < _BATCH:
-            return
-        last = (batch[-1].expires_at, batch[-1].id)
+        .group_by(Reservation.budget_id)
+    )
+    return {row[0]: row[1] for row in session.execute(statement)}
 
 
-# The session may have read the row before it was locked.
-_FRESH = {"populate_existing": True, "synchronize_session": False}
+def exposed_steps(session: Session, path: str, limit: int) -> list[tuple[Event, int]]:
+    """Each different step that may have been released under a budget and those below it, and how often.
+
+    Args:
+        session: A session.
+        path: The budget's.
+        limit: Most different steps; one more is returned where there are more.
+    """
+    total = func.sum(ExposedStep.count)
+    statement = (
+        select(ExposedStep.step, total)
+        .join(Budget, Budget.id == ExposedStep.budget_id)
+        .where((Budget.path == path) | Budget.path.startswith(f"{path}/", autoescape=True))
+        .group_by(ExposedStep.step_hash, ExposedStep.step)
+        .having(total > 0)
+        .order_by(ExposedStep.step_hash)
+        .limit(limit + 1)
+    )
+    return [(step, int(count)) for (step,), count in session.execute(statement).all()]

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from accounting.filters import PrivacyFilter, PureDpFilter, RenyiFilter, ZcdpFilter
 from accounting.numbers import MAX_ORDERS
 from accounting.relations import NeighboringRelation
-from app.budgets.amounts import MIN_AMOUNT, Amount, whole_nano_units
-from app.kit.fields import Integer, Name, Schema
-from app.ledger.states import ReservationStatus
-from app.privacy.schemas import Events, EventSchema
+from app.budgets.amounts import MIN_AMOUNT, MIN_DELTA, Amount, rounded_down, whole_nano_units
+from app.kit.fields import PRINTABLE, Name, Schema
+from app.privacy.answers import IntervalBody
 
-#: Text without control characters, which no database column and no log line takes well.
-PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 MAX_AMOUNT = 10**6
 MAX_LABELS = 32
-#: A hold may wait for its start at most so long, in seconds: 30 days.
-MAX_EXPIRES_IN = 30 * 24 * 3600
-
+#: Budgets above one another, the root included.
+MAX_DEPTH = 8
 LabelName = Annotated[str, Field(min_length=1, max_length=100, pattern=PRINTABLE)]
 LabelValue = Annotated[str, Field(max_length=200, pattern=PRINTABLE)]
 Order = Annotated[float, Field(gt=1, le=10**4)]
 FilterAmounts = dict[str, Any]
 
 
-class RenyiDpLimit(Schema):
+class _Limit(Schema):
+    def description(self) -> dict[str, Any]:
+        """What the filters read: amounts rounded down to their grain, fields that are absent left out."""
+        given = {name: value for name, value in self if value is not None}
+        amounts = {
+            name: rounded_down(value) if name == "delta" else whole_nano_units(value)
+            for name, value in given.items()
+            if isinstance(value, Decimal)
+        }
+        return {**given, **amounts}
+
+
+class RenyiDpLimit(_Limit):
     """Rényi filter: (epsilon, delta) over charges chosen adaptively, by the order that turns out best."""
 
     kind: Literal["renyi_dp"] = "renyi_dp"
@@ -41,28 +49,34 @@ class RenyiDpLimit(Schema):
         description="Increasing, fixed for ever; absent: 16 are chosen.",
     )
 
-    def to_filter(self) -> PrivacyFilter:
-        return RenyiFilter(whole_nano_units(self.epsilon), float(self.delta), tuple(self.orders or ()))
 
-
-class ZcdpLimit(Schema):
+class ZcdpLimit(_Limit):
     """The rho of zero-concentrated differential privacy adds up."""
 
     kind: Literal["zcdp"]
     rho: Amount = Field(ge=MIN_AMOUNT, le=MAX_AMOUNT)
 
-    def to_filter(self) -> PrivacyFilter:
-        return ZcdpFilter(whole_nano_units(self.rho))
 
-
-class PureDpLimit(Schema):
+class PureDpLimit(_Limit):
     """The epsilon of pure differential privacy adds up."""
 
     kind: Literal["pure_dp"]
     epsilon: Amount = Field(ge=MIN_AMOUNT, le=MAX_AMOUNT)
 
-    def to_filter(self) -> PrivacyFilter:
-        return PureDpFilter(whole_nano_units(self.epsilon))
+
+class ApproximateDpLimit(_Limit):
+    """epsilon and delta add up; each reservation is priced tightly, as a whole, at a delta of its own."""
+
+    kind: Literal["approximate_dp"]
+    epsilon: Amount = Field(ge=MIN_AMOUNT, le=MAX_AMOUNT)
+    delta: Amount = Field(ge=MIN_DELTA, le=0.5)
+
+
+class GaussianDpLimit(_Limit):
+    """The squares of mu of Gaussian differential privacy add up."""
+
+    kind: Literal["gaussian_dp"]
+    mu: Amount = Field(ge=MIN_AMOUNT, le=1000)
 
 
 def _default_kind(value: Any) -> Any:
@@ -70,84 +84,79 @@ def _default_kind(value: Any) -> Any:
 
 
 FilterSchema = Annotated[
-    RenyiDpLimit | ZcdpLimit | PureDpLimit,
+    RenyiDpLimit | ZcdpLimit | PureDpLimit | ApproximateDpLimit | GaussianDpLimit,
     Field(discriminator="kind", title="Filter"),
     BeforeValidator(_default_kind),
 ]
 
 
 class BudgetRequest(Schema):
-    """A limit on the privacy loss of everything released from one body of data."""
+    """A limit on the privacy loss of everything released from one body of data, or a part of such a budget."""
 
     name: Name
     neighboring_relation: NeighboringRelation = Field(strict=False)
-    privacy_unit: Name = Field("record", description="What one record stands for, such as a person or a visit.")
+    privacy_unit: Name | None = Field(
+        None, description='What one record stands for, such as a person or a visit. Absent: the parent\'s, or "record".'
+    )
     filter: FilterSchema
-    parent_id: str | None = Field(None, max_length=64, description="Not available yet: every budget is a root.")
+    parent_id: str | None = Field(
+        None,
+        max_length=64,
+        description="A budget above this one: every charge here is charged there, too, and must fit both. Both share "
+        "the relation, the unit, the kind of filter and its orders. Limits of children may add up to more than the "
+        "parent's.",
+    )
     report_delta: float | None = Field(None, gt=0, le=0.5, description="The delta at which reports state epsilon.")
     labels: dict[LabelName, LabelValue] = Field(default_factory=dict, max_length=MAX_LABELS)
 
 
+class LimitRequest(Schema):
+    """Another limit. The kind of the filter and its orders stay."""
+
+    filter: FilterSchema
+    reason: Name = Field(description="Why, for every later reader of the ledger.")
+
+
+class ReportBody(Schema):
+    """Everything that may have been released so far: committed or started, below this budget too, at one delta."""
+
+    delta: float
+    epsilon: IntervalBody | None = Field(
+        description="Tight, for charges that were fixed in advance; null where the warnings say why."
+    )
+    method: str | None = Field(description="The evaluator of the interval's upper end.")
+    filter_epsilon: float | None = Field(
+        description="What the filter promises, also where later charges depended on earlier outputs; null where its "
+        "currency implies no finite epsilon at this delta."
+    )
+    caveat: str
+    different_steps: int = Field(description="Different steps among everything that was charged.")
+    warnings: list[str]
+
+
 class BudgetBody(Schema):
-    """A budget. Amounts are in the filter's own fields; a Rényi amount also per order."""
+    """A budget. Amounts are in the filter's own fields, a Rényi amount also per order; they count what is charged to
+    the budget and to every budget under it.
+    """
 
     id: str
     name: str
     neighboring_relation: NeighboringRelation
     privacy_unit: str
     filter: dict[str, Any]
+    parent_id: str | None
+    path: list[str] = Field(description="Ids from the root to this budget.")
     limit: FilterAmounts
-    spent: FilterAmounts
-    reserved: FilterAmounts
-    remaining: FilterAmounts
+    spent: FilterAmounts = Field(description="Committed, corrections included.")
+    reserved: FilterAmounts = Field(description="Held by pending and started reservations.")
+    started: FilterAmounts = Field(description="The part of `reserved` for which noise may have been drawn.")
+    remaining: FilterAmounts = Field(description="What the next charge may cost: the least over the budgets in `path`.")
+    overdue: int = Field(description="Reservations of this budget that were started and not committed in their time.")
+    overdrawn: bool = Field(description="A correction told a truth beyond the limit; nothing is admitted.")
     report_delta: float | None
     labels: dict[str, str]
     created_at: datetime
-
-
-class ReservationRequest(Schema):
-    """Budget to hold for events that have not happened yet."""
-
-    events: Events
-    purpose: Name
-    expires_in: Integer = Field(
-        3600,
-        ge=1,
-        le=MAX_EXPIRES_IN,
-        description="Seconds until the hold may be released, unless it is started. A started one never expires.",
+    epsilon_remaining_at_delta: float | None = Field(
+        None, description="Epsilon of the limit at the report's delta less that of everything used, rounded down."
     )
-
-
-class CommitRequest(Schema):
-    """What happened: the reserved events with counts reduced and later ones dropped. Absent: all of them."""
-
-    events: Events | None = None
-
-
-class EmptyRequest(Schema):
-    """No fields."""
-
-
-class LedgerWarning(Schema):
-    code: str
-    detail: str
-
-
-class ReservationBody(Schema):
-    """A reservation; `remaining` is what its budget still admits now."""
-
-    id: str | None = Field(description="Null in the answer to a dry run.")
-    budget_id: str
-    state: ReservationStatus
-    cost: FilterAmounts
-    charged: FilterAmounts | None = Field(description="What a committed reservation has spent.")
-    remaining: FilterAmounts
-    events: list[EventSchema]
-    charged_events: list[EventSchema] | None
-    purpose: str
-    run_id: str | None
-    plan_hash: str | None = Field(description="The plan whose events were priced, for the reservation of a run.")
-    created_at: datetime
-    expires_at: datetime
-    resolved_at: datetime | None
-    warnings: list[LedgerWarning]
+    report: ReportBody | None = Field(None, description="Of one budget, where a delta is given or set.")

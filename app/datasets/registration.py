@@ -142,6 +142,9 @@ def _check_budget(session: Session, metadata: DatasetMetadata, budget_id: str) -
     except Problem:
         detail = "There is no budget with this id; create the root budget first."
         raise unprocessable("unknown_budget", detail, "metadata", "budget_id") from None
+    if budget.parent_id is not None:
+        detail = f"Data are bound to the root of a tree of budgets; the root above this one is {budget.root_id}."
+        raise unprocessable("not_a_root_budget", detail, "metadata", "budget_id")
     if budget.privacy_unit != metadata.privacy_unit:
         detail = (
             f"The budget protects one {budget.privacy_unit!r}; privacy_unit must be the same, and each row belong to "

@@ -109,12 +109,12 @@ def check_run_binding(session: Session, dataset: Dataset, budget_id: str) -> Non
     """Check that a run on ``dataset`` may be charged to a budget. Public data may be charged to any.
 
     Raises:
-        Problem: 404 if there is no such budget; 409 ``budget_not_bound`` if the data are private and their root budget
-            is another one.
+        Problem: 404 if there is no such budget; 409 ``budget_not_bound`` if the data are private and the budget is
+            neither their root budget nor under it.
     """
     budget = get_budget(session, budget_id)
-    if not dataset.is_public and budget.id != dataset.budget_id:
-        detail = "A private data set is charged to its own root budget only; this is another one."
+    if not dataset.is_public and budget.root_id != dataset.budget_id:
+        detail = "A private data set is charged to its own root budget, or to one under it; this is another one."
         raise Problem(409, "budget_not_bound", detail)
 
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.orm import Session
 
 from app.kit.private_files import make_private_folder
 
 # SQLite waits this long for another writer before it gives up; PostgreSQL as long for a row lock.
 LOCK_TIMEOUT_S = 30
-POSTGRESQL_LOCK_NOT_AVAILABLE = "55P03"
+#: On PostgreSQL, for what is done for many callers at once.
+BRIEF_LOCK_TIMEOUT_S = 1
+#: A connection to PostgreSQL that was idle for longer is tried before it is used.
+IDLE_S = 1.0
+#: A lock that was not given in time, a deadlock, a conflict of serialisation: nothing was written, try again.
+POSTGRESQL_BUSY = frozenset({"55P03", "40P01", "40001"})
+
+_WAIT_AS_LONG_AS_ALLOWED = text("SELECT set_config('lock_timeout', :timeout, true)")
 
 
 class Database:
@@ -24,8 +33,9 @@ class Database:
 
     def __init__(self, url: str, lock_timeout_s: int = LOCK_TIMEOUT_S) -> None:
         self.url = url
+        self.lock_timeout_s = lock_timeout_s
         self.is_sqlite = make_url(url).get_backend_name() == "sqlite"
-        self.engine = (_sqlite_engine if self.is_sqlite else _postgresql_engine)(url, lock_timeout_s)
+        self.engine = _sqlite_engine(url, lock_timeout_s) if self.is_sqlite else _postgresql_engine(url)
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -35,7 +45,15 @@ class Database:
         writes is serial. On PostgreSQL (READ COMMITTED) a decision must first lock the row it is about.
         """
         with Session(self.engine, expire_on_commit=False) as session, session.begin():
+            if not self.is_sqlite:
+                session.execute(_WAIT_AS_LONG_AS_ALLOWED, {"timeout": f"{self.lock_timeout_s}s"})
             yield session
+
+    @contextmanager
+    def write_briefly(self) -> Iterator[Connection]:
+        """`write`, without a session, for work that waits `BRIEF_LOCK_TIMEOUT_S` at most for a row that others have."""
+        with self.engine.begin() as connection:
+            yield connection
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -55,10 +73,10 @@ class Database:
             return connection.execute(text("SELECT 1")).scalar() == 1
 
     def is_lock_timeout(self, error: DBAPIError) -> bool:
-        """Whether the statement failed only because another transaction held its lock for too long."""
+        """Whether the statement failed only because of other transactions: their locks, or a deadlock with them."""
         if isinstance(error.orig, sqlite3.OperationalError):
             return error.orig.sqlite_errorcode == sqlite3.SQLITE_BUSY
-        return getattr(error.orig, "sqlstate", None) == POSTGRESQL_LOCK_NOT_AVAILABLE
+        return getattr(error.orig, "sqlstate", None) in POSTGRESQL_BUSY
 
     def dispose(self) -> None:
         self.engine.dispose()
@@ -86,12 +104,26 @@ def _sqlite_engine(url: str, lock_timeout_s: int) -> Engine:
     return engine
 
 
-def _postgresql_engine(url: str, lock_timeout_s: int) -> Engine:
-    return create_engine(
+def _postgresql_engine(url: str) -> Engine:
+    engine = create_engine(
         url,
         isolation_level="READ COMMITTED",
         pool_size=10,
         max_overflow=20,
-        pool_pre_ping=True,
-        connect_args={"options": f"-c lock_timeout={lock_timeout_s}s -c synchronous_commit=on"},
+        connect_args={"options": f"-c lock_timeout={BRIEF_LOCK_TIMEOUT_S}s -c synchronous_commit=on"},
     )
+
+    @event.listens_for(engine, "checkin")
+    def _note(_connection: Any, record: Any) -> None:
+        record.info["idle_since"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def _try(connection: Any, record: Any, _proxy: Any) -> None:
+        # The server may have gone and come back while the connection was idle; then another one is made.
+        if time.monotonic() - record.info.get("idle_since", math.inf) > IDLE_S:
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise DisconnectionError from error
+
+    return engine

@@ -23,11 +23,6 @@ def upgrade(database_url: str, revision: str = "head") -> None:
     _run(database_url, lambda config: command.upgrade(config, revision))
 
 
-def downgrade(database_url: str, revision: str) -> None:
-    """Take the database back to ``revision`` (``"base"``: no table is left); data of the dropped tables are lost."""
-    _run(database_url, lambda config: command.downgrade(config, revision))
-
-
 def head_revision() -> str:
     """The newest revision that this checkout knows."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
@@ -58,9 +53,16 @@ def _config(connection: Connection | None = None) -> Config:
 def _run(database_url: str, step: Callable[[Config], None]) -> None:
     database = Database(database_url)
     try:
-        with database.engine.begin() as connection:
-            if not database.is_sqlite:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-            step(_config(connection))
+        with database.engine.connect() as connection:
+            if database.is_sqlite:
+                # A table is changed by making it anew, which its references would forbid; they are checked at the end.
+                connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
+            with connection.begin():
+                if not database.is_sqlite:
+                    connection.execute(text("SET LOCAL lock_timeout = '10min'"))
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+                step(_config(connection))
+                if database.is_sqlite and connection.execute(text("PRAGMA foreign_key_check")).first() is not None:
+                    raise RuntimeError("the migration would break a reference between tables; nothing was changed")
     finally:
         database.dispose()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import app.auth.models
 import app.budgets.models
 import app.datasets.models
-import app.kit.idempotency
+import app.kit.idempotency_records
 import app.ledger.models
 import app.runs.models  # noqa: F401
 from app.db.base import Base

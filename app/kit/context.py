@@ -9,11 +9,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 
 from app.db.database import Database
+from app.kit.group_commit import GroupCommit
 from app.kit.process_pool import ProcessPool
 from app.settings import Settings
 
@@ -42,12 +43,16 @@ class Context:
     #: For numerics that take seconds. Nothing runs before the first job; `close` ends it.
     processes: ProcessPool = field(default_factory=default_pool, repr=False)
 
+    #: Commands of the ledger that come at once share a transaction.
+    ledger_commits: GroupCommit[Any, Any] = field(default_factory=GroupCommit, repr=False)
+
     def keyed_hash(self, purpose: str, data: bytes) -> str:
         """HMAC-SHA256 under the service's secret, hexadecimal; ``purpose`` keeps hashes of different things apart."""
         return hmac.new(self.settings.secret, purpose.encode() + b"\0" + data, hashlib.sha256).hexdigest()
 
 
-def get_context(request: Request) -> Context:
+# A coroutine, like every dependency that only looks: others would be sent to a thread, one by one.
+async def get_context(request: Request) -> Context:
     return cast(Context, request.app.state.context)
 
 

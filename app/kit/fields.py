@@ -20,5 +20,7 @@ def _integral_float_is_an_integer(value: Any) -> Any:
 #: An integer; an integral float such as 1000.0 is one too. Always bound it with `Field(ge=..., le=...)`.
 Integer = Annotated[int, BeforeValidator(_integral_float_is_an_integer)]
 
+#: Text without control characters, which no database column and no log line takes well.
+PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z]+_[a-z0-9_]+$")]

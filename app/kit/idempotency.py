@@ -8,61 +8,33 @@ waits for the first (the claim is a unique row) and replays.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial
-from typing import Annotated, Any
-from weakref import WeakKeyDictionary
+from typing import Annotated
 
 from fastapi import Depends, Header
 from pydantic import BaseModel
-from sqlalchemy import JSON, Integer, String, select, update
+from sqlalchemy import update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
-from app.db.base import Base, UtcDateTime
 from app.db.database import Database
 from app.kit.context import Context
+from app.kit.idempotency_records import (
+    MAX_KEY_LENGTH,
+    Answer,
+    IdempotencyRecord,
+    Key,
+    find,
+    find_one,
+    in_flight,
+    still_running,
+    values,
+)
 from app.kit.moments import format_moment
 from app.problems import Problem, ProblemItem
-
-MAX_KEY_LENGTH = 200
-REPLAYED = {"Idempotency-Replayed": "true"}
-
-
-class IdempotencyRecord(Base):
-    """The answer of one command. Without an answer only inside the transaction that is finding it."""
-
-    __tablename__ = "idempotency_records"
-
-    principal_id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    key: Mapped[str] = mapped_column(String(MAX_KEY_LENGTH), primary_key=True)
-    fingerprint: Mapped[str] = mapped_column(String(64))
-    status: Mapped[int | None] = mapped_column(Integer)
-    answer: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    recorded_at: Mapped[datetime] = mapped_column(UtcDateTime)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer of a command.
-
-    Attributes:
-        status: HTTP status code, 2xx.
-        body: JSON document; stored, and replayed as it is.
-        headers: Response headers; stored and replayed too.
-        shown_once: Members of the first answer's body that are never stored, such as a fresh API key.
-    """
-
-    status: int
-    body: dict[str, Any]
-    headers: dict[str, str] = field(default_factory=dict)
-    shown_once: dict[str, Any] = field(default_factory=dict)
 
 
 class UnfinishedProblem(Problem):
@@ -113,12 +85,12 @@ KeyHeader = Annotated[
 ]
 
 
-def optional_idempotency_key(key: KeyHeader = None) -> str | None:
+async def optional_idempotency_key(key: KeyHeader = None) -> str | None:
     """The key, where a request may come without one (a dry run)."""
     return None if key is None else _check_key(key)
 
 
-def required_idempotency_key(key: KeyHeader = None) -> str:
+async def required_idempotency_key(key: KeyHeader = None) -> str:
     """The key; 400 where it is missing."""
     if key is None:
         raise missing_key()
@@ -173,54 +145,67 @@ def run_once(
             request with the key is running in this process, or did not finish in time in another one. 503
             ``database_busy``: the database gave no lock in time; nothing happened.
     """
-    digest = context.keyed_hash("idempotency", fingerprint)
-    with _in_flight(context, principal, key) as is_first:
+    digest = fingerprint_hash(context, fingerprint)
+    record_key = (principal, key)
+    with in_flight(context.database, record_key) as is_first:
         if not is_first or prepare is not None:
-            stored = _stored(context, principal, key)
+            stored = find_one(context.database, record_key)
             if stored is not None:
-                return _replay(stored, digest)
+                return stored.replay(digest)
         if not is_first:
-            raise _still_running()
+            raise still_running()
         if prepare is not None:
             try:
                 prepare()
             except Problem:
                 # Another process may have answered meanwhile, and what it did may be what stands in the way here.
-                stored = _stored(context, principal, key)
+                stored = find_one(context.database, record_key)
                 if stored is None:
                     raise
-                return _replay(stored, digest)
+                return stored.replay(digest)
         try:
-            return _decide(context, principal, key, digest, command)
+            return _decide(context, record_key, digest, command)
         except UnfinishedProblem as problem:
-            return _decide(context, principal, key, digest, partial(_refuse, problem.finished()))
+            return refuse(context, record_key, digest, problem.finished())
 
 
-def _decide(context: Context, principal: str, key: str, digest: str, command: Callable[[Session], Answer]) -> Answer:
+def refuse(context: Context, key: Key, digest: str, denial: Problem) -> Answer:
+    """Remember a denial (409) that was decided, and raise it; or replay what another process has stored meanwhile."""
+
+    def raise_denial(_: Session) -> Answer:
+        raise denial
+
+    return _decide(context, key, digest, raise_denial)
+
+
+def fingerprint_hash(context: Context, fingerprint: bytes) -> str:
+    """What is stored in place of a request."""
+    return context.keyed_hash("idempotency", fingerprint)
+
+
+def _decide(context: Context, key: Key, digest: str, command: Callable[[Session], Answer]) -> Answer:
     """Claim the key, run the command and store its answer, in one transaction."""
     denial: Problem | None = None
     answer = Answer(500, {})
-    with _busy_is_a_problem(context), context.database.write() as session:
-        if not _claim(session, context, principal, key, digest):
-            stored = _find(session, principal, key)
-            assert stored is not None, "a refused claim means that the row is there and committed"
-            return _replay(stored, digest)
+    with busy_is_a_problem(context.database), context.database.write() as session:
+        if not _claim(session, context, key, digest):
+            return find(session.connection(), [key])[key].replay(digest)
         try:
             with session.begin_nested():
                 answer = command(session)
-            status, content = answer.status, {"body": answer.body, "headers": answer.headers}
+            outcome: Answer | Problem = answer
         except Problem as problem:
             if problem.status != 409:
                 raise
             problem.members.setdefault("decided_at", format_moment(context.clock()))
             if isinstance(problem, UnfinishedProblem):
                 raise
-            denial = problem
-            status, content = problem.status, _problem_to_json(problem)
+            outcome = denial = problem
+        row = values(key, digest, outcome, context.clock())
         session.execute(
             update(IdempotencyRecord)
-            .where(IdempotencyRecord.principal_id == principal, IdempotencyRecord.key == key)
-            .values(status=status, answer=content),
+            .where(IdempotencyRecord.principal_id == key[0], IdempotencyRecord.key == key[1])
+            .values(status=row["status"], answer=row["answer"]),
             execution_options={"synchronize_session": False},
         )
     if denial is not None:
@@ -228,84 +213,17 @@ def _decide(context: Context, principal: str, key: str, digest: str, command: Ca
     return Answer(answer.status, {**answer.body, **answer.shown_once}, answer.headers)
 
 
-def _refuse(problem: Problem, _: Session) -> Answer:
-    raise problem
-
-
-# Requests that this process is at. Other processes are kept out by the row that `_claim` inserts; this keeps a twin
-# from doing the slow work of `prepare` a second time, and from waiting.
-_RUNNING: WeakKeyDictionary[Database, set[tuple[str, str]]] = WeakKeyDictionary()
-_RUNNING_LOCK = threading.Lock()
-
-
-@contextmanager
-def _in_flight(context: Context, principal: str, key: str) -> Iterator[bool]:
-    """Whether no other thread is at this principal's key; if so, none will be until the block ends."""
-    with _RUNNING_LOCK:
-        running = _RUNNING.setdefault(context.database, set())
-        is_first = (principal, key) not in running
-        running.add((principal, key))
-    try:
-        yield is_first
-    finally:
-        if is_first:
-            with _RUNNING_LOCK:
-                running.remove((principal, key))
-
-
-def _still_running() -> Problem:
-    return Problem(409, "request_in_progress", "A request with this Idempotency-Key is still running; ask again later.")
-
-
-def _claim(session: Session, context: Context, principal: str, key: str, digest: str) -> bool:
+def _claim(session: Session, context: Context, key: Key, digest: str) -> bool:
     """Whether this transaction is the one that finds the answer. Waits while another one with the key is at it."""
-    row = {"principal_id": principal, "key": key, "fingerprint": digest, "recorded_at": context.clock()}
+    row = {"principal_id": key[0], "key": key[1], "fingerprint": digest, "recorded_at": context.clock()}
     dialect = sqlite if context.database.is_sqlite else postgresql
     statement = dialect.insert(IdempotencyRecord).values(row).on_conflict_do_nothing()
     try:
         return session.execute(statement.returning(IdempotencyRecord.key)).scalar_one_or_none() is not None
     except OperationalError as error:
         if context.database.is_lock_timeout(error) and not context.database.is_sqlite:
-            raise _still_running() from error
+            raise still_running() from error
         raise
-
-
-def _find(session: Session, principal: str, key: str) -> IdempotencyRecord | None:
-    return session.scalar(
-        select(IdempotencyRecord).where(IdempotencyRecord.principal_id == principal, IdempotencyRecord.key == key)
-    )
-
-
-def _stored(context: Context, principal: str, key: str) -> IdempotencyRecord | None:
-    with context.database.read() as session:
-        return _find(session, principal, key)
-
-
-def _replay(stored: IdempotencyRecord, digest: str) -> Answer:
-    if stored.fingerprint != digest:
-        code = "idempotency_key_reused"
-        detail = "This Idempotency-Key was used for another request; a new request needs a new key."
-        item = ProblemItem(pointer="/header/Idempotency-Key", code=code, detail=detail)
-        raise Problem(422, code, detail, errors=[item])
-    assert stored.status is not None, "committed records have their answer"
-    assert stored.answer is not None, "committed records have their answer"
-    if stored.status == 409:
-        raise _problem_from_json(stored.answer)
-    return Answer(stored.status, stored.answer["body"], {**stored.answer["headers"], **REPLAYED})
-
-
-def _problem_to_json(problem: Problem) -> dict[str, Any]:
-    return {
-        "code": problem.code,
-        "detail": problem.detail,
-        "errors": [item.model_dump() for item in problem.errors],
-        "members": problem.members,
-    }
-
-
-def _problem_from_json(stored: dict[str, Any]) -> Problem:
-    errors = [ProblemItem.model_validate(item) for item in stored["errors"]]
-    return Problem(409, stored["code"], stored["detail"], errors=errors, members=stored["members"], headers=REPLAYED)
 
 
 def to_response(answer: Answer) -> JSONResponse:
@@ -314,12 +232,28 @@ def to_response(answer: Answer) -> JSONResponse:
 
 
 @contextmanager
-def _busy_is_a_problem(context: Context) -> Iterator[None]:
+def busy_is_a_problem(database: Database) -> Iterator[None]:
     """A lock that was not given in time: everything is rolled back, and the caller may simply ask again."""
     try:
         yield
     except OperationalError as error:
-        if not context.database.is_lock_timeout(error):
+        if not database.is_lock_timeout(error):
             raise
         detail = "The database is busy and gave no lock in time. Nothing was changed; send the same request again."
         raise Problem(503, "database_busy", detail, headers={"Retry-After": "1"}) from error
+
+
+__all__ = [
+    "Answer",
+    "IdempotencyKey",
+    "IdempotencyRecord",
+    "OptionalIdempotencyKey",
+    "UnfinishedProblem",
+    "busy_is_a_problem",
+    "fingerprint_hash",
+    "missing_key",
+    "refuse",
+    "request_fingerprint",
+    "run_once",
+    "to_response",
+]

@@ -12,10 +12,12 @@ from app.kit import limits
 from app.problems import Problem, ProblemItem, json_pointer
 
 
-def refuse_unknown_parameters(request: Request) -> None:
+async def refuse_unknown_parameters(request: Request) -> None:
     """422 for a query parameter that neither the endpoint nor anything that it depends on declares."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute), "a dependency of routers"
+    if not request.query_params:
+        return
     declared = set(_declared(route.dependant))
     detail = "There is no query parameter of this name here."
     items = [

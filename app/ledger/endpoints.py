@@ -1,33 +1,40 @@
-"""`/v1/budgets/{id}/entries`."""
+"""`/v1/budgets/{id}/entries`, and `/v1/ledger`: the books as a whole."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Body, Query, Request
 from pydantic import AwareDatetime
+from sqlalchemy.orm import Session
+from starlette.responses import JSONResponse, StreamingResponse
 
-from accounting.filters import PrivacyFilter
 from app.auth.principal import Principal, Scope, requires
 from app.budgets import service as budgets
-from app.budgets import storage
-from app.budgets.amounts import numbers
-from app.budgets.schemas import PRINTABLE
 from app.kit.context import CurrentContext
+from app.kit.fields import PRINTABLE
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
-from app.ledger import repository
-from app.ledger.models import Entry
-from app.ledger.schemas import EntryBody
+from app.ledger import books_repository, exports, repository, verification
+from app.ledger.bodies import entry_body
+from app.ledger.exports import ExportFormat
+from app.ledger.schemas import BadPlaceBody, EntryBody, VerdictBody, VerifyRequest
 from app.ledger.states import EntryKind
-from app.privacy.schemas import EventSchema
+from app.ledger.verdicts import Verdict
+from app.problems import not_found
 
 router = APIRouter(prefix="/v1", tags=["Ledger"], dependencies=[KnownParametersOnly])
 
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
+Auditor = Annotated[Principal, requires(Scope.OWNER, Scope.AUDITOR)]
 
 
-@router.get("/budgets/{budget_id}/entries", operation_id="list_entries", summary="A budget's history, oldest first")
+@router.get(
+    "/budgets/{budget_id}/entries",
+    operation_id="list_entries",
+    summary="A budget's history, oldest first",
+    response_model=Page[EntryBody],
+)
 def list_entries(
     context: CurrentContext,
     _: Reader,
@@ -38,13 +45,17 @@ def list_entries(
     purpose: Annotated[
         str | None, Query(max_length=200, pattern=PRINTABLE, description="Exactly this purpose of a reservation.")
     ] = None,
+    mechanism: Annotated[
+        str | None, Query(max_length=40, pattern="^[a-z_]+$", description="With an event of this mechanism.")
+    ] = None,
+    principal_id: Annotated[str | None, Query(max_length=64, description="Made by this principal.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
-) -> Page[EntryBody]:
+) -> JSONResponse:
     """Everything that was ever decided about the budget, with the hashes that chain it."""
     behind = decode_cursor(cursor, int)
     with context.database.read() as session:
-        budget_filter = storage.filter_of(budgets.get_budget(session, budget_id))
+        budget_filter = budgets.get_budget(session, budget_id).filter
         found = repository.page(
             session,
             budget_id,
@@ -54,27 +65,87 @@ def list_entries(
             after=after,
             before=before,
             purpose=purpose,
+            mechanism=mechanism,
+            principal_id=principal_id,
         )
         rows, next_cursor = cut_page(found, limit, lambda entry: (entry.sequence,))
-        return Page(items=[entry_body(row, budget_filter) for row in rows], next_cursor=next_cursor)
+    return JSONResponse({"items": [entry_body(row, budget_filter) for row in rows], "next_cursor": next_cursor})
 
 
-def entry_body(entry: Entry, budget_filter: PrivacyFilter) -> EntryBody:
-    """The entry as the contract writes it."""
-    is_limit = entry.kind == EntryKind.CREATE
-    return EntryBody(
-        id=entry.id,
-        budget_id=entry.budget_id,
-        sequence=entry.sequence,
-        leaf_index=entry.leaf_index,
-        kind=EntryKind(entry.kind),
-        amount=numbers(budget_filter.describe_limit() if is_limit else budget_filter.describe(tuple(entry.amounts))),
-        events=[EventSchema.model_validate(event) for event in entry.events],
-        reservation_id=entry.reservation_id,
-        principal_id=entry.principal_id,
-        purpose=entry.purpose,
-        engine_version=entry.engine_version,
-        recorded_at=entry.recorded_at,
-        previous_hash=entry.previous_hash,
-        hash=entry.hash,
+@router.post(
+    "/ledger/verify",
+    operation_id="verify_ledger",
+    summary="Whether the books are what the ledger wrote",
+)
+def verify_ledger(
+    context: CurrentContext, _: Auditor, request: Annotated[VerifyRequest | None, Body()] = None
+) -> VerdictBody:
+    """Every chain is whole, every column says what the hashed bytes say, and budgets, reservations and exposed steps
+    are what the entries amount to. Names the first place where that is not so. A million entries take a minute.
+
+    A ledger that was rolled back, or written anew with whole chains, is valid in itself: compare it with an export that
+    was kept elsewhere (`python -m app ledger verify --since`).
+    """
+    with context.numerics, context.database.read() as session:
+        root_id = "" if request is None or request.budget_id is None else _root_of(session, request.budget_id)
+        return _body(verification.verify(session, root_id))
+
+
+@router.get(
+    "/ledger/export",
+    operation_id="export_ledger",
+    summary="All entries, as one file",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "The file",
+            "content": {"application/x-ndjson": {}, "text/csv": {}},
+        }
+    },
+)
+def export_ledger(
+    context: CurrentContext,
+    _: Auditor,
+    request: Request,
+    file_format: Annotated[
+        ExportFormat,
+        Query(alias="format", description="ndjson can be verified by itself; csv is a table for people."),
+    ] = ExportFormat.NDJSON,
+    budget_id: Annotated[
+        str | None, Query(max_length=64, description="The tree that this budget belongs to; absent: everything.")
+    ] = None,
+) -> StreamingResponse:
+    """The entries in the order in which they were written. An NDJSON file ends with a line that says how much it holds,
+    so that a file that was cut off is noticed, and can be verified without a server:
+    `python -m app ledger verify --export FILE`.
+    """
+    root_id = ""
+    if budget_id is not None:
+        with context.database.read() as session:
+            root_id = _root_of(session, budget_id)
+    export = exports.export(context, root_id)
+    return StreamingResponse(
+        export.parts(file_format, request.app.version),
+        media_type=file_format.media_type,
+        headers={"Content-Disposition": f'attachment; filename="{export.file_name(file_format)}"'},
+    )
+
+
+def _root_of(session: Session, budget_id: str) -> str:
+    root_id = books_repository.root_of(session, budget_id)
+    if root_id is None:
+        raise not_found("budget", budget_id)
+    return root_id
+
+
+def _body(verdict: Verdict) -> VerdictBody:
+    bad = verdict.first_bad
+    return VerdictBody(
+        valid=verdict.valid,
+        entries=verdict.entries,
+        budgets=verdict.budgets,
+        head=verdict.head,
+        first_bad=None
+        if bad is None
+        else BadPlaceBody(budget_id=bad.budget_id, sequence=bad.sequence, leaf_index=bad.leaf_index, reason=bad.reason),
     )

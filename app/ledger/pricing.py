@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 from time import monotonic
 
+from accounting import ENGINE_VERSION
 from accounting.errors import AccountingError, NoCostInFilter, Unsupported
 from accounting.events import Event, prefix_of_events
-from accounting.filter_costs import Cost
 from accounting.filters import PrivacyFilter
 from accounting.privacy_loss import is_amplified
 from accounting.relations import NeighboringRelation
 from accounting.sampling.schedules import resolve_schedules
 from accounting.units import Amounts
+from app.ledger.commands import Quote
+from app.ledger.states import BudgetState, Path
 
 #: Pricing the different sampled steps of a list is given up after this many seconds. A thousand of them in
 #: the default filter take two to five; an order or a noise that makes a single step slow takes longer. Adding up costs
@@ -28,38 +28,83 @@ from accounting.units import Amounts
 PRICE_SECONDS = 10.0
 
 
-@lru_cache(maxsize=1024)
-def price(budget_filter: PrivacyFilter, events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
-    """What ``events`` cost in the filter. Remembered, so that a price asked for before the lock is free inside it.
+#: Prices that are remembered before all are forgotten.
+_MOST_PRICES = 4096
+_PRICES: dict[tuple[PrivacyFilter, tuple[Event, ...], NeighboringRelation, float | None], Quote] = {}
+
+
+def remembered(
+    budget_filter: PrivacyFilter, events: tuple[Event, ...], relation: NeighboringRelation, charge_delta: float | None
+) -> Quote | None:
+    """`price`, if it was asked before."""
+    return _PRICES.get((budget_filter, events, relation, charge_delta))
+
+
+def price(
+    budget_filter: PrivacyFilter,
+    events: tuple[Event, ...],
+    relation: NeighboringRelation,
+    charge_delta: float | None = None,
+) -> Quote:
+    """What ``events`` cost in the filter, whatever its limit is.
 
     Raises:
         NoCostInFilter: the filter has no proved cost for an event.
         Unsupported: the price is not found in `PRICE_SECONDS`.
+        AccountingError: ``missing_charge_delta``.
     """
-    with suppress(NoCostInFilter):  # said below, with the event's place in the list
-        _price_the_sampled_steps(budget_filter, events, relation)
-    return budget_filter.cost(events, relation)
+    key = (budget_filter, events, relation, charge_delta)
+    found = _PRICES.get(key)
+    if found is None:
+        found = _price(budget_filter, events, relation, charge_delta)
+        if len(_PRICES) >= _MOST_PRICES:
+            _PRICES.clear()
+        _PRICES[key] = found
+    return found
 
 
-@dataclass(frozen=True)
-class Shortfall:
-    """A reservation that did not fit: the events, and the amounts that were used when it was decided."""
+def _price(
+    budget_filter: PrivacyFilter,
+    events: tuple[Event, ...],
+    relation: NeighboringRelation,
+    charge_delta: float | None,
+) -> Quote:
+    if not events:
+        return Quote(budget_filter.zero, ENGINE_VERSION)
+    if charge_delta is None:
+        with suppress(NoCostInFilter):  # said below, with the event's place in the list
+            _price_the_sampled_steps(budget_filter, events, relation)
+    cost = budget_filter.cost(events, relation, charge_delta)
+    warnings = tuple((warning.code, warning.detail) for warning in cost.warnings)
+    return Quote(cost.amounts, ENGINE_VERSION, warnings)
 
-    filter: PrivacyFilter
-    relation: NeighboringRelation
-    events: tuple[Event, ...]
-    used: Amounts
+
+def largest_count_that_fits(path: Path, events: tuple[Event, ...], charge_delta: float | None) -> int:
+    """The largest number of first steps of the list that every budget of the path would have admitted."""
+    return min(_largest_count(level, events, charge_delta) for level in path)
+
+
+def _largest_count(budget: BudgetState, events: tuple[Event, ...], charge_delta: float | None) -> int:
+    if not budget.filter.prefix_may_depend_on_outputs or len(events) == 1:
+        # The price of the list is not the sum of its events' prices, or there is nothing to add.
+        return budget.filter.largest_count_that_fits(events, budget.relation, budget.used, charge_delta)
+    return _Search(budget, events).largest_count_that_fits()
+
+
+class _Search:
+    """`PrivacyFilter.largest_count_that_fits` for long lists: each event is priced once.
+
+    Guarantees: same_as_the_filters_own: that prices the list again for every step of its search. Here the sums of the
+    events' prices tell the answer but for their rounding; the exact price is asked for only where that decides.
+    """
+
+    def __init__(self, budget: BudgetState, events: tuple[Event, ...]) -> None:
+        self.filter, self.relation, self.used, self.events = budget.filter, budget.relation, budget.used, events
 
     def largest_count_that_fits(self) -> int:
-        """The largest number of first steps of the list that would have been admitted.
-
-        Guarantees: same_as_the_filters_own: `accounting.filters` says the same, and prices the list again for every
-        step of its search. Here each event is priced once, which tells the answer but for the rounding of its price;
-        the exact price is asked for only where that rounding decides.
-        """
-        events, zero = self.events, self.filter.zero
+        events = self.events
         costs = [self.filter.cost((event,), self.relation).amounts for event in events]
-        sums = list(accumulate(costs, self.filter.add, initial=zero))
+        sums = list(accumulate(costs, self.filter.add, initial=self.filter.zero))
         # Each cost was rounded up by less than a unit; the price of the list is rounded once.
         surely = _last(lambda count: self._fits(sums[count]), 0, len(events))
         perhaps = _last(lambda count: self._fits(_less(sums[count], count)), surely, len(events))

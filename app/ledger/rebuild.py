@@ -1,122 +1,325 @@
-"""The state of a budget from its entries alone, and whether the chain of entries is whole."""
+"""The state of a budget from its own entries alone, and whether the chain of entries is whole.
+
+A charge is an entry of the budget that was asked, and of no budget above it: what a budget counts is what its own chain
+and the chains of all budgets under it add up to (`app.ledger.books`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from operator import add, le, sub
+from typing import Protocol
 
 from accounting.canonical import Json
-from accounting.filters import filter_from_json
+from accounting.errors import AccountingError
+from accounting.filters import PrivacyFilter, filter_from_json
 from accounting.relations import NeighboringRelation
 from app.ledger.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
-from app.ledger.states import EntryKind, ReservationStatus
-from app.ledger.transitions import BudgetState, ReservationState
+from app.ledger.states import Amounts, EntryKind, ReservationState, ReservationStatus, plus
+from app.ledger.transitions import is_prefix
 
 _STATUS_AFTER = {
-    EntryKind.RESERVE: ReservationStatus.PENDING,
     EntryKind.START: ReservationStatus.STARTED,
     EntryKind.COMMIT: ReservationStatus.COMMITTED,
     EntryKind.VOID: ReservationStatus.VOIDED,
     EntryKind.EXPIRE: ReservationStatus.EXPIRED,
 }
+#: What bytes that say the wrong things make of the code that reads them.
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, AccountingError)
+
+
+class Chained(Protocol):
+    """An entry as it is stored: its bytes and its hashes."""
+
+    @property
+    def canonical(self) -> bytes: ...
+    @property
+    def previous_hash(self) -> str: ...
+    @property
+    def hash(self) -> str: ...
 
 
 @dataclass(frozen=True)
 class Link:
-    """An entry as it is stored: its bytes and its hashes."""
+    """An entry's bytes and hashes, and nothing else."""
 
     canonical: bytes
     previous_hash: str
     hash: str
 
 
-@dataclass(frozen=True)
+class BrokenChain(Exception):
+    """The chain is not what it was: at ``sequence`` something was altered, deleted, inserted or moved.
+
+    Attributes:
+        sequence: Of the first entry that does not follow from those before it.
+        reason: In words.
+    """
+
+    def __init__(self, sequence: int, reason: str) -> None:
+        super().__init__(f"entry {sequence}: {reason}")
+        self.sequence = sequence
+        self.reason = reason
+
+
+@dataclass
 class History:
-    """What a budget's entries amount to."""
+    """What a budget's own entries amount to.
 
-    budget: BudgetState
-    reservations: dict[str, ReservationState]
-    head_hash: str
-    sequence: int
+    Attributes:
+        made: The entry that made the budget, with its terms.
+        parent_id: Where it stands in its tree.
+        filter: With the limit of today.
+        relation: Under which everything is priced.
+        spent, started, pending: Charged to this budget itself; what is charged below it is not among it.
+        sequence, head_hash: The last entry's.
+        reservations: By id.
+    """
+
+    made: EntryRecord
+    parent_id: str | None
+    filter: PrivacyFilter
+    relation: NeighboringRelation
+    spent: Amounts
+    started: Amounts
+    pending: Amounts
+    sequence: int = 1
+    head_hash: str = GENESIS
+    reservations: dict[str, ReservationState] = field(default_factory=dict)
+
+    @property
+    def budget_id(self) -> str:
+        return self.made.budget_id
+
+    @property
+    def used(self) -> Amounts:
+        """Everything that the limit bounds."""
+        return plus(plus(self.spent, self.started), self.pending)
 
 
-def first_broken_link(chain: Iterable[Link]) -> int | None:
-    """The place (from 1) of the first entry whose hash, predecessor or sequence is not what it must be."""
-    head = GENESIS
-    for place, link in enumerate(chain, start=1):
-        if link.previous_hash != head or link.hash != chain_hash(head, link.canonical):
-            return place
-        if record_from_canonical(link.canonical).sequence != place:
-            return place
-        head = link.hash
-    return None
+#: A reservation before and after an entry; both are None for an entry that is about the budget alone.
+Step = tuple[ReservationState | None, ReservationState | None]
 
 
-def rebuild(chain: Iterable[Link]) -> History:
+def rebuild(chain: Iterable[Chained]) -> History:
     """Replay the entries of one budget, the first of which made it.
 
-    Requires: a whole chain (`first_broken_link` is None).
+    Raises:
+        BrokenChain: the chain is not whole, or an entry says what the ledger would not have done.
     """
-    links = iter(chain)
-    first = next(links)
-    made = record_from_canonical(first.canonical)
-    budget = _made_budget(made)
-    reservations: dict[str, ReservationState] = {}
-    head_hash, sequence = first.hash, made.sequence
-    for link in links:
-        record = record_from_canonical(link.canonical)
-        assert record.reservation_id is not None, "only the first entry has no reservation"
-        before = reservations.get(record.reservation_id)
-        after = _replay(record, before)
-        reservations[record.reservation_id] = after
-        budget = _charge(budget, before, after)
-        head_hash, sequence = link.hash, record.sequence
-    return History(budget, reservations, head_hash, sequence)
+    history: History | None = None
+    for link, record in checked_records(chain):
+        if history is None:
+            history = opened(record)
+        else:
+            replay(history, record)
+            if record.kind is EntryKind.RESERVE and not history.filter.admits(history.used):
+                raise BrokenChain(record.sequence, "it passes the budget's limit")
+        history.sequence, history.head_hash = record.sequence, link.hash
+    if history is None:
+        raise BrokenChain(1, "it is missing: a budget's first entry makes it")
+    return history
 
 
-def _made_budget(record: EntryRecord) -> BudgetState:
-    details = _details(record)
-    description = details["filter"]
-    assert isinstance(description, dict), "written by open_budget"
-    budget_filter = filter_from_json(description)
-    relation = NeighboringRelation(str(details["neighboring_relation"]))
-    return BudgetState(budget_filter, relation, budget_filter.zero, budget_filter.zero)
+def checked_records(chain: Iterable[Chained]) -> Iterator[tuple[Chained, EntryRecord]]:
+    """The entries of one budget, oldest first, each once it is known to follow from those before it.
+
+    Raises:
+        BrokenChain: the first one that does not.
+    """
+    head, budget_id = GENESIS, ""
+    for place, link in enumerate(chain, start=1):
+        record = checked_record(link, place, head)
+        budget_id = budget_id or record.budget_id
+        if record.budget_id != budget_id:
+            raise BrokenChain(place, "it belongs to another budget")
+        yield link, record
+        head = link.hash
 
 
-def _replay(record: EntryRecord, before: ReservationState | None) -> ReservationState:
-    if before is None:
-        assert record.reservation_id is not None, "checked by the caller"
-        details = _details(record)
-        run_id, plan_hash, warnings = details["run_id"], details["plan_hash"], details["warnings"]
-        assert isinstance(warnings, list), "written by storage.write"
-        return ReservationState(
-            id=record.reservation_id,
-            status=ReservationStatus.PENDING,
-            events=record.events,
-            cost=record.amounts,
-            expires_at=datetime.fromisoformat(str(details["expires_at"])),
-            run_id=None if run_id is None else str(run_id),
-            plan_hash=None if plan_hash is None else str(plan_hash),
-            warnings=tuple(warnings),
-        )
-    after = replace(before, status=_STATUS_AFTER[record.kind])
-    if record.kind is EntryKind.COMMIT:
-        return replace(after, charged=record.amounts, charged_events=record.events)
+def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
+    """What an entry says, once it is known to be the one behind the entry with the hash ``head``.
+
+    Raises:
+        BrokenChain: it is not.
+    """
+    if link.previous_hash != head:
+        raise BrokenChain(place, "it does not follow the entry before it")
+    record = said_by(link)
+    if record is None:
+        raise BrokenChain(place, "its bytes are not an entry that has its hash")
+    if record.sequence != place:
+        raise BrokenChain(place, f"it says that it is entry {record.sequence}")
+    if (place == 1) != (record.kind is EntryKind.CREATE):
+        raise BrokenChain(place, "a budget's first entry makes it, and no other does")
+    return record
+
+
+def said_by(link: Chained) -> EntryRecord | None:
+    """What an entry says, wherever it belongs; None where its bytes are no entry, or do not have its hash."""
+    try:
+        is_genuine = link.hash == chain_hash(link.previous_hash, link.canonical)
+        return record_from_canonical(link.canonical) if is_genuine else None
+    except _UNREADABLE:
+        return None
+
+
+def opened(record: EntryRecord) -> History:
+    """The history of a budget with the entry that made it.
+
+    Raises:
+        BrokenChain: it does not say what such an entry says.
+    """
+    try:
+        details = details_of(record)
+        parent_id, budget_filter = details.get("parent_id"), _filter(details)
+        zero = budget_filter.zero
+        relation = NeighboringRelation(str(details["neighboring_relation"]))
+        return History(record, None if parent_id is None else str(parent_id), budget_filter, relation, zero, zero, zero)
+    except _UNREADABLE as error:
+        raise _unreadable(record, error) from None
+
+
+def replay(history: History, record: EntryRecord) -> Step:
+    """Do what a later entry of the budget says.
+
+    Raises:
+        BrokenChain: the ledger would not have done it. The budget's limit is not looked at: it depends on the budgets
+            below, too.
+    """
+    try:
+        if record.kind is EntryKind.LIMIT:
+            changed = _filter(details_of(record))
+            changed.check_child_of(history.filter)
+            history.filter = changed
+            return None, None
+        return _replay(history, record)
+    except _UNREADABLE as error:
+        raise _unreadable(record, error) from None
+
+
+def details_of(record: EntryRecord) -> Mapping[str, Json]:
+    """What else the entry says."""
+    return record.details or {}
+
+
+def _replay(history: History, record: EntryRecord) -> Step:
+    if record.reservation_id is None:
+        raise BrokenChain(record.sequence, "it names no reservation")
+    if len(record.amounts) != len(history.pending):
+        raise BrokenChain(record.sequence, "its amounts are not those of the budget's filter")
+    before = history.reservations.get(record.reservation_id)
+    after = _made_reservation(record, record.reservation_id) if before is None else _step(before, record)
+    history.reservations[after.id] = after
+    if before is not None:
+        _count(history, before, sub)
+    _count(history, after, add)
+    return before, after
+
+
+def _count(history: History, reservation: ReservationState, sign: Callable[[int, int], int]) -> None:
+    """Add what a reservation holds or has spent to the budget's own amounts, or take it out."""
+    status = reservation.status
+    if status is ReservationStatus.PENDING:
+        history.pending = tuple(map(sign, history.pending, reservation.cost))
+    elif status is ReservationStatus.STARTED:
+        history.started = tuple(map(sign, history.started, reservation.cost))
+    elif status is ReservationStatus.COMMITTED and reservation.charged is not None:
+        history.spent = tuple(map(sign, history.spent, reservation.charged))
+
+
+def _made_reservation(record: EntryRecord, reservation_id: str) -> ReservationState:
+    if record.kind not in (EntryKind.RESERVE, EntryKind.CORRECT):
+        raise BrokenChain(record.sequence, "it is about a reservation that was never made, or is resolved")
+    details = details_of(record)
+    run_id, plan_hash, charge_delta = details["run_id"], details["plan_hash"], details.get("charge_delta")
+    is_charge = record.kind is EntryKind.CORRECT
+    return ReservationState(
+        id=reservation_id,
+        budget_id=record.budget_id,
+        status=ReservationStatus.COMMITTED if is_charge else ReservationStatus.PENDING,
+        events=record.events,
+        cost=record.amounts,
+        created_at=record.recorded_at,
+        expires_at=datetime.fromisoformat(str(details["expires_at"])),
+        purpose=record.purpose or "",
+        engine_version=record.engine_version,
+        charge_delta=None if charge_delta is None else float(str(charge_delta)),
+        run_id=None if run_id is None else str(run_id),
+        plan_hash=None if plan_hash is None else str(plan_hash),
+        charged=record.amounts if is_charge else None,
+        charged_events=record.events if is_charge else None,
+        corrected=is_charge,
+        resolved_at=record.recorded_at if is_charge else None,
+        warnings=_warnings(details["warnings"]),
+    )
+
+
+def _step(before: ReservationState, record: EntryRecord) -> ReservationState:
+    kind = record.kind
+    may = before.is_open or (kind is EntryKind.CORRECT and before.status is ReservationStatus.COMMITTED)
+    if not may or kind not in (*_STATUS_AFTER, EntryKind.EXTEND, EntryKind.CORRECT):
+        raise BrokenChain(record.sequence, f"a reservation that is {before.status} takes no {kind}")
+    if kind is EntryKind.CORRECT:
+        return _corrected(before, record)
+    if kind is EntryKind.COMMIT:
+        return _committed(before, record)
+    if record.amounts != before.cost:
+        raise BrokenChain(record.sequence, "its amounts are not what the reservation holds")
+    if kind is EntryKind.EXTEND:
+        return _changed(before, expires_at=datetime.fromisoformat(str(details_of(record)["expires_at"])))
+    if kind is EntryKind.START:
+        return _changed(before, status=ReservationStatus.STARTED)
+    return _changed(before, status=_STATUS_AFTER[kind], resolved_at=record.recorded_at)
+
+
+def _committed(before: ReservationState, record: EntryRecord) -> ReservationState:
+    if record.amounts != before.cost and not all(map(le, record.amounts, before.cost)):
+        raise BrokenChain(record.sequence, "it charges more than the reservation holds")
+    if not is_prefix(record.events, before.events):
+        raise BrokenChain(record.sequence, "its events are not the first ones of the reservation's")
+    return _changed(
+        before,
+        status=ReservationStatus.COMMITTED,
+        charged=record.amounts,
+        charged_events=record.events,
+        resolved_at=record.recorded_at,
+    )
+
+
+def _corrected(before: ReservationState, record: EntryRecord) -> ReservationState:
+    details = details_of(record)
+    was = before.cost if before.charged is None else before.charged
+    if details["before"] != [str(amount) for amount in was]:
+        raise BrokenChain(record.sequence, "it corrects another amount than there was")
+    if before.is_open:
+        return _changed(before, cost=record.amounts, engine_version=record.engine_version)
+    corrected = details["events_replaced"] is True
+    return _changed(before, charged=record.amounts, charged_events=record.events, corrected=corrected)
+
+
+def _changed(before: ReservationState, **changes: object) -> ReservationState:
+    """`dataclasses.replace`, which takes as long as everything else that is done with an entry."""
+    after = object.__new__(ReservationState)
+    vars(after).update(vars(before), **changes)
     return after
 
 
-def _charge(budget: BudgetState, before: ReservationState | None, after: ReservationState) -> BudgetState:
-    spent, reserved = list(budget.spent), list(budget.reserved)
-    for order, cost in enumerate(after.cost):
-        if before is None:
-            reserved[order] += cost
-        elif not after.is_open:
-            reserved[order] -= cost
-            spent[order] += after.charged[order] if after.charged is not None else 0
-    return replace(budget, spent=tuple(spent), reserved=tuple(reserved))
+def _filter(details: Mapping[str, Json]) -> PrivacyFilter:
+    description = details["filter"]
+    if not isinstance(description, Mapping):
+        raise ValueError("a filter is an object")
+    return filter_from_json(description)
 
 
-def _details(record: EntryRecord) -> dict[str, Json]:
-    assert record.details is not None, "read from canonical bytes"
-    return dict(record.details)
+def _warnings(given: Json) -> tuple[tuple[str, str], ...]:
+    if not isinstance(given, list):
+        raise ValueError("warnings are a list")
+    return tuple((warning["code"], warning["detail"]) for warning in given)
+
+
+def _unreadable(record: EntryRecord, error: Exception) -> BrokenChain:
+    reason = f"it does not say what a {record.kind} says ({type(error).__name__})"
+    return BrokenChain(record.sequence, reason)

@@ -10,12 +10,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any
 
-from accounting.canonical import Json, canonical_bytes
+from accounting.canonical import FORMAT_VERSION, Json, canonical_text
 from accounting.events import Event, event_from_json
 from app.kit.moments import format_moment
 from app.ledger.states import EntryKind
+from app.ledger.transitions import Transition
 
 #: The hash "before" a budget's first entry.
 GENESIS = "0" * 64
@@ -46,40 +49,139 @@ class EntryRecord:
     details: Mapping[str, Json] | None = None
 
     def canonical(self) -> bytes:
-        """Canonical bytes of everything above."""
-        return canonical_bytes(
-            {
-                "id": self.id,
-                "budget_id": self.budget_id,
-                "sequence": self.sequence,
-                "kind": str(self.kind),
-                "principal_id": self.principal_id,
-                "recorded_at": format_moment(self.recorded_at),
-                "engine_version": self.engine_version,
-                "amounts": list(self.amounts),
-                "events": [event.to_json() for event in self.events],
-                "reservation_id": self.reservation_id,
-                "purpose": self.purpose,
-                "details": dict(self.details or {}),
-            }
+        """Canonical bytes of everything above: what `accounting.canonical.canonical_bytes` makes of it.
+
+        Put together from parts, because most entries share their events with others.
+        """
+        parts = (
+            '{"amounts":[',
+            ",".join([f'"{amount}"' for amount in self.amounts]),
+            '],"budget_id":',
+            _text(self.budget_id),
+            ',"details":',
+            canonical_text(dict(self.details or {})),
+            ',"engine_version":',
+            _text(self.engine_version),
+            ',"events":',
+            _canonical_events(self.events),
+            ',"id":',
+            _text(self.id),
+            ',"kind":',
+            _text(str(self.kind)),
+            ',"principal_id":',
+            _text(self.principal_id),
+            ',"purpose":',
+            _text(self.purpose),
+            ',"recorded_at":',
+            _text(format_moment(self.recorded_at)),
+            ',"reservation_id":',
+            _text(self.reservation_id),
+            ',"sequence":"',
+            str(self.sequence),
+            f'","v":"{FORMAT_VERSION}"}}',
         )
+        return "".join(parts).encode()
+
+
+def entry_record(
+    transition: Transition, *, entry_id: str, sequence: int, principal_id: str, recorded_at: datetime
+) -> EntryRecord:
+    """The entry of a transition: with everything that is needed to replay it."""
+    reservation = transition.reservation
+    return EntryRecord(
+        id=entry_id,
+        budget_id=transition.budget.id,
+        sequence=sequence,
+        kind=transition.kind,
+        principal_id=principal_id,
+        recorded_at=recorded_at,
+        engine_version=transition.engine_version,
+        amounts=transition.amounts,
+        events=transition.events,
+        reservation_id=None if reservation is None else reservation.id,
+        purpose=None if reservation is None else reservation.purpose,
+        details=_details(transition),
+    )
+
+
+def _details(transition: Transition) -> dict[str, Json]:
+    reservation, kind = transition.reservation, transition.kind
+    details: dict[str, Json] = {}
+    if kind is EntryKind.LIMIT:
+        details["filter"] = transition.budget.filter.to_json()
+    if transition.reason is not None:
+        details["reason"] = transition.reason
+    if reservation is None:
+        return details
+    if transition.before is None:
+        details["expires_at"] = format_moment(reservation.expires_at)
+        details["run_id"], details["plan_hash"] = reservation.run_id, reservation.plan_hash
+        details["warnings"] = [{"code": code, "detail": detail} for code, detail in reservation.warnings]
+        if reservation.charge_delta is not None:
+            details["charge_delta"] = reservation.charge_delta
+    elif kind is EntryKind.EXTEND:
+        details["expires_at"] = format_moment(reservation.expires_at)
+    elif kind is EntryKind.CORRECT:
+        before = transition.before
+        details["before"] = [str(amount) for amount in (before.cost if before.charged is None else before.charged)]
+        details["events_replaced"] = reservation.corrected
+    return details
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else encode_basestring(value)
+
+
+@lru_cache(maxsize=4096)
+def _canonical_events(events: tuple[Event, ...]) -> str:
+    return canonical_text([event.to_json() for event in events])
+
+
+@lru_cache(maxsize=4096)
+def mechanisms_of(events: tuple[Event, ...]) -> str:
+    """The kinds of mechanism among the events, each between commas, so that a query can look for one of them.
+
+    >>> from accounting.events import PureDp, ZcDp
+    >>> mechanisms_of((Event(ZcDp(0.1)), Event(PureDp(1.0)), Event(ZcDp(0.2))))
+    ',pure_dp,zcdp,'
+    """
+    kinds = sorted({event.mechanism.kind for event in events})
+    return f",{','.join(kinds)}," if kinds else ""
 
 
 def record_from_canonical(data: bytes) -> EntryRecord:
-    """Read what `EntryRecord.canonical` wrote. Numbers inside `details` stay strings."""
+    """Read what `EntryRecord.canonical` wrote. Numbers inside `details` stay strings.
+
+    Raises:
+        ValueError, KeyError, TypeError: these are not the bytes of an entry.
+    """
     plain: dict[str, Any] = json.loads(data)
     if plain.pop("v") != "1":
         raise ValueError("these bytes are of another format version")
-    return EntryRecord(
-        **{
-            **plain,
-            "sequence": int(plain["sequence"]),
-            "kind": EntryKind(plain["kind"]),
-            "recorded_at": datetime.fromisoformat(plain["recorded_at"]),
-            "amounts": tuple(int(amount) for amount in plain["amounts"]),
-            "events": tuple(event_from_json(event) for event in plain["events"]),
-        }
-    )
+    plain["sequence"] = int(plain["sequence"])
+    plain["kind"] = _KINDS[plain["kind"]]
+    plain["recorded_at"] = datetime.fromisoformat(plain["recorded_at"])
+    plain["amounts"] = tuple(map(int, plain["amounts"]))
+    plain["events"] = _events(plain["events"])
+    return EntryRecord(**plain)
+
+
+_KINDS = {str(kind): kind for kind in EntryKind}
+# Most entries share their events with others: what was read once is found again by its text.
+_EVENTS: dict[str, tuple[Event, ...]] = {}
+_MOST_EVENTS = 4096
+
+
+def _events(plain: list[Any]) -> tuple[Event, ...]:
+    if not plain:
+        return ()
+    text = repr(plain)
+    found = _EVENTS.get(text)
+    if found is None:
+        if len(_EVENTS) >= _MOST_EVENTS:
+            _EVENTS.clear()
+        found = _EVENTS[text] = tuple(event_from_json(event) for event in plain)
+    return found
 
 
 def chain_hash(previous_hash: str, canonical: bytes) -> str:

@@ -1,40 +1,69 @@
-"""All SQL on entries."""
+"""All SQL that reads the ledger; what writes it is in `app.ledger.statements`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import reduce
+from typing import Any, cast
 
-from sqlalchemy import select
+from sqlalchemy import Row, Table, literal, select
 from sqlalchemy.orm import Session
 
-from app.ledger.models import Entry
-from app.ledger.records import EntryRecord, chain_hash
+from app.budgets.models import Budget, Reservation
+from app.ledger.models import Entry, ExposedStep
+from app.ledger.states import Amounts, ReservationStatus, plus
+
+_BUDGETS = cast(Table, Budget.__table__)
+_RESERVATIONS = cast(Table, Reservation.__table__)
+_ENTRIES = cast(Table, Entry.__table__)
+_EXPOSED = cast(Table, ExposedStep.__table__)
 
 
-def append(session: Session, record: EntryRecord, previous_hash: str) -> str:
-    """Add the entry behind the one with ``previous_hash``; returns its own hash.
+def find_budget(session: Session, budget_id: str) -> Row[Any] | None:
+    """The budget as it is in this session's view."""
+    return session.execute(select(_BUDGETS).where(_BUDGETS.c.id == budget_id)).one_or_none()
 
-    Requires: the caller holds the budget's lock; otherwise UNIQUE (budget_id, sequence) refuses one of two writers.
-    """
-    canonical = record.canonical()
-    entry = Entry(
-        id=record.id,
-        budget_id=record.budget_id,
-        sequence=record.sequence,
-        kind=str(record.kind),
-        reservation_id=record.reservation_id,
-        principal_id=record.principal_id,
-        purpose=record.purpose,
-        amounts=list(record.amounts),
-        events=[event.to_json() for event in record.events],
-        recorded_at=record.recorded_at,
-        engine_version=record.engine_version,
-        canonical=canonical,
-        previous_hash=previous_hash,
-        hash=chain_hash(previous_hash, canonical),
+
+def budgets(session: Session, ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Budgets as they are in this session's view."""
+    return session.execute(select(_BUDGETS).where(_BUDGETS.c.id.in_(ids))).all()
+
+
+def due_holds(session: Session, path: str, now: datetime, limit: int) -> list[str]:
+    """Ids of pending reservations, of a budget or any under it, whose time to start is over; the oldest first."""
+    statement = (
+        select(_RESERVATIONS.c.id)
+        .join_from(_RESERVATIONS, _BUDGETS, _RESERVATIONS.c.budget_id == _BUDGETS.c.id)
+        .where(_due(path, now))
+        .order_by(_RESERVATIONS.c.expires_at, _RESERVATIONS.c.id)
+        .limit(limit)
     )
-    session.add(entry)
-    return entry.hash
+    return list(session.scalars(statement))
+
+
+def due_amounts(session: Session, budget_id: str, zero: Amounts, now: datetime) -> Amounts:
+    """What the due holds of a budget and those under it hold together."""
+    path = session.execute(select(_BUDGETS.c.path).where(_BUDGETS.c.id == budget_id)).scalar_one()
+    statement = (
+        select(_RESERVATIONS.c.cost)
+        .join_from(_RESERVATIONS, _BUDGETS, _RESERVATIONS.c.budget_id == _BUDGETS.c.id)
+        .where(_due(path, now))
+    )
+    return reduce(plus, session.scalars(statement), zero)
+
+
+def under(path: str) -> Any:
+    """The condition that a budget is the one with this path, or below it; every budget for the empty path."""
+    if not path:
+        return literal(True)
+    return (_BUDGETS.c.path == path) | _BUDGETS.c.path.startswith(f"{path}/", autoescape=True)
+
+
+def _due(path: str, now: datetime) -> Any:
+    # That it is not resolved is said for the index, which holds the open ones alone.
+    is_pending = _RESERVATIONS.c.resolved_at.is_(None) & (_RESERVATIONS.c.state == str(ReservationStatus.PENDING))
+    return under(path) & is_pending & (_RESERVATIONS.c.expires_at <= now)
 
 
 def page(
@@ -47,6 +76,8 @@ def page(
     after: datetime | None = None,
     before: datetime | None = None,
     purpose: str | None = None,
+    mechanism: str | None = None,
+    principal_id: str | None = None,
 ) -> list[Entry]:
     """Entries of the budget behind ``from_sequence``, oldest first.
 
@@ -59,6 +90,8 @@ def page(
         after: Only entries recorded at this moment or later.
         before: Only entries recorded earlier than this moment.
         purpose: Only entries of reservations with exactly this purpose.
+        mechanism: Only entries with an event of this mechanism.
+        principal_id: Only entries that this principal made.
     """
     statement = select(Entry).where(Entry.budget_id == budget_id, Entry.sequence > from_sequence)
     if kind is not None:
@@ -69,9 +102,14 @@ def page(
         statement = statement.where(Entry.recorded_at < before)
     if purpose is not None:
         statement = statement.where(Entry.purpose == purpose)
+    if mechanism is not None:
+        statement = statement.where(Entry.mechanisms.contains(f",{mechanism},", autoescape=True))
+    if principal_id is not None:
+        statement = statement.where(Entry.principal_id == principal_id)
     return list(session.scalars(statement.order_by(Entry.sequence).limit(limit)))
 
 
-def history(session: Session, budget_id: str) -> list[Entry]:
-    """All entries of the budget, oldest first."""
-    return list(session.scalars(select(Entry).where(Entry.budget_id == budget_id).order_by(Entry.sequence)))
+def chain(session: Session, budget_id: str) -> Iterator[Entry]:
+    """All entries of the budget, oldest first, a batch at a time."""
+    statement = select(Entry).where(Entry.budget_id == budget_id).order_by(Entry.sequence)
+    return iter(session.scalars(statement, execution_options={"yield_per": 1000}))

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from app.kit.fields import Schema
+from app.kit.fields import Identifier, Schema
 from app.ledger.states import EntryKind
 from app.privacy.schemas import EventSchema
 
@@ -21,14 +21,45 @@ class EntryBody(Schema):
     leaf_index: int = Field(description="Place among the entries of all budgets; grows, and may have gaps.")
     kind: EntryKind
     amount: dict[str, Any] = Field(
-        description="In the filter's own fields: the limit (create), what is held (reserve, start), charged (commit) "
-        "or released (void, expire)."
+        description="In the filter's own fields: the limit (create, limit), what is held (reserve, start, extend), "
+        "charged (commit, correct) or released (void, expire)."
     )
     events: list[EventSchema]
     reservation_id: str | None
     principal_id: str
     purpose: str | None
+    reason: str | None = Field(description="Of a correction, or of a changed limit.")
     engine_version: str = Field(description="Version of the accounting engine that made the amount.")
     recorded_at: datetime
     previous_hash: str = Field(description="Hash of the entry before, 64 zeros for the first.")
     hash: str = Field(description="SHA-256 over the entry's canonical bytes and `previous_hash`.")
+
+
+class VerifyRequest(Schema):
+    """What to verify."""
+
+    budget_id: Identifier | None = Field(None, description="The tree that this budget belongs to; absent: everything.")
+
+
+class BadPlaceBody(Schema):
+    """The first place that is not what the ledger wrote."""
+
+    budget_id: str | None
+    sequence: int | None = Field(
+        description="Of the entry; null where the entries are whole and a table beside them says something else."
+    )
+    leaf_index: int | None = Field(description="Of the stored entry; null where it is missing.")
+    reason: str
+
+
+class VerdictBody(Schema):
+    """What a verification found."""
+
+    valid: bool
+    entries: int = Field(description="How many entries were looked at; all of them, where they are valid.")
+    budgets: int
+    head: str | None = Field(
+        description="One hash of the ends of all chains, the same for the same entries: SHA-256 over a line "
+        "`<budget id> <sequence> <hash>` for each budget, in the order of their ids. Null where `valid` is false."
+    )
+    first_bad: BadPlaceBody | None = None

@@ -1,8 +1,19 @@
-"""The words of the ledger: states of a reservation, kinds of entries, and why a command is refused."""
+"""The words of the ledger, and the states that its decisions depend on: of a budget, and of a reservation."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
+from operator import add, sub
+
+from accounting.events import Event
+from accounting.filters import PrivacyFilter
+from accounting.relations import NeighboringRelation
+
+#: Integer units, one per currency or order of the filter. Python integers: sums are exact, so that a release takes back
+#: exactly what was held, even in an order whose single costs are saturated.
+Amounts = tuple[int, ...]
 
 
 class ReservationStatus(StrEnum):
@@ -16,36 +27,164 @@ class ReservationStatus(StrEnum):
 
 
 class EntryKind(StrEnum):
-    """What an entry of the ledger records: the making of a budget, or one transition of a reservation."""
+    """What an entry of the ledger records: the making of a budget, one step of a reservation, a change by hand."""
 
     CREATE = "create"
     RESERVE = "reserve"
     START = "start"
+    EXTEND = "extend"
     COMMIT = "commit"
     VOID = "void"
     EXPIRE = "expire"
+    CORRECT = "correct"
+    LIMIT = "limit"
 
 
-class DenialCode(StrEnum):
-    """Why a command is refused, in order of precedence."""
+@dataclass(frozen=True)
+class BudgetState:
+    """What decisions about a budget depend on. A budget with children counts what is charged below it as its own.
 
-    RELATION_MISMATCH = "relation_mismatch"
-    """reserve: the events are priced under another neighbouring relation than the budget's (422)."""
-    OWNED_BY_RUN = "owned_by_run"
-    """start, commit, void: the reservation belongs to a run, and only the run resolves it."""
-    ALREADY_RESOLVED = "already_resolved"
-    """start, commit, void, expire: the reservation is committed or voided."""
-    EXPIRED = "expired"
-    """start, commit, void, expire: it was released; start, commit: it is pending past its time."""
-    ALREADY_STARTED = "already_started"
-    """start, void, expire: noise may have been drawn."""
-    NOT_EXPIRED = "not_expired"
-    """expire: the time is not over (never an answer over HTTP: only the ledger itself expires)."""
-    NOT_A_PREFIX = "not_a_prefix"
-    """commit: the events are not the reserved ones with counts reduced and later ones dropped (422)."""
-    BUDGET_EXCEEDED = "budget_exceeded"
-    """reserve: with the cost added, the filter would not admit the total."""
+    Attributes:
+        id: The budget's id.
+        filter: Its filter, with the limit of today.
+        relation: Under which everything is priced.
+        spent: Committed, corrections included.
+        started: Held by reservations for which noise may have been drawn.
+        pending: Held by reservations that have not started.
+        overdrawn: A correction has told the truth past the limit. Nothing is admitted until there is room again.
+
+    Guarantees: `filter` admits ``used`` after every transition, unless ``overdrawn``.
+    """
+
+    id: str
+    filter: PrivacyFilter
+    relation: NeighboringRelation
+    spent: Amounts
+    started: Amounts
+    pending: Amounts
+    overdrawn: bool = False
+
+    @property
+    def reserved(self) -> Amounts:
+        """Held by all open reservations."""
+        return plus(self.started, self.pending)
+
+    @property
+    def exposed(self) -> Amounts:
+        """What may have been released: committed or started."""
+        return plus(self.spent, self.started)
+
+    @property
+    def used(self) -> Amounts:
+        """Everything that the limit bounds: spent and reserved."""
+        return plus(self.exposed, self.pending)
+
+    @property
+    def headroom(self) -> int:
+        """The room that decides admission, in the filter's units; negative where the filter denies what is used."""
+        return self.filter.headroom(self.used)
+
+    def moved(self, move: Move, *, by_correction: bool = False) -> BudgetState:
+        """The state after amounts have moved."""
+        after = replace(
+            self,
+            spent=plus(self.spent, move.spent),
+            started=plus(self.started, move.started),
+            pending=plus(self.pending, move.pending),
+        )
+        may_be_overdrawn = self.overdrawn or by_correction
+        return replace(after, overdrawn=may_be_overdrawn and after.headroom < 0)
 
 
-#: Malformed commands; every other denial is about the state (409).
-UNPROCESSABLE = frozenset({DenialCode.RELATION_MISMATCH, DenialCode.NOT_A_PREFIX})
+@dataclass(frozen=True)
+class Move:
+    """What a transition adds to the three amounts of a budget and of every budget above it."""
+
+    spent: Amounts
+    started: Amounts
+    pending: Amounts
+
+
+#: A budget and those above it, the budget itself first and the root last. A charge must fit every one of them.
+Path = tuple[BudgetState, ...]
+
+
+def narrowed(path: Path) -> BudgetState:
+    """The budget as if it had spent what those above it have no room for: what it admits then, every one of them does.
+
+    Order by order in a Rényi filter: one order must then have room in every budget, which asks for a little more than
+    the ledger does.
+    """
+    budget = path[0]
+    rooms = [minus(level.filter.caps, level.used) for level in path]
+    used = minus(budget.filter.caps, tuple(map(min, *rooms)) if len(rooms) > 1 else rooms[0])
+    return replace(budget, spent=minus(used, budget.reserved))
+
+
+@dataclass(frozen=True)
+class ReservationState:
+    """What is known about a reservation.
+
+    Attributes:
+        id, budget_id, purpose, run_id, plan_hash, created_at: As they were given when it was made.
+        status: Where it is.
+        events: What it was made for.
+        cost: What they cost; held while it is open.
+        charge_delta: The delta at which an approximate_dp budget priced it.
+        engine_version: Of the engine that found ``cost``.
+        expires_at: A pending one may be released from then on; a started one is overdue.
+        charged, charged_events: What became of it, once it is committed.
+        corrected: Whether a correction has replaced ``charged``.
+        warnings: Of its price.
+    """
+
+    id: str
+    budget_id: str
+    status: ReservationStatus
+    events: tuple[Event, ...]
+    cost: Amounts
+    created_at: datetime
+    expires_at: datetime
+    purpose: str = ""
+    engine_version: str = ""
+    charge_delta: float | None = None
+    run_id: str | None = None
+    plan_hash: str | None = None
+    charged: Amounts | None = None
+    charged_events: tuple[Event, ...] | None = None
+    corrected: bool = False
+    resolved_at: datetime | None = None
+    warnings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in (ReservationStatus.PENDING, ReservationStatus.STARTED)
+
+    @property
+    def exposed_events(self) -> tuple[Event, ...]:
+        """The events that a report must count.
+
+        The whole list from the start on, even if a part of it was committed: which part may have been decided by
+        looking at outputs, and then only the whole bounds the loss as a list that was fixed in advance.
+        """
+        if self.corrected and self.charged_events is not None:
+            return self.charged_events
+        return self.events if self.status in (ReservationStatus.STARTED, ReservationStatus.COMMITTED) else ()
+
+    def is_past_its_time(self, now: datetime) -> bool:
+        """Pending, and the time to start is over."""
+        return self.status is ReservationStatus.PENDING and now >= self.expires_at
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Started, and not committed in its time. It stays held, and still takes its one commit."""
+        return self.status is ReservationStatus.STARTED and now >= self.expires_at
+
+
+def plus(a: Amounts, b: Amounts) -> Amounts:
+    """The sum, per position."""
+    return tuple(map(add, a, b))
+
+
+def minus(a: Amounts, b: Amounts) -> Amounts:
+    """The difference, per position."""
+    return tuple(map(sub, a, b))

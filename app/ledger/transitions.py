@@ -1,8 +1,8 @@
-"""The transition machine of the ledger: a state and a command in; a new state and what to record, or a denial, out.
+"""The transition machine of the ledger: states and a command in; new states and what to record, or a denial, out.
 
-Pure: no database, no clock, no randomness, and no numerics where `pricing.price` was asked before. Storage
-(`app.budgets.service`) locks the budget, asks here, and writes what came out. Denials are tried in the order in which
-`DenialCode` lists them, and the first that applies is the answer.
+Pure: no database, no clock, no randomness, no numerics (a command carries its price). Storage (`app.ledger.journal`)
+locks the budgets, asks here, and writes what came out. Denials are tried in the order in which `DenialCode` lists them,
+and the first that applies is the answer.
 
 States of a reservation: ``pending`` -> ``started`` -> ``committed``; ``pending`` -> ``committed``, ``voided`` or
 ``expired``. Only a pending one expires, because no noise has been drawn for it: a started one is held until it is
@@ -11,289 +11,277 @@ committed, whatever the clock says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from accounting.events import Event
-from accounting.filter_costs import Cost
-from accounting.filters import PrivacyFilter
-from accounting.relations import NeighboringRelation
-from app.ledger.pricing import Shortfall, price
-from app.ledger.states import UNPROCESSABLE, DenialCode, EntryKind, ReservationStatus
-
-#: Integer nano-units, one per order of the filter. Python integers: sums are exact, so that a release takes back
-#: exactly what was held, even in an order whose single costs are saturated.
-Amounts = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class BudgetState:
-    """What decisions about a budget depend on.
-
-    Guarantees: `filter` admits ``spent + reserved``, after every transition.
-    """
-
-    filter: PrivacyFilter
-    relation: NeighboringRelation
-    spent: Amounts
-    reserved: Amounts
-
-    @property
-    def used(self) -> Amounts:
-        return _plus(self.spent, self.reserved)
-
-    @property
-    def headroom(self) -> int:
-        """Largest room that any order has left, in nano-units; negative where the filter denies what is used."""
-        return max(cap - used for cap, used in zip(self.filter.caps, self.used, strict=True))
-
-
-@dataclass(frozen=True)
-class ReservationState:
-    """What decisions about a reservation depend on."""
-
-    id: str
-    status: ReservationStatus
-    events: tuple[Event, ...]
-    cost: Amounts
-    expires_at: datetime
-    run_id: str | None = None
-    plan_hash: str | None = None
-    charged: Amounts | None = None
-    charged_events: tuple[Event, ...] | None = None
-    warnings: tuple[dict[str, str], ...] = ()
-
-    @property
-    def is_open(self) -> bool:
-        return self.status in (ReservationStatus.PENDING, ReservationStatus.STARTED)
-
-    def is_past_its_time(self, now: datetime) -> bool:
-        """Pending, and the time to start is over."""
-        return self.status is ReservationStatus.PENDING and now >= self.expires_at
-
-
-@dataclass(frozen=True)
-class Reserve:
-    """Hold the cost of ``events``. ``relation`` is what the caller priced them under, where it has an opinion."""
-
-    reservation_id: str
-    events: tuple[Event, ...]
-    expires_at: datetime
-    run_id: str | None = None
-    plan_hash: str | None = None
-    relation: NeighboringRelation | None = None
-
-
-@dataclass(frozen=True)
-class Start:
-    """Noise is about to be drawn."""
-
-    by_run: bool = False
-
-
-@dataclass(frozen=True)
-class Commit:
-    """The events have happened; ``events`` names the part of them that did, None means all."""
-
-    events: tuple[Event, ...] | None = None
-    by_run: bool = False
-
-
-@dataclass(frozen=True)
-class Void:
-    """Nothing has happened and nothing will: release what is held."""
-
-    by_run: bool = False
-
-
-@dataclass(frozen=True)
-class Expire:
-    """The time to start is over: release what is held."""
-
-
-Command = Start | Commit | Void | Expire
-
-_DETAILS = {
-    DenialCode.OWNED_BY_RUN: "the reservation belongs to a run, which resolves it; cancel the run instead",
-    DenialCode.ALREADY_RESOLVED: "the reservation is committed or voided already; each is resolved at most once",
-    DenialCode.EXPIRED: "the reservation was not started in time, so its hold is released; reserve again",
-    DenialCode.ALREADY_STARTED: "the reservation is started: noise may have been drawn, so it can only be committed",
-    DenialCode.NOT_EXPIRED: "the reservation may still be started",
-    DenialCode.NOT_A_PREFIX: "events must be the reserved list with counts reduced and later events dropped",
-}
+from app.ledger.commands import (
+    ChangeLimit,
+    Charge,
+    Command,
+    Commit,
+    Correct,
+    Expire,
+    Extend,
+    Reserve,
+    Start,
+    Void,
+)
+from app.ledger.denials import Denial, DenialCode
+from app.ledger.states import Amounts, BudgetState, EntryKind, Move, Path, ReservationState, ReservationStatus, minus
 
 
 @dataclass(frozen=True)
 class Transition:
-    """A command that is carried out: the states after it, and the amounts and events of its entry."""
-
-    kind: EntryKind
-    budget: BudgetState
-    reservation: ReservationState
-    amounts: Amounts
-    events: tuple[Event, ...]
-
-
-@dataclass(frozen=True)
-class Denial:
-    """A command that is refused; nothing changes.
+    """A command that is carried out: the states after it, and what its entry says.
 
     Attributes:
-        shortfall: What a reservation that did not fit would be answered with, too, once no lock is held.
+        kind: Of the entry.
+        path: The budget and those above it, after the move.
+        amounts: Held (reserve, start, extend), charged (commit, correct), released (void, expire), or the new caps.
+        events: What the amounts are for.
+        engine_version: Of the engine that found the amounts.
+        reservation: After it; None where a limit was changed.
+        reason: Given with a change by hand.
+        before: The reservation before it; None where there was none.
     """
 
-    code: DenialCode
-    detail: str
-    members: Mapping[str, Any] = field(default_factory=dict)
-    shortfall: Shortfall | None = None
+    kind: EntryKind
+    path: Path
+    amounts: Amounts
+    events: tuple[Event, ...]
+    engine_version: str
+    reservation: ReservationState | None = None
+    reason: str | None = None
+    before: ReservationState | None = None
 
     @property
-    def status(self) -> int:
-        """HTTP status code."""
-        return 422 if self.code in UNPROCESSABLE else 409
+    def budget(self) -> BudgetState:
+        """The budget that was asked."""
+        return self.path[0]
 
 
-def reserve(
-    budget: BudgetState, command: Reserve, holds: Iterable[ReservationState], now: datetime
-) -> list[Transition] | Denial:
-    """Admit or deny a new reservation.
+def decide(
+    path: Path, reservation: ReservationState | None, command: Command, now: datetime, engine_version: str
+) -> Transition | Denial:
+    """What becomes of a command.
 
     Args:
-        budget: The budget's state.
+        path: The budget that it is about and those above it.
+        reservation: The reservation that it is about; None for a command about the budget.
         command: What is asked.
-        holds: Pending reservations of the budget that may be past their time; they are released only if room is
-            needed, and only when that lets the new one in. Not iterated over before.
         now: The time of the decision.
-
-    Returns:
-        The releases that were needed, in the order of ``holds``, then the reservation; or the denial.
-
-    Raises:
-        NoCostInFilter: the filter has no proved cost for an event.
+        engine_version: Recorded where no price is involved.
     """
-    if command.relation not in (None, budget.relation):
-        detail = (
-            f"the budget's neighboring_relation is {budget.relation}; events priced under another cannot be charged"
-        )
-        return Denial(DenialCode.RELATION_MISMATCH, detail, {"neighboring_relation": str(budget.relation)})
-    cost = price(budget.filter, command.events, budget.relation)
-    transitions: list[Transition] = []
-    overdue = iter(holds)
-    while not (fits := budget.filter.admits(_plus(budget.used, cost.amounts))):
-        hold = next(overdue, None)
-        if hold is None:
-            break
-        released = resolve(budget, hold, Expire(), now)
-        if isinstance(released, Transition):
-            transitions.append(released)
-            budget = released.budget
-    warnings = tuple({"code": warning.code, "detail": warning.detail} for warning in cost.warnings)
-    if not fits:
-        return _exceeded(budget, command.events, cost, warnings)
-    reservation = ReservationState(
-        id=command.reservation_id,
-        status=ReservationStatus.PENDING,
-        events=command.events,
-        cost=cost.amounts,
-        expires_at=command.expires_at,
-        run_id=command.run_id,
-        plan_hash=command.plan_hash,
-        warnings=warnings,
-    )
-    after = replace(budget, reserved=_plus(budget.reserved, cost.amounts))
-    return [*transitions, Transition(EntryKind.RESERVE, after, reservation, cost.amounts, command.events)]
-
-
-def resolve(budget: BudgetState, reservation: ReservationState, command: Command, now: datetime) -> Transition | Denial:
-    """Start, commit, void or expire a reservation, each at most once."""
+    if isinstance(command, Reserve):
+        return _reserve(path, command, now)
+    if isinstance(command, Charge):
+        return _charge(path, command, now)
+    if isinstance(command, ChangeLimit):
+        return _change_limit(path, command, engine_version)
+    assert reservation is not None, "every other command is about a reservation"
     denial = _denial(reservation, command, now)
     if denial is not None:
         return denial
-    if isinstance(command, Start):
-        started = replace(reservation, status=ReservationStatus.STARTED)
-        return Transition(EntryKind.START, budget, started, reservation.cost, reservation.events)
-    released = _minus(budget.reserved, reservation.cost)
-    if isinstance(command, Commit):
-        events = reservation.events if command.events is None else command.events
-        charged = _charge(budget, reservation, events)
-        committed = replace(reservation, status=ReservationStatus.COMMITTED, charged=charged, charged_events=events)
-        after = replace(budget, spent=_plus(budget.spent, charged), reserved=released)
-        return Transition(EntryKind.COMMIT, after, committed, charged, events)
-    kind, status = (
-        (EntryKind.VOID, ReservationStatus.VOIDED)
-        if isinstance(command, Void)
-        else (EntryKind.EXPIRE, ReservationStatus.EXPIRED)
-    )
-    after = replace(budget, reserved=released)
-    return Transition(kind, after, replace(reservation, status=status), reservation.cost, reservation.events)
+    if isinstance(command, Correct):
+        return _correct(path, reservation, command)
+    return _resolve(path, reservation, command, now)
 
 
 def is_prefix(part: Sequence[Event], whole: Sequence[Event]) -> bool:
-    """Whether ``part`` is ``whole`` with counts reduced and later events dropped: the costs of a filter add up, so
-    what was left out costs nothing.
-    """
+    """Whether ``part`` is ``whole`` with counts reduced and later events dropped."""
     return len(part) <= len(whole) and all(
         a.mechanism == b.mechanism and a.sampling == b.sampling and a.count <= b.count
         for a, b in zip(part, whole, strict=False)
     )
 
 
+def needs_a_price(command: Commit, reservation: ReservationState, budget: BudgetState) -> bool:
+    """Whether committing these events charges another price than the one that is held."""
+    return (
+        command.events is not None
+        and command.events != reservation.events
+        and is_prefix(command.events, reservation.events)
+        and (budget.filter.prefix_may_depend_on_outputs or command.nothing_released)
+    )
+
+
+def _reserve(path: Path, command: Reserve, now: datetime) -> Transition | Denial:
+    budget, cost = path[0], command.quote.amounts
+    move = Move(spent=budget.filter.zero, started=budget.filter.zero, pending=cost)
+    after = tuple(level.moved(move) for level in path)
+    for level in after:
+        if not level.filter.admits(level.used):
+            return Denial(DenialCode.BUDGET_EXCEEDED, budget_id=level.id)
+    reservation = ReservationState(
+        id=command.reservation_id,
+        budget_id=budget.id,
+        status=ReservationStatus.PENDING,
+        events=command.events,
+        cost=cost,
+        created_at=now,
+        expires_at=command.expires_at,
+        purpose=command.purpose,
+        engine_version=command.quote.engine_version,
+        charge_delta=command.charge_delta,
+        run_id=command.run_id,
+        plan_hash=command.plan_hash,
+        warnings=command.quote.warnings,
+    )
+    return Transition(EntryKind.RESERVE, after, cost, command.events, command.quote.engine_version, reservation)
+
+
+def _charge(path: Path, command: Charge, now: datetime) -> Transition:
+    budget, cost = path[0], command.quote.amounts
+    move = Move(spent=cost, started=budget.filter.zero, pending=budget.filter.zero)
+    reservation = ReservationState(
+        id=command.reservation_id,
+        budget_id=budget.id,
+        status=ReservationStatus.COMMITTED,
+        events=command.events,
+        cost=cost,
+        created_at=now,
+        expires_at=now,
+        purpose=command.reason,
+        engine_version=command.quote.engine_version,
+        charge_delta=command.charge_delta,
+        charged=cost,
+        charged_events=command.events,
+        corrected=True,
+        resolved_at=now,
+        warnings=command.quote.warnings,
+    )
+    after = tuple(level.moved(move, by_correction=True) for level in path)
+    version = command.quote.engine_version
+    return Transition(EntryKind.CORRECT, after, cost, command.events, version, reservation, command.reason)
+
+
+def _change_limit(path: Path, command: ChangeLimit, engine_version: str) -> Transition | Denial:
+    budget = path[0]
+    if not command.filter.admits(budget.used):
+        return Denial(DenialCode.LIMIT_BELOW_USE, budget_id=budget.id)
+    changed = replace(budget, filter=command.filter, overdrawn=False)
+    caps = command.filter.caps
+    return Transition(EntryKind.LIMIT, (changed, *path[1:]), caps, (), engine_version, reason=command.reason)
+
+
+def _resolve(
+    path: Path, reservation: ReservationState, command: Start | Extend | Commit | Void | Expire, now: datetime
+) -> Transition:
+    zero, cost = path[0].filter.zero, reservation.cost
+    nothing, back = Move(zero, zero, zero), minus(zero, cost)
+    if isinstance(command, Extend):
+        # Whatever a wrong clock says now, more time is not less time.
+        until = max(reservation.expires_at, command.until)
+        return _step(EntryKind.EXTEND, path, reservation, replace(reservation, expires_at=until), nothing)
+    if isinstance(command, Start):
+        started = replace(reservation, status=ReservationStatus.STARTED)
+        return _step(EntryKind.START, path, reservation, started, Move(zero, started=cost, pending=back))
+    was_started = reservation.status is ReservationStatus.STARTED
+    release = Move(zero, back, zero) if was_started else Move(zero, zero, back)
+    if isinstance(command, Commit):
+        return _commit(path, reservation, command, release, now)
+    kind, status = (
+        (EntryKind.VOID, ReservationStatus.VOIDED)
+        if isinstance(command, Void)
+        else (EntryKind.EXPIRE, ReservationStatus.EXPIRED)
+    )
+    return _step(kind, path, reservation, replace(reservation, status=status, resolved_at=now), release)
+
+
+def _commit(path: Path, reservation: ReservationState, command: Commit, release: Move, now: datetime) -> Transition:
+    charged, version = reservation.cost, reservation.engine_version
+    if needs_a_price(command, reservation, path[0]):
+        assert command.quote is not None, "whoever commits a part has asked for its price"
+        # What was held bounds the loss of every part of it, too; rounding could make the part dearer by a unit.
+        charged = tuple(map(min, command.quote.amounts, reservation.cost))
+        version = command.quote.engine_version
+    events = reservation.events if command.events is None else command.events
+    committed = replace(
+        reservation, status=ReservationStatus.COMMITTED, charged=charged, charged_events=events, resolved_at=now
+    )
+    move = replace(release, spent=charged)
+    return _step(EntryKind.COMMIT, path, reservation, committed, move, charged, version)
+
+
+def _correct(path: Path, reservation: ReservationState, command: Correct) -> Transition | Denial:
+    zero, before = path[0].filter.zero, reservation.cost if reservation.charged is None else reservation.charged
+    amounts = command.quote.amounts
+    if command.events is None:
+        amounts = tuple(map(max, amounts, before))
+    if not command.may_lower and any(new < old for new, old in zip(amounts, before, strict=True)):
+        return Denial(DenialCode.CORRECTION_LOWERS, state=reservation.status)
+    change = minus(amounts, before)
+    if reservation.status is ReservationStatus.COMMITTED:
+        events = reservation.charged_events if command.events is None else command.events
+        corrected = replace(
+            reservation,
+            charged=amounts,
+            charged_events=events,
+            corrected=reservation.corrected or command.events is not None,
+        )
+        move = Move(change, zero, zero)
+    else:
+        corrected = replace(reservation, cost=amounts, engine_version=command.quote.engine_version)
+        is_started = reservation.status is ReservationStatus.STARTED
+        move = Move(zero, change, zero) if is_started else Move(zero, zero, change)
+    step = _step(
+        EntryKind.CORRECT, path, reservation, corrected, move, amounts, command.quote.engine_version, command.reason
+    )
+    return step
+
+
+def _step(
+    kind: EntryKind,
+    path: Path,
+    before: ReservationState,
+    after: ReservationState,
+    move: Move,
+    amounts: Amounts | None = None,
+    engine_version: str | None = None,
+    reason: str | None = None,
+) -> Transition:
+    by_correction = kind is EntryKind.CORRECT
+    return Transition(
+        kind,
+        tuple(level.moved(move, by_correction=by_correction) for level in path),
+        before.cost if amounts is None else amounts,
+        after.events if after.charged_events is None else after.charged_events,
+        before.engine_version if engine_version is None else engine_version,
+        after,
+        reason,
+        before,
+    )
+
+
 def _denial(reservation: ReservationState, command: Command, now: datetime) -> Denial | None:
     status = reservation.status
-    resolved = status in (ReservationStatus.COMMITTED, ReservationStatus.VOIDED)
-    released = status is ReservationStatus.EXPIRED
-    too_late = isinstance(command, Start | Commit) and reservation.is_past_its_time(now)
-    started = status is ReservationStatus.STARTED and not isinstance(command, Commit)
-    too_early = isinstance(command, Expire) and not reservation.is_past_its_time(now)
-    no_prefix = (
-        isinstance(command, Commit) and command.events is not None and not is_prefix(command.events, reservation.events)
-    )
+    if isinstance(command, Correct):
+        may = status is ReservationStatus.COMMITTED or (reservation.is_open and command.events is None)
+        return None if may else Denial(DenialCode.NOT_COMMITTED, status)
+    asked_by_others = isinstance(command, Start | Extend | Commit | Void) and not command.by_run
     in_order_of_precedence = (
-        (DenialCode.OWNED_BY_RUN, _is_foreign(reservation, command)),
-        (DenialCode.ALREADY_RESOLVED, resolved),
-        (DenialCode.EXPIRED, released or too_late),
-        (DenialCode.ALREADY_STARTED, started),
-        (DenialCode.NOT_EXPIRED, too_early),
-        (DenialCode.NOT_A_PREFIX, no_prefix),
+        (DenialCode.OWNED_BY_RUN, reservation.run_id is not None and asked_by_others),
+        (DenialCode.ALREADY_RESOLVED, status in (ReservationStatus.COMMITTED, ReservationStatus.VOIDED)),
+        (
+            DenialCode.EXPIRED,
+            status is ReservationStatus.EXPIRED
+            or (isinstance(command, Start | Extend | Commit) and reservation.is_past_its_time(now)),
+        ),
+        (
+            DenialCode.ALREADY_STARTED,
+            status is ReservationStatus.STARTED and isinstance(command, Start | Void | Expire),
+        ),
+        (DenialCode.NOT_EXPIRED, isinstance(command, Expire) and not reservation.is_past_its_time(now)),
+        (
+            DenialCode.NOT_A_PREFIX,
+            isinstance(command, Commit)
+            and command.events is not None
+            and not is_prefix(command.events, reservation.events),
+        ),
     )
     for code, applies in in_order_of_precedence:
         if applies:
-            return Denial(code, _DETAILS[code], {"state": str(status)})
+            return Denial(code, status)
     return None
-
-
-def _is_foreign(reservation: ReservationState, command: Command) -> bool:
-    return reservation.run_id is not None and not isinstance(command, Expire) and not command.by_run
-
-
-def _charge(budget: BudgetState, reservation: ReservationState, events: tuple[Event, ...]) -> Amounts:
-    if events == reservation.events:
-        return reservation.cost
-    cost = price(budget.filter, events, budget.relation).amounts
-    # What was held bounds the loss of every part of it, too; rounding could make the part dearer by a unit.
-    return tuple(min(part, whole) for part, whole in zip(cost, reservation.cost, strict=True))
-
-
-def _exceeded(
-    budget: BudgetState, events: tuple[Event, ...], cost: Cost, warnings: tuple[dict[str, str], ...]
-) -> Denial:
-    return Denial(
-        DenialCode.BUDGET_EXCEEDED,
-        "the budget does not admit these events; largest_count_that_fits says how many of their steps it would",
-        {
-            "cost": budget.filter.describe(cost.amounts),
-            "remaining": budget.filter.describe_remaining(budget.used),
-            "warnings": list(warnings),
-        },
-        Shortfall(budget.filter, budget.relation, events, budget.used),
-    )
-
-
-def _plus(a: Amounts, b: Amounts) -> Amounts:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
-
-
-def _minus(a: Amounts, b: Amounts) -> Amounts:
-    return tuple(x - y for x, y in zip(a, b, strict=True))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import secrets
+from itertools import count
 from typing import cast
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from app.kit.ids import new_id
-
 HEADER = "X-Request-Id"
+
+# An id is to be found in a log, not to be kept secret: a random text per process and a number. Asking the system for
+# random bytes would give up the interpreter once per request.
+_PROCESS, _NUMBERS = secrets.token_hex(6), count(1)
 
 # What a client may choose. Anything else is replaced: it would travel into logs.
 _ACCEPTED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -20,7 +24,7 @@ def choose_request_id(scope: Scope) -> str:
     """The client's own id if it is a plain word, a new one otherwise; kept in the request's state."""
     offered = Headers(scope=scope).getlist(HEADER)
     accepted = len(offered) == 1 and _ACCEPTED.fullmatch(offered[0])
-    request_id = offered[0] if accepted else new_id("req")
+    request_id = offered[0] if accepted else f"req_{_PROCESS}{next(_NUMBERS):x}"
     scope.setdefault("state", {})["request_id"] = request_id
     return request_id
 

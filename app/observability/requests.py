@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import MutableMapping
 from typing import Any
@@ -15,6 +16,7 @@ from app.observability.stack import stack_lines
 from app.problems import Problem
 
 log = structlog.get_logger("epsilond.http")
+_NOT_TEXT = re.compile("[\0\ufffd\ud800-\udfff]")
 
 
 class AnswerInterrupted(Exception):
@@ -70,7 +72,7 @@ class RequestBoundary:
 
 def _is_text(path: str) -> bool:
     # Servers decode the path's bytes with replacement characters or surrogates where they are not UTF-8.
-    return not any(character in "\0\ufffd" or "\ud800" <= character <= "\udfff" for character in path)
+    return _NOT_TEXT.search(path) is None
 
 
 def _add_headers(message: Message, scope: Scope, request_id: str) -> None:

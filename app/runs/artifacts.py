@@ -1,4 +1,8 @@
-"""Model files: written by a worker before the run succeeds, served only after it has."""
+"""Model files: written by a worker before the run succeeds, served only after it has.
+
+Each claim of a run has a file of its own, named by the epoch. A run succeeds under the epoch of its last claim, so a
+worker that lost it can neither replace nor remove the model of its successor.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,10 @@ from app.runs.models import Run
 from trainer.run import RunResult
 
 
-def model_path(context: Context, run_id: str) -> Path:
-    return context.settings.data_dir / "models" / f"{run_id}.npz"
+def model_path(context: Context, run: Run) -> Path:
+    # Runs of before there were epochs have 0.
+    name = f"{run.id}.{run.epoch}.npz" if run.epoch else f"{run.id}.npz"
+    return context.settings.data_dir / "models" / name
 
 
 def write_model(context: Context, run: Run, data: DataDescription, result: RunResult) -> None:
@@ -31,16 +37,16 @@ def write_model(context: Context, run: Run, data: DataDescription, result: RunRe
     def write(file: IO[bytes]) -> None:
         np.savez(file, **arrays)
 
-    write_private(model_path(context, run.id), write)
+    write_private(model_path(context, run), write)
 
 
-def remove_model(context: Context, run_id: str) -> None:
-    """Remove the model of a run that did not keep it."""
-    model_path(context, run_id).unlink(missing_ok=True)
+def remove_model(context: Context, run: Run) -> None:
+    """Remove the model that a claim of the run wrote and did not keep."""
+    model_path(context, run).unlink(missing_ok=True)
 
 
 def read_parameters(context: Context, run: Run) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
     """The model's arrays by name."""
     assert run.result is not None, "only a run that succeeded has a model"
-    with np.load(model_path(context, run.id), allow_pickle=False) as stored:
+    with np.load(model_path(context, run), allow_pickle=False) as stored:
         return {name: stored[name] for name in run.result["parameters"]}

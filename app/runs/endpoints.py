@@ -9,12 +9,12 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 
 from app.auth.principal import Principal, Scope, requires
-from app.budgets.schemas import EmptyRequest
 from app.kit.context import CurrentContext
 from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
 from app.problems import Problem
+from app.reservations.schemas import EmptyRequest
 from app.runs import artifacts, service
 from app.runs.examples import RUN_EXAMPLES
 from app.runs.models import RunState
@@ -120,6 +120,6 @@ def get_run_model(
         if format == "npz":
             # Bytes, not a file answer: its validators would tell the moment the file was written.
             disposition = {"Content-Disposition": f'attachment; filename="{run_id}.npz"'}
-            content = artifacts.model_path(context, run_id).read_bytes()
+            content = artifacts.model_path(context, run).read_bytes()
             return Response(content, media_type="application/octet-stream", headers=disposition)
         return JSONResponse(service.model_body(context, run).model_dump(mode="json"))

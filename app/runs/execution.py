@@ -67,7 +67,7 @@ def train(context: Context, job: Job, should_stop: Callable[[], bool]) -> RunRes
     """Carry out the plan, telling the database the number of steps once a second.
 
     Raises:
-        RunCancelled: the run is to be cancelled, or the worker to stop.
+        RunCancelled: the run is to be cancelled or was taken over, or the worker is to stop.
     """
     cancelled = False
     last_told = time.monotonic()
@@ -80,7 +80,7 @@ def train(context: Context, job: Job, should_stop: Callable[[], bool]) -> RunRes
         last_told = now
         try:
             with context.database.write() as session:
-                cancelled = repository.record_progress(session, job.run.id, done) != RunState.RUNNING
+                cancelled = repository.record_progress(session, job.run, done) != RunState.RUNNING
         except DATABASE_FAILURES as error:
             # A counter is not worth a run that is paid for: the database may be back before the end.
             log.warning("progress_not_stored", run_id=job.run.id, error_type=type(error).__name__)

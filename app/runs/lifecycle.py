@@ -1,4 +1,7 @@
-"""What happens to a run in the database while workers are at it: claim, start, end. Each is one transaction.
+"""What happens to a run in the database while workers are at it: claim, start, end, take over. Each is one transaction.
+
+A claim raises the run's epoch. What a worker writes names the epoch of its claim and is refused under any other, so a
+worker that was taken for lost and comes back can neither start, nor commit, nor release anything.
 
 Locks are taken in one order everywhere, the run's row before its budget's.
 """
@@ -13,12 +16,13 @@ import structlog
 from sqlalchemy.orm import Session
 
 from accounting.errors import AccountingError
-from app.budgets import service as budgets
 from app.kit.context import Context
 from app.ledger.states import ReservationStatus
 from app.problems import Problem
+from app.reservations import service as reservations
 from app.runs import repository
 from app.runs.models import IN_PROGRESS, Run, RunState
+from app.runs.repository import Lease
 from calibrators.plan import Plan, plan_from_canonical
 
 log = structlog.get_logger()
@@ -29,7 +33,8 @@ FAILED = {
 }
 WORKER_LOST = {
     "code": "worker_lost",
-    "detail": "The worker process ended before the run did. What was started stays charged: noise may have been drawn.",
+    "detail": "The worker process ended or stalled before the run was done. What was started stays charged: noise may "
+    "have been drawn.",
 }
 NOT_STARTED = {
     "code": "run_not_started",
@@ -47,6 +52,9 @@ PLAN_REFUSED = {
     "code": "plan_hash_mismatch",
     "detail": "The stored plan is not the one that was charged, so the worker refused it. Nothing was charged.",
 }
+
+#: A run that costs so many workers their lives before it starts is not given to another.
+MAX_CLAIMS = 3
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ def claim(context: Context, worker_id: str) -> Run | None:
         run = repository.next_queued(session)
         if run is not None:
             run.worker_id, run.started_at, run.state = worker_id, context.clock(), RunState.RUNNING
+            run.epoch += 1
     return run
 
 
@@ -94,30 +103,36 @@ def start(context: Context, claimed: Run, plan: Plan) -> None:
     """Start the reservation: once this returns, noise may be drawn and the charge stands.
 
     Raises:
-        RefusedError: the run was cancelled, its hold is lost, or it holds another plan. Nothing is written then.
+        RefusedError: the run was cancelled or taken over, its hold is lost, or it holds another plan. Nothing is
+            written then.
     """
     with context.database.write() as session:
         run = repository.find_for_update(session, claimed.id)
         assert run is not None, "runs are never deleted"
-        if run.state != RunState.RUNNING or run.worker_id != claimed.worker_id:
+        if not _is_held(run, claimed):
+            raise RefusedError(WORKER_LOST)
+        if run.state == RunState.CANCELLING:
             raise RefusedError(None)
         if run.reservation_id is None:
             return
         try:
-            reservation = budgets.start(session, context, run.reservation_id)
-        except Problem:
-            raise RefusedError(HOLD_LOST) from None
+            reservation = reservations.start(session, context, run.reservation_id)
+        except Problem as problem:
+            # Started already: this claim did, and did not hear of it. The charge stands.
+            raise RefusedError(FAILED if problem.code == "already_started" else HOLD_LOST) from None
         if (reservation.events, reservation.plan_hash) != (plan.events, plan.plan_hash):
             raise RefusedError(PLAN_REFUSED)
 
 
 def end(context: Context, claimed: Run, ending: Ending) -> bool:
-    """End a run and settle its charge; False when it is not this worker's any more, and nothing was written."""
+    """End a run and settle its charge; False when it is not this claim's any more, and nothing was written."""
     with context.database.write() as session:
         run = repository.find_for_update(session, claimed.id)
         assert run is not None, "runs are never deleted"
-        if run.state not in IN_PROGRESS or run.worker_id != claimed.worker_id:
-            log.warning("run_taken_away", run_id=run.id)
+        if not _is_held(run, claimed):
+            if run.epoch == claimed.epoch and run.state == RunState.SUCCEEDED:
+                return True  # by this very call: it is made again where its answer was lost
+            log.warning("run_taken_away", run_id=run.id, epoch=claimed.epoch)
             return False
         if ending.result is not None:
             run.result, run.steps_done = ending.result, run.steps_total
@@ -131,9 +146,40 @@ def give_up_runs_of(context: Context, worker_id: str) -> int:
     with context.database.write() as session:
         lost = repository.in_progress_of(session, worker_id)
         for run in lost:
-            log.warning("worker_lost", run_id=run.id, worker_id=worker_id)
-            _settle(session, context, run, Ending(RunState.FAILED, WORKER_LOST))
+            _give_up(session, context, run)
     return len(lost)
+
+
+def take_over(context: Context, lease: Lease) -> bool:
+    """Take a run from a worker whose lease has lapsed; False where the worker was heard of since, or is writing."""
+    with context.database.write() as session:
+        run = repository.find_unchanged(session, lease)
+        if run is None:
+            return False
+        _give_up(session, context, run)
+    return True
+
+
+def _is_held(run: Run, claimed: Run) -> bool:
+    return run.state in IN_PROGRESS and (run.epoch, run.worker_id) == (claimed.epoch, claimed.worker_id)
+
+
+def _give_up(session: Session, context: Context, run: Run) -> None:
+    """What becomes of a run without its worker: queued again where no noise can have been drawn, else settled."""
+    log.warning("worker_lost", run_id=run.id, worker_id=run.worker_id, epoch=run.epoch)
+    ending = Ending(RunState.FAILED, WORKER_LOST)
+    # Nothing tells whether a run without a reservation was started.
+    if run.reservation_id is not None and not _is_started(session, run.reservation_id):
+        if run.state == RunState.CANCELLING:
+            ending = Ending(RunState.CANCELLED)
+        elif run.epoch < MAX_CLAIMS:
+            run.state, run.worker_id, run.started_at = RunState.QUEUED, None, None
+            return
+    _settle(session, context, run, ending)
+
+
+def _is_started(session: Session, reservation_id: str) -> bool:
+    return reservations.get_reservation(session, reservation_id).state == ReservationStatus.STARTED
 
 
 def _settle(session: Session, context: Context, run: Run, ending: Ending) -> None:
@@ -141,8 +187,8 @@ def _settle(session: Session, context: Context, run: Run, ending: Ending) -> Non
     run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
     if run.reservation_id is None:
         return
-    if budgets.get_reservation(session, run.reservation_id).state == ReservationStatus.STARTED:
-        budgets.commit(session, context, run.reservation_id)
+    if _is_started(session, run.reservation_id):
+        reservations.commit(session, context, run.reservation_id)
     else:
         with suppress(Problem), session.begin_nested():  # a hold that ran out is released already
-            budgets.void(session, context, run.reservation_id)
+            reservations.void(session, context, run.reservation_id)

@@ -51,6 +51,10 @@ class Run(Base):
     steps_done: Mapped[int] = mapped_column(Integer, default=0)
     steps_total: Mapped[int] = mapped_column(Integer)
     worker_id: Mapped[str | None] = mapped_column(String(64))
+    #: How often the run was claimed. A worker's writes name the epoch of its claim, and are refused under another.
+    epoch: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    #: Raised by the worker for as long as it is at the run.
+    heartbeat: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -12,10 +12,10 @@ from accounting.errors import AccountingError
 from accounting.relations import NeighboringRelation
 from app.algorithms.schemas import AchievedBody, ApproximateDpTargetBody
 from app.algorithms.service import noise_body, plan_body
-from app.budgets import service as budgets
 from app.privacy.answers import ConventionBody, ProvenanceBody
 from app.privacy.schemas import EventSchema
 from app.problems import Problem
+from app.reservations import service as reservations
 from app.runs.binding import DataDescription
 from app.runs.models import Run, RunState
 from app.runs.schemas import LinearModelChoice, PrivacyReport, ProgressBody, ResultBody, RunBody, RunProblem
@@ -115,7 +115,7 @@ def charge_of(session: Session, run: Run) -> dict[str, Any] | None:
     """What the run's reservation holds or has spent, in the filter's own fields; None without a budget."""
     if run.reservation_id is None:
         return None
-    return budgets.reservation_cost(session, run.reservation_id)
+    return reservations.reservation_cost(session, run.reservation_id)
 
 
 def round_up(number: float | None) -> str:

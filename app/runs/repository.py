@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, CursorResult, select, update
 from sqlalchemy.orm import Session
 
 from app.runs.models import IN_PROGRESS, Run, RunState
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What shows of a worker that is at a run: the claim, and how often the worker has told since that it lives."""
+
+    run_id: str
+    worker_id: str
+    epoch: int
+    heartbeat: int
 
 
 def find(session: Session, run_id: str) -> Run | None:
@@ -41,17 +52,49 @@ def in_progress_of(session: Session, worker_id: str) -> list[Run]:
     return list(session.scalars(statement))
 
 
-def workers_in_progress(session: Session) -> set[str]:
-    """The ids of all workers that have a run in progress."""
-    found = session.scalars(select(Run.worker_id).where(Run.state.in_(IN_PROGRESS)).distinct())
-    return {worker_id for worker_id in found if worker_id is not None}
+def leases(session: Session) -> list[Lease]:
+    """Of all runs in progress, as they are now."""
+    found = session.execute(select(Run.id, Run.worker_id, Run.epoch, Run.heartbeat).where(Run.state.in_(IN_PROGRESS)))
+    return [Lease(run, worker, epoch, heartbeat) for run, worker, epoch, heartbeat in found if worker is not None]
 
 
-def record_progress(session: Session, run_id: str, steps_done: int) -> RunState | None:
-    """Store the counter and return the state, in which a wish to cancel shows."""
-    statement = update(Run).where(Run.id == run_id).values(steps_done=steps_done).returning(Run.state)
+def find_unchanged(session: Session, lease: Lease) -> Run | None:
+    """The run if its lease is still the one that was seen, locked; None too while somebody else has the lock."""
+    statement = (
+        select(Run)
+        .where(
+            Run.id == lease.run_id,
+            Run.epoch == lease.epoch,
+            Run.heartbeat == lease.heartbeat,
+            Run.state.in_(IN_PROGRESS),
+        )
+        .with_for_update(skip_locked=True)
+    )
+    return session.scalar(statement)
+
+
+def raise_heartbeat(session: Session, claimed: Run) -> bool:
+    """Tell that the claim's worker lives; False where the run is not this claim's any more."""
+    statement = update(Run).where(*_held_by(claimed)).values(heartbeat=Run.heartbeat + 1)
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    assert isinstance(result, CursorResult)
+    return result.rowcount == 1
+
+
+def record_progress(session: Session, claimed: Run, steps_done: int) -> RunState | None:
+    """Store the counter and return the state, in which a wish to cancel shows; None where the claim is lost."""
+    statement = update(Run).where(*_held_by(claimed)).values(steps_done=steps_done).returning(Run.state)
     state = session.execute(statement).scalar_one_or_none()
     return None if state is None else RunState(state)
+
+
+def _held_by(claimed: Run) -> tuple[ColumnElement[bool], ...]:
+    return (
+        Run.id == claimed.id,
+        Run.epoch == claimed.epoch,
+        Run.worker_id == claimed.worker_id,
+        Run.state.in_(IN_PROGRESS),
+    )
 
 
 def page(session: Session, before: tuple[datetime, str] | None, limit: int) -> list[Run]:

@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from app.algorithms import service as algorithms
 from app.algorithms.schemas import AchievedBody, AlgorithmChoice
-from app.budgets import service as budgets
 from app.datasets import service as datasets
 from app.datasets.inline import load_inline
 from app.kit.context import Context
@@ -20,6 +19,7 @@ from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
 from app.privacy.answers import IntervalBody, ProvenanceBody, error_budget
 from app.problems import Problem, not_found, unprocessable
+from app.reservations import service as reservations
 from app.runs import artifacts, repository
 from app.runs.binding import DataDescription, assumptions_of, build_model
 from app.runs.models import Run, RunState
@@ -72,7 +72,7 @@ def prepare(context: Context, request: RunRequest) -> Preparation:
             "expected_plan_hash",
         )
     if request.budget_id is not None:
-        budgets.price(context, request.budget_id, plan.events)
+        reservations.make_room(context, request.budget_id, plan.events, relation=plan.neighboring_relation)
     return Preparation(calibration, data, derived)
 
 
@@ -89,7 +89,7 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
     if request.budget_id is not None:
         if request.dataset_id is not None:
             datasets.check_run_binding(session, datasets.get(session, request.dataset_id), request.budget_id)
-        reservation = budgets.reserve(
+        reservation = reservations.reserve(
             session,
             context,
             budget_id=request.budget_id,
@@ -102,7 +102,7 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
             plan_hash=plan.plan_hash,
         )
         reservation_id = reservation.id
-        warnings += [warning["detail"] for warning in reservation.warnings]
+        warnings += [detail for _, detail in reservation.warnings]
     run = Run(
         id=run_id,
         principal_id=principal_id,
@@ -157,7 +157,7 @@ def cancel(session: Session, context: Context, run_id: str) -> Run:
     if run.state == RunState.QUEUED:
         if run.reservation_id is not None:
             with suppress(Problem), session.begin_nested():  # a hold that ran out is released already
-                budgets.void(session, context, run.reservation_id)
+                reservations.void(session, context, run.reservation_id)
         run.state = RunState.CANCELLED
         run.finished_at = context.clock()
     elif run.state == RunState.RUNNING:

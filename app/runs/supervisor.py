@@ -1,4 +1,4 @@
-"""Worker processes: started, watched, replaced when they end, and their unfinished runs settled."""
+"""Worker processes: started, watched, replaced when they end; and runs that any worker left, taken from it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import structlog
 
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
-from app.runs import lifecycle, liveness, repository
+from app.reservations.service import release_due_holds
+from app.runs import liveness
+from app.runs.leases import LEASE_S, LeaseWatch, Sweeper
 from app.settings import environment_of
 
 log = structlog.get_logger()
 
 WATCH_INTERVAL_S = 0.5
-#: How often runs of workers that nobody watches any more are looked for.
+#: How often the runs in progress are looked at, wherever their workers are; a sixth of a shorter lease.
 SWEEP_INTERVAL_S = 10.0
 #: Between two replacements: a worker that ends at once must not be started again and again.
 REPLACEMENT_INTERVAL_S = 2.0
@@ -29,14 +31,17 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
 class Supervisor:
-    """Keeps ``count`` worker processes running.
+    """Keeps ``count`` worker processes running, and sweeps; with a count of 0 it does the latter alone.
 
     A worker that ends with a run in progress loses it: what was started is committed in full and the run fails, because
-    noise may have been drawn. Runs of any worker of this data folder that is dead are settled too, soon after.
+    noise may have been drawn; one that was not started is queued again. So it is, soon after, with the runs of any dead
+    worker of this data folder, and with those of a worker anywhere that was not heard of for ``lease_s`` seconds.
     """
 
-    def __init__(self, context: Context, count: int) -> None:
+    def __init__(self, context: Context, count: int, lease_s: float = LEASE_S) -> None:
         self._context = context
+        self._sweeper = Sweeper(context, LeaseWatch(lease_s))
+        self._sweep_interval_s = min(SWEEP_INTERVAL_S, lease_s / 6)
         self._count = count
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._started = 0
@@ -45,7 +50,7 @@ class Supervisor:
         self._thread = threading.Thread(target=self._watch, name="worker-supervisor", daemon=True)
 
     def start(self) -> None:
-        self._sweep()
+        self._sweeper.sweep()
         self._fill()
         self._thread.start()
 
@@ -76,10 +81,20 @@ class Supervisor:
                 if process.poll() is not None:
                     log.error("worker_ended", worker_id=worker_id, exit_status=process.returncode)
                     self._settle(worker_id)
-            if time.monotonic() - last_sweep > SWEEP_INTERVAL_S:
-                self._sweep()
+            if time.monotonic() - last_sweep > self._sweep_interval_s:
+                for worker_id in self._sweeper.sweep() & self._processes.keys():
+                    # A stalled worker would be in the place of one that works.
+                    self._processes[worker_id].kill()
+                self._release_due_holds()
                 last_sweep = time.monotonic()
             self._fill()
+
+    def _release_due_holds(self) -> None:
+        """What was reserved and not started in time is free again, also where nobody needs the room."""
+        try:
+            release_due_holds(self._context)
+        except DATABASE_FAILURES as error:
+            log.error("holds_not_released", error_type=type(error).__name__)
 
     def _fill(self) -> None:
         """Start the workers that are missing; replacements no faster than one every `REPLACEMENT_INTERVAL_S`."""
@@ -93,22 +108,6 @@ class Supervisor:
             self._not_before = now + REPLACEMENT_INTERVAL_S
 
     def _settle(self, worker_id: str) -> None:
-        """Settle what a dead worker left; while the database is away it stays listed, and is tried again."""
-        try:
-            lifecycle.give_up_runs_of(self._context, worker_id)
-        except DATABASE_FAILURES as error:
-            log.error("worker_not_settled", worker_id=worker_id, error_type=type(error).__name__)
-            return
-        liveness.forget(self._context.settings.data_dir, worker_id)
-        self._processes.pop(worker_id, None)
-
-    def _sweep(self) -> None:
-        try:
-            with self._context.database.read() as session:
-                workers = repository.workers_in_progress(session)
-        except DATABASE_FAILURES as error:
-            log.error("workers_not_swept", error_type=type(error).__name__)
-            return
-        for worker_id in workers:
-            if liveness.has_died(self._context.settings.data_dir, worker_id):
-                self._settle(worker_id)
+        """Settle what a dead worker left; until that succeeds it stays listed, and is tried again."""
+        if self._sweeper.settle(worker_id):
+            self._processes.pop(worker_id, None)

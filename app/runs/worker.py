@@ -19,6 +19,7 @@ from app.kit.context import Context
 from app.observability.stack import stack_lines
 from app.runs import artifacts, lifecycle
 from app.runs.execution import Job, load_job, summarize, train
+from app.runs.leases import Heartbeat
 from app.runs.lifecycle import FAILED, NOT_STARTED, WORKER_LOST, Ending, RefusedError
 from app.runs.models import Run, RunState
 from trainer.run import RunCancelled
@@ -47,10 +48,11 @@ def work_once(context: Context, worker_id: str, should_stop: ShouldStop = lambda
     claimed = persist(lambda: lifecycle.claim(context, worker_id), should_stop)
     if claimed is None:
         return False
-    ending = _carry_out(context, claimed, should_stop)
-    kept = persist(lambda: lifecycle.end(context, claimed, ending), should_stop)
+    with Heartbeat(context, claimed) as heartbeat:
+        ending = _carry_out(context, claimed, heartbeat, should_stop)
+        kept = persist(lambda: lifecycle.end(context, claimed, ending), should_stop)
     if ending.result is not None and not kept:
-        artifacts.remove_model(context, claimed.id)
+        artifacts.remove_model(context, claimed)
     return True
 
 
@@ -72,7 +74,7 @@ def persist(action: Callable[[], T], should_stop: ShouldStop) -> T:
             pause = min(2.0 * pause, LONGEST_PAUSE_S)
 
 
-def _carry_out(context: Context, claimed: Run, should_stop: ShouldStop) -> Ending:
+def _carry_out(context: Context, claimed: Run, heartbeat: Heartbeat, should_stop: ShouldStop) -> Ending:
     began = time.monotonic()
     try:
         plan = lifecycle.read_plan(claimed)
@@ -86,7 +88,7 @@ def _carry_out(context: Context, claimed: Run, should_stop: ShouldStop) -> Endin
     except Exception as error:
         log.error("run_not_started", run_id=claimed.id, stack_trace=stack_lines(error))
         return Ending(RunState.FAILED, NOT_STARTED)
-    ending = _train(context, job, should_stop)
+    ending = _train(context, job, lambda: heartbeat.is_lost or should_stop())
     if not job.training.public:
         _wait_for_whole_second(began)
     return ending

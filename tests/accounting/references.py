@@ -12,12 +12,12 @@ def normal_cdf(x: object) -> mp.mpf:
 
 
 @mp.workdps(400)
-def gaussian_delta(mu: float, epsilon: float) -> mp.mpf:
+def gaussian_delta(mu: float | mp.mpf, epsilon: float) -> mp.mpf:
     mu_, eps = mp.mpf(mu), mp.mpf(epsilon)
     return normal_cdf(mu_ / 2 - eps / mu_) - mp.exp(eps) * normal_cdf(-mu_ / 2 - eps / mu_)
 
 
-def gaussian_epsilon(mu: float, delta: float) -> mp.mpf:
+def gaussian_epsilon(mu: float | mp.mpf, delta: float) -> mp.mpf:
     low, high = mp.mpf(0), mp.mpf(1)
     while gaussian_delta(mu, high) > delta:
         high *= 2

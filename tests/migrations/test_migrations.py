@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 
 from app.db.database import Database
-from app.db.migrate import current_revision, downgrade, head_revision, is_at_head, upgrade
+from app.db.migrate import current_revision, head_revision, is_at_head, upgrade
 from app.db.schema import metadata
 from tests.databases import DatabaseFactory
 
@@ -41,16 +41,11 @@ def test_a_migrated_database_has_the_tables_that_the_models_declare(database: Da
     }
 
 
-def test_downgrade_to_base_leaves_no_table_and_upgrade_works_again(empty_url: str, empty_database: Database) -> None:
+def test_an_empty_database_is_upgraded_to_the_head(empty_url: str, empty_database: Database) -> None:
     assert current_revision(empty_database) is None
     assert not is_at_head(empty_database)
     upgrade(empty_url)
     assert current_revision(empty_database) == head_revision()
-    assert is_at_head(empty_database)
-    downgrade(empty_url, "base")
-    with empty_database.engine.connect() as connection:
-        assert inspect(connection).get_table_names() == ["alembic_version"]
-    upgrade(empty_url)
     assert is_at_head(empty_database)
 
 

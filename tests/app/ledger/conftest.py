@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.app.budgets.conftest import api, clock, context
+from tests.app.budgets.conftest import api, api_of, clock, context
 
-__all__ = ["api", "clock", "context"]
+__all__ = ["api", "api_of", "clock", "context"]

@@ -10,90 +10,208 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from accounting import ENGINE_VERSION
+from accounting.canonical import Json, canonical_bytes
 from accounting.events import Event, Gaussian, Poisson
 from app.kit.context import Context
-from app.ledger import repository
-from app.ledger.rebuild import first_broken_link
+from app.ledger.rebuild import BrokenChain, Link, rebuild
 from app.ledger.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
 from app.ledger.states import EntryKind
-from tests.app.budgets.conftest import Api, Clock, gaussian, zcdp
+from app.reservations import service
+from tests.app.budgets.conftest import Api, Clock, gaussian, made, zcdp
 from tests.app.ledger.audit import audit, links
 from tests.app.problem_assertions import assert_problem
 
 FILTERS: list[tuple[dict[str, Any], list[Any]]] = [
-    ({"kind": "zcdp", "rho": "1.9"}, [zcdp(0.1, count=3), gaussian(10.0, count=2, sampling_probability=0.1)]),
-    ({"kind": "pure_dp", "epsilon": 1}, [{"mechanism": {"kind": "laplace", "noise_multiplier": 30}, "count": 3}]),
-    ({"kind": "renyi_dp", "epsilon": 2.5, "delta": 1e-6}, [gaussian(20.0, count=3, sampling_probability=0.5)]),
+    ({"kind": "zcdp", "rho": "3"}, [zcdp(0.1, count=3), gaussian(10.0, count=2, sampling_probability=0.1)]),
+    ({"kind": "pure_dp", "epsilon": 2}, [{"mechanism": {"kind": "laplace", "noise_multiplier": 30}, "count": 3}]),
+    (
+        {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+        [{"mechanism": {"kind": "laplace", "noise_multiplier": 30}, "count": 3}],
+    ),
+    ({"kind": "gaussian_dp", "mu": 1}, [gaussian(20.0, count=3)]),
+    ({"kind": "renyi_dp", "epsilon": 4, "delta": 1e-6}, [gaussian(20.0, count=3, sampling_probability=0.5)]),
+]
+KINDS = [
+    "create",
+    *["reserve"] * 6,
+    "extend",
+    "start",
+    "commit",
+    "commit",
+    "void",
+    "start",
+    "expire",
+    "reserve",
+    "correct",
+    "correct",
+    "correct",
+    "limit",
 ]
 
 
-def _live(api: Api, clock: Clock, budget_filter: dict[str, Any], events: list[Any]) -> str:
-    """A budget with one reservation of every fate."""
+def _live(api: Api, clock: Clock, context: Context, budget_filter: dict[str, Any], events: list[Any]) -> str:
+    """A budget with one reservation of every fate, corrections and a changed limit."""
     budget_id: str = api.budget(budget_filter, labels={"a": "b"}, report_delta=1e-6)["id"]
-    held = [api.hold(budget_id, events[:1], expires_in=60, purpose=f"q{number}")["id"] for number in range(5)]
-    api.post(f"/v1/reservations/{held[0]}/start")
-    api.post(f"/v1/reservations/{held[0]}/commit")
-    api.post(f"/v1/reservations/{held[1]}/commit", {"events": [{**events[0], "count": 2}]})
-    api.post(f"/v1/reservations/{held[2]}/void")
-    api.post(f"/v1/reservations/{held[3]}/start")
+    held = [api.hold(budget_id, events[:1], expires_in=54 + number, purpose=f"q{number}") for number in range(6)]
+    made(api.resolve(held[0], "extend", {"expires_in": 7200}))
+    made(api.resolve(held[0], "start"))
+    made(api.resolve(held[0], "commit"))
+    made(api.resolve(held[1], "commit", {"events": [{**events[0], "count": 2}]}))
+    made(api.resolve(held[2], "void"))
+    made(api.resolve(held[3], "start"))
     clock.advance(60)
-    api.post(f"/v1/reservations/{held[4]}/start")
+    assert service.release_due_holds(context) == 2
     api.hold(budget_id, events)
+    made(api.correct(budget_id, reservation_id=held[0]["id"], events=[{**events[0], "count": 1}], reason="too much"))
+    made(api.correct(budget_id, reservation_id=held[3]["id"]))
+    made(api.correct(budget_id, events=events[:1], reason="by hand"))
+    made(api.change_limit(budget_id, {**budget_filter, **_more(budget_filter)}))
     return budget_id
 
 
-@pytest.mark.parametrize(("budget_filter", "events"), FILTERS)
+def _more(budget_filter: dict[str, Any]) -> dict[str, Any]:
+    field = next(name for name in ("rho", "mu", "epsilon") if name in budget_filter)
+    return {field: 4.5}
+
+
+@pytest.mark.parametrize(("budget_filter", "events"), FILTERS, ids=[str(case[0]["kind"]) for case in FILTERS])
 def test_entries_rebuild_the_state(
     api: Api, clock: Clock, context: Context, budget_filter: dict[str, Any], events: list[Any]
 ) -> None:
-    budget_id = _live(api, clock, budget_filter, events)
+    budget_id = _live(api, clock, context, budget_filter, events)
     with context.database.read() as session:
         history = audit(session, budget_id)
     states = sorted(str(state.status) for state in history.reservations.values())
-    assert states == ["committed", "committed", "expired", "pending", "started", "voided"]
-    assert any(history.budget.spent)
-    assert any(history.budget.reserved)
+    assert states == [*["committed"] * 3, *["expired"] * 2, "pending", "started", "voided"]
+    assert any(history.spent)
+    assert any(history.started)
+    assert any(history.pending)
+    kinds = [*KINDS[:14], "expire", *KINDS[14:]]
+    assert api.kinds(budget_id) == kinds
+    assert set(kinds) == set(EntryKind)
 
 
-def test_an_entry_says_what_happened(api: Api, clock: Clock) -> None:
-    budget_id = _live(api, clock, *FILTERS[0])
-    entries = api.get(f"/v1/budgets/{budget_id}/entries").json()["items"]
-    kinds = ["create", *["reserve"] * 5, "start", "commit", "commit", "void", "start", "expire", "reserve"]
-    assert [entry["kind"] for entry in entries] == kinds
-    assert [entry["sequence"] for entry in entries] == list(range(1, 14))
+def test_an_entry_says_what_happened(api: Api, clock: Clock, context: Context) -> None:
+    budget_id = _live(api, clock, context, *FILTERS[0])
+    entries = api.entries(budget_id)
+    assert [entry["sequence"] for entry in entries] == list(range(1, len(entries) + 1))
     assert sorted({entry["leaf_index"] for entry in entries}) == [entry["leaf_index"] for entry in entries]
-    assert len({entry["id"] for entry in entries}) == 13
-    assert all(entry["id"].startswith("ent_") for entry in entries)
-    create, reserve, part = entries[0], entries[1], entries[8]
-    assert create["amount"] == {"rho": 1.9}
-    assert (reserve["amount"], reserve["purpose"], reserve["principal_id"]) == ({"rho": 0.3}, "q0", "loopback")
-    assert reserve["events"][0]["count"] == 3
-    assert (part["amount"], part["events"][0]["count"], part["purpose"]) == ({"rho": 0.2}, 2, "q1")
-    assert entries[11]["recorded_at"] == "2026-05-01T00:01:00Z"
+    assert len({entry["id"] for entry in entries}) == len(entries) == 20
+    assert all(entry["id"].startswith("ent_") and entry["budget_id"] == budget_id for entry in entries)
     assert entries[0]["previous_hash"] == GENESIS
     assert [entry["previous_hash"] for entry in entries[1:]] == [entry["hash"] for entry in entries[:-1]]
+    assert {entry["engine_version"] for entry in entries} == {ENGINE_VERSION}
 
 
-def test_entries_are_found_by_kind_time_and_purpose(api: Api, clock: Clock) -> None:
-    budget_id = _live(api, clock, *FILTERS[0])
+# What the first entry of each kind says: its amount, the counts of its events, its purpose, its reason, its principal.
+SAYS = """
+kind     amount  counts  purpose  reason    principal
+create   3.0     -       -        -         loopback
+reserve  0.3     3       q0       -         loopback
+extend   0.3     3       q0       -         loopback
+start    0.3     3       q0       -         loopback
+commit   0.3     3       q0       -         loopback
+void     0.3     3       q2       -         loopback
+expire   0.3     3       q4       -         service
+correct  0.1     1       q0       too much  loopback
+limit    4.5     -       -        approved  loopback
+"""
+
+
+def test_each_kind_of_entry_holds_what_the_documents_say(api: Api, clock: Clock, context: Context) -> None:
+    entries = api.entries(_live(api, clock, context, *FILTERS[0]))
+    lines = SAYS.strip().splitlines()[1:]
+    assert {line.split()[0] for line in lines} == set(EntryKind)
+    for line in lines:
+        kind, amount, counts, purpose, reason, principal = (
+            part.strip() for part in line.replace("too much", "too_much").split()
+        )
+        entry = next(each for each in entries if each["kind"] == kind)
+        assert entry["amount"] == {"rho": float(amount)}, line
+        assert [str(event["count"]) for event in entry["events"]] == ([] if counts == "-" else [counts]), line
+        assert entry["purpose"] == (None if purpose == "-" else purpose), line
+        assert entry["reason"] == (None if reason == "-" else reason.replace("_", " ")), line
+        assert entry["principal_id"] == principal, line
+    part = entries[10]
+    assert (part["kind"], part["amount"], part["events"][0]["count"]) == ("commit", {"rho": 0.2}, 2)
+    repriced, charged = entries[17], entries[18]
+    assert (repriced["amount"], repriced["purpose"], repriced["reason"]) == ({"rho": 0.3}, "q3", "told by mistake")
+    assert (charged["amount"], charged["purpose"], charged["reason"]) == ({"rho": 0.3}, "by hand", "by hand")
+
+
+def test_entries_are_found_by_kind_time_purpose_mechanism_and_principal(
+    api: Api, clock: Clock, context: Context
+) -> None:
+    budget_id = _live(api, clock, context, *FILTERS[0])
     path = f"/v1/budgets/{budget_id}/entries"
 
     def found(**params: Any) -> list[int]:
         return [entry["sequence"] for entry in api.get(path, **params).json()["items"]]
 
-    assert found(kind="commit") == [8, 9]
-    assert found(purpose="q0") == [2, 7, 8]
+    assert found(kind="commit") == [10, 11]
+    assert found(purpose="q0") == [2, 8, 9, 10, 17]
     assert found(purpose="nobody's") == []
-    assert found(after="2026-05-01T00:01:00Z") == [12, 13]
-    assert found(before="2026-05-01T00:01:00Z") == list(range(1, 12))
-    assert found(after="2026-05-01T02:01:00+02:00", kind="reserve") == [13]
-    assert found(after="2026-05-01T00:00:00Z", before="2026-05-01T00:00:01Z", purpose="q3") == [5, 11]
+    assert found(after="2026-05-01T00:01:00Z") == list(range(14, 21))
+    assert found(before="2026-05-01T00:01:00Z") == list(range(1, 14))
+    assert found(after="2026-05-01T02:01:00+02:00", kind="reserve") == [16]
+    assert found(after="2026-05-01T00:00:00Z", before="2026-05-01T00:00:01Z", purpose="q3") == [5, 13]
+    assert found(mechanism="gaussian") == [16]
+    assert found(mechanism="zcdp") == list(range(2, 20))
+    assert found(mechanism="zcd") == found(mechanism="zcd_") == found(mechanism="laplace") == []
+    assert found(principal_id="service") == [14, 15]
+    assert found(principal_id="loopback", kind="correct") == [17, 18, 19]
     first = api.get(path, kind="reserve", limit=4).json()
     assert [entry["sequence"] for entry in first["items"]] == [2, 3, 4, 5]
-    assert found(kind="reserve", limit=4, cursor=first["next_cursor"]) == [6, 13]
+    assert found(kind="reserve", limit=4, cursor=first["next_cursor"]) == [6, 7, 16]
     assert_problem(api.get(path, kind="refund"), 422, "invalid_request", "/query/kind")
     assert_problem(api.get(path, after="yesterday"), 422, "invalid_request", "/query/after")
     assert_problem(api.get(path, before="2026-05-01T00:00:00"), 422, "invalid_request", "/query/before")
+    assert_problem(api.get(path, mechanism="%"), 422, "invalid_request", "/query/mechanism")
+
+
+def test_the_entries_of_one_budget_are_not_anothers(api: Api) -> None:
+    first, second = api.budget(), api.budget()
+    api.hold(second["id"], [zcdp(0.1)])
+    child = api.child(first)
+    api.hold(child["id"], [zcdp(0.1)])
+    assert (api.kinds(first["id"]), api.kinds(second["id"])) == (["create"], ["create", "reserve"])
+    leaves = [entry["leaf_index"] for budget in (first, second, child) for entry in api.entries(budget["id"])]
+    assert len(set(leaves)) == 5
+
+
+def test_the_bytes_of_an_entry_hold_what_a_later_reader_needs(api: Api, context: Context) -> None:
+    budget = api.budget({"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5}, labels={"a": "b"})
+    child = api.child(budget, {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6}, name="child")
+    held = api.hold(child["id"], [gaussian(20.0)], charge={"delta": 1e-7}, expires_in=60)
+    made(api.resolve(held, "extend", {"expires_in": 120}))
+    made(api.resolve(held, "commit"))
+    made(api.correct(child["id"], reservation_id=held["id"], events=[gaussian(20.0, 2)]))
+    made(api.change_limit(child["id"], {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-6}))
+    with context.database.read() as session:
+        records = [record_from_canonical(link.canonical) for link in links(session, child["id"])]
+    create, reserve, extend, commit, correct, limit = (dict(record.details or {}) for record in records)
+    assert create == {
+        "name": "child",
+        "neighboring_relation": "add_or_remove_one",
+        "privacy_unit": "record",
+        "filter": {"kind": "approximate_dp", "epsilon": "1", "delta": "1e-06"},
+        "report_delta": None,
+        "labels": {},
+        "parent_id": budget["id"],
+        "path": f"{budget['id']}/{child['id']}",
+    }
+    assert (reserve["expires_at"], reserve["charge_delta"]) == ("2026-05-01T00:01:00Z", "1e-07")
+    assert (reserve["run_id"], reserve["plan_hash"], reserve["warnings"]) == (None, None, [])
+    assert extend == {"expires_at": "2026-05-01T00:02:00Z"}
+    assert commit == {}
+    assert (correct["reason"], correct["events_replaced"]) == ("told by mistake", True)
+    assert correct["before"] == [str(amount) for amount in records[3].amounts]
+    assert limit == {
+        "filter": {"kind": "approximate_dp", "epsilon": "2", "delta": "1e-06"},
+        "reason": "approved",
+    }
+    assert [record.amounts for record in records][::5] == [(10**9, 10**12), (2 * 10**9, 10**12)]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +219,7 @@ def test_entries_are_found_by_kind_time_and_purpose(api: Api, clock: Clock) -> N
     [
         "UPDATE entries SET kind = 'void' WHERE sequence = 2",
         "UPDATE entries SET hash = previous_hash",
+        "UPDATE entries SET mechanisms = ''",
         "DELETE FROM entries WHERE sequence = 2",
         "DELETE FROM entries",
     ],
@@ -121,54 +240,93 @@ def test_the_database_refuses_to_replace_or_truncate_entries(api: Api, context: 
         session.execute(text(statement))
 
 
-def test_the_database_refuses_amounts_past_the_limit_and_two_entries_in_one_place(api: Api, context: Context) -> None:
+@pytest.mark.parametrize(
+    ("statement", "constraint"),
+    [
+        ("UPDATE budgets SET headroom = -1", "ck_budgets_within_limit"),
+        ("UPDATE budgets SET sequence = -1", "ck_budgets_sequence"),
+        ("UPDATE reservations SET state = 'committed'", "ck_reservations_charged_when_committed"),
+        ("UPDATE reservations SET charged = '[1]'", "ck_reservations_charged_when_committed"),
+        ("UPDATE reservations SET state = 'voided'", "ck_reservations_resolved_at"),
+        ("UPDATE reservations SET state = 'open'", "ck_reservations"),
+        ("UPDATE exposed_steps SET count = -1", "ck_exposed_steps_count"),
+    ],
+)
+def test_the_database_refuses_what_the_ledger_never_writes(
+    api: Api, context: Context, statement: str, constraint: str
+) -> None:
+    budget_id = api.budget()["id"]
+    made(api.resolve(api.hold(budget_id, [zcdp(0.1)]), "start"))
+    with pytest.raises(DBAPIError, match=constraint), context.database.write() as session:
+        session.execute(text(statement))
+
+
+def test_the_database_refuses_two_entries_in_one_place(api: Api, context: Context) -> None:
     api.budget()
-    with pytest.raises(DBAPIError, match="ck_budgets_within_limit"), context.database.write() as session:
-        session.execute(text("UPDATE budgets SET headroom = -1"))
-    columns = (
-        "id, budget_id, sequence, kind, reservation_id, principal_id, purpose, amounts, events, recorded_at, "
-        "engine_version, canonical, previous_hash, hash"
-    )
-    copy = (
-        f"INSERT INTO entries ({columns}) SELECT {columns.replace('id', chr(39) + 'ent_x' + chr(39), 1)} FROM entries"
-    )
+    columns = "budget_id, sequence, kind, principal_id, mechanisms, recorded_at, canonical, previous_hash, hash"
+    copy = f"INSERT INTO entries (id, {columns}) SELECT 'ent_x', {columns} FROM entries"
     with pytest.raises(DBAPIError), context.database.write() as session:
         session.execute(text(copy))
 
 
 def test_a_changed_chain_is_noticed_at_the_first_bad_entry(api: Api, clock: Clock, context: Context) -> None:
-    budget_id = _live(api, clock, *FILTERS[0])
+    budget_id = _live(api, clock, context, *FILTERS[0])
     with context.database.read() as session:
-        chain = links(repository.history(session, budget_id))
-    assert first_broken_link(chain) is None
-    flipped = replace(chain[4], canonical=chain[4].canonical.replace(b'"q3"', b'"q4"'))
+        chain = links(session, budget_id)
+    assert rebuild(chain).sequence == len(chain)
+    flipped = replace(chain[4], canonical=chain[4].canonical.replace(b'"q3"', b'"q9"'))
     rehashed = replace(flipped, hash=chain_hash(flipped.previous_hash, flipped.canonical))
-    for tampered, place in (
+    tampered: list[tuple[list[Link], int]] = [
         ([*chain[:4], flipped, *chain[5:]], 5),
         ([*chain[:4], rehashed, *chain[5:]], 6),
         ([*chain[:4], rehashed, replace(chain[5], previous_hash=rehashed.hash), *chain[6:]], 6),
         ([*chain[:4], *chain[5:]], 5),
         ([*chain[:4], chain[5], chain[4], *chain[6:]], 5),
         ([*chain[:5], chain[4], *chain[5:]], 6),
-    ):
-        assert first_broken_link(tampered) == place
+        ([], 1),
+    ]
+    for links_, place in tampered:
+        with pytest.raises(BrokenChain) as caught:
+            rebuild(links_)
+        assert caught.value.sequence == place
+
+
+RECORD = EntryRecord(
+    id="ent_1",
+    budget_id="bud_1",
+    sequence=3,
+    kind=EntryKind.RESERVE,
+    principal_id="loopback",
+    recorded_at=datetime(2026, 5, 1, tzinfo=UTC),
+    engine_version="1",
+    amounts=(1, 2**80),
+    events=(Event(Gaussian(1.1), Poisson(1e-5), count=7),),
+    reservation_id="res_1",
+    purpose='é "quoted" \\ \u2028',
+    details={"run_id": None, "charge_delta": "1e-07"},
+)
 
 
 def test_a_record_reads_back_from_its_bytes() -> None:
-    record = EntryRecord(
-        id="ent_1",
-        budget_id="bud_1",
-        sequence=3,
-        kind=EntryKind.RESERVE,
-        principal_id="loopback",
-        recorded_at=datetime(2026, 5, 1, tzinfo=UTC),
-        engine_version="1",
-        amounts=(1, 2**80),
-        events=(Event(Gaussian(1.1), Poisson(1e-5), count=7),),
-        reservation_id="res_1",
-        purpose="é",
-        details={"run_id": None},
-    )
-    assert record_from_canonical(record.canonical()) == record
+    assert record_from_canonical(RECORD.canonical()) == RECORD
     with pytest.raises(ValueError, match="another format version"):
-        record_from_canonical(record.canonical().replace(b'"v":"1"', b'"v":"2"'))
+        record_from_canonical(RECORD.canonical().replace(b'"v":"1"', b'"v":"2"'))
+
+
+@pytest.mark.parametrize("record", [RECORD, replace(RECORD, events=(), purpose=None, details=None, amounts=())])
+def test_the_bytes_are_the_canonical_ones_of_all_members(record: EntryRecord) -> None:
+    members: dict[str, Json] = {
+        "id": record.id,
+        "budget_id": record.budget_id,
+        "sequence": record.sequence,
+        "kind": str(record.kind),
+        "principal_id": record.principal_id,
+        "recorded_at": "2026-05-01T00:00:00Z",
+        "engine_version": record.engine_version,
+        "amounts": list(record.amounts),
+        "events": [event.to_json() for event in record.events],
+        "reservation_id": record.reservation_id,
+        "purpose": record.purpose,
+        "details": dict(record.details or {}),
+    }
+    assert record.canonical() == canonical_bytes(members)

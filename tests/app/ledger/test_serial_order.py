@@ -2,159 +2,137 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
 
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from accounting.events import Event, ZcDp
-from app.budgets import service, storage
-from app.budgets.schemas import BudgetRequest
 from app.kit.context import Context
-from app.kit.idempotency import Answer, run_once
-from app.problems import Problem
+from app.reservations.service import release_due_holds
 from tests.app.budgets.conftest import Clock
 from tests.app.ledger.audit import audit
+from tests.app.ledger.client import UNIT, Client, open_tree
+from tests.app.ledger.model import Command, Model
 
-LIMIT = 100
-UNIT = 10**7  # rho 0.01 in nano-units
-
-
-@dataclass
-class Hold:
-    units: int
-    expires: int
-    state: str = "pending"
-    charged: int = 0
-
-
-@dataclass
-class Model:
-    """The ledger of one budget, in units, with nothing but integers."""
-
-    now: int = 0
-    holds: list[Hold] = field(default_factory=list)
-
-    def used(self) -> int:
-        held = sum(hold.units for hold in self.holds if hold.state in ("pending", "started"))
-        return held + sum(hold.charged for hold in self.holds)
-
-    def reserve(self, units: int, expires_in: int) -> str:
-        stale = [hold for hold in self.holds if hold.state == "pending" and hold.expires <= self.now]
-        if units > LIMIT - self.used() + sum(hold.units for hold in stale):
-            return "budget_exceeded"
-        for hold in sorted(stale, key=lambda hold: hold.expires):
-            if units <= LIMIT - self.used():
-                break
-            hold.state = "expired"
-        self.holds.append(Hold(units, self.now + expires_in))
-        return "pending"
-
-    def resolve(self, hold: Hold, command: str, part: int | None = None) -> str:
-        if hold.state in ("committed", "voided"):
-            return "already_resolved"
-        late = hold.state == "pending" and hold.expires <= self.now
-        if hold.state == "expired" or (late and command != "void"):
-            return "expired"
-        if hold.state == "started" and command != "commit":
-            return "already_started"
-        if part is not None and part > hold.units:
-            return "not_a_prefix"
-        if command == "commit":
-            hold.charged = hold.units if part is None else part
-        hold.state = {"start": "started", "commit": "committed", "void": "voided"}[command]
-        return hold.state
+#: A child, or two of one parent, or a child with a child of its own.
+TREES = [(None,), (None, 0), (None, 0, 0), (None, 0, 1)]
+UNITS = st.integers(1, 40)
+SECONDS = st.integers(1, 25)
+TIMES = st.integers(1, 3)
+WHICH = st.integers(0, 10**6)
 
 
 class Ledger(RuleBasedStateMachine):
     """The real ledger and the model side by side. Every request is sent one to three times with the same key."""
 
-    def __init__(self, context: Context, clock: Clock) -> None:
+    def __init__(self, context: Context, clock: Clock, loop: BlockingPortal) -> None:
         super().__init__()
-        self.context, self.clock, self.model = context, clock, Model()
-        self.ids: list[str] = []
-        self.keys = 0
-        request = BudgetRequest.model_validate(
-            {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1}}
-        )
-        with context.database.write() as session:
-            self.budget_id = service.create_budget(session, context, request, "alice").id
-        self.key_prefix = self.budget_id
+        self.context, self.clock, self.loop, self.keys = context, clock, loop, 0
 
-    def send(self, command: Any, times: int) -> str:
+    @initialize(parents=st.sampled_from(TREES), limits=st.tuples(*[st.integers(30, 100)] * 3))
+    def open_budgets(self, parents: tuple[int | None, ...], limits: tuple[int, ...]) -> None:
+        self.model = Model(parents, limits[: len(parents)])
+        self.client = Client(self.context, self.loop, open_tree(self.context, parents, self.model.limits))
+
+    def send(self, command: Command, times: int) -> None:
         self.keys += 1
-        answers = []
-        for _ in range(times):
-            try:
-                answer = run_once(self.context, "alice", f"{self.key_prefix}{self.keys}", b"same", command)
-                answers.append(answer.body["outcome"])
-            except Problem as problem:
-                answers.append(problem.code)
-        assert len(set(answers)) == 1, answers
-        return str(answers[0])
+        name = f"{self.client.budgets[0]}-{self.keys}"
+        answers = [self.client.send(name, command) for _ in range(times)]
+        expected, self.model = self.model.apply(name, command)
+        assert answers == [expected] * times
 
-    @rule(units=st.integers(1, 45), expires_in=st.integers(1, 40), times=st.integers(1, 3))
-    def reserve(self, units: int, expires_in: int, times: int) -> None:
-        def command(session: Any) -> Answer:
-            state = service.reserve(
-                session,
-                self.context,
-                budget_id=self.budget_id,
-                events=[Event(ZcDp(0.01), count=units)],
-                purpose="p",
-                principal_id="alice",
-                expires_in=expires_in,
-            )
-            self.ids.append(state.id)
-            return Answer(201, {"outcome": str(state.status)})
+    def budget(self, which: int) -> int:
+        return which % len(self.model.limits)
 
-        assert self.send(command, times) == self.model.reserve(units, expires_in)
-        assert len(self.ids) == len(self.model.holds)
+    @rule(which=WHICH, units=UNITS, seconds=SECONDS, times=TIMES)
+    def reserve(self, which: int, units: int, seconds: int, times: int) -> None:
+        self.send(Command("reserve", self.budget(which), units, seconds), times)
 
-    @precondition(lambda self: self.ids)
+    @rule(which=WHICH, units=UNITS, seconds=st.integers(1, 5))
+    def hold_for_a_short_time(self, which: int, units: int, seconds: int) -> None:
+        self.send(Command("reserve", self.budget(which), units, seconds), 1)
+
+    @precondition(lambda self: self.client.ids)
     @rule(
-        which=st.integers(0, 10**6),
-        name=st.sampled_from(["start", "commit", "void"]),
-        part=st.none() | st.integers(1, 45),
-        times=st.integers(1, 3),
+        which=WHICH,
+        kind=st.sampled_from(["start", "start", "commit", "commit", "void", "extend"]),
+        part=st.none() | UNITS,
+        seconds=SECONDS,
+        times=TIMES,
     )
-    def resolve(self, which: int, name: str, part: int | None, times: int) -> None:
-        index = which % len(self.ids)
-        taken = part if name == "commit" else None
+    def resolve(self, which: int, kind: str, part: int | None, seconds: int, times: int) -> None:
+        taken = part if kind == "commit" else None
+        self.send(Command(kind, self.some_hold(which), taken, seconds), times)
 
-        def command(session: Any) -> Answer:
-            arguments = [] if taken is None else [[Event(ZcDp(0.01), count=taken)]]
-            state = getattr(service, name)(session, self.context, self.ids[index], *arguments)
-            return Answer(200, {"outcome": str(state.status)})
+    @precondition(lambda self: self.client.ids)
+    @rule(which=WHICH, units=st.none() | st.integers(0, 40), may_lower=st.booleans(), times=TIMES)
+    def correct(self, which: int, units: int | None, may_lower: bool, times: int) -> None:
+        self.send(Command("correct", self.some_hold(which), units, may_lower=may_lower), times)
 
-        assert self.send(command, times) == self.model.resolve(self.model.holds[index], name, taken)
+    def some_hold(self, which: int) -> str:
+        return sorted(self.client.ids)[which % len(self.client.ids)]
+
+    @rule(which=WHICH, units=st.integers(1, 8), times=TIMES)
+    def charge(self, which: int, units: int, times: int) -> None:
+        self.send(Command("charge", self.budget(which), units), times)
+
+    @rule(which=WHICH, units=st.integers(1, 160), times=TIMES)
+    def change_the_limit(self, which: int, units: int, times: int) -> None:
+        self.send(Command("limit", self.budget(which), units), times)
+
+    @rule(which=WHICH)
+    def look(self, which: int) -> None:
+        self.send(Command("look", self.budget(which)), 1)
 
     @rule(seconds=st.integers(1, 30))
     def wait(self, seconds: int) -> None:
         self.clock.advance(seconds)
-        self.model.now += seconds
+        self.model = replace(self.model, now=self.model.now + seconds)
+
+    @rule()
+    def sweep(self) -> None:
+        released = self.model.released(0)
+        assert release_due_holds(self.context, self.client.budgets[0]) == len(released.holds - self.model.holds)
+        self.model = released
 
     def teardown(self) -> None:
         with self.context.database.read() as session:
-            history = audit(session, self.budget_id)
-            amounts = storage.budget_state(service.get_budget(session, self.budget_id))
-        assert sum(amounts.used) == self.model.used() * UNIT
-        assert amounts.spent == (sum(hold.charged for hold in self.model.holds) * UNIT,)
-        states = [str(history.reservations[identifier].status) for identifier in self.ids]
-        assert states == [hold.state for hold in self.model.holds]
+            histories = [audit(session, budget_id) for budget_id in self.client.budgets]
+        states = {
+            name: str(history.reservations[identifier].status)
+            for history in histories
+            for name, identifier in self.client.ids.items()
+            if identifier in history.reservations
+        }
+        assert states == {hold.name: hold.state for hold in self.model.holds}
+        for number, history in enumerate(histories):
+            own = sum(hold.used for hold in self.model.holds if hold.budget == number)
+            assert history.used == (own * UNIT,)
 
 
-def test_the_ledger_answers_as_the_model_does(context: Context, clock: Clock) -> None:
+@pytest.fixture
+def loop() -> Iterator[BlockingPortal]:
+    with start_blocking_portal() as portal:
+        yield portal
+
+
+def test_the_ledger_answers_as_the_model_does(context: Context, clock: Clock, loop: BlockingPortal) -> None:
+    class LedgerHere(Ledger):
+        def __init__(self) -> None:
+            super().__init__(context, clock, loop)
+
     run_state_machine_as_test(
-        lambda: Ledger(context, clock),
+        LedgerHere,
         settings=settings(
-            max_examples=25,
-            stateful_step_count=25,
+            max_examples=40,
+            stateful_step_count=30,
             deadline=None,
             database=None,
-            # A failure is at most 25 requests long as it is; making it shorter would take minutes.
+            # A failure is at most 30 requests long as it is; making it shorter would take minutes.
             phases=[Phase.generate],
             derandomize=True,
             suppress_health_check=list(HealthCheck),

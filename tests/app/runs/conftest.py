@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from app.kit.context import Context
 from app.runs import worker
+from app.runs.models import Run
 
 COLUMNS = [
     {"name": "a", "type": "number", "lower": 0, "upper": 10},
@@ -82,8 +83,22 @@ class Service:
         dataset = self.dataset(budget_id=budget["id"])
         return budget, self.queued(dataset_id=dataset["id"], budget_id=budget["id"], **changes)
 
+    def charged(self, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same on public data: such a run ends at once, and not at a whole second."""
+        budget = self.budget()
+        return budget, self.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], **changes)
+
     def work(self) -> None:
         assert worker.work_once(self.context, "wrk_test")
+
+    def stored(self, run: dict[str, Any]) -> Run:
+        """The run's row, as it is now."""
+        with self.context.database.read() as session:
+            return session.get_one(Run, run["id"])
+
+    def reservation_state(self, run: dict[str, Any]) -> str:
+        state: str = self.get(f"/v1/reservations/{run['reservation_id']}")["state"]
+        return state
 
 
 @pytest.fixture

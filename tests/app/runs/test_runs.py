@@ -156,7 +156,7 @@ def test_the_model_is_released_as_json_and_as_npz_with_the_same_numbers(service)
 def test_the_model_file_is_for_the_service_alone(service):
     _, run = service.private()
     service.work()
-    path = model_path(service.context, run["id"])
+    path = model_path(service.context, service.stored(run))
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from app.runs import lifecycle, liveness
+from app.runs import supervisor as supervision
 from app.runs.supervisor import PROJECT_ROOT, Supervisor
 from app.settings import environment_of
 from tests.app.runs.conftest import Service
@@ -142,6 +143,35 @@ def test_a_worker_that_was_killed_has_died_even_while_its_process_is_a_zombie(co
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_supervisor_without_workers_takes_runs_over_from_hosts_that_are_silent(service, context, monkeypatch):
+    monkeypatch.setattr(supervision, "WATCH_INTERVAL_S", 0.05)
+    _, run = service.private()
+    assert lifecycle.claim(context, "wrk_elsewhere")
+    supervisor = Supervisor(context, count=0, lease_s=0.5)
+    supervisor.start()
+    try:
+        until(lambda: state_of(service, run) == "queued")
+    finally:
+        supervisor.stop()
+    assert reservation_state(service, run) == "pending"
+
+
+def test_a_worker_that_is_silent_is_killed_and_makes_room_for_another(service, context, monkeypatch):
+    monkeypatch.setattr(supervision, "WATCH_INTERVAL_S", 0.05)
+    # The worker tells that it lives every five seconds: to a supervisor as impatient as this it is silent.
+    supervisor = Supervisor(context, count=1, lease_s=0.5)
+    supervisor.start()
+    try:
+        [process] = supervisor._processes.values()
+        _, run = service.private(**ENDLESS)
+        until(lambda: process.poll() == -signal.SIGKILL)
+        until(lambda: state_of(service, run) == "failed")
+        until(lambda: process not in supervisor._processes.values())
+    finally:
+        supervisor.stop()
+    assert reservation_state(service, run) in ("committed", "voided")
 
 
 def test_two_workers_never_take_the_same_run(service, context):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -107,8 +107,7 @@ def test_a_run_whose_reservation_holds_other_events_is_refused(service):
     _, run = service.private()
     with service.context.database.write() as session:
         reservation = session.get(Reservation, run["reservation_id"])
-        events = json.loads(json.dumps(reservation.events))
-        events[0]["count"] = 1
+        events = (replace(reservation.events[0], count=1), *reservation.events[1:])
         session.execute(update(Reservation).where(Reservation.id == reservation.id).values(events=events))
     refuse(service, run, "plan_hash_mismatch")
 
@@ -196,6 +195,35 @@ def test_a_database_that_is_away_for_a_moment_costs_no_run(service, monkeypatch,
     assert service.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "committed"
 
 
+def answer_lost_once(function, failures):
+    """The function, whose first answer is lost: it is done, and its caller is told that the database is gone."""
+
+    def wrapped(*args, **options):
+        answer = function(*args, **options)
+        if not failures:
+            failures.append(1)
+            raise OperationalError("commit", {}, Exception("gone"))
+        return answer
+
+    return wrapped
+
+
+def test_a_success_whose_answer_was_lost_keeps_its_model(service, monkeypatch):
+    _, run = service.private()
+    monkeypatch.setattr(lifecycle, "end", answer_lost_once(lifecycle.end, []))
+    service.work()
+    assert service.get(f"/v1/runs/{run['id']}")["state"] == "succeeded"
+    assert service.client.get(f"/v1/runs/{run['id']}/model").status_code == 200
+
+
+def test_a_start_whose_answer_was_lost_is_charged_and_says_so(service, monkeypatch):
+    _, run = service.private()
+    monkeypatch.setattr(lifecycle, "start", answer_lost_once(lifecycle.start, []))
+    service.work()
+    assert service.get(f"/v1/runs/{run['id']}")["problem"] == lifecycle.FAILED
+    assert service.reservation_state(run) == "committed"
+
+
 def test_a_worker_that_is_to_stop_does_not_wait_for_a_database_that_is_away(service):
     calls: list[int] = []
     with pytest.raises(OperationalError):
@@ -233,15 +261,31 @@ def test_a_stalled_worker_that_comes_back_releases_nothing(service, monkeypatch)
     monkeypatch.setattr(worker, "summarize", stalled)
     service.work()
     assert service.get(f"/v1/runs/{run['id']}")["state"] == "failed"
-    assert not artifacts.model_path(service.context, run["id"]).exists()
+    assert not artifacts.model_path(service.context, service.stored(run)).exists()
     assert service.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "committed"
 
 
-def test_a_claimed_run_that_is_lost_before_its_start_gives_its_hold_back(service):
+def test_a_claimed_run_that_is_lost_before_its_start_is_carried_out_by_another_worker(service):
     _, run = service.private()
     assert lifecycle.claim(service.context, "wrk_gone")
     assert lifecycle.give_up_runs_of(service.context, "wrk_gone") == 1
-    assert service.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "voided"
+    queued = service.get(f"/v1/runs/{run['id']}")
+    assert (queued["state"], queued["started_at"]) == ("queued", None)
+    assert service.reservation_state(run) == "pending"
+    service.work()
+    assert service.get(f"/v1/runs/{run['id']}")["state"] == "succeeded"
+    assert service.reservation_state(run) == "committed"
+
+
+def test_a_run_that_costs_every_worker_its_life_before_it_starts_gives_its_hold_back(service):
+    _, run = service.private()
+    for _ in range(lifecycle.MAX_CLAIMS):
+        assert lifecycle.claim(service.context, "wrk_gone")
+        assert lifecycle.give_up_runs_of(service.context, "wrk_gone") == 1
+    assert lifecycle.claim(service.context, "wrk_gone") is None
+    ended = service.get(f"/v1/runs/{run['id']}")
+    assert (ended["state"], ended["problem"]["code"]) == ("failed", "worker_lost")
+    assert service.reservation_state(run) == "voided"
 
 
 def test_a_run_that_is_cancelled_before_its_start_is_not_charged(service, monkeypatch):

@@ -39,7 +39,7 @@ class Numerics:
 @pytest.fixture
 def numerics(monkeypatch: pytest.MonkeyPatch) -> Numerics:
     counted = Numerics()
-    pricing.price.cache_clear()
+    monkeypatch.setattr(pricing, "_PRICES", {})
     cost = RenyiFilter.cost
 
     def counted_cost(*arguments: Any) -> Any:
@@ -116,7 +116,7 @@ def test_events_that_take_too_long_to_price_are_refused(api: Api, monkeypatch: p
     budget = api.budget(FILTER)
     held = api.hold(budget["id"], STEPS)
     monkeypatch.setattr(pricing, "PRICE_SECONDS", -1.0)
-    pricing.price.cache_clear()
+    monkeypatch.setattr(pricing, "_PRICES", {})
     assert_problem(api.reserve(budget["id"], STEPS), 422, "unsupported", "/events")
     answer = api.post(f"/v1/reservations/{held['id']}/commit", {"events": STEPS[:2]})
     assert_problem(answer, 422, "unsupported", "/events")

@@ -1,0 +1,103 @@
+"""What everything that was charged to a budget amounts to, at one delta: the filter's promise, and the tight number.
+
+The filter's number holds whatever later charges learnt from earlier outputs. The tight one composes the same steps as
+if all of them had been fixed in advance. The steps are counted with every transition, so that a report reads as many
+rows as there are different steps, however many charges there were.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+from sqlalchemy.orm import Session
+
+from accounting.accountant import epsilon_for_delta
+from accounting.errors import AccountingError
+from accounting.events import Event
+from accounting.intervals import Answer, Interval
+from accounting.numbers import MAX_COUNT
+from accounting.privacy_loss import is_amplified
+from accounting.relations import NeighboringRelation
+from app.budgets import repository
+from app.budgets.models import Budget
+from app.budgets.schemas import ReportBody
+from app.kit.context import Context
+from app.ledger.rows import budget_state
+from app.privacy.answers import IntervalBody
+
+#: Different steps that are composed tightly; each sampled one takes milliseconds.
+MAX_STEPS, MAX_SAMPLED_STEPS = 300, 60
+
+CAVEAT = (
+    "`epsilon` holds if everything charged, the choice of it included, was fixed before any output was seen; "
+    "`filter_epsilon` holds in any case. Both count what was started and not committed. Of a reservation of which a "
+    "part was committed, `epsilon` counts the whole and `filter_epsilon` what was charged."
+)
+
+
+#: Each different step, and how often it was charged.
+Steps = tuple[tuple[Event, int], ...]
+
+
+def exposed_steps(session: Session, budget: Budget) -> Steps:
+    """What may have been released under the budget, to be evaluated once the session is closed."""
+    return tuple(repository.exposed_steps(session, budget.path, MAX_STEPS))
+
+
+def report(context: Context, budget: Budget, steps: Steps, delta: float) -> ReportBody:
+    """The report at ``delta``."""
+    state = budget_state(budget)
+    answer, warnings = _tight(context, steps, state.relation, delta)
+    return ReportBody(
+        delta=delta,
+        epsilon=None if answer is None else IntervalBody.of(answer.value),
+        method=None if answer is None else answer.method,
+        filter_epsilon=state.filter.epsilon_at(state.exposed, delta),
+        caveat=CAVEAT,
+        different_steps=len(steps),
+        warnings=warnings,
+    )
+
+
+def epsilon_remaining(budget: Budget, delta: float) -> float | None:
+    """Epsilon of the limit at ``delta`` less that of everything used, rounded down; None where either has none."""
+    state = budget_state(budget)
+    limit, used = state.filter.limit_epsilon_at(delta), state.filter.epsilon_at(state.used, delta)
+    if limit is None or used is None:
+        return None
+    return max(0.0, math.nextafter(limit - used, -math.inf))
+
+
+def _tight(
+    context: Context, steps: Steps, relation: NeighboringRelation, delta: float
+) -> tuple[Answer | None, list[str]]:
+    if not steps:
+        return _NOTHING, []
+    events = tuple(event for step, count in steps for event in _repeated(step, count))
+    if max(len(steps), len(events)) > MAX_STEPS or sum(is_amplified(step) for step, _ in steps) > MAX_SAMPLED_STEPS:
+        return None, [
+            f"there are more than {MAX_STEPS} different steps, or more than {MAX_SAMPLED_STEPS} different sampled "
+            "ones; no tight number is composed of so many, and the filter's stands alone"
+        ]
+    try:
+        with context.numerics:
+            answer = _epsilon(events, relation, delta)
+    except AccountingError as error:
+        return None, [f"no tight number: {error.detail}"]
+    return answer, list(answer.warnings)
+
+
+_NOTHING = Answer(Interval(0.0, 0.0, 0.0), "nothing_charged")
+
+
+@lru_cache(maxsize=1024)
+def _epsilon(events: tuple[Event, ...], relation: NeighboringRelation, delta: float) -> Answer:
+    return epsilon_for_delta(events, relation, delta)
+
+
+def _repeated(step: Event, count: int) -> Iterator[Event]:
+    """Events of at most `MAX_COUNT` steps each."""
+    for first in range(0, count, MAX_COUNT):
+        yield Event(step.mechanism, step.sampling, min(MAX_COUNT, count - first))

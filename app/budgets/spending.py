@@ -1,0 +1,137 @@
+"""Who has spent what, and when: charges of a budget and of those under it, added up by a key.
+
+Sums are exact whatever their size: the database groups equal amounts and counts them, and Python multiplies and adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Text, cast, collate, func, literal_column, select, type_coerce
+from sqlalchemy.orm import Session
+
+from app.budgets.models import Budget, Reservation
+from app.ledger.repository import under
+from app.ledger.states import Amounts, ReservationStatus, plus
+
+_READ_AT_ONCE = 1000
+
+
+class GroupBy(StrEnum):
+    """What charges are added up by."""
+
+    DAY = "day"
+    MONTH = "month"
+    PURPOSE = "purpose"
+    PRINCIPAL = "principal"
+    MECHANISM = "mechanism"
+
+    @property
+    def is_time(self) -> bool:
+        return self in (GroupBy.DAY, GroupBy.MONTH)
+
+
+@dataclass(frozen=True)
+class Period:
+    """Charges that were resolved from ``after`` on and earlier than ``before``; None is no bound."""
+
+    after: datetime | None = None
+    before: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The charges of one key.
+
+    Attributes:
+        key: A day (2026-05-01) or a month (2026-05) in UTC, a purpose, a principal, or kinds of mechanism, each between
+            commas.
+        amounts: Their sum, in the filter's units.
+        charges: How many they are.
+        cumulative: By time alone: the sum of all charges up to this key.
+    """
+
+    key: str
+    amounts: Amounts
+    charges: int
+    cumulative: Amounts | None
+
+
+def spending(
+    session: Session, budget: Budget, group_by: GroupBy, period: Period, *, after_key: str | None, limit: int
+) -> list[Spent]:
+    """The next keys in their order, with the sum of their charges.
+
+    Args:
+        session: A session.
+        budget: With those under it.
+        group_by: The key.
+        period: Which charges.
+        after_key: The last key of the page before; None for the first page.
+        limit: Most keys.
+    """
+    key = _key(session, group_by)
+    charges = _charges(budget, period)
+    total = budget.filter.zero if group_by.is_time else None
+    if after_key is not None:
+        if total is not None:
+            total, _ = _sum(total, session.execute(_counted(charges.where(key <= after_key))))
+        charges = charges.where(key > after_key)
+    statement = _counted(charges.add_columns(key.label("key"))).group_by(key).order_by(key)
+    rows = session.execute(statement, execution_options={"yield_per": _READ_AT_ONCE})
+    found = []
+    for each, group in islice(groupby(rows, attrgetter("key")), limit):
+        amounts, count = _sum(budget.filter.zero, group)
+        total = None if total is None else plus(total, amounts)
+        found.append(Spent(each, amounts, count, total))
+    rows.close()
+    return found
+
+
+def _key(session: Session, group_by: GroupBy) -> ColumnElement[str]:
+    is_sqlite = session.get_bind().dialect.name == "sqlite"
+    if group_by.is_time:
+        # Literals: PostgreSQL takes two parameters for two values, and the expression stands in several clauses.
+        letters: ColumnElement[int] = literal_column("10" if group_by is GroupBy.DAY else "7")
+        moment = Reservation.resolved_at
+        text = moment if is_sqlite else cast(func.timezone(literal_column("'UTC'"), moment), Text)
+        return func.substr(text, literal_column("1"), letters, type_=Text)
+    column = {
+        GroupBy.PURPOSE: Reservation.purpose,
+        GroupBy.PRINCIPAL: Reservation.principal_id,
+        GroupBy.MECHANISM: Reservation.mechanisms,
+    }[group_by]
+    # By code points, as SQLite and Python sort, whatever the database's language is.
+    return type_coerce(column, Text) if is_sqlite else collate(column, "C")
+
+
+def _charges(budget: Budget, period: Period) -> Select[Amounts | None]:
+    statement = (
+        select(Reservation.charged)
+        .join(Budget, Budget.id == Reservation.budget_id)
+        .where(under(budget.path), Reservation.state == str(ReservationStatus.COMMITTED))
+    )
+    if period.after is not None:
+        statement = statement.where(Reservation.resolved_at >= period.after)
+    if period.before is not None:
+        statement = statement.where(Reservation.resolved_at < period.before)
+    return statement
+
+
+def _counted(charges: Select[Any]) -> Select[Any]:
+    """Different amounts, and how often each was charged."""
+    return charges.add_columns(func.count().label("charges")).group_by(Reservation.charged)
+
+
+def _sum(first: Amounts, rows: Iterable[Any]) -> tuple[Amounts, int]:
+    total, charges = first, 0
+    for row in rows:
+        total = plus(total, tuple(row.charges * amount for amount in row.charged))
+        charges += row.charges
+    return total, charges

@@ -1,0 +1,73 @@
+"""`/v1/budgets/{id}/spending`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, Field
+
+from app.auth.principal import Principal, Scope, requires
+from app.budgets import service
+from app.budgets.spending import GroupBy, Period, spending
+from app.kit.context import CurrentContext
+from app.kit.fields import Schema
+from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
+from app.kit.query_parameters import KnownParametersOnly
+from app.ledger.amounts import amounts_in_words
+
+router = APIRouter(prefix="/v1/budgets", tags=["Budgets"], dependencies=[KnownParametersOnly])
+
+Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
+
+
+class SpendingBody(Schema):
+    """The charges of one key, added up."""
+
+    key: str = Field(
+        description="A day (`2026-05-01`) or a month (`2026-05`) in UTC, a purpose, a principal, or the kinds of "
+        "mechanism that were reserved (`gaussian,laplace`)."
+    )
+    amount: dict[str, Any] = Field(description="In the filter's own fields.")
+    charges: int
+    cumulative: dict[str, Any] | None = Field(
+        description="By day or month: everything up to and with this one, from `after` on; else null."
+    )
+
+
+@router.get("/{budget_id}/spending", operation_id="get_spending", summary="Who has spent what, and when")
+def get_spending(
+    context: CurrentContext,
+    _: Reader,
+    budget_id: str,
+    group_by: Annotated[GroupBy, Query(description="What the charges are added up by.")] = GroupBy.DAY,
+    after: Annotated[AwareDatetime | None, Query(description="Charged at this moment or later.")] = None,
+    before: Annotated[AwareDatetime | None, Query(description="Charged earlier than this moment.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[SpendingBody]:
+    """What was committed in this budget and in those under it, corrections included, sorted by the key. A charge counts
+    at the moment of its commit, also if it was corrected later. What is started and not committed is not among it.
+    """
+    last = decode_cursor(cursor, str)
+    with context.database.read() as session:
+        budget = service.get_budget(session, budget_id)
+        found = spending(
+            session,
+            budget,
+            group_by,
+            Period(after, before),
+            after_key=None if last is None else last[0],
+            limit=limit + 1,
+        )
+    shown, next_cursor = cut_page(found, limit, lambda spent: (spent.key,))
+    items = [
+        SpendingBody(
+            key=spent.key.strip(",") if group_by is GroupBy.MECHANISM else spent.key,
+            amount=amounts_in_words(budget.filter, spent.amounts),
+            charges=spent.charges,
+            cumulative=None if spent.cumulative is None else amounts_in_words(budget.filter, spent.cumulative),
+        )
+        for spent in shown
+    ]
+    return Page(items=items, next_cursor=next_cursor)

@@ -1,0 +1,58 @@
+"""Amounts as the HTTP contract writes them: in the filter's own fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from accounting.filters import PrivacyFilter
+from app.ledger.states import Amounts, Path
+
+
+@lru_cache(maxsize=1024)
+def _words(budget_filter: PrivacyFilter, amounts: Amounts) -> dict[str, Any]:
+    return numbers(budget_filter.describe(amounts))
+
+
+def amounts_in_words(budget_filter: PrivacyFilter, amounts: Amounts) -> dict[str, Any]:
+    """The amounts in the filter's own fields, as numbers.
+
+    >>> from accounting.filters import ZcdpFilter
+    >>> amounts_in_words(ZcdpFilter(1.0), (250_000_000,))
+    {'rho': 0.25}
+    """
+    return _words(budget_filter, amounts)
+
+
+def remaining_in_words(path: Path) -> dict[str, Any]:
+    """What is left: the least, field by field and order by order, over the budget and those above it."""
+    if len(path) == 1:
+        return numbers(path[0].filter.describe_remaining(path[0].used))
+    described = [numbers(level.filter.describe_remaining(level.used)) for level in path]
+    return {field: _least([each[field] for each in described]) for field in described[0]}
+
+
+def limit_in_words(budget_filter: PrivacyFilter) -> dict[str, Any]:
+    """The limit in the filter's own fields."""
+    return numbers(budget_filter.describe_limit())
+
+
+def numbers(amounts: Mapping[str, Any]) -> dict[str, Any]:
+    """The filter's fields with its exact decimal strings as JSON numbers, at the top level and in lists."""
+    return {key: value if key == "kind" else _number(value) for key, value in amounts.items()}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str | Decimal):
+        return float(value)
+    if isinstance(value, list | tuple):
+        return list(map(float, value))
+    return value
+
+
+def _least(values: list[Any]) -> Any:
+    if isinstance(values[0], list):
+        return [min(position) for position in zip(*values, strict=True)]
+    return min(values)

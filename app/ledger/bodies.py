@@ -1,0 +1,46 @@
+"""An entry as the contract writes it: read from its hashed bytes alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accounting.filters import PrivacyFilter, filter_from_json
+from app.kit.moments import format_moment
+from app.ledger.amounts import amounts_in_words, limit_in_words
+from app.ledger.books import StoredEntry
+from app.ledger.records import EntryRecord, record_from_canonical
+
+
+def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter) -> dict[str, Any]:
+    """The members of `EntryBody`, as JSON.
+
+    Args:
+        entry: The stored entry.
+        budget_filter: Of its budget, for the names of amounts; its limit of today does not matter.
+    """
+    record = record_from_canonical(entry.canonical)
+    details = dict(record.details or {})
+    return {
+        "id": record.id,
+        "budget_id": record.budget_id,
+        "sequence": record.sequence,
+        "leaf_index": entry.leaf_index,
+        "kind": str(record.kind),
+        "amount": _amount(record, budget_filter),
+        "events": [event.to_json() for event in record.events],
+        "reservation_id": record.reservation_id,
+        "principal_id": record.principal_id,
+        "purpose": record.purpose,
+        "reason": details.get("reason"),
+        "engine_version": record.engine_version,
+        "recorded_at": format_moment(record.recorded_at),
+        "previous_hash": entry.previous_hash,
+        "hash": entry.hash,
+    }
+
+
+def _amount(record: EntryRecord, budget_filter: PrivacyFilter) -> dict[str, Any]:
+    limit = dict(record.details or {}).get("filter")
+    if isinstance(limit, dict):
+        return limit_in_words(filter_from_json(limit))
+    return amounts_in_words(budget_filter, record.amounts)

@@ -1,0 +1,322 @@
+"""The books: what the entries of all budgets amount to, read once in the order in which they were written.
+
+Pure: the entries come from a database or from a file. Every entry is checked when it is read, so the first one that is
+wrong is the one that is named. Of reservations only those are held in memory to which something may still happen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from operator import add, sub
+from typing import Protocol
+
+from accounting.canonical import Json
+from accounting.errors import AccountingError
+from accounting.events import Event
+from accounting.relations import NeighboringRelation
+from accounting.sampling.schedules import resolve_schedules
+from app.ledger import rebuild
+from app.ledger.rebuild import BrokenChain, Chained, History, details_of
+from app.ledger.records import GENESIS, EntryRecord
+from app.ledger.states import Amounts, BudgetState, EntryKind, ReservationState, ReservationStatus, plus
+
+
+class StoredEntry(Chained, Protocol):
+    """An entry as it is stored, with the two columns that say where it belongs."""
+
+    @property
+    def leaf_index(self) -> int: ...
+    @property
+    def budget_id(self) -> str: ...
+    @property
+    def sequence(self) -> int: ...
+
+
+class BadPlace(Exception):
+    """The first place where the books are not what the ledger wrote.
+
+    Attributes:
+        budget_id: Whose entry, or whose row; None where a file ends too early, or has a line that is none of its kind.
+        sequence: Of the entry; None where the entries are whole and a table beside them says something else.
+        leaf_index: The place that the stored entry has among those of all budgets; None where it is missing.
+        reason: In words.
+    """
+
+    def __init__(self, budget_id: str | None, sequence: int | None, leaf_index: int | None, reason: str) -> None:
+        super().__init__(reason)
+        self.budget_id = budget_id
+        self.sequence = sequence
+        self.leaf_index = leaf_index
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Known:
+    """A reservation, and the entry that made it.
+
+    Attributes:
+        state: After the last entry about it.
+        sequence, principal_id: Of the entry that made it.
+    """
+
+    state: ReservationState
+    sequence: int
+    principal_id: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """The end of a budget's chain."""
+
+    budget_id: str
+    sequence: int
+    hash: str
+
+
+@dataclass
+class Account:
+    """A budget in the books.
+
+    Attributes:
+        history: What its own entries amount to.
+        above: The accounts of the budgets above it, the parent first.
+        used: By this budget and those under it: what the limit bounds.
+        makers: Of each reservation in ``history``: the sequence and the principal of the entry that made it.
+        exposed: How often each step may have been released under this budget itself.
+    """
+
+    history: History
+    above: tuple[Account, ...]
+    used: Amounts
+    makers: dict[str, tuple[int, str]] = field(default_factory=dict)
+    exposed: Counter[Event] = field(default_factory=Counter)
+
+    @property
+    def head(self) -> Head:
+        """The end of its chain."""
+        return Head(self.history.budget_id, self.history.sequence, self.history.head_hash)
+
+    @property
+    def path(self) -> str:
+        """The ids from the root to the budget."""
+        return "/".join([account.history.budget_id for account in (*reversed(self.above), self)])
+
+    @property
+    def terms(self) -> Mapping[str, Json]:
+        """What the budget was opened with."""
+        return details_of(self.history.made)
+
+    def known(self, reservation_id: str) -> Known:
+        """A reservation that is still held in memory."""
+        return Known(self.history.reservations[reservation_id], *self.makers[reservation_id])
+
+
+class Books:
+    """Takes the entries of whole trees of budgets in the order of their leaf indices.
+
+    Args:
+        may_be_corrected: Committed reservations that a later entry may be about; None where nobody knows them.
+    """
+
+    def __init__(self, may_be_corrected: Container[str] | None = None) -> None:
+        self.accounts: dict[str, Account] = {}
+        self.entries = 0
+        self._may_be_corrected = may_be_corrected
+
+    def read(self, entry: StoredEntry) -> EntryRecord:
+        """What the next entry says, once its chain leads to it. `enter` it next.
+
+        Raises:
+            BadPlace: it is not the one that follows.
+        """
+        account = self.accounts.get(entry.budget_id)
+        place, head = (1, GENESIS) if account is None else (account.history.sequence + 1, account.history.head_hash)
+        try:
+            record = rebuild.checked_record(entry, place, head)
+        except BrokenChain as broken:
+            raise _bad_link(entry, broken) from None
+        if record.budget_id != entry.budget_id:
+            raise beside(entry, record, "budget_id")
+        if record.sequence != entry.sequence:
+            raise beside(entry, record, "sequence")
+        return record
+
+    def enter(self, entry: StoredEntry, record: EntryRecord) -> Known | None:
+        """Do what the entry says.
+
+        Returns:
+            The reservation that nothing will happen to any more, if there is one; it is forgotten here.
+
+        Raises:
+            BadPlace: the ledger would not have done it.
+        """
+        self.entries += 1
+        try:
+            if record.kind is EntryKind.CREATE:
+                self._open(record, entry.hash)
+                return None
+            return self._move(self.accounts[record.budget_id], record, entry.hash)
+        except BrokenChain as broken:
+            raise BadPlace(entry.budget_id, broken.sequence, entry.leaf_index, broken.reason) from None
+
+    def unsettled(self) -> Iterator[Known]:
+        """The reservations that `enter` has not returned."""
+        for account in self.accounts.values():
+            yield from map(account.known, account.history.reservations)
+
+    def states(self) -> dict[str, BudgetState]:
+        """All budgets as they stand, each with what is charged below it."""
+        totals: dict[str, list[Amounts]] = {}
+        for budget_id, account in self.accounts.items():
+            own = account.history
+            totals[budget_id] = [own.spent, own.started, own.pending]
+            for level in account.above:
+                # Whoever is above was opened before, so its total is there.
+                amounts = totals[level.history.budget_id]
+                amounts[:] = map(plus, amounts, (own.spent, own.started, own.pending))
+        return {budget_id: self._state(budget_id, *amounts) for budget_id, amounts in totals.items()}
+
+    def digest(self) -> str:
+        """One hash of everything that was entered (`digest_of`)."""
+        return digest_of(account.head for account in self.accounts.values())
+
+    def check_ends(self, ends: Iterable[Head], source: str) -> None:
+        """Compare the ends of the chains with what ``source`` says of all of them.
+
+        Raises:
+            BadPlace: entries are missing at an end, or are more than there should be.
+        """
+        checked = set()
+        for end in ends:
+            checked.add(end.budget_id)
+            account = self.accounts.get(end.budget_id)
+            found = 0 if account is None else account.history.sequence
+            if found < end.sequence:
+                reason = f"it is missing: {source} says that entry {end.sequence} is the last one"
+                raise BadPlace(end.budget_id, found + 1, None, reason)
+            if found > end.sequence:
+                reason = f"it is one too many: {source} says that entry {end.sequence} is the last one"
+                raise BadPlace(end.budget_id, end.sequence + 1, None, reason)
+            if account is None or account.history.head_hash != end.hash:
+                raise BadPlace(end.budget_id, found, None, f"{source} says that the last entry has another hash")
+        for budget_id in self.accounts:
+            if budget_id not in checked:
+                raise BadPlace(budget_id, 1, None, f"{source} knows no such budget")
+
+    def _state(self, budget_id: str, spent: Amounts, started: Amounts, pending: Amounts) -> BudgetState:
+        history = self.accounts[budget_id].history
+        state = BudgetState(budget_id, history.filter, history.relation, spent, started, pending)
+        return replace(state, overdrawn=state.headroom < 0)
+
+    def _open(self, record: EntryRecord, hashed: str) -> None:
+        history = rebuild.opened(record)
+        history.head_hash = hashed
+        above: tuple[Account, ...] = ()
+        if history.parent_id is not None:
+            parent = self.accounts.get(history.parent_id)
+            if parent is None:
+                raise BadPlace(history.parent_id, 1, None, f"it is missing: {record.budget_id} was opened under it")
+            above = (parent, *parent.above)
+            try:
+                history.filter.check_child_of(parent.history.filter)
+            except AccountingError:
+                raise BrokenChain(record.sequence, "its filter is of another kind than the one above it") from None
+        account = Account(history, above, history.filter.zero)
+        # Entries of the first versions do not name the path: there were no trees.
+        if details_of(record).get("path", account.path) != account.path:
+            raise BrokenChain(record.sequence, "its path is not that of the budget above it")
+        self.accounts[record.budget_id] = account
+
+    def _move(self, account: Account, record: EntryRecord, hashed: str) -> Known | None:
+        history = account.history
+        before, after = rebuild.replay(history, record)
+        history.sequence, history.head_hash = record.sequence, hashed
+        path = (account, *account.above)
+        was, now = _used(before), _used(after)
+        if was != now:
+            for level in path:
+                level.used = level.used if was is None else tuple(map(sub, level.used, was))
+                level.used = level.used if now is None else tuple(map(add, level.used, now))
+        _check_limit(path, record)
+        if after is None:
+            return None
+        if before is None:
+            account.makers[after.id] = (record.sequence, record.principal_id)
+        _expose(account, before, after, record.sequence)
+        return self._settled(account, after)
+
+    def _settled(self, account: Account, state: ReservationState) -> Known | None:
+        if state.is_open:
+            return None
+        if state.status is ReservationStatus.COMMITTED and (
+            self._may_be_corrected is None or state.id in self._may_be_corrected
+        ):
+            return None
+        known = account.known(state.id)
+        del account.history.reservations[state.id], account.makers[state.id]
+        return known
+
+
+def digest_of(heads: Iterable[Head]) -> str:
+    """One hash of the ends of all chains: two ledgers with the same one hold the same entries.
+
+    SHA-256 over a line ``<budget id> <sequence> <hash>\\n`` for each budget, in the order of their ids.
+    """
+    lines = sorted(f"{head.budget_id} {head.sequence} {head.hash}\n" for head in heads)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def beside(entry: StoredEntry, record: EntryRecord, column: str) -> BadPlace:
+    """A column that does not repeat what the bytes beside it say."""
+    reason = f"the column {column} beside its bytes says something else than they do"
+    return BadPlace(record.budget_id, record.sequence, entry.leaf_index, reason)
+
+
+def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
+    """What is wrong with an entry that does not follow the one before it."""
+    record = rebuild.said_by(entry)
+    if record is not None and record.budget_id != entry.budget_id:
+        return beside(entry, record, "budget_id")
+    if record is not None and entry.sequence == record.sequence > broken.sequence:
+        reason = f"it is missing: the next one that is stored is entry {record.sequence}"
+        return BadPlace(entry.budget_id, broken.sequence, None, reason)
+    return BadPlace(entry.budget_id, broken.sequence, entry.leaf_index, broken.reason)
+
+
+def _used(reservation: ReservationState | None) -> Amounts | None:
+    """What the limit bounds of a reservation; None where that is nothing."""
+    if reservation is None:
+        return None
+    return reservation.cost if reservation.is_open else reservation.charged
+
+
+def _check_limit(path: tuple[Account, ...], record: EntryRecord) -> None:
+    if record.kind is EntryKind.RESERVE:
+        for level in path:
+            if not level.history.filter.admits(level.used):
+                raise BrokenChain(record.sequence, f"it passes the limit of {level.history.budget_id}")
+    elif record.kind is EntryKind.LIMIT and not path[0].history.filter.admits(path[0].used):
+        raise BrokenChain(record.sequence, "it sets a limit below what is used")
+
+
+def _expose(account: Account, before: ReservationState | None, after: ReservationState, sequence: int) -> None:
+    was, now = () if before is None else before.exposed_events, after.exposed_events
+    if was is now or was == now:
+        return
+    try:
+        for sign, events in ((-1, was), (1, now)):
+            for kind, count in _steps(events, account.history.relation):
+                account.exposed[kind] += sign * count
+    except AccountingError as error:
+        raise BrokenChain(sequence, f"its events have no account under the budget's relation ({error.code})") from None
+
+
+@lru_cache(maxsize=4096)
+def _steps(events: tuple[Event, ...], relation: NeighboringRelation) -> tuple[tuple[Event, int], ...]:
+    """Each event as a single step, and how often it occurs."""
+    resolved = resolve_schedules(events, relation)
+    return tuple((Event(event.mechanism, event.sampling), event.count) for event in resolved)

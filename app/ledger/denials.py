@@ -1,0 +1,77 @@
+"""Why a command is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.ledger.states import ReservationStatus
+
+
+class DenialCode(StrEnum):
+    """Why a command is refused, in order of precedence."""
+
+    OWNED_BY_RUN = "owned_by_run"
+    """start, extend, commit, void: the reservation belongs to a run, and only the run resolves it."""
+    ALREADY_RESOLVED = "already_resolved"
+    """start, extend, commit, void, expire: the reservation is committed or voided."""
+    EXPIRED = "expired"
+    """start, extend, commit, void, expire: it was released; start, extend, commit: it is pending past its time."""
+    ALREADY_STARTED = "already_started"
+    """start, void, expire: noise may have been drawn."""
+    NOT_EXPIRED = "not_expired"
+    """expire: the time is not over (never an answer over HTTP: only the ledger itself expires)."""
+    NOT_A_PREFIX = "not_a_prefix"
+    """commit: the events are not the reserved ones with counts reduced and later ones dropped (422)."""
+    NOT_COMMITTED = "not_committed"
+    """correct: the reservation is open (only its price can be corrected then) or was released."""
+    CORRECTION_LOWERS = "correction_lowers"
+    """correct: the charge would become smaller, and the key may not do that (403)."""
+    LIMIT_BELOW_USE = "limit_below_use"
+    """limit: what is spent and reserved is more than the new limit."""
+    BUDGET_EXCEEDED = "budget_exceeded"
+    """reserve: with the cost added, the filter of the budget or of one above it would not admit the total."""
+
+
+#: Every other denial is about the state: 409, and remembered under its idempotency key.
+_STATUS = {DenialCode.NOT_A_PREFIX: 422, DenialCode.CORRECTION_LOWERS: 403}
+
+_DETAILS = {
+    DenialCode.OWNED_BY_RUN: "the reservation belongs to a run, which resolves it; cancel the run instead",
+    DenialCode.ALREADY_RESOLVED: "the reservation is committed or voided already; each is resolved at most once",
+    DenialCode.EXPIRED: "the reservation was not started in time, so its hold is released; reserve again",
+    DenialCode.ALREADY_STARTED: "the reservation is started: noise may have been drawn, so it can only be committed",
+    DenialCode.NOT_EXPIRED: "the reservation may still be started",
+    DenialCode.NOT_A_PREFIX: "events must be the reserved list with counts reduced and later events dropped",
+    DenialCode.NOT_COMMITTED: "what a reservation was charged for is corrected once it is committed; leave "
+    "reservation_id out to charge what happened without a reservation",
+    DenialCode.CORRECTION_LOWERS: "this correction would lower a charge, which needs a key with the scope corrections",
+    DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than that",
+    DenialCode.BUDGET_EXCEEDED: "the budget does not admit these events; largest_count_that_fits says how many of "
+    "their steps it would",
+}
+
+
+@dataclass(frozen=True)
+class Denial:
+    """A command that is refused; nothing changes.
+
+    Attributes:
+        code: Why.
+        state: Of the reservation that it is about.
+        budget_id: The budget whose limit stands in the way: the one that was asked, or one above it.
+    """
+
+    code: DenialCode
+    state: ReservationStatus | None = None
+    budget_id: str | None = None
+
+    @property
+    def status(self) -> int:
+        """HTTP status code."""
+        return _STATUS.get(self.code, 409)
+
+    @property
+    def detail(self) -> str:
+        """What was wrong, and what would be right."""
+        return _DETAILS[self.code]

@@ -1,0 +1,200 @@
+"""The file of an export: a line of JSON for each entry, between a first line that says what it is and a last one that
+says how it ends. Nothing here knows a database.
+
+first line::
+
+    {"format": "epsilond-ledger", "version": 1, "made_at": "...", "service_version": "...", "root_id": null}
+
+entries, in the order in which they were written::
+
+    {
+        "leaf_index": 1,
+        "budget_id": "bud_...",
+        "sequence": 1,
+        "previous_hash": "000...",
+        "hash": "...",
+        "canonical": "{...}",
+    }
+
+``canonical`` is the text whose UTF-8 bytes were hashed; bytes that are not UTF-8, which only damage makes, stand as
+``canonical_hex``. Last line::
+
+    {"entries": 1, "heads": [{"budget_id": "bud_...", "sequence": 1, "hash": "..."}], "head": "...", "sha256": "..."}
+
+with the ends of all chains, the digest of them, and the SHA-256 of all lines before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from app.kit.moments import format_moment
+from app.ledger.books import BadPlace, Head, StoredEntry, digest_of
+
+FORMAT, VERSION = "epsilond-ledger", 1
+MEDIA_TYPE = "application/x-ndjson"
+
+
+@dataclass(frozen=True)
+class ExportedEntry:
+    """An entry as a line of the file has it."""
+
+    leaf_index: int
+    budget_id: str
+    sequence: int
+    previous_hash: str
+    hash: str
+    canonical: bytes
+
+
+class ExportWriter:
+    """Makes the lines. Each call returns bytes to append to the file."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._entries = 0
+
+    def first_line(self, made_at: datetime, service_version: str, root_id: str | None) -> bytes:
+        """What the file is; with the root of the tree that it holds, or None for all."""
+        return self._line(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "made_at": format_moment(made_at),
+                "service_version": service_version,
+                "root_id": root_id,
+            }
+        )
+
+    def entry_lines(self, entries: Sequence[StoredEntry]) -> bytes:
+        """One line for each."""
+        self._entries += len(entries)
+        return b"".join([self._line(_entry(entry)) for entry in entries])
+
+    def last_line(self, ends: Sequence[Head]) -> bytes:
+        """How the file ends."""
+        heads = [{"budget_id": end.budget_id, "sequence": end.sequence, "hash": end.hash} for end in ends]
+        end = {"entries": self._entries, "heads": heads, "head": digest_of(ends)}
+        return self._line({**end, "sha256": self._digest.hexdigest()})
+
+    def _line(self, value: Mapping[str, Any]) -> bytes:
+        line = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        self._digest.update(line)
+        return line
+
+
+class ExportReader:
+    """Reads the lines, and compares the last one with those before.
+
+    Attributes:
+        root_id: Of the tree that the file holds; None for all.
+        ends: Where the chains end, once `entries` is exhausted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.root_id: str | None = None
+        self.ends: tuple[Head, ...] = ()
+
+    def entries(self) -> Iterator[ExportedEntry]:
+        """The entries in the order of the file.
+
+        Raises:
+            BadPlace: the file is cut off, or not what was written.
+            OSError: it cannot be read.
+        """
+        digest, count, leaf_index = hashlib.sha256(), 0, 0
+        last: dict[str, Any] | None = None
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if last is not None:
+                    raise _bad_line(number, "something follows the last line")
+                value = _object(number, line)
+                if number == 1:
+                    self.root_id = _root_of(value)
+                elif "heads" in value:
+                    last = {**value, "sha256_of_lines": digest.hexdigest()}
+                else:
+                    entry = _read_entry(number, value)
+                    if entry.leaf_index <= leaf_index:
+                        raise BadPlace(
+                            entry.budget_id, entry.sequence, entry.leaf_index, "its leaf_index does not grow"
+                        )
+                    count, leaf_index = count + 1, entry.leaf_index
+                    yield entry
+                digest.update(line)
+        self.ends = _read_ends(last, count)
+
+
+def _entry(entry: StoredEntry) -> dict[str, Any]:
+    value = {
+        "leaf_index": entry.leaf_index,
+        "budget_id": entry.budget_id,
+        "sequence": entry.sequence,
+        "previous_hash": entry.previous_hash,
+        "hash": entry.hash,
+    }
+    try:
+        return {**value, "canonical": entry.canonical.decode()}
+    except UnicodeDecodeError:
+        return {**value, "canonical_hex": entry.canonical.hex()}
+
+
+def _object(number: int, line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or not line.endswith(b"\n"):
+        raise _bad_line(number, "it is no whole JSON object: the file was cut off or changed")
+    return value
+
+
+def _root_of(value: dict[str, Any]) -> str | None:
+    if (value.get("format"), value.get("version")) != (FORMAT, VERSION):
+        raise _bad_line(1, f"it is not the first line of an export in the format {FORMAT}, version {VERSION}")
+    root_id = value.get("root_id")
+    return root_id if isinstance(root_id, str) else None
+
+
+def _read_entry(number: int, value: dict[str, Any]) -> ExportedEntry:
+    try:
+        canonical = bytes.fromhex(value.pop("canonical_hex")) if "canonical_hex" in value else None
+        if canonical is None:
+            canonical = value.pop("canonical").encode()
+        entry = ExportedEntry(canonical=canonical, **value)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _bad_line(number, "it is no entry") from None
+    kinds = (entry.leaf_index, int), (entry.sequence, int), (entry.budget_id, str), (entry.hash, str)
+    if not all(type(member) is kind for member, kind in (*kinds, (entry.previous_hash, str))):
+        raise _bad_line(number, "it is no entry")
+    return entry
+
+
+def _read_ends(last: dict[str, Any] | None, count: int) -> tuple[Head, ...]:
+    if last is None:
+        raise BadPlace(None, None, None, f"the file ends without its last line, after {count} entries: it was cut off")
+    try:
+        ends = tuple(Head(**end) for end in last["heads"])
+        said = last["entries"], last["head"], last["sha256"]
+        found = count, digest_of(ends), last["sha256_of_lines"]
+    except (KeyError, TypeError):
+        raise BadPlace(None, None, None, "the last line of the file is not what was written") from None
+    for name, is_right in zip(("entries", "head", "sha256"), map(_same, said, found), strict=True):
+        if not is_right:
+            raise BadPlace(None, None, None, f"the last line of the file says another {name} than the lines before it")
+    return ends
+
+
+def _same(said: object, found: object) -> bool:
+    return type(said) is type(found) and said == found
+
+
+def _bad_line(number: int, reason: str) -> BadPlace:
+    return BadPlace(None, None, None, f"line {number}: {reason}")

@@ -1,0 +1,153 @@
+"""Exports of the books: every entry of a consistent state, in pieces, whoever reads them however slowly.
+
+What belongs to the state is fixed by the ends of all chains, read at once. Entries are never changed, so they can be
+read afterwards, a batch at a time, each in a short transaction of its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from accounting.filters import PrivacyFilter
+from app.db.database import Database
+from app.kit.context import Context
+from app.ledger import books_repository as repository
+from app.ledger.bodies import entry_body
+from app.ledger.books import Head, StoredEntry
+from app.ledger.export_format import MEDIA_TYPE, ExportWriter
+
+
+class ExportFormat(StrEnum):
+    """How the file is written."""
+
+    NDJSON = "ndjson"
+    """A line of JSON per entry with the hashed bytes: can be verified by itself."""
+    CSV = "csv"
+    """A table for people, as `GET /v1/budgets/{id}/entries` shows the entries; RFC 4180."""
+
+    @property
+    def media_type(self) -> str:
+        return MEDIA_TYPE if self is ExportFormat.NDJSON else "text/csv; charset=utf-8; header=present"
+
+
+@dataclass(frozen=True)
+class Export:
+    """A state of the books that can be read.
+
+    Attributes:
+        made_at: When it was current.
+        root_id: Of the tree; "" for all.
+        heads: The ends of all chains.
+        filters: Of the budgets, for the names of amounts.
+        last_leaf_index: No entry of the state is behind it.
+    """
+
+    database: Database
+    made_at: datetime
+    root_id: str
+    heads: Mapping[str, Head]
+    filters: Mapping[str, PrivacyFilter]
+    last_leaf_index: int
+
+    def file_name(self, file_format: ExportFormat) -> str:
+        """A name that says when it was made."""
+        return f"ledger-{self.made_at:%Y%m%dT%H%M%SZ}.{file_format}"
+
+    def parts(self, file_format: ExportFormat, service_version: str) -> Iterator[bytes]:
+        """The file, about a thousand lines at a time."""
+        if file_format is ExportFormat.NDJSON:
+            writer = ExportWriter()
+            yield writer.first_line(self.made_at, service_version, self.root_id or None)
+            for batch in self._batches():
+                yield writer.entry_lines(batch)
+            yield writer.last_line(list(self.heads.values()))
+        else:
+            yield _lines([_COLUMNS])
+            for batch in self._batches():
+                yield _lines(_cells(entry_body(entry, self.filters[entry.budget_id])) for entry in batch)
+
+    def _batches(self) -> Iterator[list[StoredEntry]]:
+        after = 0
+        while True:
+            with self.database.read() as session:
+                batch = repository.entries_after(session, self.root_id, after, self.last_leaf_index)
+            if not batch:
+                return
+            after = batch[-1].leaf_index
+            yield [entry for entry in batch if self._belongs(entry)]
+
+    def _belongs(self, entry: StoredEntry) -> bool:
+        # A transaction that came later may have taken an earlier place among the entries of other budgets.
+        head = self.heads.get(entry.budget_id)
+        return head is not None and entry.sequence <= head.sequence
+
+
+def export(context: Context, root_id: str = "") -> Export:
+    """The books as they are now.
+
+    Args:
+        context: The process's context.
+        root_id: The root of the tree to export; "" for all.
+    """
+    with context.database.read() as session:
+        rows = repository.budgets(session, root_id)
+        return Export(
+            context.database,
+            context.clock(),
+            root_id,
+            {row.id: Head(row.id, row.sequence, row.head_hash) for row in rows},
+            repository.filters(session, root_id),
+            repository.last_leaf_index(session),
+        )
+
+
+_COLUMNS = (
+    "leaf_index",
+    "budget_id",
+    "sequence",
+    "id",
+    "kind",
+    "recorded_at",
+    "principal_id",
+    "reservation_id",
+    "purpose",
+    "reason",
+    "amount",
+    "events",
+    "engine_version",
+    "previous_hash",
+    "hash",
+)
+#: What makes a spreadsheet take a cell for a formula; the wide forms too.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def _cells(body: Mapping[str, Any]) -> list[str]:
+    return [_cell(body[column]) for column in _COLUMNS]
+
+
+def _cell(value: Any) -> str:
+    """The text of a cell; one that a spreadsheet would run begins with an apostrophe.
+
+    >>> _cell(" =1+1"), _cell(None), _cell({"rho": 0.5})
+    ("' =1+1", '', '{"rho":0.5}')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = str(value)
+    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
+
+
+def _lines(rows: Iterable[Iterable[str]]) -> bytes:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\r\n").writerows(rows)
+    return buffer.getvalue().encode()

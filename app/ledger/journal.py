@@ -1,0 +1,271 @@
+"""Storage of the ledger: carries out instructions, each whole or not at all, in the transaction that it is given.
+
+The budgets that the instructions are about, and those above them, are locked in the order of their ids; then their rows
+are read as they are now, the transition machine decides one instruction after the other, and all that changed is
+written at once. Many instructions therefore cost hardly more statements than one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session
+
+from accounting import ENGINE_VERSION
+from accounting.events import Event
+from accounting.sampling.schedules import resolve_schedules
+from app.budgets.models import Budget
+from app.db.database import Database
+from app.kit.ids import new_id
+from app.ledger import repository, rows, statements
+from app.ledger.commands import BudgetCommand, Command
+from app.ledger.denials import Denial
+from app.ledger.records import GENESIS, EntryRecord, entry_record
+from app.ledger.states import BudgetState, EntryKind, Path, ReservationState
+from app.ledger.transitions import Transition, decide
+
+#: Ids that are remembered per database before all are forgotten.
+_MOST_REMEMBERED = 100_000
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A command, and what it is about.
+
+    Attributes:
+        command: What is asked.
+        principal_id: Who asks, for the entry.
+        target_id: A budget's id for a command about a budget, a reservation's for every other.
+    """
+
+    command: Command
+    principal_id: str
+    target_id: str
+
+
+class NoTarget:
+    """The outcome of an instruction about something that does not exist."""
+
+
+Outcome = Transition | Denial | NoTarget
+
+
+def carry_out(
+    session: Session, database: Database, instructions: Sequence[Instruction], now: datetime
+) -> list[Outcome]:
+    """Decide and write the instructions, one after the other.
+
+    Args:
+        session: A write session; what is written commits with it.
+        database: The session's database.
+        instructions: In the order in which they are decided.
+        now: The time of the decisions.
+    """
+    transaction = Transaction(session.connection(), database, now)
+    transaction.lock(instructions)
+    outcomes = [transaction.decide(instruction) for instruction in instructions]
+    transaction.write()
+    return outcomes
+
+
+def open_budget(session: Session, budget: Budget) -> None:
+    """Insert a new budget, whose terms are set, with nothing spent and its first entry."""
+    zero = budget.filter.zero
+    record = EntryRecord(
+        id=new_id("ent"),
+        budget_id=budget.id,
+        sequence=1,
+        kind=EntryKind.CREATE,
+        principal_id=budget.principal_id,
+        recorded_at=budget.created_at,
+        engine_version=ENGINE_VERSION,
+        amounts=budget.filter.caps,
+        details={
+            "name": budget.name,
+            "neighboring_relation": budget.neighboring_relation,
+            "privacy_unit": budget.privacy_unit,
+            "filter": budget.filter.to_json(),
+            "report_delta": budget.report_delta,
+            "labels": budget.labels,
+            "parent_id": budget.parent_id,
+            "path": budget.path,
+        },
+    )
+    row = statements.entry_row(record, GENESIS)
+    budget.spent = budget.started = budget.pending = zero
+    budget.overdrawn, budget.headroom = False, budget.filter.headroom(zero)
+    budget.sequence, budget.head_hash = record.sequence, row["hash"]
+    session.add(budget)
+    session.flush()
+    statements.insert_entries(session.connection(), [row])
+
+
+@dataclass
+class _Head:
+    """The end of a budget's chain."""
+
+    sequence: int
+    hash: str
+
+
+@dataclass
+class Transaction:
+    """One transaction's locked budgets, and what is to be written to them. Use it once: lock, decide, write."""
+
+    connection: Connection
+    database: Database
+    now: datetime
+    _places: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _budgets: dict[str, BudgetState] = field(default_factory=dict)
+    _heads: dict[str, _Head] = field(default_factory=dict)
+    _reservations: dict[str, ReservationState] = field(default_factory=dict)
+    _changed_budgets: set[str] = field(default_factory=set)
+    _changed_reservations: set[str] = field(default_factory=set)
+    _new_reservations: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _entries: list[dict[str, Any]] = field(default_factory=list)
+    _exposed: dict[str, Counter[Event]] = field(default_factory=dict)
+
+    def lock(self, instructions: Sequence[Instruction]) -> None:
+        """Lock the budgets and those above them, in the order of their ids, and read them as they are now."""
+        targets = {instruction.target_id for instruction in instructions}
+        self._places = _places(self.connection, self.database, targets)
+        ids = sorted({budget_id for place in self._places.values() for budget_id in place})
+        for row in statements.lock_budgets(self.connection, ids):
+            self._budgets[row.id] = rows.budget_state(row)
+            self._heads[row.id] = _Head(row.sequence, row.head_hash)
+        # A place may be remembered from a transaction that was rolled back, with the budget that it made.
+        self._places = {target: place for target, place in self._places.items() if place[0] in self._budgets}
+        about = [target for target, place in self._places.items() if target not in place]
+        for row in statements.reservations(self.connection, about):
+            self._reservations[row.id] = rows.reservation_state(row)
+
+    def decide(self, instruction: Instruction) -> Outcome:
+        """Decide one instruction on the states as those before it left them."""
+        target = instruction.target_id
+        place = self._places.get(target, ())
+        is_about_a_budget = isinstance(instruction.command, BudgetCommand)
+        if (target not in place) if is_about_a_budget else (target not in self._reservations):
+            return NoTarget()
+        path = tuple(self._budgets[budget_id] for budget_id in place)
+        outcome = decide(path, self._reservations.get(target), instruction.command, self.now, ENGINE_VERSION)
+        if isinstance(outcome, Transition):
+            self._keep(outcome, instruction.principal_id)
+        return outcome
+
+    def path(self, target: str) -> Path:
+        """The states of a target's budget and of those above it, as what was decided so far has left them."""
+        return tuple(self._budgets[budget_id] for budget_id in self._places[target])
+
+    def _keep(self, transition: Transition, principal_id: str) -> None:
+        head = self._heads[transition.budget.id]
+        for level in transition.path:
+            self._budgets[level.id] = level
+            self._changed_budgets.add(level.id)
+        record = entry_record(
+            transition,
+            entry_id=new_id("ent"),
+            sequence=head.sequence + 1,
+            principal_id=principal_id,
+            recorded_at=self.now,
+        )
+        self._entries.append(statements.entry_row(record, head.hash))
+        head.sequence, head.hash = record.sequence, self._entries[-1]["hash"]
+        after = transition.reservation
+        if after is None:
+            return
+        self._reservations[after.id] = after
+        if transition.before is None:
+            self._new_reservations[after.id] = (record.sequence, principal_id)
+            _remember(self.database, after.id, tuple(level.id for level in transition.path))
+        else:
+            self._changed_reservations.add(after.id)
+        self._expose(transition)
+
+    def _expose(self, transition: Transition) -> None:
+        before, after = transition.before, transition.reservation
+        assert after is not None, "asked for reservations alone"
+        was = () if before is None else before.exposed_events
+        if was == after.exposed_events:
+            return
+        exposed, relation = self._exposed.setdefault(transition.budget.id, Counter()), transition.budget.relation
+        for sign, events in ((-1, was), (1, after.exposed_events)):
+            for event in resolve_schedules(events, relation):
+                exposed[Event(event.mechanism, event.sampling)] += sign * event.count
+
+    def write(self) -> None:
+        """Write everything that was decided."""
+        connection = self.connection
+        statements.update_budgets(
+            connection,
+            [
+                {
+                    "b_id": budget_id,
+                    "sequence": self._heads[budget_id].sequence,
+                    "head_hash": self._heads[budget_id].hash,
+                    **rows.budget_amounts(self._budgets[budget_id]),
+                }
+                for budget_id in sorted(self._changed_budgets)
+            ],
+        )
+        statements.insert_reservations(
+            connection,
+            [
+                rows.new_reservation(self._reservations[reservation_id], sequence=sequence, principal_id=principal_id)
+                for reservation_id, (sequence, principal_id) in self._new_reservations.items()
+            ],
+        )
+        statements.update_reservations(
+            connection,
+            [
+                {"b_id": reservation_id, **rows.reservation_changes(self._reservations[reservation_id])}
+                for reservation_id in sorted(self._changed_reservations - self._new_reservations.keys())
+            ],
+        )
+        statements.insert_entries(connection, self._entries)
+        statements.add_exposed_steps(
+            connection,
+            [
+                (budget_id, step, count)
+                for budget_id, counts in self._exposed.items()
+                for step, count in counts.items()
+                if count
+            ],
+        )
+
+
+# Where a budget stands in its tree, and which budget a reservation belongs to, never changes: asked once.
+_PLACES: WeakKeyDictionary[Database, dict[str, tuple[str, ...]]] = WeakKeyDictionary()
+
+
+def _places(connection: Connection, database: Database, targets: set[str]) -> dict[str, tuple[str, ...]]:
+    """For each target that exists, the ids of its budget and of those above it, the root last."""
+    known = _PLACES.setdefault(database, {})
+    # Another thread may forget all of them at any moment.
+    places = {target: place for target in targets if (place := known.get(target)) is not None}
+    for target, path in statements.paths(connection, [target for target in targets if target not in places]):
+        places[target] = tuple(reversed(path.split("/")))
+        _remember(database, target, places[target])
+    return places
+
+
+def _remember(database: Database, target: str, place: tuple[str, ...]) -> None:
+    known = _PLACES.setdefault(database, {})
+    if len(known) >= _MOST_REMEMBERED:
+        known.clear()
+    known[target] = place
+
+
+def path_of(session: Session, budget_id: str) -> Path | None:
+    """The states of a budget and of those above it, to look at: decisions need the lock. None if there is none."""
+    row = repository.find_budget(session, budget_id)
+    if row is None:
+        return None
+    ids = list(reversed(row.path.split("/")))
+    states = {found.id: rows.budget_state(found) for found in repository.budgets(session, ids)}
+    return tuple(states[each] for each in ids)

@@ -1,0 +1,96 @@
+"""Between rows and states: what is read from a row, and what a state writes to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row
+
+from accounting.relations import NeighboringRelation
+from app.budgets.models import Budget, Reservation
+from app.ledger.records import mechanisms_of
+from app.ledger.states import BudgetState, ReservationState, ReservationStatus
+
+#: Beyond this an amount is only known to be more than any limit; the column is a signed 64-bit integer.
+_FARTHEST = 2**62
+
+
+def budget_state(row: Budget | Row[Any]) -> BudgetState:
+    """The budget as the transition machine sees it."""
+    return BudgetState(
+        id=row.id,
+        filter=row.filter,
+        relation=NeighboringRelation(row.neighboring_relation),
+        spent=row.spent,
+        started=row.started,
+        pending=row.pending,
+        overdrawn=row.overdrawn,
+    )
+
+
+def reservation_state(row: Reservation | Row[Any]) -> ReservationState:
+    """The reservation as the transition machine sees it."""
+    return ReservationState(
+        id=row.id,
+        budget_id=row.budget_id,
+        status=ReservationStatus(row.state),
+        events=row.events,
+        cost=row.cost,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        purpose=row.purpose,
+        engine_version=row.engine_version,
+        charge_delta=row.charge_delta,
+        run_id=row.run_id,
+        plan_hash=row.plan_hash,
+        charged=row.charged,
+        charged_events=row.charged_events,
+        corrected=row.corrected,
+        resolved_at=row.resolved_at,
+        warnings=tuple((warning["code"], warning["detail"]) for warning in row.warnings),
+    )
+
+
+def budget_amounts(state: BudgetState) -> dict[str, Any]:
+    """The columns of a budget that transitions change, its place in the chain aside."""
+    return {
+        "filter": state.filter,
+        "spent": state.spent,
+        "started": state.started,
+        "pending": state.pending,
+        "overdrawn": state.overdrawn,
+        "headroom": max(-_FARTHEST, state.headroom),
+    }
+
+
+def reservation_changes(state: ReservationState) -> dict[str, Any]:
+    """The columns of a reservation that transitions change."""
+    return {
+        "state": str(state.status),
+        "cost": state.cost,
+        "engine_version": state.engine_version,
+        "charged": state.charged,
+        "charged_events": state.charged_events,
+        "corrected": state.corrected,
+        "expires_at": state.expires_at,
+        "resolved_at": state.resolved_at,
+    }
+
+
+def new_reservation(state: ReservationState, *, sequence: int, principal_id: str) -> dict[str, Any]:
+    """All columns of a reservation."""
+    return {
+        "id": state.id,
+        "budget_id": state.budget_id,
+        "sequence": sequence,
+        "events": state.events,
+        "mechanisms": mechanisms_of(state.events),
+        "purpose": state.purpose,
+        "charge_delta": state.charge_delta,
+        "warnings": [{"code": code, "detail": detail} for code, detail in state.warnings],
+        "principal_id": principal_id,
+        "run_id": state.run_id,
+        "plan_hash": state.plan_hash,
+        "created_at": state.created_at,
+        **reservation_changes(state),
+    }

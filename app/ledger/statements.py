@@ -1,0 +1,177 @@
+"""All SQL of a ledger's transaction: one statement for any number of rows, the same text each time.
+
+Lists of ids travel as one parameter, so that the database knows the statement again however long they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, cast
+
+from sqlalchemy import Connection, Row, Table, bindparam, insert, select, union_all, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from accounting.canonical import canonical_text, sha256_hex
+from accounting.events import Event
+from app.budgets.models import Budget, Reservation
+from app.db.lists import among, as_list
+from app.ledger.models import Entry, ExposedStep
+from app.ledger.records import EntryRecord, chain_hash, mechanisms_of
+
+BUDGETS = cast(Table, Budget.__table__)
+RESERVATIONS = cast(Table, Reservation.__table__)
+ENTRIES = cast(Table, Entry.__table__)
+EXPOSED = cast(Table, ExposedStep.__table__)
+
+_CHANGED_OF_BUDGET = ("sequence", "head_hash", "filter", "spent", "started", "pending", "overdrawn", "headroom")
+_CHANGED_OF_RESERVATION = (
+    "state",
+    "cost",
+    "engine_version",
+    "charged",
+    "charged_events",
+    "corrected",
+    "expires_at",
+    "resolved_at",
+)
+_UPDATE_BUDGET = (
+    update(BUDGETS)
+    .where(BUDGETS.c.id == bindparam("b_id"))
+    .values({name: bindparam(name) for name in _CHANGED_OF_BUDGET})
+)
+_UPDATE_RESERVATION = (
+    update(RESERVATIONS)
+    .where(RESERVATIONS.c.id == bindparam("b_id"))
+    .values({name: bindparam(name) for name in _CHANGED_OF_RESERVATION})
+)
+# Inline: nothing asks which number a row got, so that nothing waits for the answer.
+_INSERT_RESERVATION, _INSERT_ENTRY = insert(RESERVATIONS).inline(), insert(ENTRIES).inline()
+_ADD_TO_EXPOSED = (
+    update(EXPOSED)
+    .where(EXPOSED.c.budget_id == bindparam("b_id"), EXPOSED.c.step_hash == bindparam("b_hash"))
+    .values(count=EXPOSED.c.count + bindparam("count"))
+)
+
+
+class _Statements:
+    """The statements whose text depends on the engine."""
+
+    def __init__(self, dialect: str) -> None:
+        self.paths = union_all(
+            select(BUDGETS.c.id, BUDGETS.c.path).where(among(dialect, BUDGETS.c.id, "ids")),
+            select(RESERVATIONS.c.id, BUDGETS.c.path)
+            .join_from(RESERVATIONS, BUDGETS, RESERVATIONS.c.budget_id == BUDGETS.c.id)
+            .where(among(dialect, RESERVATIONS.c.id, "ids")),
+        )
+        self.lock = (
+            select(BUDGETS)
+            .where(among(dialect, BUDGETS.c.id, "ids"))
+            .order_by(BUDGETS.c.id)
+            .with_for_update(key_share=True)
+        )
+        self.reservations = select(RESERVATIONS).where(among(dialect, RESERVATIONS.c.id, "ids"))
+        upsert = (sqlite if dialect == "sqlite" else postgresql).insert(EXPOSED)
+        upsert = upsert.values(budget_id=bindparam("b_id"), step_hash=bindparam("b_hash"))
+        self.expose = upsert.on_conflict_do_update(
+            index_elements=["budget_id", "step_hash"], set_={"count": EXPOSED.c.count + upsert.excluded.count}
+        )
+
+
+_STATEMENTS = {dialect: _Statements(dialect) for dialect in ("sqlite", "postgresql")}
+
+
+def paths(connection: Connection, targets: Sequence[str]) -> list[tuple[str, str]]:
+    """The path of the budget of each target, a budget or a reservation, that exists."""
+    if not targets:
+        return []
+    dialect = connection.dialect.name
+    found = connection.execute(_STATEMENTS[dialect].paths, {"ids": as_list(dialect, targets)})
+    return [(row[0], row[1]) for row in found]
+
+
+def lock_budgets(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Lock the rows in the order of their ids (everyone takes locks in one order) and read them as they are now.
+
+    On PostgreSQL a row that was waited for is read again after the wait. On SQLite the transaction has the write lock.
+    """
+    if not ids:
+        return []
+    dialect = connection.dialect.name
+    return connection.execute(_STATEMENTS[dialect].lock, {"ids": as_list(dialect, ids)}).all()
+
+
+def reservations(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Reservations by id."""
+    if not ids:
+        return []
+    dialect = connection.dialect.name
+    return connection.execute(_STATEMENTS[dialect].reservations, {"ids": as_list(dialect, ids)}).all()
+
+
+def update_budgets(connection: Connection, changes: list[dict[str, Any]]) -> None:
+    """New amounts and chain heads, for budgets whose lock is held."""
+    if changes:
+        connection.execute(_UPDATE_BUDGET, changes)
+
+
+def insert_reservations(connection: Connection, values: list[dict[str, Any]]) -> None:
+    """New reservations."""
+    if values:
+        connection.execute(_INSERT_RESERVATION, values)
+
+
+def update_reservations(connection: Connection, changes: list[dict[str, Any]]) -> None:
+    """New states, for reservations whose budget's lock is held."""
+    if changes:
+        connection.execute(_UPDATE_RESERVATION, changes)
+
+
+def entry_row(record: EntryRecord, previous_hash: str) -> dict[str, Any]:
+    """The columns of the entry behind the one with ``previous_hash``; its bytes are made here, once."""
+    canonical = record.canonical()
+    return {
+        "id": record.id,
+        "budget_id": record.budget_id,
+        "sequence": record.sequence,
+        "kind": str(record.kind),
+        "reservation_id": record.reservation_id,
+        "principal_id": record.principal_id,
+        "purpose": record.purpose,
+        "mechanisms": mechanisms_of(record.events),
+        "recorded_at": record.recorded_at,
+        "canonical": canonical,
+        "previous_hash": previous_hash,
+        "hash": chain_hash(previous_hash, canonical),
+    }
+
+
+def insert_entries(connection: Connection, values: list[dict[str, Any]]) -> None:
+    """New entries, at the ends of their chains.
+
+    Requires: their budgets' locks; otherwise UNIQUE (budget_id, sequence) refuses one of two writers.
+    """
+    if values:
+        connection.execute(_INSERT_ENTRY, values)
+
+
+def add_exposed_steps(connection: Connection, steps: list[tuple[str, Event, int]]) -> None:
+    """Add counts, some of which may be negative, to what a budget has exposed.
+
+    Requires: the budgets' locks.
+    """
+    rows: list[dict[str, Any]] = [
+        {"b_id": budget_id, "b_hash": step_hash(step), "step": (step,), "count": count}
+        for budget_id, step, count in steps
+    ]
+    more = sorted((row for row in rows if row["count"] > 0), key=itemgetter("b_id", "b_hash"))
+    less = [{name: row[name] for name in ("b_id", "b_hash", "count")} for row in rows if row["count"] < 0]
+    if more:
+        connection.execute(_STATEMENTS[connection.dialect.name].expose, more)
+    if less:
+        connection.execute(_ADD_TO_EXPOSED, less)
+
+
+def step_hash(step: Event) -> str:
+    """What a step is found by among those that a budget has exposed."""
+    return sha256_hex(canonical_text(step.to_json()).encode())

@@ -1,0 +1,104 @@
+"""The rows of the state tables as the books make them: to be compared with what is stored, or written in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Dialect, Row, Table, TypeDecorator
+from sqlalchemy.orm import Session
+
+from accounting.errors import AccountingError
+from app.ledger import books_repository as repository
+from app.ledger import rows
+from app.ledger.books import Account, Books, Known
+from app.ledger.books_repository import text_type
+from app.ledger.statements import EXPOSED, step_hash
+from app.ledger.states import BudgetState
+
+# What a text that nobody here wrote makes of the code that reads it.
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, AccountingError)
+
+
+def budget_row(account: Account, state: BudgetState) -> dict[str, Any]:
+    """All columns of a budget.
+
+    Args:
+        account: The budget in the books.
+        state: As it stands, with what is charged below it.
+    """
+    history, terms = account.history, account.terms
+    return {
+        "id": history.budget_id,
+        "name": terms["name"],
+        "neighboring_relation": terms["neighboring_relation"],
+        "privacy_unit": terms["privacy_unit"],
+        "report_delta": terms["report_delta"],
+        "labels": terms["labels"],
+        "principal_id": history.made.principal_id,
+        "created_at": history.made.recorded_at,
+        "parent_id": history.parent_id,
+        "path": account.path,
+        "sequence": history.sequence,
+        "head_hash": history.head_hash,
+        **rows.budget_amounts(state),
+    }
+
+
+def reservation_row(known: Known) -> dict[str, Any]:
+    """All columns of a reservation."""
+    return rows.new_reservation(known.state, sequence=known.sequence, principal_id=known.principal_id)
+
+
+def exposed_rows(account: Account) -> dict[str, dict[str, Any]]:
+    """All columns of each step that the budget itself has exposed, by the hash of the step."""
+    found = {}
+    for step, count in account.exposed.items():
+        if count:
+            hashed = step_hash(step)
+            row = {"budget_id": account.history.budget_id, "step_hash": hashed, "step": (step,), "count": count}
+            found[hashed] = row
+    return found
+
+
+def exposed_faults(session: Session, books: Books, root_id: str) -> Iterator[tuple[str, str]]:
+    """Rows of exposed steps that are not what the entries amount to, or are missing: the budget, and what is wrong."""
+    comparison = Comparison(session, EXPOSED)
+    expected = {budget_id: exposed_rows(account) for budget_id, account in books.accounts.items()}
+    for row in repository.exposed_steps(session, root_id):
+        step = expected.get(row.budget_id, {}).pop(row.step_hash, None)
+        # A row stays when its count has come back to 0.
+        is_wrong = row._mapping["count"] != 0 if step is None else comparison.different(row, step) is not None
+        if is_wrong:
+            yield row.budget_id, f"the row of the exposed step {row.step_hash} is not what the entries amount to"
+    for budget_id, missing in expected.items():
+        if missing:
+            yield budget_id, f"the exposed step {next(iter(missing))} has no row"
+
+
+class Comparison:
+    """Compares the rows of a table, as `books_repository.as_stored` reads them, with what they should be.
+
+    Texts are read only where they are not letter for letter what would be written now.
+    """
+
+    def __init__(self, session: Session, table: Table) -> None:
+        self._columns = [(column.name, text_type(column)) for column in table.c]
+        self._dialect: Dialect = session.get_bind().dialect
+
+    def different(self, row: Row[Any], expected: Mapping[str, Any]) -> str | None:
+        """The first column of the row that is not as expected, if there is one."""
+        for (name, kind), found in zip(self._columns, row, strict=True):
+            value = expected[name]
+            if found != value and (kind is None or not self._is_written(kind, found, value)):
+                return name
+        return None
+
+    def _is_written(self, kind: TypeDecorator[Any], found: str | None, value: Any) -> bool:
+        """Whether a text says the value."""
+        if found == kind.process_bind_param(value, self._dialect):
+            return True
+        try:
+            return bool(kind.process_result_value(found, self._dialect) == value)
+        except _UNREADABLE:
+            return False

@@ -1,0 +1,136 @@
+"""Verification of the books in a database: every entry, every column beside its bytes, every row of the state tables.
+
+One pass over the entries in the order in which they were written. What a resolved reservation's row must say is known
+when its last entry has been read; it is compared then and forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sqlalchemy import Row
+from sqlalchemy.orm import Session
+
+from app.ledger import books_repository as repository
+from app.ledger import tables
+from app.ledger.books import BadPlace, Books, Head, Known, StoredEntry, beside
+from app.ledger.books_repository import REPEATED
+from app.ledger.records import EntryRecord, mechanisms_of
+from app.ledger.statements import BUDGETS, RESERVATIONS
+from app.ledger.tables import Comparison
+from app.ledger.verdicts import Past, Verdict
+
+_SETTLED_AT_ONCE = 500
+
+
+def verify(session: Session, root_id: str = "", past: Past | None = None) -> Verdict:
+    """Whether the books in the session's view are what the ledger wrote.
+
+    Args:
+        session: A read session, whose view does not change.
+        root_id: The root of the tree to look at; "" for all.
+        past: What an older export had.
+    """
+    books = Books(repository.corrected_reservations(session, root_id))
+    try:
+        _check(session, books, root_id, past)
+    except BadPlace as bad:
+        return Verdict.on(books, bad)
+    return Verdict.on(books)
+
+
+def _check(session: Session, books: Books, root_id: str, past: Past | None) -> None:
+    reader = _Reader(session, books, past)
+    reader.read(root_id)
+    rows = repository.budgets(session, root_id)
+    books.check_ends((Head(row.id, row.sequence, row.head_hash) for row in rows), "the budget's row")
+    if past is not None:
+        past.check_nothing_is_missing(books)
+    reader.check_reservations(root_id)
+    _check_budgets(session, books, rows)
+    for budget_id, reason in tables.exposed_faults(session, books, root_id):
+        raise BadPlace(budget_id, None, None, reason)
+
+
+class _Reader:
+    """Reads the entries, and compares each reservation's row with what they say of it."""
+
+    def __init__(self, session: Session, books: Books, past: Past | None) -> None:
+        self._session, self._books, self._past = session, books, past
+        self._comparison = Comparison(session, RESERVATIONS)
+        self._settled: list[tuple[Known, StoredEntry | None]] = []
+        self._bad_row: BadPlace | None = None
+
+    def read(self, root_id: str) -> None:
+        """The entries. Of a row that is wrong nothing is said yet: a wrong entry may be why, and is named then."""
+        for entry in repository.entries(self._session, root_id):
+            self._read(entry)
+
+    def check_reservations(self, root_id: str) -> None:
+        """The rows of all reservations.
+
+        Raises:
+            BadPlace: one is not what its entries say.
+        """
+        for known in self._books.unsettled():
+            self._settle(known, None)
+        self._check_settled()
+        if self._bad_row is not None:
+            raise self._bad_row
+        row = repository.reservation_without_entry(self._session, root_id)
+        if row is not None:
+            raise BadPlace(row.budget_id, row.sequence, None, f"the reservation {row.id} was made by no entry")
+
+    def _read(self, entry: StoredEntry) -> None:
+        record = self._books.read(entry)
+        _check_columns(entry, record)
+        if self._past is not None:
+            self._past.check(entry)
+        known = self._books.enter(entry, record)
+        if known is not None:
+            self._settle(known, entry)
+
+    def _settle(self, known: Known, entry: StoredEntry | None) -> None:
+        self._settled.append((known, entry))
+        if len(self._settled) >= _SETTLED_AT_ONCE:
+            self._check_settled()
+
+    def _check_settled(self) -> None:
+        settled, self._settled = self._settled, []
+        rows = repository.reservations(self._session, [known.state.id for known, _ in settled])
+        for known, entry in settled:
+            reason = self._fault(known, rows.get(known.state.id))
+            if reason is not None and self._bad_row is None:
+                sequence, leaf_index = (None, None) if entry is None else (entry.sequence, entry.leaf_index)
+                self._bad_row = BadPlace(known.state.budget_id, sequence, leaf_index, reason)
+
+    def _fault(self, known: Known, row: Row[Any] | None) -> str | None:
+        if row is None:
+            return f"the reservation {known.state.id} has no row"
+        column = self._comparison.different(row, tables.reservation_row(known))
+        return column and f"the column {column} of the reservation {known.state.id} is not what its entries say"
+
+
+def _check_columns(entry: StoredEntry, record: EntryRecord) -> None:
+    found = cast(Row[Any], entry)[: len(REPEATED)]
+    said = (
+        record.id,
+        record.sequence,
+        record.kind,
+        record.reservation_id,
+        record.principal_id,
+        record.purpose,
+        mechanisms_of(record.events),
+        record.recorded_at,
+    )
+    if found != said:
+        raise beside(entry, record, next(name for name, a, b in zip(REPEATED, found, said, strict=True) if a != b))
+
+
+def _check_budgets(session: Session, books: Books, rows: Sequence[Row[Any]]) -> None:
+    states, comparison = books.states(), Comparison(session, BUDGETS)
+    for row in rows:
+        column = comparison.different(row, tables.budget_row(books.accounts[row.id], states[row.id]))
+        if column is not None:
+            raise BadPlace(row.id, None, None, f"the column {column} of its row is not what the entries amount to")

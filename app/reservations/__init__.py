@@ -1,0 +1,1 @@
+"""Reservations: budget held before noise is drawn, and what became of it."""

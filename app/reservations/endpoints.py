@@ -1,0 +1,213 @@
+"""`/v1/reservations`, and `/v1/budgets/{id}/reservations`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse
+
+from app.auth.principal import Principal, Scope, requires
+from app.budgets.service import get_budget
+from app.kit.context import CurrentContext
+from app.kit.fields import PRINTABLE
+from app.kit.idempotency import IdempotencyKey, OptionalIdempotencyKey, missing_key, request_fingerprint
+from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
+from app.kit.query_parameters import KnownParametersOnly
+from app.ledger.commands import Commit, Extend, Start, Void
+from app.ledger.states import ReservationStatus
+from app.privacy.schemas import to_events
+from app.reservations import repository, service
+from app.reservations.examples import COMMIT_EXAMPLES, RESERVATION_EXAMPLES
+from app.reservations.requests import Asked, ReservationCommands
+from app.reservations.schemas import (
+    CommitRequest,
+    EmptyRequest,
+    ExtendRequest,
+    ReservationBody,
+    ReservationRequest,
+)
+
+router = APIRouter(prefix="/v1", tags=["Budgets"], dependencies=[KnownParametersOnly])
+
+Spender = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST)]
+Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
+DryRun = Annotated[bool, Query(description="Answer the same and write nothing; then no Idempotency-Key is needed.")]
+
+
+@router.post(
+    "/budgets/{budget_id}/reservations",
+    operation_id="create_reservation",
+    summary="Hold budget for events that have not happened yet",
+    status_code=201,
+    response_model=ReservationBody,
+)
+async def create_reservation(
+    context: CurrentContext,
+    principal: Spender,
+    key: OptionalIdempotencyKey,
+    budget_id: str,
+    request: Annotated[ReservationRequest, Body(openapi_examples=RESERVATION_EXAMPLES)],
+    dry_run: DryRun = False,
+) -> JSONResponse:
+    """Admitted when the filters of the budget and of those above it admit what is spent and reserved together with the
+    cost of these events; else 409 `budget_exceeded`. Draw no noise before `start` has answered 200.
+    """
+    events = to_events(request.events)
+    charge_delta = None if request.charge is None else request.charge.delta
+    if dry_run:
+        body = await run_in_threadpool(
+            service.dry_run,
+            context,
+            budget_id,
+            events,
+            purpose=request.purpose,
+            expires_in=request.expires_in,
+            charge_delta=charge_delta,
+        )
+        return JSONResponse(body, 201)
+    if key is None:
+        raise missing_key()
+    commands = ReservationCommands(context, principal, key)
+    asked = Asked(budget_id, events, request.purpose, timedelta(seconds=request.expires_in), charge_delta)
+    return await commands.reserve_soon(asked, request_fingerprint(f"create_reservation {budget_id}", request))
+
+
+@router.get(
+    "/budgets/{budget_id}/reservations",
+    operation_id="list_reservations",
+    summary="Reservations, newest first",
+    response_model=Page[ReservationBody],
+)
+def list_reservations(
+    context: CurrentContext,
+    _: Reader,
+    budget_id: str,
+    state: ReservationStatus | None = None,
+    overdue: Annotated[bool, Query(description="Only those that were started and not committed in time.")] = False,
+    purpose: Annotated[str | None, Query(max_length=200, pattern=PRINTABLE, description="Exactly this one.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> JSONResponse:
+    """Open and resolved ones."""
+    after, now = decode_cursor(cursor, int), context.clock()
+    with context.database.read() as session:
+        get_budget(session, budget_id)
+        found = repository.page(
+            session,
+            budget_id,
+            before=None if after is None else after[0],
+            limit=limit + 1,
+            state=state,
+            purpose=purpose,
+            overdue_at=now if overdue else None,
+        )
+        shown, next_cursor = cut_page(found, limit, lambda row: (row.sequence,))
+        items = service.bodies(session, shown, now)
+    return JSONResponse({"items": items, "next_cursor": next_cursor})
+
+
+@router.get(
+    "/reservations/{reservation_id}",
+    operation_id="get_reservation",
+    summary="One reservation",
+    response_model=ReservationBody,
+)
+def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> JSONResponse:
+    """Its state, what it holds or has spent, and what its budget still admits."""
+    with context.database.read() as session:
+        row = service.get_reservation(session, reservation_id)
+        (body,) = service.bodies(session, [row], context.clock())
+    return JSONResponse(body)
+
+
+@router.post(
+    "/reservations/{reservation_id}/start",
+    operation_id="start_reservation",
+    summary="Noise is about to be drawn",
+    response_model=ReservationBody,
+)
+async def start_reservation(
+    context: CurrentContext,
+    principal: Spender,
+    key: IdempotencyKey,
+    reservation_id: str,
+    _request: EmptyRequest | None = None,
+) -> JSONResponse:
+    """Once this has answered 200, noise may be drawn, and only a commit is left. Too late: 409 `expired`."""
+    commands = ReservationCommands(context, principal, key)
+    return await commands.resolve_soon(reservation_id, Start(), request_fingerprint(f"start {reservation_id}"))
+
+
+@router.post(
+    "/reservations/{reservation_id}/extend",
+    operation_id="extend_reservation",
+    summary="More time",
+    response_model=ReservationBody,
+)
+async def extend_reservation(
+    context: CurrentContext,
+    principal: Spender,
+    key: IdempotencyKey,
+    reservation_id: str,
+    request: ExtendRequest | None = None,
+) -> JSONResponse:
+    """A pending reservation may be started later; a started one is not overdue for longer. Never shortens."""
+    more = timedelta(seconds=(request or ExtendRequest()).expires_in)
+    commands = ReservationCommands(context, principal, key)
+    return await commands.resolve_soon(
+        reservation_id,
+        Extend(until=context.clock() + more),
+        request_fingerprint(f"extend {reservation_id}", request or ExtendRequest()),
+    )
+
+
+@router.post(
+    "/reservations/{reservation_id}/commit",
+    operation_id="commit_reservation",
+    summary="The events have happened",
+    response_model=ReservationBody,
+)
+async def commit_reservation(
+    context: CurrentContext,
+    principal: Spender,
+    key: IdempotencyKey,
+    reservation_id: str,
+    request: Annotated[CommitRequest | None, Body(openapi_examples=COMMIT_EXAMPLES)] = None,
+) -> JSONResponse:
+    """Without a body, everything reserved is spent. With `events`, the part of them that happened is, and the rest is
+    released; an approximate_dp budget charges everything nevertheless, because a part that was chosen by looking at
+    outputs is not worth its own price.
+    """
+    given = None if request is None else request.events
+    events = None if given is None else to_events(given)
+    commands = ReservationCommands(context, principal, key)
+    fingerprint = request_fingerprint(f"commit {reservation_id}", request or CommitRequest())
+    if events is None:
+        return await commands.resolve_soon(reservation_id, Commit(), fingerprint)
+    return await run_in_threadpool(
+        commands.resolve,
+        reservation_id,
+        lambda: Commit(events, service.quote_part(context, reservation_id, events)),
+        fingerprint,
+    )
+
+
+@router.post(
+    "/reservations/{reservation_id}/void",
+    operation_id="void_reservation",
+    summary="Nothing has happened and nothing will",
+    response_model=ReservationBody,
+)
+async def void_reservation(
+    context: CurrentContext,
+    principal: Spender,
+    key: IdempotencyKey,
+    reservation_id: str,
+    _request: EmptyRequest | None = None,
+) -> JSONResponse:
+    """Releases the hold; refused once started (409 `already_started`)."""
+    commands = ReservationCommands(context, principal, key)
+    return await commands.resolve_soon(reservation_id, Void(), request_fingerprint(f"void {reservation_id}"))

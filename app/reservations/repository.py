@@ -1,0 +1,80 @@
+"""All SQL on reservations, writing aside: that is the ledger's."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from accounting.filters import PrivacyFilter
+from app.budgets.models import Budget, Reservation
+from app.ledger.states import ReservationStatus
+
+
+def find(session: Session, reservation_id: str) -> Reservation | None:
+    """The reservation as it is now; after its budget is locked it stays so."""
+    return session.get(Reservation, reservation_id, populate_existing=True)
+
+
+def page(
+    session: Session,
+    budget_id: str,
+    *,
+    before: int | None,
+    limit: int,
+    state: ReservationStatus | None = None,
+    purpose: str | None = None,
+    overdue_at: datetime | None = None,
+) -> list[Reservation]:
+    """Newest first, from just before the sequence number ``before``.
+
+    Args:
+        session: A session.
+        budget_id: Whose reservations.
+        before: None for the first page.
+        limit: Most reservations.
+        state: Only in this state.
+        purpose: Only with exactly this purpose.
+        overdue_at: Only started ones whose time was over at this moment.
+    """
+    statement = select(Reservation).where(Reservation.budget_id == budget_id)
+    if before is not None:
+        statement = statement.where(Reservation.sequence < before)
+    if state is not None:
+        statement = statement.where(Reservation.state == str(state))
+    if purpose is not None:
+        statement = statement.where(Reservation.purpose == purpose)
+    if overdue_at is not None:
+        statement = statement.where(
+            Reservation.resolved_at.is_(None),  # said for the index, which holds the open ones alone
+            Reservation.state == str(ReservationStatus.STARTED),
+            Reservation.expires_at <= overdue_at,
+        )
+    return list(session.scalars(statement.order_by(Reservation.sequence.desc()).limit(limit)))
+
+
+def priced_by_others(
+    session: Session, engine_version: str, after: tuple[str, int], limit: int
+) -> list[tuple[PrivacyFilter, Reservation]]:
+    """What is held or charged at the price of another engine, with the budget's filter, in a fixed order.
+
+    Args:
+        session: A session.
+        engine_version: Of this engine.
+        after: The budget and the sequence number of the last one that was seen; ("", 0) at first.
+        limit: Most reservations.
+    """
+    counted = (ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED)
+    statement = (
+        select(Budget.filter, Reservation)
+        .join(Budget, Budget.id == Reservation.budget_id)
+        .where(
+            Reservation.engine_version != engine_version,
+            Reservation.state.in_([str(status) for status in counted]),
+            tuple_(Reservation.budget_id, Reservation.sequence) > after,
+        )
+        .order_by(Reservation.budget_id, Reservation.sequence)
+        .limit(limit)
+    )
+    return [(budget_filter, row) for budget_filter, row in session.execute(statement)]

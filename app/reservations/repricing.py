@@ -1,0 +1,88 @@
+"""Charges that an older engine priced are priced again; where the present one finds more, the charge is raised.
+
+Nothing is lowered: what an older engine found too dear stays charged. Each raise is a correction in the ledger, with
+its reason, and may leave a budget overdrawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from accounting import ENGINE_VERSION
+from accounting.events import Event
+from accounting.filters import PrivacyFilter
+from app.kit.context import Context
+from app.ledger import rows
+from app.ledger.amounts import amounts_in_words
+from app.ledger.commands import Correct
+from app.ledger.journal import Instruction, carry_out
+from app.ledger.states import ReservationState
+from app.ledger.transitions import Transition
+from app.problems import Problem
+from app.reservations import repository
+from app.reservations.service import SERVICE, quote
+
+_READ_AT_ONCE = 200
+
+
+@dataclass(frozen=True)
+class Repriced:
+    """What became of a charge.
+
+    Attributes:
+        reservation_id, budget_id: Which.
+        before: What was charged or held.
+        after: What is, if it was raised; None where it was enough.
+        failure: Why there is no price; None where there is one.
+    """
+
+    reservation_id: str
+    budget_id: str
+    before: dict[str, Any]
+    after: dict[str, Any] | None = None
+    failure: str | None = None
+
+
+def reprice(context: Context) -> Iterator[Repriced]:
+    """Price everything again that another engine has priced, one charge or open hold after the other."""
+    place = ("", 0)
+    while True:
+        with context.database.read() as session:
+            found = repository.priced_by_others(session, ENGINE_VERSION, place, _READ_AT_ONCE)
+        if not found:
+            return
+        for budget_filter, row in found:
+            yield _reprice(context, budget_filter, rows.reservation_state(row))
+        place = (found[-1][1].budget_id, found[-1][1].sequence)
+
+
+def _reprice(context: Context, budget_filter: PrivacyFilter, state: ReservationState) -> Repriced:
+    paid = state.cost if state.charged is None else state.charged
+    before = amounts_in_words(budget_filter, paid)
+    try:
+        events = _priced_events(budget_filter, state)
+        price = quote(context, state.budget_id, events, charge_delta=state.charge_delta)
+    except Problem as problem:
+        return Repriced(state.id, state.budget_id, before, failure=problem.detail)
+    if all(new <= old for new, old in zip(price.amounts, paid, strict=True)):
+        return Repriced(state.id, state.budget_id, before)
+    reason = f"priced again: engine {ENGINE_VERSION} finds more than engine {state.engine_version} did"
+    instruction = Instruction(Correct(price, reason), SERVICE, state.id)
+    with context.database.write() as session:
+        (outcome,) = carry_out(session, context.database, [instruction], context.clock())
+    if not isinstance(outcome, Transition):
+        # It was voided or released meanwhile: nothing is charged any more.
+        return Repriced(state.id, state.budget_id, before)
+    return Repriced(state.id, state.budget_id, before, after=amounts_in_words(budget_filter, outcome.amounts))
+
+
+def _priced_events(budget_filter: PrivacyFilter, state: ReservationState) -> tuple[Event, ...]:
+    """The events whose price was charged: what happened, or the whole list where a part of it paid for all."""
+    if state.charged_events is None:
+        return state.events
+    paid_for_all = state.charged == state.cost and not state.corrected
+    if paid_for_all and not budget_filter.prefix_may_depend_on_outputs:
+        return state.events
+    return state.charged_events

@@ -1,0 +1,95 @@
+"""Requests and answers about reservations."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from app.budgets.schemas import FilterAmounts
+from app.kit.fields import Integer, Name, Schema
+from app.ledger.states import ReservationStatus
+from app.privacy.schemas import Events, EventSchema
+
+#: A hold may wait for its start at most so long, in seconds: 30 days.
+MAX_EXPIRES_IN = 30 * 24 * 3600
+
+
+class ChargeRequest(Schema):
+    """How an approximate_dp budget prices a reservation; other budgets take none."""
+
+    delta: float = Field(ge=1e-18, le=0.5, description="The delta at which it is priced, and which is charged with it.")
+
+
+class ReservationRequest(Schema):
+    """Budget to hold for events that have not happened yet."""
+
+    events: Events
+    purpose: Name
+    expires_in: Integer = Field(
+        3600,
+        ge=1,
+        le=MAX_EXPIRES_IN,
+        description="Seconds until the hold may be released, unless it is started. A started one never expires.",
+    )
+    charge: ChargeRequest | None = None
+
+
+class CommitRequest(Schema):
+    """What happened: the reserved events with counts reduced and later ones dropped. Absent: all of them."""
+
+    events: Events | None = None
+
+
+class ExtendRequest(Schema):
+    """More time, from now on; never less than there was."""
+
+    expires_in: Integer = Field(3600, ge=1, le=MAX_EXPIRES_IN, description="Seconds from now.")
+
+
+class CorrectionRequest(Schema):
+    """What should have been charged.
+
+    With `reservation_id` alone the present engine prices the reservation's events again, and the charge rises if it was
+    too low. With `events` too, they replace what was charged. Without `reservation_id`, `events` were released
+    with no reservation and are charged now, whether they fit or not.
+    """
+
+    reservation_id: str | None = Field(None, max_length=64)
+    events: list[EventSchema] | None = Field(
+        None, max_length=1000, description="What happened; an empty list: nothing did."
+    )
+    charge: ChargeRequest | None = None
+    reason: Name = Field(description="Why, for every later reader of the ledger.")
+
+
+class EmptyRequest(Schema):
+    """No fields."""
+
+
+class LedgerWarning(Schema):
+    code: str
+    detail: str
+
+
+class ReservationBody(Schema):
+    """A reservation; `remaining` is what its budget still admits now."""
+
+    id: str | None = Field(description="Null in the answer to a dry run.")
+    budget_id: str
+    state: ReservationStatus
+    overdue: bool = Field(description="Started, and not committed in its time; it still takes its one commit.")
+    cost: FilterAmounts
+    charged: FilterAmounts | None = Field(description="What a committed reservation has spent.")
+    remaining: FilterAmounts
+    events: list[EventSchema]
+    charged_events: list[EventSchema] | None
+    charge_delta: float | None
+    corrected: bool = Field(description="A correction has replaced what was charged.")
+    purpose: str
+    run_id: str | None
+    plan_hash: str | None = Field(description="The plan whose events were priced, for the reservation of a run.")
+    created_at: datetime
+    expires_at: datetime
+    resolved_at: datetime | None
+    warnings: list[LedgerWarning]

@@ -1,0 +1,126 @@
+"""Leases on runs: a worker that dies or stalls is noticed by any host, and no wall clock has a say.
+
+A claim raises the run's epoch, and every later write of the worker names it: that alone keeps out a worker that was
+taken for lost. It is taken for lost by this: a worker raises a counter, the heartbeat, and whoever sweeps measures on a
+monotonic clock of its own how long it has seen no change. Clocks of hosts and databases may be years off.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+import structlog
+
+from app.db.failures import DATABASE_FAILURES
+from app.kit.context import Context
+from app.runs import lifecycle, liveness, repository
+from app.runs.models import Run
+from app.runs.repository import Lease
+
+log = structlog.get_logger()
+
+#: How often a worker raises the heartbeat of the run it is at.
+HEARTBEAT_INTERVAL_S = 5.0
+#: A worker whose heartbeat nobody saw change for so long has lost its run.
+LEASE_S = 60.0
+#: No lease lapses between fewer looks than these: a time in which nobody looked counts as one part of so many.
+LOOKS_PER_LEASE = 4
+
+
+class Heartbeat:
+    """Raises the heartbeat of a claimed run inside the block, in a thread of its own.
+
+    Attributes:
+        is_lost: Whether the run is known to be no longer this claim's. What matters is refused in any case; this only
+            ends work that is for nothing.
+    """
+
+    def __init__(self, context: Context, claimed: Run) -> None:
+        self.is_lost = False
+        self._context = context
+        self._claimed = claimed
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self.is_lost and not self._ended.wait(HEARTBEAT_INTERVAL_S):
+            try:
+                with self._context.database.write() as session:
+                    self.is_lost = not repository.raise_heartbeat(session, self._claimed)
+            except DATABASE_FAILURES as error:
+                # Whoever sweeps does not see the database either, and does not count that time.
+                log.warning("heartbeat_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
+
+
+class LeaseWatch:
+    """Tells which leases have lapsed, from what one process saw of them on its own monotonic clock."""
+
+    def __init__(self, lease_s: float = LEASE_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lease_s = lease_s
+        self._clock = clock
+        self._looked_at = clock()
+        self._watched_s = 0.0
+        self._first_seen: dict[Lease, float] = {}
+
+    def lapsed(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Look at all leases that there are; returns those that did not change for as long as a lease lasts."""
+        now = self._clock()
+        # Time that nobody watched, because the database was away or this process slept, is no worker's fault.
+        self._watched_s += min(now - self._looked_at, self._lease_s / LOOKS_PER_LEASE)
+        self._looked_at = now
+        self._first_seen = {lease: self._first_seen.get(lease, self._watched_s) for lease in leases}
+        return [lease for lease, since in self._first_seen.items() if self._watched_s - since >= self._lease_s]
+
+
+class Sweeper:
+    """Finds the runs whose worker is dead or stalled, wherever it is, and takes them from it."""
+
+    def __init__(self, context: Context, watch: LeaseWatch) -> None:
+        self._context = context
+        self._watch = watch
+
+    def sweep(self) -> set[str]:
+        """Look once; returns the workers that a run was taken from because its lease had lapsed.
+
+        What fails because the database is away is tried again by the next sweep.
+        """
+        try:
+            with self._context.database.read() as session:
+                leases = repository.leases(session)
+        except DATABASE_FAILURES as error:
+            log.error("runs_not_swept", error_type=type(error).__name__)
+            return set()
+        for worker_id in {lease.worker_id for lease in leases}:
+            if liveness.has_died(self._context.settings.data_dir, worker_id):
+                self.settle(worker_id)
+        return {lease.worker_id for lease in self._watch.lapsed(leases) if self._take_over(lease)}
+
+    def settle(self, worker_id: str) -> bool:
+        """Settle what a dead worker left, without waiting for its lease; False while the database is away."""
+        try:
+            lifecycle.give_up_runs_of(self._context, worker_id)
+        except DATABASE_FAILURES as error:
+            log.error("worker_not_settled", worker_id=worker_id, error_type=type(error).__name__)
+            return False
+        liveness.forget(self._context.settings.data_dir, worker_id)
+        return True
+
+    def _take_over(self, lease: Lease) -> bool:
+        try:
+            return lifecycle.take_over(self._context, lease)
+        except DATABASE_FAILURES as error:
+            log.error("run_not_taken_over", run_id=lease.run_id, error_type=type(error).__name__)
+            return False

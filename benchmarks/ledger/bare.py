@@ -1,0 +1,66 @@
+"""The least that FastAPI can do, served as the service serves itself: `python -m benchmarks.ledger.bare`.
+
+One endpoint that reads a small JSON body with a Pydantic model and answers a small one; no database, no middleware.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from pydantic import BaseModel, Field
+
+from app import server
+from app.db.database import Database
+from app.kit.context import Context
+from app.observability.logs import configure_logging
+from app.settings import Settings
+
+app = FastAPI(
+    docs_url=None,
+    redoc_url=None,
+    # As the service does: its telemetry is off, so theirs is.
+    telemetry={
+        "tracing": False,
+        "metrics": False,
+        "logs": False,
+        "operation_spans": False,
+        "auto_configure": False,
+    },
+)
+
+
+class Request(BaseModel):
+    purpose: str = Field(max_length=200)
+    count: int = Field(ge=1)
+
+
+class Reply(BaseModel):
+    id: str
+    purpose: str
+    count: int
+
+
+@app.post("/async", status_code=201)
+async def on_the_loop(request: Request) -> Reply:
+    """FastAPI at its fastest: the function runs where the request was read."""
+    return Reply(id="bare", purpose=request.purpose, count=request.count)
+
+
+@app.post("/sync", status_code=201)
+def in_a_thread(request: Request) -> Reply:
+    """As most services that use a database have it: the function runs in a thread."""
+    return Reply(id="bare", purpose=request.purpose, count=request.count)
+
+
+def main() -> None:
+    """Serve on the address that the settings name, and say which."""
+    settings = Settings()
+    configure_logging(settings.log_level, settings.log_format)
+    # The context is read for the settings alone; an empty database in memory is never opened.
+    context = Context(settings, Database("sqlite://"))
+    listening = server.listen(settings.host, settings.port)
+    print(f"http://{settings.host}:{listening.getsockname()[1]}", flush=True)
+    server.serve(app, context, listening)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""A budget with a long history, faster than one command at a time.
+
+The first reservations and commits are real ones. The rest repeat them: the same rows with identifiers, sequence
+numbers and canonical bytes of their own, chained by the ledger's own hash. What is left is what so many real commands
+would have left (a test replays the entries and compares), in a minute where they would take an hour.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import psycopg
+from sqlalchemy import make_url
+
+from accounting.events import Event, event_from_json
+from app.kit.context import Context
+from app.kit.ids import new_id
+from app.ledger.records import chain_hash, record_from_canonical
+from benchmarks.ledger import ours, work
+from benchmarks.ledger.postgresql import libpq_url
+from benchmarks.ledger.throughput import new_key
+
+#: A rho that ten million entries do not reach.
+LIMIT = 10_000.0
+#: Real pairs, each with another noise and another count, that the rest repeats.
+TEMPLATES = 16
+BATCH = 20_000
+
+#: A row as the driver reads and writes it: JSON is text, and on PostgreSQL everything is.
+Row = dict[str, Any]
+
+
+class Tables(Protocol):
+    """The rows of a database, without the application's code between."""
+
+    def rows(self, table: str, where: str) -> list[Row]: ...
+    def insert(self, table: str, rows: Sequence[Row]) -> None: ...
+    def execute(self, statement: str) -> None: ...
+    def to_bytes(self, stored: Any) -> bytes: ...
+    def from_bytes(self, value: bytes) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What one reservation and its commit have left: their rows, so much rho in nano-units, and a step so often."""
+
+    reservation: Row
+    entries: tuple[Row, Row]
+    charged: int
+    step_hash: str
+    count: int
+
+
+def filled_budget(context: Context, entries: int) -> str:
+    """Id of a new zCDP budget with so many entries, or one more: real ones first, then their repetitions."""
+    budget_id = ours.create_budget(context, work.budget_request("zcdp", LIMIT), new_key("budget"))
+    for count in range(1, TEMPLATES + 1):
+        reservation_id = ours.reserve(context, budget_id, [work.event(count, work.NOISE + count)], new_key("reserve"))
+        assert reservation_id is not None, "the limit is far away"
+        ours.commit(context, reservation_id, new_key("commit"))
+    with _tables(context) as tables:
+        _repeat_until(tables, budget_id, entries)
+        tables.execute("ANALYZE")
+    return budget_id
+
+
+def _repeat_until(tables: Tables, budget_id: str, entries: int) -> None:
+    (budget,) = tables.rows("budgets", f"id = '{budget_id}'")
+    templates = _templates(tables, budget_id)
+    sequence, head, charged = int(budget["sequence"]), str(budget["head_hash"]), 0
+    exposed: Counter[str] = Counter()
+    turns = itertools.cycle(templates)
+    while sequence < entries:
+        reservations: list[Row] = []
+        added: list[Row] = []
+        for template in itertools.islice(turns, min(BATCH, (entries - sequence + 1) // 2)):
+            reservation_id = new_id("res")
+            reservations.append({**template.reservation, "id": reservation_id, "sequence": sequence + 1})
+            for row in template.entries:
+                sequence += 1
+                repeated = _repeated(tables, row, reservation_id, sequence, head)
+                head = repeated["hash"]
+                added.append(repeated)
+            charged += template.charged
+            exposed[template.step_hash] += template.count
+        tables.insert("reservations", reservations)
+        tables.insert("entries", added)
+    spent = json.dumps([json.loads(budget["spent"])[0] + charged])
+    tables.execute(
+        f"UPDATE budgets SET spent = '{spent}', headroom = headroom - {charged}, sequence = {sequence}, "
+        f"head_hash = '{head}' WHERE id = '{budget_id}'"
+    )
+    for step_hash, count in exposed.items():
+        tables.execute(
+            f"UPDATE exposed_steps SET count = count + {count} "
+            f"WHERE budget_id = '{budget_id}' AND step_hash = '{step_hash}'"
+        )
+
+
+def _repeated(tables: Tables, row: Row, reservation_id: str, sequence: int, previous_hash: str) -> Row:
+    """The entry again, at another place in the chain and for another reservation."""
+    entry_id = new_id("ent")
+    canonical = (
+        tables.to_bytes(row["canonical"])
+        .replace(row["id"].encode(), entry_id.encode())
+        .replace(row["reservation_id"].encode(), reservation_id.encode())
+        .replace(b'"sequence":"%d"' % int(row["sequence"]), b'"sequence":"%d"' % sequence)
+    )
+    return {
+        **row,
+        "id": entry_id,
+        "sequence": sequence,
+        "reservation_id": reservation_id,
+        "canonical": tables.from_bytes(canonical),
+        "previous_hash": previous_hash,
+        "hash": chain_hash(previous_hash, canonical),
+    }
+
+
+def _templates(tables: Tables, budget_id: str) -> list[Template]:
+    reservations = {row["id"]: row for row in tables.rows("reservations", f"budget_id = '{budget_id}'")}
+    rows = tables.rows("entries", f"budget_id = '{budget_id}'")
+    entries = sorted(rows, key=lambda row: int(row["sequence"]))[1:]
+    for row in entries:
+        del row["leaf_index"]  # the database numbers the leaves itself
+    exposed = tables.rows("exposed_steps", f"budget_id = '{budget_id}'")
+    step_hashes = {event_from_json(json.loads(row["step"])[0]): row["step_hash"] for row in exposed}
+    return [
+        _template(reservations[reserve["reservation_id"]], (reserve, commit), tables, step_hashes)
+        for reserve, commit in zip(entries[::2], entries[1::2], strict=True)
+    ]
+
+
+def _template(reservation: Row, entries: tuple[Row, Row], tables: Tables, step_hashes: Mapping[Event, str]) -> Template:
+    record = record_from_canonical(tables.to_bytes(entries[1]["canonical"]))
+    (event,) = record.events
+    step_hash = step_hashes[Event(event.mechanism, event.sampling)]
+    return Template(reservation, entries, record.amounts[0], step_hash, event.count)
+
+
+@contextmanager
+def _tables(context: Context) -> Iterator[Tables]:
+    """One transaction on the context's database."""
+    if context.database.is_sqlite:
+        connection = sqlite3.connect(str(make_url(context.database.url).database))
+        try:
+            with connection:
+                yield _SqliteTables(connection)
+        finally:
+            connection.close()
+    else:
+        with psycopg.connect(libpq_url(context.database.url)) as connected:
+            yield _PostgreSqlTables(connected)
+
+
+@dataclass(frozen=True, slots=True)
+class _SqliteTables:
+    connection: sqlite3.Connection
+
+    def rows(self, table: str, where: str) -> list[Row]:
+        found = self.connection.execute(f"SELECT * FROM {table} WHERE {where}")
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def insert(self, table: str, rows: Sequence[Row]) -> None:
+        columns = list(rows[0])
+        places = ", ".join("?" * len(columns))
+        self.connection.executemany(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", (tuple(row.values()) for row in rows)
+        )
+
+    def execute(self, statement: str) -> None:
+        self.connection.execute(statement)
+
+    def to_bytes(self, stored: Any) -> bytes:
+        return bytes(stored)
+
+    def from_bytes(self, value: bytes) -> Any:
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _PostgreSqlTables:
+    connection: psycopg.Connection[Any]
+
+    def rows(self, table: str, where: str) -> list[Row]:
+        names = [column.name for column in self.connection.execute(f"SELECT * FROM {table} LIMIT 0").description or ()]
+        texts = ", ".join(f"{name}::text" for name in names)
+        found = self.connection.execute(f"SELECT {texts} FROM {table} WHERE {where}")
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def insert(self, table: str, rows: Sequence[Row]) -> None:
+        with self.connection.cursor().copy(f"COPY {table} ({', '.join(rows[0])}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(tuple(row.values()))
+
+    def execute(self, statement: str) -> None:
+        self.connection.execute(statement)
+
+    def to_bytes(self, stored: Any) -> bytes:
+        return bytes.fromhex(stored.removeprefix("\\x"))
+
+    def from_bytes(self, value: bytes) -> Any:
+        return f"\\x{value.hex()}"

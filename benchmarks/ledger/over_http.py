@@ -1,0 +1,91 @@
+"""Reserve and commit over HTTP beside a bare FastAPI endpoint: the same server settings, load and connections."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ledger import http_servers, work
+from benchmarks.ledger.http_load import CONNECTIONS, Load, bare_turn, ledger_turn, load
+from benchmarks.ledger.processes import at_once
+from benchmarks.ledger.throughput import BUDGETS, LIMIT, spread
+
+#: The bare endpoint to compare with: FastAPI's fastest.
+HEADLINE = "async def"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One side: a name, and what a load process needs to put load on it."""
+
+    name: str
+    port: int
+    make_turn: Callable[..., Any]
+    argument: Any
+
+    def measure(self, seconds: float) -> Load:
+        """What one load process gets answered in so many seconds."""
+        arguments = (self.port, self.make_turn, self.argument, seconds, random.randrange(2**32))
+        return at_once(load, [arguments])[0]
+
+
+def beside_bare_endpoint(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, Any]:
+    """Requests a second of either side, each measured for ``seconds`` in every round.
+
+    Args:
+        url: a migrated database for the service.
+        data_dir: the service's folder.
+        rounds: how many; every other one in the reverse order.
+        seconds: how long one measurement takes.
+    """
+    with http_servers.bare() as bare_port, http_servers.service(url, data_dir) as port:
+        bare = [
+            Contender(HEADLINE, bare_port, bare_turn, "/async"),
+            Contender("def, in a thread", bare_port, bare_turn, "/sync"),
+        ]
+        ours = [Contender(kind, port, ledger_turn, _open_budgets(port, kind)) for kind in work.FILTERS]
+        measured: dict[str, list[Load]] = {contender.name: [] for contender in [*bare, *ours]}
+        for turn in range(rounds):
+            for contender in [*bare, *ours][:: 1 if turn % 2 == 0 else -1]:
+                measured[contender.name].append(contender.measure(seconds))
+    return figures(
+        {one.name: measured[one.name] for one in bare}, {one.name: measured[one.name] for one in ours}, seconds
+    )
+
+
+def figures(bare: Mapping[str, Sequence[Load]], ours: Mapping[str, Sequence[Load]], seconds: float) -> dict[str, Any]:
+    """Medians of both sides, and ours over each bare endpoint's."""
+    rows = []
+    for kind, loads in ours.items():
+        ratios = {
+            name: spread([one.rate / other.rate for one, other in zip(loads, others, strict=True)])
+            for name, others in bare.items()
+        }
+        rows.append({"filter": kind} | _row(loads) | {"over_bare": ratios})
+    return {
+        "seconds": seconds,
+        "connections": CONNECTIONS,
+        "budgets": BUDGETS,
+        "headline": HEADLINE,
+        "bare": [{"endpoint": name} | _row(loads) for name, loads in bare.items()],
+        "ours": rows,
+    }
+
+
+def _row(loads: Sequence[Load]) -> dict[str, Any]:
+    each_round = [one.rate for one in loads]
+    return {
+        "requests_per_second": statistics.median(each_round),
+        "each_round": each_round,
+        "load_process_busy": max(one.busy for one in loads),
+    }
+
+
+def _open_budgets(port: int, kind: str) -> list[str]:
+    with http_servers.client(port) as client:
+        request = work.budget_request(kind, LIMIT)
+        return [str(client.post("/v1/budgets", request, 201)["id"]) for _ in range(BUDGETS)]

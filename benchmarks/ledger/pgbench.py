@@ -1,0 +1,57 @@
+"""PostgreSQL's own benchmark: its default script, which is TPC-B in all but name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.ledger.postgresql import PostgreSql, libpq_url
+
+SCALE = 10
+THREADS = 2
+
+_TPS = re.compile(r"^tps = ([0-9.]+) \(without initial connection time\)$", re.MULTILINE)
+_FAILED = re.compile(r"^number of failed transactions: (\d+) ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """How pgbench talks: ``mode`` is the query protocol, ``clients`` the number of its connections."""
+
+    mode: str
+    clients: int
+
+
+class PgBench:
+    """pgbench on a database of its own, filled at `SCALE`."""
+
+    def __init__(self, server: PostgreSql) -> None:
+        self._program = server.programs / "pgbench"
+        self._url = libpq_url(server.create_database())
+        _run(self._program, "-i", "-q", "-s", str(SCALE), self._url)
+
+    def transactions_per_second(self, client: Client, seconds: int) -> float:
+        """What ``client`` reaches in so many seconds."""
+        spec = ("-M", client.mode, "-c", str(client.clients), "-j", str(THREADS), "-T", str(seconds))
+        return tps_in(_run(self._program, *spec, self._url))
+
+
+def tps_in(output: str) -> float:
+    """Transactions per second, from what pgbench prints.
+
+    Raises:
+        ValueError: there is no such number, or a transaction failed: then it is not one to compare with.
+    """
+    tps, failed = _TPS.search(output), _FAILED.search(output)
+    if tps is None or failed is None or int(failed[1]) > 0:
+        raise ValueError(f"pgbench did not finish its transactions:\n{output}")
+    return float(tps[1])
+
+
+def _run(program: Path, *arguments: str) -> str:
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"pgbench failed: {done.stderr}")
+    return done.stdout

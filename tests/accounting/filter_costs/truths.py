@@ -1,0 +1,50 @@
+"""What some cells cost, in long precision."""
+
+from __future__ import annotations
+
+import mpmath as mp
+
+from tests.accounting.references import normal_cdf
+
+
+@mp.workdps(60)
+def mu_through(error: mp.mpf) -> mp.mpf:
+    """-2 Phi^-1(error): bisected, so that far tails work too."""
+    low, high = mp.mpf(0), mp.mpf(200)
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if normal_cdf(-middle / 2) > error else (low, middle)
+    return high
+
+
+@mp.workdps(40)
+def symmetrized_moment(s: float, q: float, tilt: float) -> mp.mpf:
+    """log of 1 + E[(L^(t+1) + L^(-t) - L - 1) 1{x >= 1/2}], L = 1 - q + q e^((2x-1)/(2 nu^2)), x ~ N(0, nu^2)."""
+    nu, q_, t = mp.mpf(s) / 2, mp.mpf(q), mp.mpf(tilt)
+
+    def integrand(x: mp.mpf) -> mp.mpf:
+        ratio = 1 - q_ + q_ * mp.exp((2 * x - 1) / (2 * nu**2))
+        return mp.npdf(x, 0, nu) * (ratio ** (t + 1) + ratio**-t - ratio - 1)
+
+    points = [mp.mpf(1) / 2 + step * (t + 2 + 12 * nu) / 12 for step in range(13)]
+    return mp.log1p(mp.quad(integrand, points))
+
+
+@mp.workdps(30)
+def sampled_laplace_moment(b: float, q: float, tilt: float, pair: str) -> mp.mpf:
+    """The larger direction's log-moment, piece by piece between the kinks."""
+    scale, q_, t = mp.mpf(b), mp.mpf(q), mp.mpf(tilt)
+
+    def law(x: mp.mpf, mean: int) -> mp.mpf:
+        return mp.exp(-abs(x - mean) / scale) / (2 * scale)
+
+    def mixed(x: mp.mpf) -> mp.mpf:
+        return (1 - q_) * law(x, 0) + q_ * law(x, 1)
+
+    def other(x: mp.mpf) -> mp.mpf:
+        return law(x, 0) if pair == "remove" else (1 - q_) * law(x, 0) + q_ * law(x, -1)
+
+    pieces = [-40 * scale - 1, -10 * scale - 1, -1, 0, 1, 10 * scale + 1, 40 * scale + 1]
+    there = mp.quad(lambda x: mixed(x) ** (t + 1) * other(x) ** -t, pieces)
+    back = mp.quad(lambda x: other(x) ** (t + 1) * mixed(x) ** -t, pieces)
+    return mp.log(max(there, back))

@@ -1,0 +1,108 @@
+"""Changing a limit by hand: kind, orders and what is used stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.app.budgets.conftest import Api, gaussian, made, zcdp
+from tests.app.problem_assertions import assert_problem
+
+
+def rho(value: Any) -> dict[str, Any]:
+    return {"kind": "zcdp", "rho": value}
+
+
+def test_a_limit_is_raised_and_lowered_to_what_is_used(api: Api) -> None:
+    budget = api.budget()
+    api.spend(budget["id"], [zcdp(0.25)])
+    started, pending = api.hold(budget["id"], [zcdp(0.25)]), api.hold(budget["id"], [zcdp(0.25)])
+    made(api.resolve(started, "start"))
+    for limit, remaining in (("2", 1.25), (0.75, 0), ("1.5", 0.75)):
+        answer = api.change_limit(budget["id"], rho(limit))
+        assert answer.status_code == 200
+        body = answer.json()
+        assert (body["limit"], body["remaining"]) == ({"rho": float(limit)}, {"rho": remaining})
+        assert (body["spent"], body["reserved"]) == ({"rho": 0.25}, {"rho": 0.5})
+        assert body == {name: value for name, value in api.read(budget["id"]).items() if name in body} | {
+            "report": None,
+            "epsilon_remaining_at_delta": None,
+        }
+    denied = assert_problem(api.change_limit(budget["id"], rho("0.749999999")), 409, "limit_below_use")
+    assert denied["decided_at"] == "2026-05-01T00:00:00Z"
+    # A hold that is given back lowers what is used.
+    made(api.resolve(pending, "void"))
+    assert made(api.change_limit(budget["id"], rho(0.5)))["remaining"] == {"rho": 0}
+
+
+def test_an_entry_says_the_new_limit_and_why(api: Api) -> None:
+    budget = api.budget()
+    made(api.change_limit(budget["id"], rho("2.0000000009")))
+    create, limit = api.entries(budget["id"])
+    assert (create["kind"], create["amount"], create["reason"]) == ("create", {"rho": 1}, None)
+    assert (limit["kind"], limit["amount"], limit["reason"]) == ("limit", {"rho": 2}, "approved")
+    assert (limit["events"], limit["reservation_id"], limit["purpose"]) == ([], None, None)
+    assert limit["previous_hash"] == create["hash"]
+
+
+def test_the_limit_of_a_parent_binds_its_children_at_once(api: Api) -> None:
+    root = api.budget()
+    child = api.child(root, rho(5))
+    api.spend(child["id"], [zcdp(0.5)])
+    made(api.change_limit(root["id"], rho(0.75)))
+    assert api.read(child["id"])["remaining"] == {"rho": 0.25}
+    assert_problem(api.reserve(child["id"], [zcdp(0.3)]), 409, "budget_exceeded")
+    assert_problem(api.change_limit(root["id"], rho(0.4)), 409, "limit_below_use")
+    made(api.change_limit(root["id"], rho(2)))
+    # A child's own limit may be above its parent's, or below.
+    made(api.change_limit(child["id"], rho(0.6)))
+    assert_problem(api.reserve(child["id"], [zcdp(0.2)]), 409, "budget_exceeded")
+    assert api.kinds(child["id"]) == ["create", "reserve", "start", "commit", "limit"]
+
+
+def test_a_renyi_limit_keeps_its_orders(api: Api) -> None:
+    budget = api.budget({"epsilon": 2, "delta": 1e-5, "orders": [16, 64]})
+    api.spend(budget["id"], [gaussian(10.0, 4)])
+    changed = made(api.change_limit(budget["id"], {"kind": "renyi_dp", "epsilon": 3, "delta": 1e-6}))
+    assert changed["filter"] == {"kind": "renyi_dp", "epsilon": 3, "delta": 1e-6, "orders": [16, 64]}
+    same = {"epsilon": 4, "delta": 1e-6, "orders": [16.0, 64]}
+    assert made(api.change_limit(budget["id"], same))["limit"]["epsilon"] == 4
+    # Some order must still be within its cap. At 1.0 both are closed to what is spent.
+    assert_problem(api.change_limit(budget["id"], {"epsilon": 1.0, "delta": 1e-5}), 409, "limit_below_use")
+
+
+REFUSED = """
+limit                    answer
+no such budget           404 not_found
+another kind             422 invalid_value    /filter/kind
+the default kind         422 invalid_value    /filter/kind
+other orders             422 invalid_value    /filter/orders
+no open order            422 invalid_value    /filter/epsilon
+below what is used       409 limit_below_use
+no limit                 422 invalid_request  /filter/rho
+no reason                422 invalid_request  /reason
+"""
+
+
+def test_every_refused_limit(api: Api) -> None:
+    zcdp_budget = api.budget()["id"]
+    renyi = api.budget({"epsilon": 3, "delta": 1e-5, "orders": [8, 16]})["id"]
+    api.spend(zcdp_budget, [zcdp(0.5)])
+    asked: dict[str, tuple[str, Any]] = {
+        "no such budget": ("bud_nope", rho(1)),
+        "another kind": (zcdp_budget, {"kind": "pure_dp", "epsilon": 1}),
+        "the default kind": (zcdp_budget, {"epsilon": 1, "delta": 1e-5}),
+        "other orders": (renyi, {"epsilon": 3, "delta": 1e-5, "orders": [8]}),
+        "no open order": (renyi, {"epsilon": 0.1, "delta": 1e-5}),
+        "below what is used": (zcdp_budget, rho(0.4)),
+        "no limit": (zcdp_budget, {"kind": "zcdp"}),
+        "no reason": (zcdp_budget, None),
+    }
+    lines = REFUSED.strip().splitlines()[1:]
+    assert [line[:25].strip() for line in lines] == list(asked)
+    for line in lines:
+        budget_id, budget_filter = asked[line[:25].strip()]
+        status, code, pointer = (*line[25:].split(), None)[:3]
+        body = {"filter": rho(1)} if budget_filter is None else {"filter": budget_filter, "reason": "r"}
+        answer = api.post(f"/v1/budgets/{budget_id}/limit", body)
+        assert_problem(answer, int(str(status)), str(code), pointer)
+    assert "limit" not in api.kinds(zcdp_budget) + api.kinds(renyi)

@@ -1,0 +1,230 @@
+"""`python -m app ledger`: verify, export, rebuild, reprice."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner, Result
+
+from accounting import ENGINE_VERSION
+from accounting.events import ApproximateDp, Event, Gaussian, Poisson, ZcDp
+from app.cli import cli
+from app.kit.context import Context
+from app.kit.ids import new_id
+from app.ledger.commands import Commit, Quote, Reserve, Start
+from app.ledger.journal import Instruction, carry_out
+from app.ledger.states import Amounts
+from app.settings import Settings, environment_of
+from tests.app.budgets.conftest import Api, Clock, audit_all, zcdp
+from tests.app.ledger import attacks
+from tests.app.ledger.scenes import lived_in
+
+
+def run(settings: Settings, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["ledger", *arguments], env=environment_of(settings))
+
+
+def ok(settings: Settings, *arguments: str) -> str:
+    result = run(settings, *arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(settings: Settings, *arguments: str) -> str:
+    """What is printed in one line, with status 1."""
+    result = run(settings, *arguments)
+    assert (result.exit_code, result.output.count("\n")) == (1, 1), result.output
+    return result.output
+
+
+def test_books_are_verified_in_one_line(client: TestClient, clock: Clock, context: Context) -> None:
+    root = lived_in(Api(client), clock)
+    assert ok(context.settings, "verify").startswith(f"valid: {len(attacks.entries(context.database))} entries of 3 ")
+    attacks.run(context.database, f"UPDATE budgets SET spent = '[1]' WHERE id = '{root['id']}'")
+    line = refused(context.settings, "verify")
+    assert line == f"not valid: budget {root['id']}: the column spent of its row is not what the entries amount to\n"
+
+
+def test_an_export_is_its_owners_alone_and_verified_without_a_database(
+    client: TestClient, clock: Clock, context: Context, tmp_path: Path
+) -> None:
+    lived_in(Api(client), clock)
+    path = tmp_path / "kept.ndjson"
+    printed = ok(context.settings, "export", "--output", str(path))
+    count = len(attacks.entries(context.database))
+    assert printed == f"{count} entries were written to {path}.\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    nowhere = Settings(data_dir=tmp_path / "none", database_url="postgresql://user:password@127.0.0.1:1/name")
+    assert ok(nowhere, "verify", "--export", str(path)) == ok(context.settings, "verify")
+    assert not (tmp_path / "none").exists()
+    assert "Cannot write to" in refused(context.settings, "export", "--output", str(path))
+    table = tmp_path / "kept.csv"
+    ok(context.settings, "export", "--format", "csv", "--output", str(table))
+    assert len(table.read_bytes().splitlines()) == count + 1
+    assert "it is no whole JSON object" in refused(nowhere, "verify", "--export", str(table))
+    assert "Cannot read" in refused(nowhere, "verify", "--export", str(tmp_path / "missing"))
+
+
+def test_an_older_export_tells_books_that_were_rolled_back(
+    client: TestClient, clock: Clock, context: Context, tmp_path: Path
+) -> None:
+    api = Api(client)
+    root = lived_in(api, clock)
+    early, late = tmp_path / "early.ndjson", tmp_path / "late.ndjson"
+    ok(context.settings, "export", "--output", str(early))
+    api.spend(root["id"], [zcdp(0.1)])
+    ok(context.settings, "export", "--output", str(late))
+    for arguments in (("--since", early), ("--since", late), ("--export", late, "--since", early)):
+        ok(context.settings, "verify", *map(str, arguments))
+    line = refused(context.settings, "verify", "--export", str(early), "--since", str(late))
+    assert line.startswith(f"not valid: budget {root['id']}, entry ")
+    assert line.endswith(": it is missing: the older export has it\n")
+    late.write_bytes(late.read_bytes()[:-20])
+    line = refused(context.settings, "verify", "--since", str(late))
+    assert "The older export cannot be compared with: not valid: line" in line
+
+
+def test_lost_state_is_written_anew(client: TestClient, clock: Clock, context: Context) -> None:
+    lived_in(Api(client), clock)
+    before = attacks.dump(context.database)
+    count = len(attacks.entries(context.database))
+    nothing = "Written anew: 0 budgets, 0 reservations, the exposed steps of 0 budgets.\n"
+    assert ok(context.settings, "rebuild") == f"{count} entries were read. {nothing}"
+    attacks.run(context.database, "DELETE FROM exposed_steps", "UPDATE budgets SET spent = '[0]'")
+    refused(context.settings, "verify")
+    printed = ok(context.settings, "rebuild")
+    assert "Written anew: 3 budgets, 0 reservations, the exposed steps of 3 budgets." in printed
+    assert attacks.dump(context.database) == before
+    ok(context.settings, "verify")
+    attacks.rewrite_entries(context.database, lambda rows: rows[:-1])
+    attacks.run(context.database, "DELETE FROM reservations WHERE purpose = 'large'")
+    line = refused(context.settings, "rebuild")
+    assert line.startswith("epsilond: Nothing was changed: budget ")
+    assert ": it is missing: the budget's row says that entry " in line
+    assert line.endswith(" is the last one. Restore a backup.\n")
+
+
+def charge(
+    context: Context,
+    budget_id: str,
+    events: tuple[Event, ...],
+    amounts: Amounts,
+    version: str,
+    steps: Sequence[Any] = (Start(), Commit()),
+    charge_delta: float | None = None,
+) -> str:
+    """A reservation as an engine of some version would have priced it; its id."""
+    reservation_id, now = new_id("res"), context.clock()
+    quote = Quote(amounts, version)
+    reserve = Reserve(reservation_id, events, quote, now + timedelta(days=1), charge_delta=charge_delta)
+    for command in (reserve, *steps):
+        target = budget_id if command is reserve else reservation_id
+        with context.database.write() as session:
+            carry_out(session, context.database, [Instruction(command, "key_a", target)], now)
+    return reservation_id
+
+
+NANO = 10**9
+STEP = (Event(ZcDp(0.1), count=3),)
+PRICE = (3 * NANO // 10,)
+
+
+def test_charges_of_older_engines_are_raised_and_never_lowered(api: Api, context: Context, clock: Clock) -> None:
+    budget = api.budget({"kind": "zcdp", "rho": "2"})["id"]
+    too_low = charge(context, budget, STEP, (NANO // 10,), "1")
+    too_high = charge(context, budget, STEP, (NANO // 2,), "1")
+    right = charge(context, budget, STEP, PRICE, "1")
+    held = charge(context, budget, STEP, (NANO // 10,), "1", steps=())
+    started = charge(context, budget, STEP, (NANO // 10,), "1", steps=(Start(),))
+    gone = charge(context, budget, STEP, (NANO // 10,), "1", steps=())
+    api.post(f"/v1/reservations/{gone}/void")
+    own = charge(context, budget, STEP, (NANO // 10,), ENGINE_VERSION)
+    before = {name: api.get(f"/v1/reservations/{name}").json() for name in (too_high, right, gone, own)}
+    printed = ok(context.settings, "reprice").splitlines()
+    assert printed[-1] == "5 charges of older engines: 3 raised, 0 without a price, the others are enough."
+    assert sorted(line.split()[0] for line in printed[:-1]) == sorted([too_low, held, started])
+    assert all("{'rho': 0.1} is raised to {'rho': 0.3}" in line for line in printed[:-1])
+    for name, body in before.items():
+        after = api.get(f"/v1/reservations/{name}").json()
+        assert {**after, "remaining": None} == {**body, "remaining": None}
+    assert api.get(f"/v1/reservations/{too_low}").json()["charged"] == {"rho": 0.3}
+    assert api.get(f"/v1/reservations/{started}").json()["cost"] == {"rho": 0.3}
+    assert api.rho(budget) == (pytest.approx(0.3 + 0.5 + 0.3 + 0.1), pytest.approx(0.6), pytest.approx(0.2))
+    corrections = [entry for entry in api.entries(budget) if entry["kind"] == "correct"]
+    assert {entry["reason"] for entry in corrections} == {
+        f"priced again: engine {ENGINE_VERSION} finds more than engine 1 did"
+    }
+    assert {entry["principal_id"] for entry in corrections} == {"service"}
+    again = ok(context.settings, "reprice")
+    assert again.endswith(": 0 raised, 0 without a price, the others are enough.\n")
+    assert len(again.splitlines()) == 1
+    ok(context.settings, "verify")
+
+
+def test_a_raise_passes_the_limit_where_it_must(api: Api, context: Context) -> None:
+    parent = api.budget({"kind": "zcdp", "rho": "0.2"})
+    child = api.child(parent, {"kind": "zcdp", "rho": "5"})
+    charge(context, child["id"], STEP, (NANO // 10,), "1")
+    ok(context.settings, "reprice")
+    body = api.read(parent["id"])
+    assert (body["spent"], body["overdrawn"]) == ({"rho": 0.3}, True)
+
+
+def test_a_part_is_priced_as_a_part_where_parts_add_up(api: Api, context: Context) -> None:
+    budget = api.budget({"kind": "zcdp", "rho": "2"})["id"]
+    part = Commit((Event(ZcDp(0.1), count=1),), Quote((NANO // 100,), "1"))
+    charge(context, budget, STEP, (NANO // 10,), "1", steps=(Start(), part))
+    ok(context.settings, "reprice")
+    assert api.rho(budget)[0] == 0.1
+
+
+def test_a_part_that_paid_for_the_whole_is_priced_as_the_whole(api: Api, context: Context) -> None:
+    """In an approximate_dp budget, where a part that was chosen by looking is not worth its own price."""
+    budget = api.budget({"kind": "approximate_dp", "epsilon": 20, "delta": 1e-4})["id"]
+    whole = (Event(Gaussian(1.0), Poisson(0.1), count=100),)
+    part = Commit((Event(Gaussian(1.0), Poisson(0.1), count=1),))
+    charge(context, budget, whole, (NANO // 100, 10**12), "1", steps=(Start(), part), charge_delta=1e-6)
+    ok(context.settings, "reprice")
+    dry = api.post(
+        f"/v1/budgets/{budget}/reservations",
+        {
+            "events": [
+                {
+                    "mechanism": {"kind": "gaussian", "noise_multiplier": 1.0},
+                    "sampling": {"kind": "poisson", "sampling_probability": 0.1},
+                    "count": 100,
+                }
+            ],
+            "purpose": "the price",
+            "charge": {"delta": 1e-6},
+        },
+        dry_run=True,
+    ).json()
+    assert api.read(budget)["spent"] == dry["cost"]
+    assert dry["cost"]["epsilon"] > 1
+
+
+def test_a_charge_that_has_no_price_any_more_is_told(api: Api, context: Context) -> None:
+    budget = api.budget({"kind": "zcdp", "rho": "2"})["id"]
+    unpriced = charge(context, budget, (Event(ApproximateDp(0.1, 1e-6)),), (NANO // 10,), "1")
+    priced = charge(context, budget, STEP, (NANO // 10,), "1")
+    result = run(context.settings, "reprice")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert any(line.startswith(f"{unpriced} of {budget} has no price: ") for line in lines)
+    assert any(line.startswith(f"{priced} of {budget}: ") for line in lines)
+    assert lines[-1] == "2 charges of older engines: 1 raised, 1 without a price, the others are enough."
+    audit_all(context)
+
+
+def test_the_commands_ask_for_the_newest_schema(context: Context, tmp_path: Path) -> None:
+    attacks.run(context.database, "UPDATE alembic_version SET version_num = '0001'")
+    for command in (("verify",), ("export", "--output", str(tmp_path / "x")), ("rebuild",), ("reprice",)):
+        assert "python -m app migrate" in refused(context.settings, *command)
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,142 @@
+"""Reservations inside another resource's transaction: a run makes, starts and commits its own."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from accounting.events import Event, ZcDp
+from accounting.relations import NeighboringRelation
+from app.kit.context import Context
+from app.problems import Problem
+from app.reservations import service
+from tests.app.budgets.conftest import Api, Clock, made, zcdp
+from tests.app.ledger.audit import audit
+from tests.app.problem_assertions import assert_problem
+
+EVENTS = [Event(ZcDp(0.3), count=2)]
+TERMS: dict[str, Any] = {"purpose": "run", "principal_id": "loopback", "expires_in": 60}
+
+
+def hold_of_a_run(context: Context, budget_id: str, **terms: Any) -> str:
+    with context.database.write() as session:
+        held = service.reserve(
+            session, context, budget_id=budget_id, events=EVENTS, run_id="run_1", **{**TERMS, **terms}
+        )
+    return held.id
+
+
+def test_a_runs_reservation_refuses_the_http_calls_and_obeys_the_run(api: Api, context: Context) -> None:
+    budget = api.budget()
+    relation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    held = hold_of_a_run(context, budget["id"], plan_hash="5" * 64, relation=relation)
+    assert api.rho(budget["id"]) == (0, 0.6, 0.4)
+    for command in ("start", "extend", "commit", "void"):
+        assert_problem(api.resolve({"id": held}, command), 409, "owned_by_run")
+    with context.database.write() as session:
+        assert service.start(session, context, held).events == tuple(EVENTS)
+    with context.database.write() as session:
+        committed = service.commit(session, context, held)
+    assert committed.charged == (600_000_000,)
+    body = api.get(f"/v1/reservations/{held}").json()
+    assert (body["run_id"], body["plan_hash"], body["charged"]) == ("run_1", "5" * 64, {"rho": 0.6})
+    principals = [(entry["kind"], entry["principal_id"]) for entry in api.entries(budget["id"])]
+    assert principals[1:] == [("reserve", "loopback"), ("start", "service"), ("commit", "service")]
+    with context.database.read() as session:
+        assert service.get_reservation(session, held).plan_hash == "5" * 64
+        # The entries hold it, so that it can be rebuilt and is under the hash.
+        assert audit(session, budget["id"]).reservations[held].plan_hash == "5" * 64
+
+
+def test_a_run_gives_back_what_it_did_not_start(api: Api, context: Context) -> None:
+    budget = api.budget()
+    held = hold_of_a_run(context, budget["id"])
+    with context.database.write() as session:
+        service.void(session, context, held, principal_id="somebody")
+    assert (api.entries(budget["id"])[-1]["principal_id"], api.rho(budget["id"])) == ("somebody", (0, 0, 1))
+    with pytest.raises(Problem) as caught, context.database.write() as session:
+        service.start(session, context, held)
+    assert (caught.value.status, caught.value.code) == (409, "already_resolved")
+    assert caught.value.members == {"state": "voided"}
+
+
+def test_the_owner_may_correct_what_a_run_was_charged(api: Api, context: Context) -> None:
+    budget = api.budget()
+    held = hold_of_a_run(context, budget["id"])
+    with context.database.write() as session:
+        service.commit(session, context, held)
+    made(api.correct(budget["id"], reservation_id=held, events=[zcdp(0.3, 3)]))
+    assert api.rho(budget["id"]) == (0.9, 0, 0.1)
+
+
+def test_a_released_hold_has_cost_nothing(api: Api, clock: Clock, context: Context) -> None:
+    budget = api.budget({"kind": "renyi_dp", "epsilon": 4, "delta": 1e-5, "orders": [8, 16]})
+    names = ("pending", "started", "committed", "voided", "expired")
+    held = {name: api.hold(budget["id"], [zcdp(0.01)], expires_in=60) for name in names}
+    for name, command in (("started", "start"), ("committed", "commit"), ("voided", "void")):
+        made(api.resolve(held[name], command))
+    api.resolve(held["pending"], "extend")
+    clock.advance(60)
+    assert service.release_due_holds(context) == 1
+    with context.database.read() as session:
+        cost = {name: service.reservation_cost(session, held[name]["id"])["epsilons"] for name in names}
+    paid, nothing = [0.08, 0.16], [0, 0]
+    assert cost == {"pending": paid, "started": paid, "committed": paid, "voided": nothing, "expired": nothing}
+
+
+def test_events_priced_under_another_relation_are_refused(api: Api, context: Context) -> None:
+    budget = api.budget()
+    with pytest.raises(Problem) as caught:
+        hold_of_a_run(context, budget["id"], relation=NeighboringRelation.REPLACE_ONE)
+    assert (caught.value.status, caught.value.code) == (422, "relation_mismatch")
+    assert caught.value.errors[0].pointer == "/neighboring_relation"
+    assert api.kinds(budget["id"]) == ["create"]
+
+
+def test_a_denial_inside_a_larger_transaction_leaves_no_trace(api: Api, context: Context) -> None:
+    budget = api.budget()
+    with context.database.write() as session:
+        with pytest.raises(Problem) as caught:
+            service.reserve(session, context, budget_id=budget["id"], events=[Event(ZcDp(2.0))], **TERMS)
+        assert caught.value.code == "budget_exceeded"
+        service.reserve(session, context, budget_id=budget["id"], events=[Event(ZcDp(0.5))], **TERMS)
+    assert api.kinds(budget["id"]) == ["create", "reserve"]
+
+
+def test_what_a_larger_transaction_did_goes_with_it(api: Api, context: Context) -> None:
+    budget = api.budget()
+    held = api.hold(budget["id"], [zcdp(0.25)])
+    with suppress(RuntimeError), context.database.write() as session:
+        service.reserve(session, context, budget_id=budget["id"], events=[Event(ZcDp(0.5))], **TERMS)
+        raise RuntimeError
+    assert api.rho(budget["id"]) == (0, 0.25, 0.75)
+    made(api.resolve(held, "commit"))
+    assert api.kinds(budget["id"]) == ["create", "reserve", "commit"]
+
+
+def test_an_unknown_reservation_or_budget_is_404(context: Context) -> None:
+    for command in (service.start, service.commit, service.void):
+        with pytest.raises(Problem) as caught, context.database.write() as session:
+            command(session, context, "res_nope")
+        assert (caught.value.status, caught.value.code) == (404, "not_found")
+    with pytest.raises(Problem) as caught:
+        hold_of_a_run(context, "bud_nope")
+    assert caught.value.status == 404
+
+
+def test_room_is_made_at_every_level_before_a_run_is_queued(api: Api, clock: Clock, context: Context) -> None:
+    root = api.budget({"kind": "zcdp", "rho": "1.2"})
+    child, sibling = (api.child(root, {"kind": "zcdp", "rho": rho}) for rho in (0.65, 1))
+    for budget, rho in ((child, 0.3), (sibling, 0.8)):
+        api.hold(budget["id"], [zcdp(rho)], expires_in=60)
+    service.make_room(context, child["id"], EVENTS)
+    assert api.rho(root["id"]) == (0, 1.1, 0.1), "nothing is due"
+    clock.advance(60)
+    service.make_room(context, child["id"], [Event(ZcDp(0.1))])
+    assert api.rho(root["id"]) == (0, 1.1, 0.1), "it fits as it is"
+    # First the child is in the way, then the root, because of the sibling's hold.
+    service.make_room(context, child["id"], EVENTS)
+    assert api.rho(root["id"]) == (0, 0, 1.2)
+    hold_of_a_run(context, child["id"])

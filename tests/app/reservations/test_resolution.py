@@ -1,0 +1,64 @@
+"""A reservation resolves at most once: of any two attempts the first that may, wins, and nothing moves twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.kit.context import Context
+from app.reservations import service
+from tests.app.budgets.conftest import Api, Clock, made, zcdp
+
+# Each of commit, void and expire (the sweeper, after the time to start is over) on a reservation of rho 0.01, and then
+# each again: the answer of both, the state after both, and what was spent of it.
+TABLE = """
+from     first   second  first answer         second answer        state      spent
+pending  commit  commit  200                  409 already_resolved  committed  yes
+pending  commit  void    200                  409 already_resolved  committed  yes
+pending  commit  expire  200                  0 released            committed  yes
+pending  void    commit  200                  409 already_resolved  voided     no
+pending  void    void    200                  409 already_resolved  voided     no
+pending  void    expire  200                  0 released            voided     no
+pending  expire  commit  1 released           409 expired           expired    no
+pending  expire  void    1 released           409 expired           expired    no
+pending  expire  expire  1 released           0 released            expired    no
+started  commit  commit  200                  409 already_resolved  committed  yes
+started  commit  void    200                  409 already_resolved  committed  yes
+started  commit  expire  200                  0 released            committed  yes
+started  void    commit  409 already_started  200                   committed  yes
+started  void    void    409 already_started  409 already_started   started    held
+started  void    expire  409 already_started  0 released            started    held
+started  expire  commit  0 released           200                   committed  yes
+started  expire  void    0 released           409 already_started   started    held
+started  expire  expire  0 released           0 released            started    held
+"""
+
+
+def test_of_any_two_resolutions_the_first_wins_and_nothing_moves_twice(
+    api: Api, clock: Clock, context: Context
+) -> None:
+    budget_id = api.budget()["id"]
+
+    def attempt(held: dict[str, Any], action: str) -> str:
+        if action == "expire":
+            clock.advance(3600)
+            return f"{service.release_due_holds(context, budget_id)} released"
+        answer = api.resolve(held, action)
+        return "200" if answer.status_code == 200 else f"{answer.status_code} {answer.json()['code']}"
+
+    spent = reserved = 0
+    lines = TABLE.strip().splitlines()[1:]
+    for line in lines:
+        before, first, second = line[:9].strip(), line[9:17].strip(), line[17:25].strip()
+        held = api.hold(budget_id, [zcdp(0.01)])
+        if before == "started":
+            made(api.resolve(held, "start"))
+        answers = attempt(held, first), attempt(held, second)
+        assert answers == (line[25:46].strip(), line[46:68].strip()), line
+        assert api.state(held) == line[68:79].strip(), line
+        spent, reserved = spent + (line[79:] == "yes"), reserved + (line[79:] == "held")
+        amounts = api.read(budget_id)
+        assert (amounts["spent"], amounts["reserved"]) == ({"rho": spent / 100}, {"rho": reserved / 100}), line
+        of_this = [entry for entry in api.entries(budget_id) if entry["reservation_id"] == held["id"]]
+        resolutions = [entry["kind"] for entry in of_this if entry["kind"] in ("commit", "void", "expire")]
+        assert len(resolutions) == (api.state(held) != "started"), line
+    assert len({line[:25] for line in lines}) == len(lines) == 2 * 3 * 3

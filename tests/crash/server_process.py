@@ -1,0 +1,107 @@
+"""A real server process in a process group of its own, which can be killed and started again on the same database."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.crash.connection import Address, Connection
+from tests.e2e.server import ROOT, START_TIMEOUT_S
+
+STOP_TIMEOUT_S = 30
+
+
+@contextmanager
+def running_server(database_url: str, folder: Path) -> Iterator[ServerProcess]:
+    """A server on this database, with its own files in ``folder``; started, and stopped when the block ends."""
+    server = ServerProcess({"EPSILOND_DATABASE_URL": database_url, "EPSILOND_DATA_DIR": str(folder / "var")}, folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+class ServerProcess:
+    """`python -m app serve --migrate`, over and over.
+
+    Args:
+        environment: The service's settings.
+        folder: Where the output of each start goes.
+    """
+
+    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
+        self._environment = inherited | {"EPSILOND_PORT": "0", "EPSILOND_WORKERS": "0"} | environment
+        self._folder = folder
+        self._starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._address: Address | None = None
+
+    @property
+    def address(self) -> Address:
+        assert self._address is not None, "the server was never started"
+        return self._address
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start a server and wait until it is ready."""
+        assert not self.is_running
+        self._starts += 1
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "app", "serve", "--migrate"],
+                cwd=ROOT,
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._address = self._wait_for_address()
+        # The socket listens already, so the first reply comes as soon as there can be one.
+        with Connection(self._address) as connection:
+            assert connection.get("/health/ready").status_code == 200, self._log.read_text()
+
+    def kill(self) -> None:
+        """SIGKILL to the whole process group."""
+        assert self._process is not None
+        assert self.is_running, f"the server ended by itself: {self._log.read_text()}"
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """End the server, if it runs, and find no traceback in what any start has printed."""
+        if self._process is not None and self.is_running:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            finally:
+                if self.is_running:
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                    self._process.wait()
+        for log in sorted(self._folder.glob("server-*.log")):
+            printed = log.read_text()
+            assert "Traceback" not in printed, printed
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / f"server-{self._starts}.log"
+
+    def _wait_for_address(self) -> Address:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline and self.is_running:
+            found = re.search(r"http://(127\.0\.0\.1):(\d+)", self._log.read_text())
+            if found:
+                return found[1], int(found[2])
+            time.sleep(0.02)
+        raise AssertionError(f"the server did not start: {self._log.read_text()}")

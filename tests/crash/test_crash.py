@@ -1,0 +1,45 @@
+"""Acknowledged is durable, unacknowledged is all or nothing: `kill -9` of the server, and of the database server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.crash.campaign import ROUNDS, Outcome, run_campaign
+from tests.crash.cluster import running_cluster
+from tests.crash.server_process import running_server
+from tests.crash.victims import DatabaseVictim, ServerVictim
+
+Say = Callable[[Outcome], None]
+
+
+@pytest.fixture
+def say(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> Say:
+    """Print what was counted to the terminal, which is the standard error of a worker process of pytest, too."""
+
+    def print_line(outcome: Outcome) -> None:
+        with capfd.disabled():
+            sys.stderr.write(f"\n{request.node.name}: {outcome}\n")
+
+    return print_line
+
+
+def test_a_killed_server_keeps_what_it_acknowledged_and_leaves_nothing_half_done(
+    database_url: str, tmp_path: Path, say: Say
+) -> None:
+    with running_server(database_url, tmp_path) as server:
+        outcome = run_campaign(ServerVictim(server), ROUNDS)
+    say(outcome)
+    outcome.check(ROUNDS)
+
+
+def test_a_killed_database_server_keeps_it_too_and_the_service_answers_503_until_it_is_back(
+    tmp_path: Path, say: Say
+) -> None:
+    with running_cluster() as cluster, running_server(cluster.url, tmp_path) as server:
+        outcome = run_campaign(DatabaseVictim(server, cluster), ROUNDS)
+    say(outcome)
+    outcome.check(ROUNDS)
