@@ -136,7 +136,7 @@ FAULTS: Mapping[str, str] = {
 #: Codes of the member `problem` of a run that failed.
 RUN_PROBLEMS: Mapping[str, str] = {
     "run_failed": "The training failed; its charge stays, because noise may have been drawn.",
-    "worker_lost": "The worker process ended; the charge stays, because noise may have been drawn.",
+    "worker_lost": "The worker process ended or stalled; the charge stays, because noise may have been drawn.",
     "reservation_lost": "The reservation was gone when the worker wanted to start it; nothing was drawn.",
     "run_not_started": "The run could not be started; nothing was charged.",
     "dataset_deleted": "A data set of the run was deleted before a worker took it; nothing was charged.",

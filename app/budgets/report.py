@@ -31,8 +31,9 @@ from app.privacy.answers import IntervalBody
 MAX_STEPS, MAX_SAMPLED_STEPS = 300, 60
 
 CAVEAT = (
-    "`epsilon` holds if everything charged, the choice of it included, was fixed before any output was seen; "
-    "`filter_epsilon` holds in any case. Both count what was started and not committed. Of a reservation of which a "
+    "`epsilon` holds if everything charged, the choice of it included, was fixed before any output was seen. "
+    "`filter_epsilon` is what the filter's currency implies for charges chosen along the way: a limit that was fixed "
+    "beforehand, not a number to stop at. Both count what was started and not committed; of a reservation of which a "
     "part was committed, `epsilon` counts the whole and `filter_epsilon` what was charged."
 )
 

@@ -122,7 +122,8 @@ def test_the_commands_of_the_readme_are_answered(service: TestClient) -> None:
     """In their order; an answer's id stands for the placeholder of the next."""
     asked = commands(ROOT / "README.md")
     assert [command[2].removeprefix(BASE_URL) for command in asked] == [
-        "/v1/calibrate", "/v1/account", "/v1/runs", "/v1/budgets", "/v1/budgets", "/v1/budgets/{id}/entries",
+        "/v1/calibrate", "/v1/account", "/v1/runs", "/v1/budgets", "/v1/budgets", "/v1/budgets/{id}",
+        "/v1/budgets/{id}/entries", "/v1/budgets/{id}/spending?group_by=purpose",
     ]  # fmt: skip
     last = ""
     for _, _, url, *options in asked:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.app.budgets.conftest import Api, gaussian, made, zcdp
 from tests.app.problem_assertions import assert_problem
 
@@ -42,6 +44,17 @@ def test_an_entry_says_the_new_limit_and_why(api: Api) -> None:
     assert (limit["kind"], limit["amount"], limit["reason"]) == ("limit", {"rho": 2}, "approved")
     assert (limit["events"], limit["reservation_id"], limit["purpose"]) == ([], None, None)
     assert limit["previous_hash"] == create["hash"]
+
+
+def test_a_new_limit_changes_what_is_left_in_the_report_and_not_what_was_charged(api: Api) -> None:
+    budget = api.budget({"kind": "pure_dp", "epsilon": 1}, report_delta=1e-5)
+    api.spend(budget["id"], [{"mechanism": {"kind": "pure_dp", "epsilon": 0.25}}])
+    before = api.read(budget["id"])
+    made(api.change_limit(budget["id"], {"kind": "pure_dp", "epsilon": 3}))
+    after = api.read(budget["id"])
+    assert after["report"] == before["report"]
+    assert before["epsilon_remaining_at_delta"] == pytest.approx(0.75)
+    assert after["epsilon_remaining_at_delta"] == pytest.approx(2.75)
 
 
 def test_the_limit_of_a_parent_binds_its_children_at_once(api: Api) -> None:

@@ -1,0 +1,224 @@
+"""A database of any earlier revision, with what the code of the time wrote into it, is still right after every migration.
+
+The rows come from `tests/migrations/make_rows.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import Boolean, DateTime, LargeBinary, create_engine, inspect, select, text
+from starlette.testclient import TestClient
+
+from app.budgets.models import Budget, Reservation
+from app.db.database import Database
+from app.db.migrate import MIGRATIONS, upgrade
+from app.kit.context import Context
+from app.ledger.recovery import Rebuilt, rebuild_tables
+from app.ledger.rows import budget_state
+from app.ledger.states import plus
+from app.ledger.verification import verify
+from app.main import create_app
+from app.settings import Settings
+from tests.databases import DatabaseFactory
+
+ROWS = {path.stem: path for path in (Path(__file__).parent / "rows").glob("*.json")}
+REVISIONS = sorted(revision.revision for revision in ScriptDirectory(str(MIGRATIONS)).walk_revisions())
+
+
+class Old:
+    """A database that was filled at an earlier revision and is at the newest one now."""
+
+    def __init__(self, url: str, made: dict[str, Any], folder: Path, revision: str) -> None:
+        self.made, self.revision = made, revision
+        self.now = datetime.fromisoformat(made["now"])
+        folder.mkdir()
+        (folder / "secret.key").write_bytes(bytes.fromhex(made["secret"]))
+        self.context = Context(Settings(data_dir=folder, database_url=url, workers=0), Database(url), lambda: self.now)
+        self.has_keys = "api_keys" in self.tables
+        headers = {"Authorization": f"Bearer {made['token']}"} if self.has_keys else {}
+        self.client = TestClient(
+            create_app(self.context), base_url="http://127.0.0.1:8000", client=("127.0.0.1", 50000), headers=headers
+        )
+        self._keys = 0
+
+    @property
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """The rows that there were."""
+        return {table: rows for table, rows in self.made["rows"].items() if table in self.made["present"]}
+
+    def post(self, path: str, body: Any = None, key: str | None = None) -> Any:
+        self._keys += 1
+        return self.client.post(path, json=body, headers={"Idempotency-Key": key or f"new-{self._keys}"})
+
+    def get(self, path: str) -> Any:
+        answer = self.client.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def check(self) -> None:
+        """The books are valid, and rebuild the state without changing anything."""
+        with self.context.database.read() as session:
+            verdict = verify(session)
+        assert verdict.valid, verdict.in_words()
+        with self.context.database.write() as session:
+            assert rebuild_tables(session) == Rebuilt(entries=verdict.entries)
+
+
+def rows_for(revision: str) -> Path:
+    """Rows of this revision, of the next one that has some, or of the last one."""
+    return ROWS[min((name for name in ROWS if name >= revision), default=max(ROWS))]
+
+
+@pytest.fixture(params=REVISIONS)
+def old(request: pytest.FixtureRequest, databases: DatabaseFactory, tmp_path: Path) -> Iterator[Old]:
+    revision: str = request.param
+    made = json.loads(rows_for(revision).read_text())
+    url = databases.empty()
+    upgrade(url, min(revision, made["revision"]))
+    made["present"] = insert(url, made["rows"])
+    upgrade(url, revision)
+    upgrade(url)
+    found = Old(url, made, tmp_path / "data", revision)
+    yield found
+    found.context.database.dispose()
+    databases.drop(url)
+
+
+def insert(url: str, tables: dict[str, list[dict[str, Any]]]) -> set[str]:
+    """Insert the rows into the tables and columns that there are, as plain SQL; the names of the tables."""
+    engine = create_engine(url)
+    is_sqlite = engine.dialect.name == "sqlite"
+    inspector = inspect(engine)
+    present = set(inspector.get_table_names()) & set(tables)
+    with engine.begin() as connection:
+        for table in sorted(present, key=list(tables).index):
+            types = {column["name"]: column["type"] for column in inspector.get_columns(table)}
+            for row in tables[table]:
+                values = {name: stored(row[name], types[name], is_sqlite) for name in row if name in types}
+                marks = ", ".join(f":{name}" if is_sqlite else f"%({name})s" for name in values)
+                statement = f"INSERT INTO {table} ({', '.join(map(quoted, values))}) VALUES ({marks})"
+                connection.exec_driver_sql(statement, values)
+        if not is_sqlite:
+            statement = "SELECT setval(pg_get_serial_sequence('entries', 'leaf_index'), max(leaf_index)) FROM entries"
+            connection.execute(text(statement))
+    engine.dispose()
+    return present
+
+
+def quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def stored(value: Any, kind: Any, is_sqlite: bool) -> Any:
+    """A value as SQLite has it, as the engine has it."""
+    if isinstance(value, dict):
+        return value["utf8"].encode()
+    if isinstance(kind, DateTime) and value is not None and not is_sqlite:
+        return f"{value}+00:00"
+    assert not isinstance(kind, Boolean | LargeBinary) or value is None or isinstance(value, bool)
+    return value
+
+
+def test_the_amounts_are_what_they_were(old: Old) -> None:
+    old.check()
+    with old.context.database.read() as session:
+        budgets = {budget.id: budget for budget in session.scalars(select(Budget))}
+        reservations = {row.id: row for row in session.scalars(select(Reservation))}
+    before = {row["id"]: row for row in old.tables["budgets"]}
+    assert set(budgets) == set(before)
+    for budget_id, row in before.items():
+        state = budget_state(budgets[budget_id])
+        assert list(state.spent) == json.loads(row["spent"])
+        if "reserved" in row:
+            assert list(state.reserved) == json.loads(row["reserved"])
+            started = [each for each in old.tables["reservations"] if each["state"] == "started"]
+            total = state.filter.zero
+            for each in started:
+                if each["budget_id"] == budget_id:
+                    total = plus(total, tuple(json.loads(each["cost"])))
+            assert state.started == total
+        else:
+            assert (list(state.started), list(state.pending)) == (
+                json.loads(row["started"]),
+                json.loads(row["pending"]),
+            )
+        assert state.filter.to_json() == json.loads(row["filter"])
+        assert (budgets[budget_id].headroom, budgets[budget_id].head_hash) == (row["headroom"], row["head_hash"])
+    assert set(reservations) == {row["id"] for row in old.tables["reservations"]}
+    for row in old.tables["reservations"]:
+        now = reservations[row["id"]]
+        assert (now.state, now.sequence, now.purpose) == (row["state"], row["sequence"], row["purpose"])
+        assert list(now.cost) == json.loads(row["cost"])
+        assert now.charged == (None if row["charged"] is None else tuple(json.loads(row["charged"])))
+
+
+def test_the_ledger_goes_on(old: Old) -> None:
+    for row in old.tables["reservations"]:
+        path = f"/v1/reservations/{row['id']}"
+        shown = old.get(path)
+        assert shown["state"] == row["state"]
+        if row["run_id"] is not None:
+            continue
+        if row["state"] == "started":
+            assert old.post(f"{path}/commit").status_code == 200
+        elif row["purpose"] == "pending":
+            assert old.post(f"{path}/extend", {"expires_in": 10**6}).status_code == 200
+            assert old.post(f"{path}/void").status_code == 200
+        elif row["purpose"] == "whole":
+            answer = old.post(
+                f"/v1/budgets/{row['budget_id']}/corrections", {"reservation_id": row["id"], "reason": "r"}
+            )
+            assert answer.status_code == 201, answer.text
+            assert answer.json()["charged"] == shown["charged"]
+    for budget in old.get("/v1/budgets?limit=200")["items"]:
+        again = next(row for row in old.tables["reservations"] if row["budget_id"] == budget["id"])
+        events = old.get(f"/v1/reservations/{again['id']}")["events"]
+        body = {"events": [{**events[0], "count": 1}], "purpose": "new"}
+        held = old.post(f"/v1/budgets/{budget['id']}/reservations", body)
+        assert held.status_code == 201, held.text
+        assert old.post(f"/v1/reservations/{held.json()['id']}/commit").status_code == 200
+        below = {**budget, "name": "below", "parent_id": budget["id"]}
+        terms = {name: below[name] for name in ("name", "parent_id", "neighboring_relation", "filter")}
+        child = old.post("/v1/budgets", terms)
+        assert child.status_code == 201, child.text
+        assert old.post(f"/v1/budgets/{child.json()['id']}/reservations", body).status_code == 201
+        assert old.get(f"/v1/budgets/{budget['id']}")["report"]["filter_epsilon"] is not None
+        entries = old.get(f"/v1/budgets/{budget['id']}/entries?limit=200")["items"]
+        assert entries[-1]["kind"] == "commit"
+    old.check()
+
+
+def test_holds_that_ran_out_make_room(old: Old) -> None:
+    late = [row for row in old.tables["reservations"] if row["purpose"] == "late" and row["state"] == "pending"]
+    assert late, "there are some"
+    old.now += timedelta(days=30)
+    for budget in old.get("/v1/budgets?limit=200")["items"]:
+        events = [{"mechanism": {"kind": "pure_dp", "epsilon": 1000}}]
+        body: dict[str, Any] = {"events": events, "purpose": "too much"}
+        refused = old.post(f"/v1/budgets/{budget['id']}/reservations", body)
+        assert refused.status_code == 409, refused.text
+    for row in late:
+        assert old.get(f"/v1/reservations/{row['id']}")["state"] == "expired"
+    old.check()
+
+
+def test_what_was_answered_is_answered_again(old: Old) -> None:
+    """Also a denial stays what it was, whatever room there is by now."""
+    records = {row["key"]: json.loads(row["answer"]) for row in old.tables["idempotency_records"]}
+    old.now += timedelta(days=1)
+    requests = [request for request in old.made["requests"] if request["with_key"] == old.has_keys]
+    assert {200, 201, 409} <= {request["status"] for request in requests}
+    for request in requests:
+        answer = old.post(request["path"], request["body"], key=request["key"])
+        assert answer.status_code == request["status"], answer.text
+        assert answer.headers["Idempotency-Replayed"] == "true"
+        if request["status"] != 409:
+            assert answer.json() == records[request["key"]]["body"]
+    old.check()
