@@ -102,7 +102,7 @@ def correction(
         charged if events is None else events,
         charge_delta=state.charge_delta if charge_delta is None else charge_delta,
     )
-    return Correct(quote, reason, events, may_lower)
+    return Correct(quote, reason, events, may_lower, None if events is None else charge_delta)
 
 
 def _parent(session: Session, request: BudgetRequest, parent_id: str) -> Budget:

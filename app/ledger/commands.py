@@ -93,12 +93,14 @@ class Correct:
         reason: Why, for every later reader.
         events: What happened; None keeps the events and corrects their price, upwards alone.
         may_lower: Whether whoever asks may lower a charge.
+        charge_delta: The delta at which an approximate_dp budget priced the events.
     """
 
     quote: Quote
     reason: str
     events: tuple[Event, ...] | None = None
     may_lower: bool = False
+    charge_delta: float | None = None
 
 
 @dataclass(frozen=True)

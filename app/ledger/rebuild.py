@@ -17,8 +17,7 @@ from accounting.errors import AccountingError
 from accounting.filters import PrivacyFilter, filter_from_json
 from accounting.relations import NeighboringRelation
 from app.ledger.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
-from app.ledger.states import Amounts, EntryKind, ReservationState, ReservationStatus, plus
-from app.ledger.transitions import is_prefix
+from app.ledger.states import Amounts, EntryKind, ReservationState, ReservationStatus, is_prefix, plus
 
 _STATUS_AFTER = {
     EntryKind.START: ReservationStatus.STARTED,
@@ -297,7 +296,14 @@ def _corrected(before: ReservationState, record: EntryRecord) -> ReservationStat
     if before.is_open:
         return _changed(before, cost=record.amounts, engine_version=record.engine_version)
     corrected = details["events_replaced"] is True
-    return _changed(before, charged=record.amounts, charged_events=record.events, corrected=corrected)
+    given = details.get("charge_delta")
+    return _changed(
+        before,
+        charged=record.amounts,
+        charged_events=record.events,
+        charge_delta=None if given is None else float(str(given)),
+        corrected=corrected,
+    )
 
 
 def _changed(before: ReservationState, **changes: object) -> ReservationState:

@@ -125,6 +125,8 @@ def _details(transition: Transition) -> dict[str, Json]:
         before = transition.before
         details["before"] = [str(amount) for amount in (before.cost if before.charged is None else before.charged)]
         details["events_replaced"] = reservation.corrected
+        if reservation.charge_delta is not None:
+            details["charge_delta"] = reservation.charge_delta
     return details
 
 

@@ -31,6 +31,7 @@ _CHANGED_OF_RESERVATION = (
     "engine_version",
     "charged",
     "charged_events",
+    "charge_delta",
     "corrected",
     "expires_at",
     "resolved_at",

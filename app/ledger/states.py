@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -165,10 +166,12 @@ class ReservationState:
         """The events that a report must count.
 
         The whole list from the start on, even if a part of it was committed: which part may have been decided by
-        looking at outputs, and then only the whole bounds the loss as a list that was fixed in advance.
+        looking at outputs, and then only the whole bounds the loss as a list fixed in advance. So it is where a
+        correction says that another part happened; where it says that something else did, or nothing, that counts.
         """
-        if self.corrected and self.charged_events is not None:
-            return self.charged_events
+        told = self.charged_events
+        if self.corrected and told is not None and (not told or not is_prefix(told, self.events)):
+            return told
         return self.events if self.status in (ReservationStatus.STARTED, ReservationStatus.COMMITTED) else ()
 
     def is_past_its_time(self, now: datetime) -> bool:
@@ -188,3 +191,11 @@ def plus(a: Amounts, b: Amounts) -> Amounts:
 def minus(a: Amounts, b: Amounts) -> Amounts:
     """The difference, per position."""
     return tuple(map(sub, a, b))
+
+
+def is_prefix(part: Sequence[Event], whole: Sequence[Event]) -> bool:
+    """Whether ``part`` is ``whole`` with counts reduced and later events dropped."""
+    return len(part) <= len(whole) and all(
+        a.mechanism == b.mechanism and a.sampling == b.sampling and a.count <= b.count
+        for a, b in zip(part, whole, strict=False)
+    )

@@ -11,7 +11,6 @@ committed, whatever the clock says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -29,7 +28,17 @@ from app.ledger.commands import (
     Void,
 )
 from app.ledger.denials import Denial, DenialCode
-from app.ledger.states import Amounts, BudgetState, EntryKind, Move, Path, ReservationState, ReservationStatus, minus
+from app.ledger.states import (
+    Amounts,
+    BudgetState,
+    EntryKind,
+    Move,
+    Path,
+    ReservationState,
+    ReservationStatus,
+    is_prefix,
+    minus,
+)
 
 
 @dataclass(frozen=True)
@@ -87,14 +96,6 @@ def decide(
     if isinstance(command, Correct):
         return _correct(path, reservation, command)
     return _resolve(path, reservation, command, now)
-
-
-def is_prefix(part: Sequence[Event], whole: Sequence[Event]) -> bool:
-    """Whether ``part`` is ``whole`` with counts reduced and later events dropped."""
-    return len(part) <= len(whole) and all(
-        a.mechanism == b.mechanism and a.sampling == b.sampling and a.count <= b.count
-        for a, b in zip(part, whole, strict=False)
-    )
 
 
 def needs_a_price(command: Commit, reservation: ReservationState, budget: BudgetState) -> bool:
@@ -220,16 +221,15 @@ def _correct(path: Path, reservation: ReservationState, command: Correct) -> Tra
             charged=amounts,
             charged_events=events,
             corrected=reservation.corrected or command.events is not None,
+            charge_delta=reservation.charge_delta if command.charge_delta is None else command.charge_delta,
         )
         move = Move(change, zero, zero)
     else:
         corrected = replace(reservation, cost=amounts, engine_version=command.quote.engine_version)
         is_started = reservation.status is ReservationStatus.STARTED
         move = Move(zero, change, zero) if is_started else Move(zero, zero, change)
-    step = _step(
-        EntryKind.CORRECT, path, reservation, corrected, move, amounts, command.quote.engine_version, command.reason
-    )
-    return step
+    version = command.quote.engine_version
+    return _step(EntryKind.CORRECT, path, reservation, corrected, move, amounts, version, command.reason)
 
 
 def _step(

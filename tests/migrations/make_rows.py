@@ -146,15 +146,15 @@ def spend(then: Then, budget_id: str, events: list[dict[str, Any]]) -> None:
     resolve("commit", both, None, 409)
     resolve("void", hold("voided"))
     resolve("start", hold("started"))
+    too_many = [{**event, "count": 10**7} for event in events]
+    body = {"events": too_many, "purpose": "too much"}
+    then.post(f"/v1/budgets/{budget_id}/reservations", body, 409)
     # Past their time, one of them told so; and one that is in time.
     touched = hold("touched", 60)
     hold("late", 60)
     then.now += timedelta(minutes=2)
     resolve("start", touched, None, 409)
     hold("pending")
-    too_many = [{**event, "count": 10**7} for event in events]
-    body = {"events": too_many, "purpose": "too much"}
-    then.post(f"/v1/budgets/{budget_id}/reservations", body, 409)
 
 
 def tree(then: Then, budget_id: str, terms: dict[str, Any]) -> None:

