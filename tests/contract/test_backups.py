@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,10 +88,19 @@ class Service:
         """Run the first block of a section."""
         return self.run(commands(section)[0], status)
 
-    def client(self) -> TestClient:
+    @contextmanager
+    def database(self) -> Iterator[Context]:
         settings = Settings(data_dir=self.data, database_url=self.url, workers=0)
-        app = create_app(Context(settings, Database(settings.sqlalchemy_url)))
-        return TestClient(app, base_url="http://127.0.0.1:8000", client=("127.0.0.1", 50000))
+        database = Database(settings.sqlalchemy_url)
+        yield Context(settings, database)
+        database.dispose()
+
+    @contextmanager
+    def client(self) -> Iterator[TestClient]:
+        with self.database() as context:
+            app = create_app(context)
+            with TestClient(app, base_url="http://127.0.0.1:8000", client=("127.0.0.1", 50000)) as client:
+                yield client
 
     def lose_everything(self) -> None:
         self.data = self.data.with_name("restored")
@@ -108,13 +120,9 @@ def title(kind: str, service: Service) -> str:
 
 
 def post(client: TestClient, path: str, body: Any = None) -> Any:
-    post.count += 1  # type: ignore[attr-defined]
-    answer = client.post(path, json=body, headers={"Idempotency-Key": f"key-{post.count}"})  # type: ignore[attr-defined]
+    answer = client.post(path, json=body, headers={"Idempotency-Key": secrets.token_hex(8)})
     assert answer.status_code in (200, 201), answer.text
     return answer.json()
-
-
-post.count = 0  # type: ignore[attr-defined]
 
 
 def release(client: TestClient, budget_id: str, purpose: str) -> None:
@@ -159,7 +167,7 @@ def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> Non
 
 
 def test_files_that_are_saved_are_their_owners_alone_and_come_back(service: Service) -> None:
-    (service.data / "models").mkdir(mode=0o700, exist_ok=True)
+    (service.data / "models").mkdir(mode=0o700, parents=True)
     (service.data / "models" / "run_x.npz").write_bytes(b"a model")
     (service.data / "secret.key").write_bytes(b"s" * 64)
     service.follow(title("Saving", service))
@@ -176,11 +184,8 @@ def test_damaged_state_is_mended(service: Service) -> None:
         terms = {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1}}
         budget = post(client, "/v1/budgets", terms)["id"]
         release(client, budget, "spent")
-    settings = Settings(data_dir=service.data, database_url=service.url, workers=0)
-    database = Database(settings.sqlalchemy_url)
-    with database.write() as session:
+    with service.database() as context, context.database.write() as session:
         session.connection().exec_driver_sql("UPDATE budgets SET spent = '[0]'")
-    database.dispose()
     service.run("python -m app ledger verify", 1)
     printed = service.follow("When the state is damaged and the entries are whole")
     assert "Written anew: 1 budgets" in printed

@@ -93,3 +93,18 @@ def test_nothing_is_reserved(api: Api) -> None:
     before = api.get(f"/v1/budgets/{budget['id']}").json()
     assert calibrate(api, budget).status_code == 200
     assert api.get(f"/v1/budgets/{budget['id']}").json() == before
+
+
+@pytest.mark.parametrize("tight", [0, 1, 2])
+def test_a_plan_for_a_budget_fits_those_above_it_too(api: Api, tight: int) -> None:
+    """Whichever of root, child and grandchild has the least room."""
+    limits = ["0.9", "0.9", "0.9"]
+    limits[tight] = "0.1"
+    path: list[dict[str, Any]] = []
+    for rho in limits:
+        parent = {"parent_id": path[-1]["id"]} if path else {}
+        path.append(api.budget({"kind": "zcdp", "rho": rho}, **parent))
+    body = calibrate(api, path[-1]).json()
+    assert body["cost_in_budget"]["remaining"] == {"rho": 0.1}
+    assert api.reserve(path[-1]["id"], less_noise(body["events"], 0.99)).status_code == 409
+    assert api.reserve(path[-1]["id"], body["events"]).status_code == 201

@@ -120,3 +120,21 @@ def test_only_a_keyed_hash_of_the_rows_is_stored(client: TestClient, context: Co
     keyed_otherwise = Context(context.settings.model_copy(update={"secret": b"another"}), context.database)
     assert keyed_otherwise.keyed_hash("dataset_content", b"") != context.keyed_hash("dataset_content", b"")
     assert stored not in client.get("/v1/datasets").text
+
+
+def test_data_are_bound_to_a_root_and_a_run_may_be_charged_anywhere_under_it(
+    client: TestClient, context: Context
+) -> None:
+    root, other = create_budget(context), create_budget(context)
+    child = create_budget(context, parent_id=root)
+    grandchild = create_budget(context, parent_id=child)
+    refused = upload(client, private_metadata(grandchild))
+    problem = assert_problem(refused, 422, "not_a_root_budget", "/metadata/budget_id")
+    assert root in problem["detail"]
+    dataset_id = upload(client, private_metadata(root)).json()["id"]
+    with context.database.read() as session:
+        dataset = service.get(session, dataset_id)
+        for budget_id in (root, child, grandchild):
+            service.check_run_binding(session, dataset, budget_id)
+        with pytest.raises(Problem, match="root budget"):
+            service.check_run_binding(session, dataset, other)
