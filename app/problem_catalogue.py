@@ -14,6 +14,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "unauthenticated": (401, "The server has keys, and the request carries none."),
     "invalid_key": (401, "The key is unknown, revoked or expired."),
     "forbidden": (403, "The key lacks the scope; the detail names those that would do."),
+    "not_your_reservation": (403, "A part of a reservation is committed by whoever made it, or by an owner."),
     "correction_lowers": (403, "The correction would lower a charge, which needs the scope corrections."),
     "loopback_only": (
         403,

@@ -39,8 +39,12 @@ class KeyMemory:
             return self._keys_exist
         if not ask:
             return None
-        self._keys_exist = service.keys_exist(self.context)
-        self._no_key_until = time.monotonic() + SECONDS
+        before, found = service.changes(self.context), service.keys_exist(self.context)
+        if found:
+            self._keys_exist = True
+        # What changed while the database was asked may not be in its answer.
+        if service.changes(self.context) == before:
+            self._no_key_until = time.monotonic() + SECONDS
         return self._keys_exist
 
     def principal(self, token: str, *, ask: bool) -> Principal | None:
@@ -52,8 +56,8 @@ class KeyMemory:
             return principal
         if not ask:
             return None
-        principal = service.authenticate(self.context, token)
-        if principal is not None:
+        before, principal = service.changes(self.context), service.authenticate(self.context, token)
+        if principal is not None and service.changes(self.context) == before:
             if len(self._principals) >= _MOST:
                 self._principals.clear()
             self._principals[digest] = (time.monotonic() + SECONDS, principal)

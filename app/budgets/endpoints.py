@@ -22,7 +22,7 @@ from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, dec
 from app.kit.query_parameters import KnownParametersOnly
 from app.ledger.commands import ChangeLimit, Charge
 from app.ledger.executor import execute
-from app.ledger.journal import Instruction
+from app.ledger.journal import Instruction, path_of
 from app.ledger.transitions import Transition
 from app.privacy.schemas import to_events
 from app.problems import unprocessable
@@ -87,11 +87,12 @@ def get_budget(context: CurrentContext, _: Reader, budget_id: str, delta: Delta 
         at = delta or body.report_delta or body.filter.get("delta")
         if at is None:
             return body
-        steps = reports.exposed_steps(session, budget)
+        steps, path = reports.exposed_steps(session, budget), path_of(session, budget_id)
+    assert path is not None, "it was found"
     return body.model_copy(
         update={
             "report": reports.report(context, budget, steps, at),
-            "epsilon_remaining_at_delta": reports.epsilon_remaining(budget, at),
+            "epsilon_remaining_at_delta": reports.epsilon_remaining(path, at),
         }
     )
 

@@ -8,7 +8,6 @@ rows as there are different steps, however many charges there were.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 
 from sqlalchemy.orm import Session
@@ -25,6 +24,7 @@ from app.budgets.models import Budget
 from app.budgets.schemas import ReportBody
 from app.kit.context import Context
 from app.ledger.rows import budget_state
+from app.ledger.states import Path
 from app.privacy.answers import IntervalBody
 
 #: Different steps that are composed tightly; each sampled one takes milliseconds.
@@ -62,13 +62,17 @@ def report(context: Context, budget: Budget, steps: Steps, delta: float) -> Repo
     )
 
 
-def epsilon_remaining(budget: Budget, delta: float) -> float | None:
-    """Epsilon of the limit at ``delta`` less that of everything used, rounded down; None where either has none."""
-    state = budget_state(budget)
-    limit, used = state.filter.limit_epsilon_at(delta), state.filter.epsilon_at(state.used, delta)
-    if limit is None or used is None:
-        return None
-    return max(0.0, math.nextafter(limit - used, -math.inf))
+def epsilon_remaining(path: Path, delta: float) -> float | None:
+    """Epsilon of the limit at ``delta`` less that of everything used, rounded down: the least over the budget and those
+    above it; None where one of them has none.
+    """
+    least = math.inf
+    for level in path:
+        limit, used = level.filter.limit_epsilon_at(delta), level.filter.epsilon_at(level.used, delta)
+        if limit is None or used is None:
+            return None
+        least = min(least, max(0.0, math.nextafter(limit - used, -math.inf)))
+    return least
 
 
 def _tight(
@@ -76,8 +80,12 @@ def _tight(
 ) -> tuple[Answer | None, list[str]]:
     if not steps:
         return _NOTHING, []
-    events = tuple(event for step, count in steps for event in _repeated(step, count))
-    if max(len(steps), len(events)) > MAX_STEPS or sum(is_amplified(step) for step, _ in steps) > MAX_SAMPLED_STEPS:
+    if any(count > MAX_COUNT for _, count in steps):
+        return None, [
+            f"no tight number: a step was charged more than {MAX_COUNT:g} times; the filter's number stands alone"
+        ]
+    events = tuple(Event(step.mechanism, step.sampling, count) for step, count in steps)
+    if len(steps) > MAX_STEPS or sum(is_amplified(step) for step, _ in steps) > MAX_SAMPLED_STEPS:
         return None, [
             f"there are more than {MAX_STEPS} different steps, or more than {MAX_SAMPLED_STEPS} different sampled "
             "ones; no tight number is composed of so many, and the filter's stands alone"
@@ -96,9 +104,3 @@ _NOTHING = Answer(Interval(0.0, 0.0, 0.0), "nothing_charged")
 @lru_cache(maxsize=1024)
 def _epsilon(events: tuple[Event, ...], relation: NeighboringRelation, delta: float) -> Answer:
     return epsilon_for_delta(events, relation, delta)
-
-
-def _repeated(step: Event, count: int) -> Iterator[Event]:
-    """Events of at most `MAX_COUNT` steps each."""
-    for first in range(0, count, MAX_COUNT):
-        yield Event(step.mechanism, step.sampling, min(MAX_COUNT, count - first))

@@ -157,6 +157,8 @@ class BudgetBody(Schema):
     labels: dict[str, str]
     created_at: datetime
     epsilon_remaining_at_delta: float | None = Field(
-        None, description="Epsilon of the limit at the report's delta less that of everything used, rounded down."
+        None,
+        description="Epsilon of the limit at the report's delta less that of everything used, rounded down: the least "
+        "over the budgets in `path`.",
     )
     report: ReportBody | None = Field(None, description="Of one budget, where a delta is given or set.")

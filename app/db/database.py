@@ -69,8 +69,8 @@ class Database:
                 session.rollback()
 
     def is_reachable(self) -> bool:
-        with self.engine.connect() as connection:
-            return connection.execute(text("SELECT 1")).scalar() == 1
+        with self.read() as session:
+            return session.execute(text("SELECT 1")).scalar() == 1
 
     def is_lock_timeout(self, error: DBAPIError) -> bool:
         """Whether the statement failed only because of other transactions: their locks, or a deadlock with them."""

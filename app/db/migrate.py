@@ -32,8 +32,8 @@ def head_revision() -> str:
 
 def current_revision(database: Database) -> str | None:
     """The revision that the database is at; None for an empty one."""
-    with database.engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+    with database.read() as session:
+        return MigrationContext.configure(session.connection()).get_current_revision()
 
 
 def is_at_head(database: Database) -> bool:

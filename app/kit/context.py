@@ -43,6 +43,8 @@ class Context:
     #: For numerics that take seconds. Nothing runs before the first job; `close` ends it.
     processes: ProcessPool = field(default_factory=default_pool, repr=False)
 
+    #: So many threads and connections at most wait long for a budget that somebody keeps locked.
+    patience: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(8), repr=False)
     #: Commands of the ledger that come at once share a transaction.
     ledger_commits: GroupCommit[Any, Any] = field(default_factory=GroupCommit, repr=False)
 

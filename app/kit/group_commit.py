@@ -120,11 +120,22 @@ class GroupCommit(Generic[Item, Result]):
             self._hand_over()
         for ticket in group:
             if not ticket.leads:
-                ticket.wake()
+                _is_woken(ticket)
 
     def _hand_over(self) -> None:
-        """Let the first of those who wait lead; the lock is held."""
-        self._has_leader = bool(self._waiting)
-        if self._waiting:
+        """Let the first of those who still wait lead; the lock is held."""
+        while self._waiting:
             self._waiting[0].leads = True
-            self._waiting[0].wake()
+            if _is_woken(self._waiting[0]):
+                break
+            del self._waiting[0]
+        self._has_leader = bool(self._waiting)
+
+
+def _is_woken(ticket: _Ticket[Item, Result]) -> bool:
+    """Wake whoever waits for the ticket; false where its event loop is closed, so that nobody waits any more."""
+    try:
+        ticket.wake()
+    except RuntimeError:
+        return False
+    return True

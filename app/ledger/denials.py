@@ -26,7 +26,7 @@ class DenialCode(StrEnum):
     NOT_COMMITTED = "not_committed"
     """correct: the reservation is open (only its price can be corrected then) or was released."""
     CORRECTION_LOWERS = "correction_lowers"
-    """correct: the charge would become smaller, and the key may not do that (403)."""
+    """correct: the charge would become smaller, or steps would be forgotten, and the key may not do that (403)."""
     LIMIT_BELOW_USE = "limit_below_use"
     """limit: what is spent and reserved is more than the new limit."""
     BUDGET_EXCEEDED = "budget_exceeded"
@@ -45,7 +45,8 @@ _DETAILS = {
     DenialCode.NOT_A_PREFIX: "events must be the reserved list with counts reduced and later events dropped",
     DenialCode.NOT_COMMITTED: "what a reservation was charged for is corrected once it is committed; leave "
     "reservation_id out to charge what happened without a reservation",
-    DenialCode.CORRECTION_LOWERS: "this correction would lower a charge, which needs a key with the scope corrections",
+    DenialCode.CORRECTION_LOWERS: "this correction would lower a charge or forget steps that were charged, which needs "
+    "a key with the scope corrections; what happened besides is charged without reservation_id",
     DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than that",
     DenialCode.BUDGET_EXCEEDED: "the budget does not admit these events; largest_count_that_fits says how many of "
     "their steps it would",

@@ -155,12 +155,28 @@ def _may_succeed_alone(context: Context, error: Exception) -> bool:
 
 
 def _decide_alone(context: Context, request: Request) -> Decision:
+    """At once, if nothing that it needs is locked; else after a wait, among the few that may wait long."""
     with busy_is_a_problem(context.database):
         try:
-            return _decide_all(context, [request], alone=True)[0]
-        except IntegrityError:
-            # Now it was this request's own key; whoever has taken it is done, so that its answer is found.
-            return _decide_all(context, [request], alone=True)[0]
+            return _decide_one_alone(context, request, patiently=context.database.is_sqlite)
+        except DBAPIError as error:
+            # On SQLite there is one lock, and it was waited for as long as anyone may.
+            if context.database.is_sqlite or not context.database.is_lock_timeout(error):
+                raise
+            if not context.patience.acquire(blocking=False):
+                raise
+        try:
+            return _decide_one_alone(context, request, patiently=True)
+        finally:
+            context.patience.release()
+
+
+def _decide_one_alone(context: Context, request: Request, *, patiently: bool) -> Decision:
+    try:
+        return _decide_all(context, [request], patiently=patiently)[0]
+    except IntegrityError:
+        # Now it was this request's own key; whoever has taken it is done, so that its answer is found.
+        return _decide_all(context, [request], patiently=patiently)[0]
 
 
 def _settled(decision: Decision, request: Request) -> Answer | Exceeded:
@@ -171,12 +187,12 @@ def _settled(decision: Decision, request: Request) -> Answer | Exceeded:
     return decision
 
 
-def _decide_all(context: Context, requests: Sequence[Request], *, alone: bool = False) -> list[Decision]:
+def _decide_all(context: Context, requests: Sequence[Request], *, patiently: bool = False) -> list[Decision]:
     """Decide the requests in one transaction; all that is decided is durable when this returns."""
     now = context.clock()
     decisions: list[Decision] = []
     remembered = []
-    with _connection(context.database, alone=alone) as connection:
+    with _connection(context.database, patiently=patiently) as connection:
         transaction = Transaction(connection, context.database, now)
         transaction.lock([request.instruction for request in requests])
         # After the locks: who had them before has committed its records, too.
@@ -197,8 +213,8 @@ def _decide_all(context: Context, requests: Sequence[Request], *, alone: bool = 
 
 
 @contextmanager
-def _connection(database: Database, *, alone: bool) -> Iterator[Connection]:
-    if alone:
+def _connection(database: Database, *, patiently: bool) -> Iterator[Connection]:
+    if patiently:
         with database.write() as session:
             yield session.connection()
     else:

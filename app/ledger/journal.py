@@ -19,7 +19,6 @@ from sqlalchemy.orm import Session
 
 from accounting import ENGINE_VERSION
 from accounting.events import Event
-from accounting.sampling.schedules import resolve_schedules
 from app.budgets.models import Budget
 from app.db.database import Database
 from app.kit.ids import new_id
@@ -27,7 +26,7 @@ from app.ledger import repository, rows, statements
 from app.ledger.commands import BudgetCommand, Command
 from app.ledger.denials import Denial
 from app.ledger.records import GENESIS, EntryRecord, entry_record
-from app.ledger.states import BudgetState, EntryKind, Path, ReservationState
+from app.ledger.states import BudgetState, EntryKind, Path, ReservationState, exposed_counts
 from app.ledger.transitions import Transition, decide
 
 #: Ids that are remembered per database before all are forgotten.
@@ -194,9 +193,8 @@ class Transaction:
         if was == after.exposed_events:
             return
         exposed, relation = self._exposed.setdefault(transition.budget.id, Counter()), transition.budget.relation
-        for sign, events in ((-1, was), (1, after.exposed_events)):
-            for event in resolve_schedules(events, relation):
-                exposed[Event(event.mechanism, event.sampling)] += sign * event.count
+        exposed.subtract(exposed_counts(was, relation))
+        exposed.update(exposed_counts(after.exposed_events, relation))
 
     def write(self) -> None:
         """Write everything that was decided."""

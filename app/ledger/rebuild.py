@@ -19,11 +19,14 @@ from accounting.relations import NeighboringRelation
 from app.ledger.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
 from app.ledger.states import Amounts, EntryKind, ReservationState, ReservationStatus, is_prefix, plus
 
-_STATUS_AFTER = {
-    EntryKind.START: ReservationStatus.STARTED,
-    EntryKind.COMMIT: ReservationStatus.COMMITTED,
-    EntryKind.VOID: ReservationStatus.VOIDED,
-    EntryKind.EXPIRE: ReservationStatus.EXPIRED,
+# What may happen to a reservation. Once noise may have been drawn, nothing releases what it holds.
+_OF_STARTED = frozenset({EntryKind.EXTEND, EntryKind.COMMIT, EntryKind.CORRECT})
+_TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
+    ReservationStatus.PENDING: _OF_STARTED | {EntryKind.START, EntryKind.VOID, EntryKind.EXPIRE},
+    ReservationStatus.STARTED: _OF_STARTED,
+    ReservationStatus.COMMITTED: frozenset({EntryKind.CORRECT}),
+    ReservationStatus.VOIDED: frozenset(),
+    ReservationStatus.EXPIRED: frozenset(),
 }
 #: What bytes that say the wrong things make of the code that reads them.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, AccountingError)
@@ -258,8 +261,7 @@ def _made_reservation(record: EntryRecord, reservation_id: str) -> ReservationSt
 
 def _step(before: ReservationState, record: EntryRecord) -> ReservationState:
     kind = record.kind
-    may = before.is_open or (kind is EntryKind.CORRECT and before.status is ReservationStatus.COMMITTED)
-    if not may or kind not in (*_STATUS_AFTER, EntryKind.EXTEND, EntryKind.CORRECT):
+    if kind not in _TAKES[before.status]:
         raise BrokenChain(record.sequence, f"a reservation that is {before.status} takes no {kind}")
     if kind is EntryKind.CORRECT:
         return _corrected(before, record)
@@ -271,7 +273,8 @@ def _step(before: ReservationState, record: EntryRecord) -> ReservationState:
         return _changed(before, expires_at=datetime.fromisoformat(str(details_of(record)["expires_at"])))
     if kind is EntryKind.START:
         return _changed(before, status=ReservationStatus.STARTED)
-    return _changed(before, status=_STATUS_AFTER[kind], resolved_at=record.recorded_at)
+    status = ReservationStatus.VOIDED if kind is EntryKind.VOID else ReservationStatus.EXPIRED
+    return _changed(before, status=status, resolved_at=record.recorded_at)
 
 
 def _committed(before: ReservationState, record: EntryRecord) -> ReservationState:
@@ -301,7 +304,7 @@ def _corrected(before: ReservationState, record: EntryRecord) -> ReservationStat
         before,
         charged=record.amounts,
         charged_events=record.events,
-        charge_delta=None if given is None else float(str(given)),
+        charge_delta=before.charge_delta if given is None else float(str(given)),
         corrected=corrected,
     )
 

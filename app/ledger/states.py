@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,6 +12,7 @@ from operator import add, sub
 from accounting.events import Event
 from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
+from accounting.sampling.schedules import resolve_schedules
 
 #: Integer units, one per currency or order of the filter. Python integers: sums are exact, so that a release takes back
 #: exactly what was held, even in an order whose single costs are saturated.
@@ -170,7 +172,7 @@ class ReservationState:
         correction says that another part happened; where it says that something else did, or nothing, that counts.
         """
         told = self.charged_events
-        if self.corrected and told is not None and (not told or not is_prefix(told, self.events)):
+        if self.corrected and told is not None and (not told or not _is_part(told, self.events)):
             return told
         return self.events if self.status in (ReservationStatus.STARTED, ReservationStatus.COMMITTED) else ()
 
@@ -191,6 +193,23 @@ def plus(a: Amounts, b: Amounts) -> Amounts:
 def minus(a: Amounts, b: Amounts) -> Amounts:
     """The difference, per position."""
     return tuple(map(sub, a, b))
+
+
+def _is_part(part: Sequence[Event], whole: Sequence[Event]) -> bool:
+    """Whether ``whole`` has every step of ``part`` at least as often, in whatever order and pieces."""
+    return not _counts(part) - _counts(whole)
+
+
+def _counts(events: Sequence[Event]) -> Counter[Event]:
+    counts: Counter[Event] = Counter()
+    for event in events:
+        counts[Event(event.mechanism, event.sampling)] += event.count
+    return counts
+
+
+def exposed_counts(events: Sequence[Event], relation: NeighboringRelation) -> Counter[Event]:
+    """How often each step takes part in what a report composes: schedules count as the batches that they amount to."""
+    return _counts(resolve_schedules(events, relation))
 
 
 def is_prefix(part: Sequence[Event], whole: Sequence[Event]) -> bool:

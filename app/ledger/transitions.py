@@ -36,6 +36,7 @@ from app.ledger.states import (
     Path,
     ReservationState,
     ReservationStatus,
+    exposed_counts,
     is_prefix,
     minus,
 )
@@ -211,7 +212,9 @@ def _correct(path: Path, reservation: ReservationState, command: Correct) -> Tra
     amounts = command.quote.amounts
     if command.events is None:
         amounts = tuple(map(max, amounts, before))
-    if not command.may_lower and any(new < old for new, old in zip(amounts, before, strict=True)):
+    if not command.may_lower and (
+        any(new < old for new, old in zip(amounts, before, strict=True)) or _forgets(path[0], reservation, command)
+    ):
         return Denial(DenialCode.CORRECTION_LOWERS, state=reservation.status)
     change = minus(amounts, before)
     if reservation.status is ReservationStatus.COMMITTED:
@@ -230,6 +233,14 @@ def _correct(path: Path, reservation: ReservationState, command: Correct) -> Tra
         move = Move(zero, change, zero) if is_started else Move(zero, zero, change)
     version = command.quote.engine_version
     return _step(EntryKind.CORRECT, path, reservation, corrected, move, amounts, version, command.reason)
+
+
+def _forgets(budget: BudgetState, reservation: ReservationState, command: Correct) -> bool:
+    """Whether a report would count fewer of some step than before: a filter's price need not show that."""
+    if command.events is None:
+        return False
+    was = exposed_counts(reservation.exposed_events, budget.relation)
+    return bool(was - exposed_counts(command.events, budget.relation))
 
 
 def _step(

@@ -187,12 +187,12 @@ async def commit_reservation(
     fingerprint = request_fingerprint(f"commit {reservation_id}", request or CommitRequest())
     if events is None:
         return await commands.resolve_soon(reservation_id, Commit(), fingerprint)
-    return await run_in_threadpool(
-        commands.resolve,
-        reservation_id,
-        lambda: Commit(events, service.quote_part(context, reservation_id, events)),
-        fingerprint,
-    )
+
+    def part() -> Commit:
+        service.check_holder(context, reservation_id, principal)
+        return Commit(events, service.quote_part(context, reservation_id, events))
+
+    return await run_in_threadpool(commands.resolve, reservation_id, part, fingerprint)
 
 
 @router.post(

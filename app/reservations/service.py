@@ -19,6 +19,7 @@ from accounting.errors import AccountingError
 from accounting.events import Event
 from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
+from app.auth.principal import Principal, Scope
 from app.budgets.models import Reservation
 from app.db.database import Database
 from app.kit.context import Context
@@ -33,7 +34,7 @@ from app.ledger.executor import problem_of
 from app.ledger.journal import Instruction, NoTarget, carry_out, path_of
 from app.ledger.states import Path, ReservationState, minus
 from app.ledger.transitions import Transition, decide, needs_a_price
-from app.problems import from_accounting, not_found, unprocessable
+from app.problems import Problem, from_accounting, not_found, unprocessable
 from app.reservations import repository
 from app.reservations.bodies import reservation_body
 
@@ -114,6 +115,21 @@ def remembered_quote(
     if terms is None or (charge_delta is not None and terms[0].kind != "approximate_dp"):
         return None
     return pricing.remembered(terms[0], events, terms[1], charge_delta)
+
+
+def check_holder(context: Context, reservation_id: str, principal: Principal) -> None:
+    """Committing a part says what was released: only who reserved can know, or the owner answers for it.
+
+    Raises:
+        Problem: 403 ``not_your_reservation``.
+    """
+    with context.database.read() as session:
+        row = repository.find(session, reservation_id)
+    if row is not None and row.principal_id != principal.id and not principal.may(Scope.OWNER):
+        detail = (
+            "A part of a reservation is committed by whoever made it, or by an owner; without events all is charged."
+        )
+        raise Problem(403, "not_your_reservation", detail)
 
 
 def quote_part(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,12 @@ Work = Callable[[Host, Any], Result]
 #: A deadlock, a serialization failure, a write lock that was not given in half a minute.
 CONFLICTS = {"40P01", "40001", "SQLITE_BUSY"}
 PATIENCE_S = 120
+
+OTHER_CLIENTS = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
 @dataclass(frozen=True)
@@ -161,14 +168,17 @@ def watch_conflicts(database: Database) -> list[str]:
 
 
 def deadlocks(database: Database) -> int:
-    """How many deadlocks PostgreSQL has found in this database. SQLite, which has one writer, knows none."""
+    """How many deadlocks PostgreSQL has found in this database. SQLite, which has one writer, knows none.
+
+    Requires: nobody else has a connection, or wants to keep one.
+    """
     if database.is_sqlite:
         return 0
-    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    count = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
     database.dispose()
     # A backend tells what it has counted when it ends, which takes a moment after its client has gone.
-    while True:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         with database.read() as session:
-            if session.execute(text(others)).scalar_one() == 0:
-                return int(session.execute(text(count)).scalar_one())
+            if session.execute(text(OTHER_CLIENTS)).scalar_one() == 0:
+                return int(session.execute(text(DEADLOCKS)).scalar_one())
+    raise AssertionError("someone keeps a connection")

@@ -15,7 +15,7 @@ from tests.app.ledger.model import Command, Model, Outcome
 from tests.concurrency.histories import record_history
 from tests.concurrency.linearization import Operation, serial_order
 
-HISTORIES = 40
+HISTORIES = 30
 
 #: A parent with a limit of 10, and two children that may have 8 each.
 MODEL = Model((None, 0, 0), (10, 8, 8))

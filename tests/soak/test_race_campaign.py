@@ -44,9 +44,11 @@ def new_context(databases: DatabaseFactory, folder: Path) -> Iterator[Context]:
     """With a database of its own."""
     url = databases.migrated()
     database = Database(url)
-    yield Context(Settings(data_dir=folder, database_url=url, workers=0), database)
-    database.dispose()
-    databases.drop(url)
+    try:
+        yield Context(Settings(data_dir=folder, database_url=url, workers=0), database)
+    finally:
+        database.dispose()
+        databases.drop(url)
 
 
 def run_round(databases: DatabaseFactory, folder: Path, loop: BlockingPortal, number: int) -> Counter[str]:

@@ -30,6 +30,11 @@ class Hold:
     charged: int = 0
 
     @property
+    def exposed(self) -> int:
+        """What a report counts of a committed one: all that was held, unless a correction says more, or nothing."""
+        return max(self.units, self.charged) if self.charged else 0
+
+    @property
     def used(self) -> int:
         return self.units if self.state in ("pending", "started") else self.charged
 
@@ -99,7 +104,7 @@ class Model:
         if kind == "correct":
             if state != "committed" and (units is not None or state not in ("pending", "started")):
                 denial = "not_committed"
-            elif units is not None and units < hold.charged and not command.may_lower:
+            elif units is not None and units < hold.exposed and not command.may_lower:
                 denial = "correction_lowers"
             after = hold if units is None else replace(hold, charged=units)
         else:

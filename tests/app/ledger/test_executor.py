@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, as_completed
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -210,12 +211,14 @@ def test_a_key_that_is_taken_while_its_command_goes_on_alone_is_answered_too(cli
 
 
 @contextmanager
-def with_patience(client: Client, lock_timeout_s: int) -> Iterator[Client]:
-    """The client of a server whose commands, once they are alone, wait so long for a lock."""
-    database = Database(client.context.database.url, lock_timeout_s)
-    context = replace(client.context, database=database, ledger_commits=GroupCommit())
-    yield Client(context, client.loop, client.budgets)
-    database.dispose()
+def with_patience(client: Client, lock_timeout_s: int, at_once: int = 8) -> Iterator[Client]:
+    """The client of a server of which so many commands at once, when they are alone, wait so long for a lock."""
+    database, patience = Database(client.context.database.url, lock_timeout_s), threading.BoundedSemaphore(at_once)
+    context = replace(client.context, database=database, ledger_commits=GroupCommit(), patience=patience)
+    try:
+        yield Client(context, client.loop, client.budgets)
+    finally:
+        database.dispose()
 
 
 def lock_elsewhere(other: Database, budget_ids: Sequence[str]) -> AbstractContextManager[Holder]:
@@ -225,11 +228,24 @@ def lock_elsewhere(other: Database, budget_ids: Sequence[str]) -> AbstractContex
 @pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
 def test_a_budget_that_is_locked_for_long_delays_the_commands_about_it_alone(client: Client, other: Database) -> None:
     with with_patience(client, 600) as patient, lock_elsewhere(other, [client.budgets[1]]) as holder:
-        sent = send_together(patient, {"late": reserve(1, 1), "soon": reserve(2, 2), "too": reserve(2, 3)})
-        assert [sent[name].result(PATIENCE_S) for name in ("soon", "too")] == [("pending", 18), ("pending", 15)]
+        sent = send_together(patient, {"late": reserve(1, 1), "soon": reserve(2, 2), "too": reserve(2, 2)})
+        in_time = [sent[name].result(PATIENCE_S) for name in ("soon", "too")]
+        assert sorted(in_time) == [("pending", 16), ("pending", 18)]
         assert not sent["late"].done()
         holder.end()
         assert sent["late"].result(PATIENCE_S) == ("pending", 19)
+    audit_all(client)
+
+
+@pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
+def test_few_wait_for_a_budget_that_is_locked_for_long_and_the_others_are_told(client: Client, other: Database) -> None:
+    with with_patience(client, 600, at_once=1) as patient, lock_elsewhere(other, [client.budgets[0]]) as holder:
+        sent = send_together(patient, {name: reserve(0, 1) for name in ("k1", "k2", "k3")})
+        for told in islice(as_completed(sent.values(), PATIENCE_S), 2):
+            assert told.result() == ("database_busy", None)
+        assert patient.send("soon", reserve(2, 1)) == ("pending", 19)
+        holder.end()
+        assert sorted(outcomes(sent)) == [("database_busy", None)] * 2 + [("pending", 19)]
     audit_all(client)
 
 

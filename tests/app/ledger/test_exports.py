@@ -9,24 +9,34 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from accounting import ENGINE_VERSION
+from accounting.events import Event, ZcDp
 from app.auth.principal import Scope
+from app.db.database import Database
 from app.kit.context import Context
+from app.kit.ids import new_id
 from app.ledger import exports
 from app.ledger.books import BadPlace, Head, digest_of
+from app.ledger.commands import Quote, Reserve
 from app.ledger.export_verification import read_past, verify_export
 from app.ledger.exports import ExportFormat
+from app.ledger.journal import Instruction, carry_out
 from app.ledger.records import GENESIS, chain_hash
 from app.ledger.verification import verify
+from app.settings import Settings
 from tests.app.budgets.conftest import Api, ApiOf, Clock, zcdp
 from tests.app.ledger import attacks
+from tests.app.ledger.client import open_tree
 from tests.app.ledger.scenes import at_random, lived_in
 from tests.app.problem_assertions import assert_problem
+from tests.databases import DatabaseFactory
 
 ROOT = Path(__file__).parents[3]
 Lines = list[bytes]
@@ -128,6 +138,46 @@ def test_what_is_written_meanwhile_is_not_in_the_file(
     assert path.read_bytes() == complete
     assert verify_export(path).valid
     assert verify_export(write(path, exported(context))).entries > len(complete.splitlines())
+
+
+def test_an_export_ends_however_much_is_written_meanwhile(
+    api: Api, root: dict[str, Any], context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.ledger.books_repository.BATCH", 2)
+    read: list[bytes] = []
+    for part in exports.export(context).parts(ExportFormat.NDJSON, "1.2.3"):
+        read.append(part)
+        assert len(read) < 20
+        api.spend(root["id"], [zcdp(0.0001)])
+    assert verify_export(write(tmp_path / "export.ndjson", b"".join(read))).valid
+
+
+def test_what_was_begun_before_and_committed_after_is_not_in_the_file(
+    postgresql_databases: DatabaseFactory, tmp_path: Path
+) -> None:
+    """On PostgreSQL an entry may take an earlier place than one that was committed before it."""
+    url = postgresql_databases.migrated()
+    database, clock = Database(url), Clock()
+    context = Context(Settings(data_dir=tmp_path / "data", database_url=url, workers=0), database, clock)
+    first, second = (open_tree(context, [None], [100])[0] for _ in range(2))
+    quote, events = Quote((1,), ENGINE_VERSION), (Event(ZcDp(1e-9)),)
+
+    def reserve(session: Any, budget_id: str) -> None:
+        command = Reserve(new_id("res"), events, quote, clock() + timedelta(hours=1))
+        carry_out(session, database, [Instruction(command, "a", budget_id)], clock())
+
+    with database.write() as slow:
+        reserve(slow, first)
+        with database.write() as fast:
+            reserve(fast, second)
+        export = exports.export(context)
+    path = write(tmp_path / "export.ndjson", b"".join(export.parts(ExportFormat.NDJSON, "1.2.3")))
+    verdict = verify_export(path)
+    assert verdict.valid, verdict.in_words()
+    assert verdict.entries == 3
+    assert verify_export(write(path, exported(context))).entries == 4
+    database.dispose()
+    postgresql_databases.drop(url)
 
 
 # A file that somebody, or a disk, has changed.

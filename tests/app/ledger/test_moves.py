@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from accounting.events import Event
+from accounting.events import Event, Gaussian, Poisson
 from accounting.filters import ApproximateDpFilter, ZcdpFilter
 from app.ledger.commands import Commit, Correct, Expire, Extend, Quote, Resolution, Start, Void
 from app.ledger.denials import Denial, DenialCode
@@ -31,6 +31,7 @@ from tests.app.ledger.machine import (
 )
 
 HALF, FIFTH = NANO // 2, NANO // 5
+MORE = Correct(quote(0.9), "r", EVENTS + OTHER)
 PART_COMMIT = Commit(PART, quote(0.2))
 LATER = NOW + timedelta(days=1)
 
@@ -55,7 +56,15 @@ LATER = NOW + timedelta(days=1)
         ("started", True, Correct(quote(0.6), "r"), "correct", "started", 600_000_000, (0, NANO // 10, 0)),
         ("committed", False, Correct(quote(0.6), "r"), "correct", "committed", 600_000_000, (NANO // 10, 0, 0)),
         ("committed", False, Correct(quote(0.4), "r"), "correct", "committed", HALF, (0, 0, 0)),
-        ("committed", False, Correct(quote(0.9), "r", OTHER), "correct", "committed", 900_000_000, (400_000_000, 0, 0)),
+        (
+            "committed",
+            False,
+            Correct(quote(0.9), "r", EVENTS + OTHER),
+            "correct",
+            "committed",
+            900_000_000,
+            (400_000_000, 0, 0),
+        ),
         ("committed", False, Correct(quote(0.0), "r", (), True), "correct", "committed", 0, (-HALF, 0, 0)),
     ],
 )
@@ -84,7 +93,7 @@ def test_what_a_command_does_not_name_stays() -> None:
         ("pending", Void(), {"status", "resolved_at"}),
         ("started", Correct(quote(0.6), "r"), {"cost", "engine_version"}),
         ("committed", Correct(quote(0.6), "r"), {"charged"}),
-        ("committed", Correct(quote(0.6), "r", OTHER), {"charged", "charged_events", "corrected"}),
+        ("committed", Correct(quote(0.6), "r", EVENTS + OTHER), {"charged", "charged_events", "corrected"}),
     ]
     for state, command, fields in changing:
         before = reservation(state)
@@ -174,16 +183,41 @@ def test_a_report_counts_the_whole_of_a_part_until_a_correction_says_what_happen
     assert part.exposed_events == EVENTS
     repriced = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.3), "r")))
     assert (repriced.exposed_events, repriced.corrected) == (EVENTS, False)
-    corrected = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.3), "r", OTHER)))
+    corrected = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.3), "r", OTHER, may_lower=True)))
     assert (corrected.exposed_events, corrected.corrected) == (OTHER, True)
     again = after(carried_out((budget(spent=NANO // 3),), corrected, Correct(quote(0.4), "r")))
     assert (again.exposed_events, again.corrected) == (OTHER, True)
     # Another part of the same list may have been chosen by looking at outputs as well.
     longer = (Event(STEP, count=6),)
-    other_part = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.3), "r", longer)))
+    other_part = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.3), "r", longer, may_lower=True)))
     assert (other_part.charged_events, other_part.exposed_events) == (longer, EVENTS)
     nothing = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.0), "r", (), may_lower=True)))
     assert nothing.exposed_events == ()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        OTHER,  # another mechanism, however dear the filter finds it
+        (Event(STEP, count=9),),
+        (Event(STEP, count=9), *OTHER),
+        (Event(Gaussian(1.0), Poisson(1e-6), 10),),  # unamplified in the filter, and nearly nothing in a report
+    ],
+)
+def test_nobody_forgets_steps_without_the_scope_whatever_the_filter_charges(told: tuple[Event, ...]) -> None:
+    state, dearer = budget(spent=HALF), quote(0.9)
+    refused = decide((state,), reservation("committed"), Correct(dearer, "r", told))
+    assert isinstance(refused, Denial)
+    assert refused.code is DenialCode.CORRECTION_LOWERS
+    allowed = carried_out((state,), reservation("committed"), Correct(dearer, "r", told, may_lower=True))
+    assert after(allowed).charged == dearer.amounts
+
+
+def test_pieces_of_a_part_are_a_part() -> None:
+    part = after(carried_out((budget(started=HALF),), reservation("started"), PART_COMMIT))
+    pieces = (Event(STEP, count=2), Event(STEP, count=1))
+    corrected = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.3), "r", pieces, may_lower=True)))
+    assert corrected.exposed_events == EVENTS
 
 
 def test_resolutions_are_dated_and_reasons_are_kept() -> None:

@@ -37,7 +37,7 @@ COMMANDS: dict[str, Resolution] = {
     "void": Void(),
     "expire": Expire(),
     "reprice": Correct(quote(0.6), "a later engine"),
-    "correct up": Correct(quote(0.6), "more happened", OTHER * 10),
+    "correct up": Correct(quote(0.6), "more happened", EVENTS + OTHER),
     "correct down": Correct(quote(0.2), "less happened", PART),
     "lower": Correct(quote(0.2), "less happened", PART, may_lower=True),
 }

@@ -441,15 +441,15 @@ def test_later_entries_do_not_contradict_an_export_that_was_kept(
     assert verdict_on(context.database, past).valid
 
 
-def forge(database: Database, purpose: str, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Change what the first entry with a purpose says, with hashes that fit; the entry."""
+def forge(database: Database, purpose: str, kind: str, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Change what the entry of a kind, about the reservation with a purpose, says, with hashes that fit; the entry."""
     forged: list[dict[str, Any]] = []
 
     def changed(rows: Rows) -> Rows:
-        row = next(row for row in rows if row["purpose"] == purpose)
+        row = next(row for row in rows if (row["purpose"] or "", row["kind"]) == (purpose, kind))
         record = json.loads(bytes(row["canonical"]))
         change(record)
-        row["canonical"] = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        row["canonical"] = canonical(record)
         forged.append(row)
         return rechained(rows)
 
@@ -457,25 +457,81 @@ def forge(database: Database, purpose: str, change: Callable[[dict[str, Any]], N
     return forged[0]
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda record: record.update(amounts=["4500000000"]), "it passes the limit of"),
-        (lambda record: record.update(amounts=["1", "2"]), "its amounts are not those of the budget's filter"),
-        (lambda record: record.update(reservation_id=None), "the column reservation_id"),
-        (lambda record: record["details"].pop("run_id"), "it does not say what a reserve says (KeyError)"),
-        (lambda record: record.update(v="2"), "its bytes are not an entry"),
-        (lambda record: record.update(surprise="2"), "its bytes are not an entry"),
-        (lambda record: record.update(sequence="7"), "it says that it is entry 7"),
-    ],
-)
+def canonical(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+Change = Callable[[dict[str, Any]], Any]
+FORGERIES: list[tuple[str, str, Change, str]] = [
+    ("large", "reserve", lambda entry: entry.update(amounts=["4500000000"]), "it passes the limit of"),
+    ("large", "reserve", lambda entry: entry.update(amounts=["1", "2"]), "its amounts are not those of the budget's"),
+    ("large", "reserve", lambda entry: entry["details"].pop("run_id"), "does not say what a reserve says (KeyError)"),
+    ("large", "reserve", lambda entry: entry.update(v="2"), "its bytes are not an entry"),
+    ("large", "reserve", lambda entry: entry.update(surprise="2"), "its bytes are not an entry"),
+    ("large", "reserve", lambda entry: entry.update(sequence="7"), "it says that it is entry 7"),
+    ("large", "reserve", lambda entry: entry.update(kind="create"), "a budget's first entry makes it, and no other"),
+    ("large", "reserve", lambda entry: entry.update(reservation_id=None), "column reservation_id beside its bytes"),
+    ("spent", "start", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
+    (
+        "spent",
+        "commit",
+        lambda entry: entry.update(amounts=["320000000"]),
+        "it charges more than the reservation holds",
+    ),
+    ("spent", "commit", lambda entry: entry["events"].reverse(), "its events are not the first ones"),
+    ("voided", "void", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
+    ("extended", "extend", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
+    ("corrected", "correct", lambda entry: entry["details"].update(before=["1"]), "corrects another amount than"),
+    ("", "limit", lambda entry: entry["details"]["filter"].update(rho="0.5"), "it sets a limit below what is used"),
+    ("", "limit", lambda entry: entry["details"].update(filter={"kind": "pure_dp", "epsilon": "9"}), "(InvalidValue)"),
+]
+
+
+@pytest.mark.parametrize(("purpose", "kind", "change", "reason"), FORGERIES)
 def test_an_entry_that_the_ledger_would_not_have_written_is_named(
-    root: dict[str, Any], database: Database, change: Callable[[dict[str, Any]], None], reason: str
+    root: dict[str, Any], database: Database, purpose: str, kind: str, change: Change, reason: str
 ) -> None:
-    row = forge(database, "large", change)
+    row = forge(database, purpose, kind, change)
     bad = first_bad(database)
     assert where(bad) == place_of(row)
     assert reason in bad.reason
+
+
+@pytest.mark.parametrize("kind", ["start", "void", "expire", "reserve"])
+def test_what_is_started_is_never_released(root: dict[str, Any], database: Database, kind: str) -> None:
+    """In place of a commit."""
+
+    def released(rows: Rows) -> Rows:
+        commit = next(row for row in rows if (row["purpose"], row["kind"]) == ("spent", "commit"))
+        record = json.loads(bytes(commit["canonical"]))
+        commit["kind"], commit["canonical"] = kind, canonical({**record, "kind": kind})
+        return rechained(rows)
+
+    attacks.rewrite_entries(database, released)
+    assert first_bad(database).reason == f"a reservation that is started takes no {kind}"
+
+
+def test_an_entry_about_nothing_is_named(root: dict[str, Any], database: Database) -> None:
+    row = forge(database, "spent", "start", lambda record: record.update(reservation_id="res_x"))
+    attacks.run(database, f"UPDATE entries SET reservation_id = 'res_x' WHERE id = '{row['id']}'")
+    bad = first_bad(database)
+    assert where(bad) == place_of(row)
+    assert bad.reason == "it is about a reservation that was never made, or is resolved"
+
+
+def test_an_entry_with_a_hash_that_fits_is_found_out_by_the_next(root: dict[str, Any], database: Database) -> None:
+    rows = attacks.entries(database)
+    row = next(row for row in rows if (row["purpose"], row["kind"]) == ("spent", "reserve"))
+    record = json.loads(bytes(row["canonical"]))
+    changed = canonical({**record, "principal_id": "somebody"})
+    with attacks.attack(database) as connection:
+        connection.execute(
+            text("UPDATE entries SET canonical = :canonical, hash = :hash, principal_id = 'somebody' WHERE id = :id"),
+            {"canonical": changed, "hash": chain_hash(row["previous_hash"], changed), "id": row["id"]},
+        )
+    bad = first_bad(database)
+    assert (bad.budget_id, bad.sequence) == (row["budget_id"], row["sequence"] + 1)
+    assert bad.reason == "it does not follow the entry before it"
 
 
 def test_a_parents_limit_is_looked_at_too(client: TestClient, database: Database) -> None:
@@ -484,7 +540,7 @@ def test_a_parents_limit_is_looked_at_too(client: TestClient, database: Database
     parent = api.budget({"kind": "zcdp", "rho": "0.5"})
     child = api.child(parent, {"kind": "zcdp", "rho": "5"})
     api.hold(child["id"], [zcdp(0.1)], purpose="large")
-    row = forge(database, "large", lambda record: record.update(amounts=["600000000"]))
+    row = forge(database, "large", "reserve", lambda record: record.update(amounts=["600000000"]))
     bad = first_bad(database)
     assert where(bad) == place_of(row)
     assert bad.reason == f"it passes the limit of {parent['id']}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.auth.principal import Scope
 from app.kit.context import Context
 from app.reservations import service
-from tests.app.budgets.conftest import Api, Clock, made, zcdp
+from tests.app.budgets.conftest import Api, ApiOf, Clock, made, zcdp
+from tests.app.problem_assertions import assert_problem
 
 # Each of commit, void and expire (the sweeper, after the time to start is over) on a reservation of rho 0.01, and then
 # each again: the answer of both, the state after both, and what was spent of it.
@@ -62,3 +64,20 @@ def test_of_any_two_resolutions_the_first_wins_and_nothing_moves_twice(
         resolutions = [entry["kind"] for entry in of_this if entry["kind"] in ("commit", "void", "expire")]
         assert len(resolutions) == (api.state(held) != "started"), line
     assert len({line[:25] for line in lines}) == len(lines) == 2 * 3 * 3
+
+
+def test_a_part_is_committed_by_who_reserved_or_by_an_owner(api_of: ApiOf) -> None:
+    """What was released of a hold is not for another analyst to say: it would free what may be drawn."""
+    owner = api_of(Scope.OWNER)
+    first, second = api_of(Scope.ANALYST), api_of(Scope.ANALYST)
+    budget = owner.budget()
+    mine, theirs, full = (first.hold(budget["id"], [zcdp(0.01, 10)]) for _ in range(3))
+    for held in (mine, theirs, full):
+        made(first.resolve(held, "start"))
+    part = {"events": [zcdp(0.01)]}
+    assert_problem(second.resolve(mine, "commit", part), 403, "not_your_reservation")
+    assert owner.rho(budget["id"]) == (0, 0.3, 0.7)
+    made(first.resolve(mine, "commit", part))
+    made(owner.resolve(theirs, "commit", part))
+    made(second.resolve(full, "commit"))
+    assert owner.rho(budget["id"]) == (0.12, 0, 0.88)
