@@ -8,13 +8,17 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.accounting.markdown import accounting_section
+from benchmarks.ledger.markdown import ledger_section
 
 README = report.ROOT / "README.md"
 BEGIN = "<!-- measured: made by `python -m benchmarks.table` from benchmarks/results; edit nothing here -->"
 END = "<!-- measured: end -->"
 
 #: One entry a benchmark: how its committed figures become text.
-SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {"accounting": accounting_section}
+SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
+    "accounting": accounting_section,
+    "ledger": ledger_section,
+}
 
 
 def measured_section() -> str:
