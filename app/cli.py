@@ -201,6 +201,8 @@ def export_ledger(
         with open(_new_private_file(output), "wb") as file:
             for part in export.parts(file_format, VERSION):
                 file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
         print(f"{sum(head.sequence for head in export.heads.values())} entries were written to {output}.")
 
 

@@ -26,7 +26,7 @@ from app.ledger.states import Amounts, BudgetState, EntryKind, ReservationState,
 
 
 class StoredEntry(Chained, Protocol):
-    """An entry as it is stored, with the two columns that say where it belongs."""
+    """An entry as it is stored, with the columns that say where it belongs."""
 
     @property
     def leaf_index(self) -> int: ...

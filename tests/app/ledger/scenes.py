@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from accounting import ENGINE_VERSION
 from accounting.events import Event, Gaussian, Poisson, ZcDp
 from accounting.filters import PrivacyFilter, RenyiFilter, ZcdpFilter
@@ -29,6 +31,7 @@ from app.ledger.commands import (
 )
 from app.ledger.journal import Instruction, carry_out, open_budget
 from app.ledger.states import Amounts
+from app.reservations.repository import find
 from tests.app.budgets.conftest import Api, Clock, gaussian, made, zcdp
 
 
@@ -137,9 +140,7 @@ def _command(
     )
 
 
-def _budget_of(session: Any, reservation_id: str) -> str | None:
-    from app.reservations.repository import find
-
+def _budget_of(session: Session, reservation_id: str) -> str | None:
     row = find(session, reservation_id)
     return None if row is None else row.budget_id
 
