@@ -8,7 +8,7 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -87,3 +87,15 @@ def _cpu() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a Markdown table; a bar in a cell would end it, so that it is written as another character.
+
+    >>> list(markdown_table(["a", "b"], [["1", "|2|"]]))
+    ['| a | b |', '|---|---|', '| 1 | \u22232\u2223 |']
+    """
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(0x2223)) for cell in row)} |"

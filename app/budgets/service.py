@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import lt
-
 from sqlalchemy.orm import Session
 
 from accounting.errors import AccountingError
@@ -92,14 +90,10 @@ def correction(
     """
     with context.database.read() as session:
         state = rows.reservation_state(reservations.get_reservation(session, reservation_id))
-    charged = state.events if state.charged_events is None else state.charged_events
-    if state.charged is not None and not state.corrected and not any(map(lt, state.charged, state.cost)):
-        # A part that is charged in full is not worth its own price, now as then.
-        charged = state.events
     quote = reservations.quote(
         context,
         state.budget_id,
-        charged if events is None else events,
+        state.priced_events if events is None else events,
         charge_delta=state.charge_delta if charge_delta is None else charge_delta,
     )
     return Correct(quote, reason, events, may_lower, None if events is None else charge_delta)

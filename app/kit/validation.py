@@ -30,6 +30,9 @@ CODES: Mapping[str, str] = {
     "string_pattern_mismatch": "wrong_form",
     "literal_error": "unknown_value",
     "enum": "unknown_value",
+    "datetime_from_date_parsing": "wrong_form",
+    "datetime_parsing": "wrong_form",
+    "timezone_aware": "wrong_form",
     "union_tag_invalid": "unknown_value",
     "union_tag_not_found": "missing",
     "model_attributes_type": "wrong_type",
@@ -38,11 +41,16 @@ CODES: Mapping[str, str] = {
 }
 
 # Sentences of our own where pydantic's would quote the request, or speak of Python.
+_MOMENT = "Input should be a moment with its time zone, such as 2026-01-31T00:00:00Z."
+
 _DETAILS: Mapping[str, str] = {
     "missing": "This field is required.",
     "extra_forbidden": "There is no field of this name here.",
     "model_attributes_type": "Input should be an object.",
     "dict_type": "Input should be an object.",
+    "datetime_from_date_parsing": _MOMENT,
+    "datetime_parsing": _MOMENT,
+    "timezone_aware": _MOMENT,
     "list_type": "Input should be an array.",
     "tuple_type": "Input should be an array.",
     "union_tag_not_found": "The object needs a {discriminator} that says which kind it is.",

@@ -47,7 +47,7 @@ _DETAILS = {
     "reservation_id out to charge what happened without a reservation",
     DenialCode.CORRECTION_LOWERS: "this correction would lower a charge or forget steps that were charged, which needs "
     "a key with the scope corrections; what happened besides is charged without reservation_id",
-    DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than that",
+    DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than `used`",
     DenialCode.BUDGET_EXCEEDED: "the budget does not admit these events; largest_count_that_fits says how many of "
     "their steps it would",
 }

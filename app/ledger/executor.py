@@ -25,6 +25,7 @@ from app.kit.idempotency import busy_is_a_problem, fingerprint_hash
 from app.kit.idempotency_records import Answer, Key, Stored
 from app.kit.moments import format_moment
 from app.ledger import repository
+from app.ledger.amounts import amounts_in_words
 from app.ledger.commands import Reserve
 from app.ledger.denials import Denial, DenialCode
 from app.ledger.journal import Instruction, NoTarget, Transaction
@@ -233,7 +234,11 @@ def _decide_one(transaction: Transaction, request: Request) -> Decision:
         assert isinstance(command, Reserve), "nothing else can exceed a budget"
         path = transaction.path(request.instruction.target_id)
         return Exceeded(outcome, path, command, _holds_are_due(transaction.connection, outcome, path, transaction.now))
-    return problem_of(outcome)
+    problem = problem_of(outcome)
+    if outcome.code is DenialCode.LIMIT_BELOW_USE:
+        budget = transaction.path(request.instruction.target_id)[0]
+        problem.members["used"] = amounts_in_words(budget.filter, budget.used)
+    return problem
 
 
 def _holds_are_due(connection: Connection, denial: Denial, path: Path, now: datetime) -> bool:

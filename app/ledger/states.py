@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from operator import add, sub
+from operator import add, lt, sub
 
 from accounting.events import Event
 from accounting.filters import PrivacyFilter
@@ -175,6 +175,14 @@ class ReservationState:
         if self.corrected and told is not None and (not told or not _is_part(told, self.events)):
             return told
         return self.events if self.status in (ReservationStatus.STARTED, ReservationStatus.COMMITTED) else ()
+
+    @property
+    def priced_events(self) -> tuple[Event, ...]:
+        """The events that its price is for: what happened, or the whole list where a part of it paid for all."""
+        if self.charged is None or self.charged_events is None:
+            return self.events
+        paid_for_all = not self.corrected and not any(map(lt, self.charged, self.cost))
+        return self.events if paid_for_all else self.charged_events
 
     def is_past_its_time(self, now: datetime) -> bool:
         """Pending, and the time to start is over."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from accounting import ENGINE_VERSION
-from accounting.events import Event
 from accounting.filters import PrivacyFilter
 from app.kit.context import Context
 from app.ledger import rows
@@ -62,8 +61,7 @@ def _reprice(context: Context, budget_filter: PrivacyFilter, state: ReservationS
     paid = state.cost if state.charged is None else state.charged
     before = amounts_in_words(budget_filter, paid)
     try:
-        events = _priced_events(budget_filter, state)
-        price = quote(context, state.budget_id, events, charge_delta=state.charge_delta)
+        price = quote(context, state.budget_id, state.priced_events, charge_delta=state.charge_delta)
     except Problem as problem:
         return Repriced(state.id, state.budget_id, before, failure=problem.detail)
     if all(new <= old for new, old in zip(price.amounts, paid, strict=True)):
@@ -76,13 +74,3 @@ def _reprice(context: Context, budget_filter: PrivacyFilter, state: ReservationS
         # It was voided or released meanwhile: nothing is charged any more.
         return Repriced(state.id, state.budget_id, before)
     return Repriced(state.id, state.budget_id, before, after=amounts_in_words(budget_filter, outcome.amounts))
-
-
-def _priced_events(budget_filter: PrivacyFilter, state: ReservationState) -> tuple[Event, ...]:
-    """The events whose price was charged: what happened, or the whole list where a part of it paid for all."""
-    if state.charged_events is None:
-        return state.events
-    paid_for_all = state.charged == state.cost and not state.corrected
-    if paid_for_all and not budget_filter.prefix_may_depend_on_outputs:
-        return state.events
-    return state.charged_events

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from benchmarks.report import markdown_table
 
 Figures = Mapping[str, Any]
 
@@ -17,7 +19,7 @@ def accounting_section(figures: Figures) -> list[str]:
     return [
         *_introduction(figures),
         "",
-        *_table(
+        *markdown_table(
             ["goal", "asked", "measured", ""],
             [
                 [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
@@ -28,18 +30,20 @@ def accounting_section(figures: Figures) -> list[str]:
         "One epsilon: each peer's number, and its time over ours. ⚠ marks a number below our certified lower end: less",
         "privacy loss than there is.",
         "",
-        *_table(["noise, q, steps, delta", "ours", "ms", *rows[0]["peers"]], [_epsilon_row(row) for row in rows]),
+        *markdown_table(
+            ["noise, q, steps, delta", "ours", "ms", *rows[0]["peers"]], [_epsilon_row(row) for row in rows]
+        ),
         "",
         "One noise multiplier for a target, its time over ours, and the epsilon that it leaves unused.",
         "",
-        *_table(
+        *markdown_table(
             ["q, steps, epsilon, delta", "ours", "ms", *figures["calibration"][0]["peers"]],
             [_calibration_row(row) for row in figures["calibration"]],
         ),
         "",
         "Fixed-size batches without replacement, replace_one: our certified interval beside dp-accounting's event.",
         "",
-        *_table(
+        *markdown_table(
             ["noise, b of n, steps, delta", "ours", "dp-accounting's event", "over ours", "its time over ours"],
             [_fixed_size_row(row) for row in figures["fixed_size"]],
         ),
@@ -134,10 +138,3 @@ def _times(ratio: float) -> str:
 def _number(value: float | str) -> str:
     """Seven digits; what JSON has no word for is stored as its name."""
     return {"inf": "∞", "nan": "NaN"}[value] if isinstance(value, str) else f"{value:.7g}"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(header)} |"
-    yield f"|{'---|' * len(header)}"
-    for row in rows:
-        yield f"| {' | '.join(cell.replace('|', chr(0x2223)) for cell in row)} |"

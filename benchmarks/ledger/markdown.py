@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from benchmarks.report import markdown_table
 
 Figures = Mapping[str, Any]
 
@@ -15,7 +17,7 @@ def ledger_section(figures: Figures) -> list[str]:
     return [
         *_introduction(figures),
         "",
-        *_table(
+        *markdown_table(
             ["goal", "asked", "measured", ""],
             [
                 [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
@@ -28,7 +30,7 @@ def ledger_section(figures: Figures) -> list[str]:
         "idempotency record are on the disk together before it is answered; commands that meet in a process share a "
         "transaction.",
         "",
-        *_table(
+        *markdown_table(
             ["", "pairs a second", "transactions or commands a second", *(f"over pgbench {mode}" for mode in modes)],
             [
                 *(_pgbench_row(row, modes) for row in throughput["pgbench"]),
@@ -40,7 +42,7 @@ def ledger_section(figures: Figures) -> list[str]:
         "endpoint that reads and",
         "answers a small JSON document and has no database.",
         "",
-        *_table(
+        *markdown_table(
             ["", "requests a second", *(f"over bare `{row['endpoint']}`" for row in http["bare"])],
             [
                 *(_bare_row(row, len(http["bare"])) for row in http["bare"]),
@@ -50,7 +52,7 @@ def ledger_section(figures: Figures) -> list[str]:
         "",
         "Reading a short history and a long one over HTTP: milliseconds, and the long one's time over the short one's.",
         "",
-        *_table(
+        *markdown_table(
             ["database, entries", "the budget", "with its report", "its first page of entries", "its last"],
             [_reading_row(row) for row in figures["reading"]],
         ),
@@ -133,10 +135,3 @@ def _remarks(figures: Figures) -> Iterator[str]:
 
 def _ratio(found: Figures) -> str:
     return f"{found['ratio']:.3f} ({found['smallest_ratio']:.3f} to {found['largest_ratio']:.3f})"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(header)} |"
-    yield f"|{'---|' * len(header)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"

@@ -119,3 +119,19 @@ def test_every_refused_limit(api: Api) -> None:
         answer = api.post(f"/v1/budgets/{budget_id}/limit", body)
         assert_problem(answer, int(str(status)), str(code), pointer)
     assert "limit" not in api.kinds(zcdp_budget) + api.kinds(renyi)
+
+
+def test_a_limit_that_is_too_low_is_told_how_low_it_may_be(api: Api) -> None:
+    budget = api.budget()
+    api.spend(budget["id"], [zcdp(0.1)])
+    api.hold(budget["id"], [zcdp(0.2)])
+    problem = assert_problem(api.change_limit(budget["id"], {"kind": "zcdp", "rho": 0.29}), 409, "limit_below_use")
+    assert problem["used"] == {"rho": 0.3}
+    assert api.change_limit(budget["id"], {"kind": "zcdp", "rho": 0.3}).status_code == 200
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "2026-01-01T00:00:00"])
+def test_a_moment_that_is_none_is_told_what_one_looks_like(api: Api, moment: str) -> None:
+    answer = api.get(f"/v1/budgets/{api.budget()['id']}/entries", after=moment)
+    problem = assert_problem(answer, 422, "invalid_request", "/query/after")
+    assert "2026-01-31T00:00:00Z" in problem["detail"]

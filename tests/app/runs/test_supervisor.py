@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from sqlalchemy import select
 
 from app.runs import lifecycle, liveness
 from app.runs import supervisor as supervision
+from app.runs.models import Run
 from app.runs.supervisor import PROJECT_ROOT, Supervisor
 from app.settings import environment_of
 from tests.app.runs.conftest import Service
@@ -183,6 +185,8 @@ def test_two_workers_never_take_the_same_run(service, context):
         until(lambda: {run["state"] for run in service.get("/v1/runs")["items"]} == {"succeeded"})
     finally:
         supervisor.stop()
+    with context.database.read() as session:
+        assert list(session.scalars(select(Run.epoch))) == [1] * 6, "a run that is taken again has a higher epoch"
 
 
 def test_control_c_is_left_to_the_parent(context):
