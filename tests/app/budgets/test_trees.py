@@ -260,3 +260,9 @@ def test_the_report_of_a_parent_covers_its_children(api: Api) -> None:
     for name in ("lower", "upper"):
         assert own["epsilon"][name] < below["epsilon"][name] < report["epsilon"][name]
     assert own["filter_epsilon"] < below["filter_epsilon"] < report["filter_epsilon"]
+
+
+def test_the_epsilon_that_remains_is_the_least_of_the_path(api: Api) -> None:
+    parent = api.budget({"kind": "pure_dp", "epsilon": 1})
+    child = api.budget({"kind": "pure_dp", "epsilon": 10}, parent_id=parent["id"])
+    assert 1 - 1e-9 <= api.read(child["id"], delta=1e-5)["epsilon_remaining_at_delta"] <= 1
