@@ -7,10 +7,13 @@ BIN := $(VENV)/bin
 # The peers have an environment of their own: their old dependencies never touch ours.
 BENCH_VENV := .venv-bench
 BENCH_BIN := $(BENCH_VENV)/bin
+# Torch and Opacus beside ours, on one NumPy: gigabytes that nobody else has to load.
+BENCH_TRAINER_VENV := .venv-bench-trainer
+BENCH_TRAINER_BIN := $(BENCH_TRAINER_VENV)/bin
 CHECKED := app accounting calibrators trainer migrations tests benchmarks docs
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker migrate test check format docs lock openapi soak bench-accounting bench-ledger clean
+.PHONY: help serve worker migrate test check format docs lock openapi soak bench-accounting bench-ledger bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -50,6 +53,19 @@ bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on 
 	@$(BIN)/python -m benchmarks.ledger
 	@$(BIN)/python -m benchmarks.table
 
+bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's and Opacus', on two cores; the results go to README.md
+	@$(BENCH_TRAINER_BIN)/python -m benchmarks.trainer
+	@$(BENCH_TRAINER_BIN)/python -m benchmarks.table
+
+# CuPy is not locked: it has to be the one for the machine's CUDA, put into $(VENV) by hand (cupy-cuda12x, say).
+bench-gpu: $(VENV)/.runtime  ## a private step beside a plain one on CuPy; says so where there is no GPU
+	@$(BIN)/python -m benchmarks.gpu
+	@$(BIN)/python -m benchmarks.table
+
+bench-papers: $(VENV)/.dev  ## the papers' theorems in their own settings; the results go to docs/algorithms/reproductions.md
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.papers
+	@$(BIN)/python -m benchmarks.table
+
 format: $(VENV)/.dev  ## apply the formatter
 	@$(BIN)/ruff format $(wildcard $(CHECKED))
 	@$(BIN)/ruff check --fix $(wildcard $(CHECKED))
@@ -57,8 +73,9 @@ format: $(VENV)/.dev  ## apply the formatter
 openapi: $(VENV)/.dev  ## regenerate openapi.json (a test compares it)
 	@$(BIN)/python -m app openapi > openapi.json.new && mv openapi.json.new openapi.json
 
-docs: $(VENV)/.dev  ## regenerate the reference pages (a test compares them)
+docs: $(VENV)/.dev  ## regenerate the pages of settings, errors and algorithms (a test compares them)
 	@$(BIN)/python -m docs.reference.generate
+	@$(BIN)/python -m docs.algorithms.generate
 
 lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -69,7 +86,7 @@ lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
 		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
 
 clean:  ## remove the virtual environments and caches (var/, where the data are, stays)
-	rm -rf $(VENV) $(BENCH_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -98,4 +115,13 @@ $(BENCH_VENV)/.ready: requirements/bench.lock
 		--only-binary :all: -r $(BENCH_VENV)/setuptools.lock
 	@$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
 		--only-binary :all: --no-binary autodp --no-build-isolation -r $<
+	@touch $@
+
+$(BENCH_TRAINER_VENV)/.ready: requirements/runtime.lock requirements/bench-trainer.txt
+	@echo "== installing torch and Opacus into $(BENCH_TRAINER_VENV) (once; later calls skip this)"
+	@$(PYTHON) -m venv --clear $(BENCH_TRAINER_VENV) && echo '*' > $(BENCH_TRAINER_VENV)/.gitignore
+	@$(BENCH_TRAINER_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--only-binary :all: -r requirements/runtime.lock
+	@$(BENCH_TRAINER_BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+		-r requirements/bench-trainer.txt
 	@touch $@

@@ -3,6 +3,7 @@
 | target | the number | what it means for a list of events |
 |---|---|---|
 | approximate_dp | epsilon | the certified epsilon at delta |
+| pure_dp | epsilon | the sum of epsilons; Gaussian noise and stated rhos have none |
 | zcdp | rho | the zCDP cost; sampling does not lower it |
 | gaussian_dp | mu | the Gaussian-DP cost; sampling does not lower it |
 | attack_risk | advantage | the certified delta at epsilon 0, which is the total variation |
@@ -28,10 +29,13 @@ from accounting.conversions.rounding import root_rounded_up, rounded_up
 from accounting.errors import InvalidValue
 from accounting.events import Event, FullBatch, Gaussian, Poisson, check_events
 from accounting.filter_costs import Cost, exact, gaussian_dp_cost, zcdp_cost
+from accounting.filter_costs.additive import pure_epsilon
+from accounting.filter_costs.table import checked, is_sampled, total
 from accounting.filters import ApproximateDpFilter, PrivacyFilter
 from accounting.intervals import Answer, Interval
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
+from accounting.sampling.schedules import resolve_schedules
 from accounting.true_positive_rate import tpr_for_fpr
 from accounting.units import NANO, SATURATED, Amounts
 
@@ -93,6 +97,44 @@ class ApproximateDpTarget:
 
     def say(self, figure: float) -> str:
         return f"epsilon {figure:.6g} at delta {self.delta:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class PureDpTarget:
+    """epsilon-differential privacy of the whole list, with delta 0."""
+
+    kind: ClassVar[str] = "pure_dp"
+    additive: ClassVar[bool] = True
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", read_real("epsilon", self.epsilon, 0.0, 1e6, open_lower=True))
+
+    @property
+    def limit(self) -> float:
+        return self.epsilon
+
+    def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        """The sum of epsilons, attained where no event is sampled: by independent coins, or by Laplace noise.
+
+        Guarantees: the decimal that the upper end is written as is at least the sum.
+
+        Raises:
+            NoCostInFilter: an event has no epsilon at delta 0, as Gaussian noise has none.
+        """
+        resolved = checked(check_events(events), relation, self.kind)
+        epsilon = total(resolved, relation, pure_epsilon)
+        upper = float(epsilon)
+        if exact(upper) < epsilon:
+            upper = math.nextafter(upper, math.inf)
+        lower = 0.0 if any(is_sampled(event) for event in resolved) else upper
+        return Answer(Interval(lower, upper, upper), f"{self.kind}_cost")
+
+    def level(self, figure: float) -> float:
+        return figure
+
+    def say(self, figure: float) -> str:
+        return f"epsilon {figure:.6g} at delta 0"
 
 
 class _AdditiveTarget:
@@ -305,7 +347,7 @@ def _sum_of_squares(
     """Of Gaussians (sensitivity / noise multiplier)^2, exactly; of others ``unit`` times their cost, in nano-units."""
     unamplified = bool(cost(events, relation).warnings)
     total, attained = Fraction(0), True
-    for event in events:
+    for event in resolve_schedules(events, relation):
         if isinstance(event.mechanism, Gaussian) and isinstance(event.sampling, FullBatch | Poisson):
             total += event.count * (exact(relation.sensitivity) / exact(event.mechanism.noise_multiplier)) ** 2
         else:

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app import openapi
 from app.algorithms import endpoints as algorithms
+from app.audits import endpoints as audits
 from app.auth.guard import Guard
 from app.budgets import endpoints as budgets
 from app.budgets import spending_endpoints as spending
@@ -31,7 +32,7 @@ from app.web.docs import add_documentation
 VERSION = "0.1.0"
 
 #: The resources, in the order of the documentation. A new one is imported above and named here.
-RESOURCES = (privacy, algorithms, sweeps, reservations, budgets, spending, ledger, datasets, runs, health)
+RESOURCES = (privacy, algorithms, sweeps, reservations, budgets, spending, ledger, datasets, runs, audits, health)
 
 
 class Service(FastAPI):
@@ -55,6 +56,7 @@ def create_app(context: Context) -> FastAPI:
             yield
         finally:
             await run_in_threadpool(context.processes.close)
+            await run_in_threadpool(context.audit_processes.close)
             await run_in_threadpool(supervisor.stop)
 
     app = Service(

@@ -31,6 +31,7 @@ TAGS = [
     {"name": "Ledger", "description": "The append-only record of what was reserved, charged and released."},
     {"name": "Data sets", "description": "Data sets with declared columns, bounds and size. No call returns rows."},
     {"name": "Runs", "description": "Differentially private training runs, executed as their plan says."},
+    {"name": "Audits", "description": "Attacks by canaries on plans, kept beside what is claimed of them."},
     {"name": "Health", "description": "For supervisors. Answered without a key."},
 ]
 

@@ -65,6 +65,12 @@ class Problem(Exception):
         self.members = dict(members or {})
         self.headers = dict(headers or {})
 
+    def inside(self, *path: str | int) -> Problem:
+        """The same about a part of a request: its pointers begin at ``path``."""
+        prefix = json_pointer(path)
+        errors = [item.model_copy(update={"pointer": f"{prefix}{item.pointer}"}) for item in self.errors]
+        return Problem(self.status, self.code, self.detail, errors=errors, members=self.members, headers=self.headers)
+
     def body(self, request_id: str) -> dict[str, object]:
         """The members of the problem document."""
         return {

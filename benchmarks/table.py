@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.accounting.markdown import accounting_section
 from benchmarks.ledger.markdown import ledger_section
+from benchmarks.papers.page import papers_section
 
 README = report.ROOT / "README.md"
 BEGIN = "<!-- measured: made by `python -m benchmarks.table` from benchmarks/results; edit nothing here -->"
@@ -18,6 +19,7 @@ END = "<!-- measured: end -->"
 SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
     "accounting": accounting_section,
     "ledger": ledger_section,
+    "papers": papers_section,
 }
 
 

@@ -9,23 +9,33 @@ from accounting.events import Sampling
 from accounting.relations import NeighboringRelation
 from calibrators.plan import GradientBound
 from calibrators.spec import Calibration, Spec
+from calibrators.units import Units
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A constant of the problem that a theorem needs.
+    """A constant of the problem that a theorem needs, or may use.
 
     Attributes:
         name: Name inside ``assumptions`` in the HTTP contract.
         symbol: The paper's letter, LaTeX.
-        unit: Its unit, in words.
+        units: How it scales with the units of losses and parameters.
         meaning: What it bounds.
+        lower, upper: Its range; ``open_lower`` excludes the lower end.
+        required: Whether the theorem cannot do without it. One that is not required and has no default is used where it
+            is given.
+        default: Its value where it is not given.
     """
 
     name: str
     symbol: str
-    unit: str
+    units: Units
     meaning: str
+    lower: float = 0.0
+    upper: float = 1e30
+    open_lower: bool = False
+    required: bool = True
+    default: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +47,17 @@ class Algorithm:
         summary: One sentence.
         source: Paper, algorithm, theorem.
         update: One step, LaTeX.
-        samplings: Schemes under which its events are accounted.
-        relations: Neighbouring relations under which they are.
-        gradient_bounds: Kinds of gradient bound it takes.
+        samplings: Schemes under which its events are accounted; the first is the paper's own, and the default.
+        relations: Neighbouring relations under which they are; the first is the paper's own, and the default.
+        gradient_bounds: Kinds of gradient bound it takes; empty where the bound follows from the assumptions alone.
+        gradient_bound_required: Whether a request must give one.
         assumptions: What its theorem needs.
         guarantee: What is promised of the released model.
         gradient_complexity: Number of per-record gradients, LaTeX.
+        verdict: On the paper's own calibration, in a sentence.
         errata: Where the paper is wrong or ambiguous, and what is done here.
-        calibrate: Spec in, Calibration out.
+        norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
+        calibrate: Spec in, Calibration out; the spec's defaults are filled in (`calibrators.registry.calibrate`).
     """
 
     name: str
@@ -57,5 +70,8 @@ class Algorithm:
     assumptions: tuple[Assumption, ...]
     guarantee: str
     gradient_complexity: str
+    verdict: str
     errata: tuple[str, ...]
     calibrate: Callable[[Spec], Calibration]
+    gradient_bound_required: bool = True
+    norm_order: float = 2.0

@@ -1,11 +1,13 @@
-"""What a spec leaves open, solved by the accounting engine: the events of equal Gaussian steps that meet the target."""
+"""What a spec leaves open, solved by the accounting engine: the events of equal steps that meet the target."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from accounting.events import Event, Gaussian, Poisson, Sampling
+from accounting.errors import InvalidValue, Unsupported
+from accounting.events import DisjointBatches, Event, FullBatch, Gaussian, Poisson, Sampling, WithoutReplacement
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
 from accounting.solve import (
@@ -18,15 +20,19 @@ from accounting.solve import (
     solve_noise,
 )
 from accounting.targets import Target
-from calibrators.spec import OpenDelta, OpenEpsilon, Spec
+from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
+
+#: Noise multiplier, number of steps and batch size to the event of all steps. Must be hashable: solutions are kept.
+EventOf = Callable[[float, int, int], Event]
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianSteps:
-    """Equal Gaussian steps with nothing left open.
+class Steps:
+    """Equal steps with nothing left open.
 
     Attributes:
         event: The steps.
+        noise_multiplier: Noise on the sum over the contribution bound.
         batch_size: Nominal batch size.
         value: Of what was solved for.
         achieved: The certified cost, in the target's own number; its upper end meets the target.
@@ -34,6 +40,7 @@ class GaussianSteps:
     """
 
     event: Event
+    noise_multiplier: float
     batch_size: int
     value: float
     achieved: Answer
@@ -41,77 +48,165 @@ class GaussianSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """All that the privacy of equal Gaussian steps depends on; None is the unknown."""
+class GaussianSteps:
+    """The event of Gaussian steps under a kind of sampling, whose parameters follow from the public sizes.
 
-    noise_multiplier: float | None
-    sampling: Sampling
-    batch_size: int | None
+    Attributes:
+        sampling: Kind of sampling.
+        dataset_size: Declared number of records.
+        relation: Decides how disjoint batches are cut: by position where neighbours have the same positions, else each
+            record draws its own.
+
+    >>> GaussianSteps("poisson", 100, NeighboringRelation.REPLACE_ONE)(2.0, 5, 10).sampling.sampling_probability
+    0.1
+    """
+
+    sampling: str
     dataset_size: int
-    iterations: int | None
+    relation: NeighboringRelation
+
+    def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
+        return Event(Gaussian(noise_multiplier), self._sampling(batch_size), iterations)
+
+    def _sampling(self, batch_size: int) -> Sampling:
+        if self.sampling == Poisson.kind:
+            return Poisson(batch_size / self.dataset_size)
+        if self.sampling == WithoutReplacement.kind:
+            return WithoutReplacement(batch_size, self.dataset_size)
+        if self.sampling == DisjointBatches.kind:
+            alone = self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
+            return DisjointBatches("independent" if alone else "by_position")
+        if batch_size != self.dataset_size:
+            raise InvalidValue(
+                f"full_batch takes every record in every step: batch_size must be {self.dataset_size}",
+                pointer=("batch_size",),
+            )
+        return FullBatch()
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """All that the privacy of the steps depends on; what is None is solved for."""
+
+    event_of: EventOf
+    unknown: Unknown
+    dataset_size: int
     relation: NeighboringRelation
     target: Target | OpenEpsilon | OpenDelta
+    noise_multiplier: float | None
+    iterations: int | None
+    batch_size: int | None
 
     def events(
         self, *, noise_multiplier: float | None = None, iterations: int | None = None, batch_size: int | None = None
     ) -> tuple[Event]:
         """The steps with the unknown filled in."""
         noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
-        count = self.iterations if iterations is None else iterations
-        sampling = self.sampling if batch_size is None else Poisson(batch_size / self.dataset_size)
+        steps = self.iterations if iterations is None else iterations
+        size = self.batch_size if batch_size is None else batch_size
         assert noise is not None, "the noise is given or filled in"
-        assert count is not None, "the number of steps is given or filled in"
-        return (Event(Gaussian(noise), sampling, count),)
+        assert steps is not None, "the number of steps is given or filled in"
+        assert size is not None, "the batch size is given or filled in"
+        return (self.event_of(noise, steps, size),)
 
 
-def solve_gaussian_steps(spec: Spec, samplings: tuple[type[Sampling], ...]) -> GaussianSteps:
-    """The spec's steps, with what it leaves open solved for.
+def gaussian_event(spec: Spec) -> GaussianSteps:
+    """The usual event of a spec's steps."""
+    assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
+    return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation)
+
+
+def solve_gaussian_steps(spec: Spec) -> Steps:
+    """The spec's Gaussian steps, with what it leaves open solved for; full batches need no batch size.
+
+    Raises:
+        As `solve_steps`, and:
+        InvalidValue: the batch size or the number of steps is missing, or a full batch has another size.
+        Unsupported: the batch size of full or disjoint batches is solved for.
+    """
+    batch_size = spec.batch_size
+    if spec.unknown is Unknown.BATCH_SIZE:
+        if spec.sampling in (FullBatch.kind, DisjointBatches.kind):
+            raise Unsupported(
+                f"{spec.sampling} leaves no batch size to solve for; use poisson or without_replacement",
+                pointer=("solve_for",),
+            )
+    elif batch_size is None:
+        full = spec.sampling == FullBatch.kind
+        batch_size = spec.dataset_size if full else spec.need("batch_size", "the expected number of records in a step")
+    if spec.unknown is not Unknown.ITERATIONS:
+        spec.need("iterations", "the number of steps (or give epochs)")
+    return solve_steps(spec, gaussian_event(spec), iterations=spec.iterations, batch_size=batch_size)
+
+
+def solve_steps(spec: Spec, event_of: EventOf, *, iterations: int | None, batch_size: int | None) -> Steps:
+    """Equal steps, with what the spec leaves open solved for.
 
     Args:
         spec: What is given.
-        samplings: Those that the algorithm supports.
+        event_of: The event of the steps; hashable, since solutions are remembered by it.
+        iterations, batch_size: The algorithm's own where the spec leaves them to it; None for what is solved for.
 
     Guarantees:
         never_misses: the certified upper end at the returned value meets the target.
         integers_are_largest: one more iteration, or one more record in the batch, would miss it.
 
     Raises:
-        Unsupported: the sampling is not available, or what is solved for does not change what the target limits.
-        NoCostInFilter: a budget's filter has no proved cost for Gaussian steps.
+        Unsupported: what is solved for does not change what the target limits.
+        NoCostInFilter: a budget's filter has no proved cost for such steps.
         Unreachable: no value of the unknown meets the target, or every one does.
     """
-    return _solve(
-        _Given(
-            noise_multiplier=spec.noise_multiplier,
-            sampling=spec.sampling_of(spec.batch_size, samplings),
-            batch_size=spec.batch_size,
-            dataset_size=spec.dataset_size,
-            iterations=spec.iterations,
-            relation=spec.neighboring_relation,
-            target=spec.target,
-        )
+    asked = _Question(
+        event_of,
+        spec.unknown,
+        spec.dataset_size,
+        spec.relation,
+        spec.target,
+        spec.noise_multiplier,
+        iterations,
+        batch_size,
     )
+    try:
+        return _solve(asked)
+    except Unsupported as error:
+        # The engine points into a list of events, which nobody wrote; what was asked for is a sampling.
+        if "sampling" in error.pointer:
+            error.pointer = ("sampling",)
+        raise
 
 
 @lru_cache(maxsize=256)
-def _solve(given: _Given) -> GaussianSteps:
+def _solve(asked: _Question) -> Steps:
     """Remembered by the exact numbers, so that a calibration and its run, or a sweep over utility, solve once."""
-    relation, target = given.relation, given.target
+    relation, target = asked.relation, asked.target
     if isinstance(target, OpenEpsilon):
-        return _steps(given, given.events(), solve_epsilon(given.events(), relation, target.delta))
+        return _steps(asked, asked.events(), solve_epsilon(asked.events(), relation, target.delta))
     if isinstance(target, OpenDelta):
-        return _steps(given, given.events(), solve_delta(given.events(), relation, target.epsilon))
-    if given.noise_multiplier is None:
-        noise = solve_noise(lambda value: given.events(noise_multiplier=value), relation, target)
-        return _steps(given, given.events(noise_multiplier=noise.value), noise)
-    if given.iterations is None:
-        count = solve_count(lambda value: given.events(iterations=value), relation, target)
-        return _steps(given, given.events(iterations=count.value), count)
-    size = solve_batch_size(lambda value: given.events(batch_size=value), relation, target, given.dataset_size)
-    return _steps(given, given.events(batch_size=size.value), size)
+        return _steps(asked, asked.events(), solve_delta(asked.events(), relation, target.epsilon))
+    if asked.unknown is Unknown.NOISE_MULTIPLIER:
+        noise = solve_noise(lambda value: asked.events(noise_multiplier=value), relation, target)
+        return _steps(asked, asked.events(noise_multiplier=noise.value), noise, noise_multiplier=noise.value)
+    if asked.unknown is Unknown.ITERATIONS:
+        count = solve_count(lambda value: asked.events(iterations=value), relation, target)
+        return _steps(asked, asked.events(iterations=count.value), count)
+    size = solve_batch_size(lambda value: asked.events(batch_size=value), relation, target, asked.dataset_size)
+    return _steps(asked, asked.events(batch_size=size.value), size)
 
 
-def _steps(given: _Given, events: tuple[Event], found: Solution | IntegerSolution) -> GaussianSteps:
-    following = found.next_achieved if isinstance(found, IntegerSolution) else None
-    batch_size = int(found.value) if given.batch_size is None else given.batch_size
-    return GaussianSteps(events[0], batch_size, found.value, found.achieved, following)
+def _steps(
+    asked: _Question,
+    events: tuple[Event],
+    found: Solution | IntegerSolution,
+    *,
+    noise_multiplier: float | None = None,
+) -> Steps:
+    noise = asked.noise_multiplier if noise_multiplier is None else noise_multiplier
+    assert noise is not None, "the noise was given, or solved for"
+    return Steps(
+        event=events[0],
+        noise_multiplier=noise,
+        batch_size=int(found.value) if asked.batch_size is None else asked.batch_size,
+        value=found.value,
+        achieved=found.achieved,
+        next_achieved=found.next_achieved if isinstance(found, IntegerSolution) else None,
+    )

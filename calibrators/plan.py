@@ -1,24 +1,34 @@
 """The Plan: made by a calibrator, charged by the ledger, executed by the trainer. One object, so they cannot disagree.
 
 A plan is a tuple of phases. A phase holds the privacy event of its steps and everything else the trainer needs to
-carry them out: the trainer draws its batches from ``event.sampling``, scales its noise by
+carry them out: of noisy gradient steps the trainer draws the batches from ``event.sampling``, scales the noise by
 ``event.mechanism.noise_multiplier`` and stops after ``event.count`` steps. What is charged is the tuple of the same
 events. Across processes a plan travels as canonical JSON and is known by the hash of those bytes.
+
+The JSON leaves out what has its default (no domain, no penalty, the last point is released), so that the bytes of a
+plan do not change when a later version can say more.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from accounting import ENGINE_VERSION
 from accounting.canonical import Json, canonical_bytes, sha256_hex
 from accounting.errors import InvalidValue
-from accounting.events import Event, Gaussian, event_from_json, prefix_of_events
+from accounting.events import Event, Gaussian, PureDp, ZcDp, event_from_json, prefix_of_events
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 from accounting.relations import NeighboringRelation
+from calibrators.geometry import Domain, Penalty, domain_from_json, penalty_from_json
+from calibrators.release import LAST_ITERATE, Release, WeightedAverage, release_from_json
+
+#: A schedule of step sizes has at most as many numbers.
+MAX_SCHEDULE = 100_000
+#: A plan of tree Frank-Wolfe has at most as many trees: 2^21 - 2 steps.
+MAX_TREES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +78,47 @@ GradientBound = Clip | Normalize
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps that are alike, each: sample, bound each record's gradient, sum, add noise, divide, step.
+    """Noisy gradient steps that are alike, each: sample, bound each record's gradient, sum, add noise, divide, step.
 
     Attributes:
         event: The privacy event of the steps; its count is their number.
         gradient_bound: How one record's gradient is bounded before the sum.
         divisor: Public constant by which the noisy sum is divided (the nominal batch size).
-        step_size: Factor of the update; None in a plan that was made for its privacy alone, which no trainer accepts.
+        step_size: Factor of the update: one for all steps, or one for each. None in a plan that was made for its
+            privacy alone, which no trainer accepts.
     """
 
     event: Event
     gradient_bound: GradientBound
     divisor: int
-    step_size: float | None = None
+    step_size: float | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.event.mechanism, Gaussian):
             raise InvalidValue("a phase of noisy gradient steps has a gaussian event", pointer=("event", "mechanism"))
         object.__setattr__(self, "divisor", read_integer("divisor", self.divisor, 1, MAX_DATASET_SIZE))
-        if self.step_size is not None:
-            step_size = read_real("step_size", self.step_size, 0.0, 1e12, open_lower=True)
-            object.__setattr__(self, "step_size", step_size)
+        if isinstance(self.step_size, Sequence):
+            if len(self.step_size) != self.steps or self.steps > MAX_SCHEDULE:
+                raise InvalidValue(
+                    f"a schedule has one step size for each of at most {MAX_SCHEDULE} steps", pointer=("step_size",)
+                )
+            object.__setattr__(self, "step_size", tuple(_step_size(value) for value in self.step_size))
+        elif self.step_size is not None:
+            object.__setattr__(self, "step_size", _step_size(self.step_size))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that a trainer carries out."""
+        return self.event.count
+
+    @property
+    def is_executable(self) -> bool:
+        return self.step_size is not None
+
+    def step_size_at(self, index: int) -> float:
+        """Of the step with this index within the phase."""
+        assert self.step_size is not None, "an executable plan has step sizes"
+        return self.step_size[index] if isinstance(self.step_size, tuple) else self.step_size
 
     @property
     def noise_stddev_on_sum(self) -> float:
@@ -111,6 +141,74 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class TreePhase:
+    """Tree Frank-Wolfe: gradients are averaged along the paths of binary trees, vertices are selected at the leaves.
+
+    Tree number tau = 1..T has depth tau; each of its nodes but the left children averages records that no other node
+    reads. A record's gradient is clipped to l_inf norm ``lipschitz`` at a root, its change between two points x and x'
+    to min(2 ``lipschitz``, ``smoothness`` |x - x'|_1) elsewhere. At a leaf a vertex of the l1 ball is selected by
+    report-noisy-max with Gumbel noise of scale ``noise_scales[tau - 1]``.
+
+    Attributes:
+        event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.
+        num_trees: T.
+        records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
+        noise_scales: Of the Gumbel noise in each tree, in loss units.
+        lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
+        smoothness: Bound on its change per unit of l1 distance.
+    """
+
+    kind: ClassVar[str] = "vertex_trees"
+    event: Event
+    num_trees: int
+    records_per_tree: int
+    noise_scales: tuple[float, ...]
+    lipschitz: float
+    smoothness: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event.mechanism, ZcDp | PureDp) or self.event.count != 1:
+            raise InvalidValue("trees of selections are one zcdp or pure_dp event", pointer=("event", "mechanism"))
+        object.__setattr__(self, "num_trees", read_integer("num_trees", self.num_trees, 1, MAX_TREES))
+        records = read_integer("records_per_tree", self.records_per_tree, 1, MAX_DATASET_SIZE)
+        object.__setattr__(self, "records_per_tree", records)
+        if records.bit_count() != 1 or records < 1 << self.num_trees:
+            raise InvalidValue(
+                f"records_per_tree must be a power of two and at least 2^{self.num_trees}, got {records}",
+                pointer=("records_per_tree",),
+            )
+        scales = tuple(read_real("noise_scales", scale, 0.0, 1e30, open_lower=True) for scale in self.noise_scales)
+        if len(scales) != self.num_trees:
+            raise InvalidValue("noise_scales must have one number for each tree", pointer=("noise_scales",))
+        object.__setattr__(self, "noise_scales", scales)
+        object.__setattr__(self, "lipschitz", read_real("lipschitz", self.lipschitz, 0.0, 1e30, open_lower=True))
+        object.__setattr__(self, "smoothness", read_real("smoothness", self.smoothness, 0.0, 1e30))
+
+    @property
+    def steps(self) -> int:
+        """Leaves of all trees."""
+        return (1 << (self.num_trees + 1)) - 2
+
+    @property
+    def is_executable(self) -> bool:
+        return True
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "kind": self.kind,
+            "event": self.event.to_json(),
+            "num_trees": self.num_trees,
+            "records_per_tree": self.records_per_tree,
+            "noise_scales": self.noise_scales,
+            "lipschitz": self.lipschitz,
+            "smoothness": self.smoothness,
+        }
+
+
+AnyPhase = Phase | TreePhase
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What will be charged and what will run.
 
@@ -119,19 +217,27 @@ class Plan:
         dataset_size: The declared public number of records; never a realised count.
         neighboring_relation: The relation under which the events are to be read.
         phases: The steps, in order.
+        domain: Where every point lies; None is all of R^d.
+        penalty: What is added to the mean loss; None is nothing.
+        release: Which point, or average of points, is the model.
         engine: Version of the accounting engine that solved for the noise.
     """
 
     algorithm: str
     dataset_size: int
     neighboring_relation: NeighboringRelation
-    phases: tuple[Phase, ...]
+    phases: tuple[AnyPhase, ...]
+    domain: Domain | None = None
+    penalty: Penalty | None = None
+    release: Release = LAST_ITERATE
     engine: str = ENGINE_VERSION
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dataset_size", read_integer("dataset_size", self.dataset_size, 1, MAX_DATASET_SIZE))
         if not self.phases:
             raise InvalidValue("a plan has at least one phase", pointer=("phases",))
+        if isinstance(self.release, WeightedAverage) and len(self.release.weights) != self.iterations:
+            raise InvalidValue("a weighted average has one weight for each step", pointer=("release", "weights"))
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -140,29 +246,46 @@ class Plan:
 
     @property
     def iterations(self) -> int:
-        return sum(phase.event.count for phase in self.phases)
+        """Number of steps that a trainer carries out."""
+        return sum(phase.steps for phase in self.phases)
 
     def cost_of_prefix(self, steps: int) -> tuple[Event, ...]:
         """The events of the first ``steps`` steps: what a run that stopped there has released.
 
+        An aggregate is charged as a whole from its first step on.
+
         Raises:
             InvalidValue: ``steps`` is negative or more than the plan has.
         """
-        return prefix_of_events(self.events, read_integer("steps", steps, 0, min(self.iterations, MAX_COUNT)))
+        left = read_integer("steps", steps, 0, min(self.iterations, MAX_COUNT))
+        events: list[Event] = []
+        for phase in self.phases:
+            taken = min(left, phase.steps)
+            if taken:
+                events += prefix_of_events([phase.event], taken if isinstance(phase, Phase) else 1)
+            left -= taken
+        return tuple(events)
 
     @property
     def is_executable(self) -> bool:
-        """Whether every phase has a step size."""
-        return all(phase.step_size is not None for phase in self.phases)
+        """Whether every phase has what a trainer needs."""
+        return all(phase.is_executable for phase in self.phases)
 
     def to_json(self) -> dict[str, Json]:
-        return {
+        described: dict[str, Json] = {
             "algorithm": self.algorithm,
             "dataset_size": self.dataset_size,
             "neighboring_relation": str(self.neighboring_relation),
             "phases": [phase.to_json() for phase in self.phases],
             "engine": self.engine,
         }
+        if self.domain is not None:
+            described["domain"] = self.domain.to_json()
+        if self.penalty is not None:
+            described["penalty"] = self.penalty.to_json()
+        if self.release != LAST_ITERATE:
+            described["release"] = self.release.to_json()
+        return described
 
     def canonical(self) -> bytes:
         """The bytes that travel between processes and that the hash is of."""
@@ -199,19 +322,42 @@ def _plan_from_json(value: Mapping[str, Any]) -> Plan:
         dataset_size=int(value["dataset_size"]),
         neighboring_relation=NeighboringRelation(value["neighboring_relation"]),
         phases=tuple(_phase_from_json(phase) for phase in value["phases"]),
+        domain=domain_from_json(value["domain"]) if "domain" in value else None,
+        penalty=penalty_from_json(value["penalty"]) if "penalty" in value else None,
+        release=release_from_json(value["release"]) if "release" in value else LAST_ITERATE,
         engine=value["engine"],
     )
 
 
-def _phase_from_json(value: Mapping[str, Any]) -> Phase:
-    bound, step_size = value["gradient_bound"], value["step_size"]
+def _phase_from_json(value: Mapping[str, Any]) -> AnyPhase:
+    event = event_from_json(value["event"])
+    if value.get("kind") == TreePhase.kind:
+        return TreePhase(
+            event=event,
+            num_trees=int(value["num_trees"]),
+            records_per_tree=int(value["records_per_tree"]),
+            noise_scales=tuple(float(scale) for scale in value["noise_scales"]),
+            lipschitz=float(value["lipschitz"]),
+            smoothness=float(value["smoothness"]),
+        )
+    bound = value["gradient_bound"]
     return Phase(
-        event=event_from_json(value["event"]),
+        event=event,
         gradient_bound=(
             Clip(float(bound["max_grad_norm"]))
             if bound["kind"] == Clip.kind
             else Normalize(float(bound["regularizer"]))
         ),
         divisor=int(value["divisor"]),
-        step_size=None if step_size is None else float(step_size),
+        step_size=_step_size_from_json(value["step_size"]),
     )
+
+
+def _step_size_from_json(value: Any) -> float | tuple[float, ...] | None:
+    if isinstance(value, list):
+        return tuple(float(item) for item in value)
+    return None if value is None else float(value)
+
+
+def _step_size(value: object) -> float:
+    return read_real("step_size", value, 0.0, 1e12, open_lower=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from calibrators.units import PURE, Units
+
 
 class ProvenanceKind(StrEnum):
     """How well a number is known."""
@@ -23,18 +25,21 @@ class Provenance:
 
     Attributes:
         name: Name in the HTTP contract, such as ``"step_size"``.
-        value: The number, or None where the formula's conditions fail (``assumptions`` then says which).
+        value: The number, or one per step or phase; None where the formula's conditions fail (``assumptions`` then says
+            which).
         formula: LaTeX.
         source: Paper, theorem, equation.
         kind: How well it is known.
         assumptions: What must hold, in sentences.
         vacuous: For a bound: whether it is worse than the trivial one; None where that has no meaning.
+        units: How the number scales with the units of losses and parameters.
     """
 
     name: str
-    value: float | None
+    value: float | tuple[float, ...] | None
     formula: str
     source: str
     kind: ProvenanceKind
     assumptions: tuple[str, ...] = ()
     vacuous: bool | None = None
+    units: Units = PURE

@@ -1,13 +1,23 @@
-"""The algorithms by name."""
+"""The algorithms by name, and a calibration by one of them."""
 
 from __future__ import annotations
 
-from accounting.errors import InvalidValue, one_of
+from dataclasses import replace
+
+from accounting.errors import InvalidValue, Unsupported, one_of
 from calibrators.algorithm import Algorithm
+from calibrators.bassily_guzman.tree_sfw_l1 import TREE_SFW_L1
+from calibrators.lowy_razaviyayn.clipped_sgd_strongly_convex import CLIPPED_SGD_STRONGLY_CONVEX
+from calibrators.spec import Calibration, Spec
+from calibrators.wang_erm.dp_gd import DP_GD
+from calibrators.wang_nonsmooth.dp_sgd_gradient import DP_SGD_GRADIENT
 from calibrators.yang_nsgd.dp_nsgd import DP_NSGD
 from calibrators.yang_nsgd.dp_sgd import DP_SGD
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (DP_SGD, DP_NSGD)}
+ALGORITHMS: dict[str, Algorithm] = {
+    algorithm.name: algorithm
+    for algorithm in (DP_SGD, DP_NSGD, DP_SGD_GRADIENT, DP_GD, CLIPPED_SGD_STRONGLY_CONVEX, TREE_SFW_L1)
+}
 
 
 def find_algorithm(name: str) -> Algorithm:
@@ -23,3 +33,68 @@ def find_algorithm(name: str) -> Algorithm:
             pointer=("algorithm",),
         )
     return ALGORITHMS[name]
+
+
+def calibrate(name: str, spec: Spec) -> Calibration:
+    """The calibration of a spec by the algorithm of that name, which fills in what the spec leaves to it.
+
+    Raises:
+        InvalidValue: there is no such algorithm, a number is outside its range or missing, or the algorithm does not
+            bound gradients in this way.
+        Unsupported: the algorithm's events are not accounted under this sampling or relation.
+        Unreachable: nothing meets the target.
+    """
+    algorithm = find_algorithm(name)
+    return algorithm.calibrate(with_defaults(algorithm, spec))
+
+
+def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
+    """The spec with the paper's own sampling and relation where it names none, checked against the algorithm."""
+    filled = replace(
+        spec,
+        sampling=algorithm.samplings[0].kind if spec.sampling is None else spec.sampling,
+        neighboring_relation=spec.neighboring_relation or algorithm.relations[0],
+    )
+    _check_sampling(algorithm, filled.sampling)
+    if filled.neighboring_relation not in algorithm.relations:
+        raise Unsupported(
+            f"{algorithm.name} is not accounted under {filled.neighboring_relation}; use "
+            f"{one_of([str(relation) for relation in algorithm.relations])}",
+            code="unsupported_relation",
+            pointer=("neighboring_relation",),
+        )
+    _check_gradient_bound(algorithm, spec)
+    return filled
+
+
+def _check_sampling(algorithm: Algorithm, kind: str | None) -> None:
+    kinds = [scheme.kind for scheme in algorithm.samplings]
+    if kind not in kinds:
+        raise Unsupported(
+            f"{algorithm.name} is not available with the sampling {kind!r}; use {one_of(kinds)}",
+            code="unsupported_sampling",
+            pointer=("sampling",),
+        )
+
+
+def _check_gradient_bound(algorithm: Algorithm, spec: Spec) -> None:
+    kinds = [bound.kind for bound in algorithm.gradient_bounds]
+    if spec.gradient_bound is None:
+        if algorithm.gradient_bound_required:
+            raise InvalidValue(
+                f"{algorithm.name} needs a gradient_bound of kind {one_of(kinds)}",
+                code="missing",
+                pointer=("gradient_bound",),
+            )
+    elif not kinds:
+        raise InvalidValue(
+            f"{algorithm.name} bounds gradients by its assumptions; leave gradient_bound out",
+            code="unsupported_gradient_bound",
+            pointer=("gradient_bound",),
+        )
+    elif spec.gradient_bound.kind not in kinds:
+        raise InvalidValue(
+            f"{algorithm.name} takes gradient_bound.kind {' or '.join(kinds)}, not {spec.gradient_bound.kind}",
+            code="unsupported_gradient_bound",
+            pointer=("gradient_bound", "kind"),
+        )

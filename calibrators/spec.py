@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from accounting.errors import InvalidValue, Unsupported, one_of
-from accounting.events import FullBatch, Poisson, Sampling
+from accounting.errors import InvalidValue
 from accounting.intervals import Answer
 from accounting.numbers import (
     MAX_COUNT,
@@ -19,6 +18,8 @@ from accounting.numbers import (
 )
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
+from calibrators.geometry import Domain, Penalty
+from calibrators.literal import Literal
 from calibrators.plan import GradientBound, Plan
 from calibrators.provenance import Provenance
 
@@ -59,30 +60,40 @@ class OpenDelta:
 class Spec:
     """The description of a private algorithm, as a caller gives it; one thing of it is left open and solved for.
 
+    What is None may be left to the algorithm (its own sampling, relation, gradient bound, batch size or number of
+    steps); an algorithm that cannot choose says so with `need`.
+
     Attributes:
         dataset_size: Declared public number of records.
-        batch_size: Nominal batch size; the public divisor of every noisy sum. None: the largest that meets the target.
-        iterations: Number of steps. None: the most that meet the target.
-        sampling: Kind of sampling; its parameters follow from the public sizes.
-        gradient_bound: How one record's gradient is bounded.
         target: What the run's privacy loss is held under, or the half of (epsilon, delta) that is given.
+        unknown: What is solved for; its own field is None.
+        batch_size: Nominal batch size; the public divisor of every noisy sum.
+        iterations: Number of steps.
+        sampling: Kind of sampling; its parameters follow from the public sizes.
+        neighboring_relation: What differs between neighbouring data sets.
+        gradient_bound: How one record's gradient is bounded.
+        domain: Where parameters are kept.
+        penalty: What is added to the loss.
         dimension: Number of parameters; utility needs it, privacy does not.
         assumptions: Constants of the problem by their names in the HTTP contract.
         step_size: The caller's own step size; None asks the theorem for one.
-        noise_multiplier: Noise on the sum over the contribution bound. None: the least that meets the target.
+        noise_multiplier: Noise on the sum over the contribution bound; given where something else is solved for.
 
     Raises:
-        InvalidValue: a number outside its range; nothing is left open (``overdetermined``), or more than one thing
-            (``missing``).
+        InvalidValue: a number outside its range; what is solved for is given (``overdetermined``); the noise is neither
+            given nor solved for (``missing``).
     """
 
     dataset_size: int
-    batch_size: int | None
-    iterations: int | None
-    sampling: str
-    neighboring_relation: NeighboringRelation
-    gradient_bound: GradientBound
     target: Target | OpenEpsilon | OpenDelta
+    unknown: Unknown = Unknown.NOISE_MULTIPLIER
+    batch_size: int | None = None
+    iterations: int | None = None
+    sampling: str | None = None
+    neighboring_relation: NeighboringRelation | None = None
+    gradient_bound: GradientBound | None = None
+    domain: Domain | None = None
+    penalty: Penalty | None = None
     dimension: int | None = None
     assumptions: Mapping[str, float] = field(default_factory=dict)
     step_size: float | None = None
@@ -105,69 +116,44 @@ class Spec:
             read_real("noise_multiplier", self.noise_multiplier, MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
         self._check_what_is_open()
 
-    @property
-    def unknown(self) -> Unknown:
-        """What is left open."""
-        return self._open()[0]
-
-    def _open(self) -> list[Unknown]:
-        is_open = {
-            Unknown.NOISE_MULTIPLIER: self.noise_multiplier is None,
-            Unknown.ITERATIONS: self.iterations is None,
-            Unknown.BATCH_SIZE: self.batch_size is None,
-            Unknown.EPSILON: isinstance(self.target, OpenEpsilon),
-            Unknown.DELTA: isinstance(self.target, OpenDelta),
-        }
-        return [unknown for unknown, value in is_open.items() if value]
-
-    def _check_what_is_open(self) -> None:
-        unknowns = self._open()
-        if not unknowns:
-            raise InvalidValue(
-                f"nothing is left to solve for: leave out one of {one_of([str(unknown) for unknown in Unknown])}",
-                code="overdetermined",
-                pointer=("noise_multiplier",),
-            )
-        if len(unknowns) > 1:
-            raise InvalidValue(
-                f"one thing is solved for, and {' and '.join(unknowns)} are all left out: give all but one",
-                code="missing",
-                pointer=(str(unknowns[0]),),
-            )
-
-    def sampling_of(self, batch_size: int | None, supported: tuple[type[Sampling], ...]) -> Sampling:
-        """The sampling with the parameters that the public sizes and this batch size imply.
+    def need(self, name: str, why: str = "this algorithm needs it") -> int:
+        """The size of that name.
 
         Raises:
-            Unsupported: the algorithm has no such sampling (the detail names those it has), or full batches are asked
-                for with the batch size as the unknown.
-            InvalidValue: full batches of a size other than the data set's.
+            InvalidValue: it was left out (``missing``).
         """
-        check_sampling(self.sampling, supported)
-        if self.sampling == Poisson.kind:
-            return Poisson((batch_size or 1) / self.dataset_size)
-        if batch_size is None:
-            raise Unsupported(
-                "full_batch takes every record in every step, so there is no batch size to solve for; use poisson",
-                pointer=("sampling",),
-            )
-        if batch_size != self.dataset_size:
+        value: int | None = getattr(self, name)
+        if value is None:
+            raise InvalidValue(f"{name} is needed: {why}", code="missing", pointer=(name,))
+        return value
+
+    @property
+    def relation(self) -> NeighboringRelation:
+        """The relation, once the algorithm's own has been filled in."""
+        assert self.neighboring_relation is not None, "the registry fills in the algorithm's own relation"
+        return self.neighboring_relation
+
+    def _check_what_is_open(self) -> None:
+        open_target = {OpenEpsilon: Unknown.EPSILON, OpenDelta: Unknown.DELTA}.get(type(self.target))
+        solved_in_target = self.unknown in (Unknown.EPSILON, Unknown.DELTA)
+        if (solved_in_target or open_target is not None) and self.unknown is not open_target:
             raise InvalidValue(
-                f"full_batch takes every record in every step: batch_size must be {self.dataset_size}",
-                pointer=("batch_size",),
+                f"{self.unknown} is solved for, and the target leaves open {open_target or 'nothing'}",
+                code="overdetermined" if open_target is None else "missing",
+                pointer=("target",),
             )
-        return FullBatch()
-
-
-def check_sampling(kind: str, supported: tuple[type[Sampling], ...]) -> None:
-    """Refuse a sampling under which the algorithm's events are not accounted, naming those under which they are."""
-    kinds = [scheme.kind for scheme in supported]
-    if kind not in kinds:
-        raise Unsupported(
-            f"this algorithm is not available with the sampling {kind!r}; use {one_of(kinds)}",
-            code="unsupported_sampling",
-            pointer=("sampling",),
-        )
+        if not solved_in_target and getattr(self, self.unknown) is not None:
+            raise InvalidValue(
+                f"{self.unknown} is what is solved for; leave it out, or solve for something else",
+                code="overdetermined",
+                pointer=(str(self.unknown),),
+            )
+        if self.unknown is not Unknown.NOISE_MULTIPLIER and self.noise_multiplier is None:
+            raise InvalidValue(
+                f"noise_multiplier is needed to solve for {self.unknown}",
+                code="missing",
+                pointer=("noise_multiplier",),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +163,7 @@ class Calibration:
     Attributes:
         plan: What a ledger charges and a trainer executes.
         unknown: What was solved for.
-        value: Its value.
+        value: Its value; several where an algorithm's noise has a scale of its own in each phase.
         achieved: Certified cost of the plan's events in the target's own number: epsilon at delta, rho, mu, advantage,
             true positive rate, or the share of what remains of the budget.
         next_achieved: For an integer, the certified cost of the next one, which misses the target; else None.
@@ -185,22 +171,16 @@ class Calibration:
         utility: Bounds on what the run achieves, each with its theorem.
         missing_assumptions: Names that the theorem's numbers would need.
         warnings: Sentences a reader must see beside the numbers.
+        literal: The paper's own calibration with a verdict; None where it has none for this target.
     """
 
     plan: Plan
     unknown: Unknown
-    value: float
+    value: float | tuple[float, ...]
     achieved: Answer
     next_achieved: Answer | None
     hyperparameters: tuple[Provenance, ...]
     utility: tuple[Provenance, ...]
     missing_assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
-
-
-def read_assumption(assumptions: Mapping[str, float], name: str, lower: float, upper: float, **options: bool) -> float:
-    """One named constant in its range; the error points at it inside ``assumptions``."""
-    try:
-        return read_real(name, assumptions[name], lower, upper, **options)
-    except InvalidValue as error:
-        raise error.inside("assumptions") from None
+    literal: Literal | None = None

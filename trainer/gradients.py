@@ -1,118 +1,188 @@
-"""Gradients of a batch in factorised form, and the one thing that leaves it: the sum of bounded contributions."""
+"""Gradients of a block of records: their norms, and weighted sums of them; records are summed nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainer.arrays import Array, as_float64, on_host
-from trainer.clipping import row_norms
-from trainer.models import Model
-from trainer.records import BLOCK_ROWS, Records
-from trainer.samplers import Selection
+from trainer.arrays import Array, Namespace, as_float64, squared_norms
 
-#: From norms |v| and scales, both of shape (B,), to factors on v: what `trainer.clipping` makes.
-Factors = Callable[[Array, Array], Array]
+#: Rows of one matrix product in which each row must not depend on where it stands, unless a run has another number. A
+#: product of a fixed shape treats its rows alike; one of another shape may round otherwise, and would let one record
+#: change its neighbours' logits.
+PIECE_ROWS = 128
 
-#: Rows converted to float64 at a time, so that the conversion stays in a processor's cache.
-_CACHED_ROWS = 64
+
+#: From upper bounds of gradients' norms, shape (B,), to factors on the gradients: what `trainer.clipping` makes.
+Factors = Callable[[Array], Array]
 
 
 class Batch(Protocol):
     """What an update may see of the records of one step."""
 
     def bounded_sum(self, factors: Factors) -> Array:
-        """Sum over the batch of ``factor_i v_i``, for gradients ``scale_i v_i``; the shape of the parameters."""
+        """Sum over the batch of factor_i g_i: shape (d,), float64, an array of its own."""
+        ...
+
+
+class Gradients(Protocol):
+    """The gradients g_i of B records by all d parameters."""
+
+    def norms(self) -> Array:
+        """shape (B,), float64, positive: upper bounds of |g_i|_2, within 2^-10 of it unless it is tiny.
+
+        Not finite wherever a number in the row is not.
+        """
+        ...
+
+    def dual_norms(self) -> Array:
+        """shape (B,), float64: upper bounds of |g_i|_inf, the largest entry in absolute value."""
+        ...
+
+    def keep(self, rows: Array) -> Gradients:
+        """The same with zeros for the records where ``rows``, booleans of shape (B,), is false."""
+        ...
+
+    def weighted_sum(self, weights: Array, parts: Sequence[slice] = (), *, wide: bool = False) -> Array:
+        """Sum over the records in ``parts`` of weights_i g_i.
+
+        Args:
+            weights: shape (B,), float64.
+            parts: Ranges of records, each summed by one matrix product, their sums added in order; none is all records.
+            wide: Convert to float64 first.
+
+        Returns:
+            shape (d,), in the records' dtype, or in float64 if ``wide``.
+        """
         ...
 
 
 @dataclass(frozen=True)
-class FactorisedGradients:
-    """Gradients ``scale_i * outer(inputs_i, residuals_i)`` of up to `BLOCK_ROWS` records.
+class Layer:
+    """A dense layer's part in the gradients: that of record i is outer(inputs_i, deltas_i), and deltas_i by the bias.
 
     Attributes:
-        records: B records with m inputs each.
-        residuals: shape (B, K), float64, finite.
+        inputs: shape (B, m).
+        deltas: shape (B, K), the derivative of each record's loss by the layer's outputs.
+        has_bias: Whether the layer has a bias.
+        input_squares: shape (B,), float64: upper bounds of |inputs_i|^2, where they are known; else None.
     """
 
-    records: Records
-    residuals: Array
-
-    @property
-    def norms(self) -> Array:
-        """shape (B,), float64: l2 norms of the gradients over their scales, |input| |residual|."""
-        return self.records.input_norms * row_norms(self.records.xp, self.residuals)
-
-    def bounded_sum(self, factors: Factors) -> Array:
-        """Sum of ``factor_i * outer(inputs_i, residuals_i)``: two row norms and one matrix product.
-
-        The sum is accumulated in float64, whatever the inputs' dtype: products of float32 numbers are exact there. In
-        float32 the rounding of a sum over a thousand aligned records is some 1e-3 of the bound, a hundred times the
-        margin of the clip, and one record more or less changes all of it.
-
-        Returns:
-            shape (m, K), float64.
-
-        Guarantees:
-            - the_sum_is_accurate: with n records, within n (4096 + n / 4096) 2^-53 of the exact sum, in units of the
-              bound. That is below half the margin of 1e-5 up to n = 5 million, so neighbouring sums as computed
-              differ by no more than was accounted.
-        """
-        xp, inputs = self.records.xp, self.records.inputs
-        weighted = factors(self.norms, self.records.scales)[:, None] * self.residuals
-        total = xp.zeros((inputs.shape[1], weighted.shape[1]), dtype=xp.float64)
-        step = _CACHED_ROWS if on_host(xp) else BLOCK_ROWS
-        rows = inputs.shape[0]
-        for start in range(0, rows, step):
-            part = slice(start, min(start + step, rows))
-            total = total + as_float64(xp, inputs[part, :]).T @ weighted[part, :]
-        return total
-
-
-def gradients(model: Model, point: Array, records: Records) -> FactorisedGradients:
-    """The gradients of the records' losses at the point.
-
-    Args:
-        point: shape (num_inputs, num_outputs), float64.
-        records: at most `BLOCK_ROWS` of them; logits are computed in their dtype.
-
-    Guarantees:
-        - non_finite_gradients_become_zero: where a residual is not finite (an overflowing logit), the row is zero.
-    """
-    xp = records.xp
-    logits = as_float64(xp, records.inputs @ xp.astype(point, records.inputs.dtype)) * records.scales[:, None]
-    residuals = model.residuals(xp, logits, records.labels)
-    finite = xp.all(xp.isfinite(residuals), axis=1)
-    return FactorisedGradients(records, xp.where(finite[:, None], residuals, xp.zeros_like(residuals)))
+    inputs: Array
+    deltas: Array
+    has_bias: bool
+    input_squares: Array | None = None
 
 
 @dataclass(frozen=True)
-class SelectedBatch:
-    """The gradients of the selected records at a point, formed block by block when they are summed.
+class OuterProducts:
+    """Gradients of dense layers: no record's gradient is ever formed.
 
-    Attributes:
-        records: All of them.
-        rows: Which ones take part.
-        point: shape (num_inputs, num_outputs), float64.
+    With a bias the input is x~ = (x, 1), so that the gradient is x~ delta^T of norm |x~| |delta|. The parameters are
+    the layers' matrices in order, row by row, each followed by its bias.
     """
 
-    model: Model
-    records: Records
-    rows: Selection
-    point: Array
+    xp: Namespace
+    layers: tuple[Layer, ...]
 
-    def bounded_sum(self, factors: Factors) -> Array:
-        total = self.records.xp.zeros_like(self.point)
-        for rows in _blocks(self.rows):
-            total = total + gradients(self.model, self.point, self.records.select(rows)).bounded_sum(factors)
+    def norms(self) -> Array:
+        lengths = [self._length(layer) for layer in self.layers]
+        if len(lengths) == 1:
+            return lengths[0]
+        largest = lengths[0]
+        for length in lengths[1:]:
+            largest = self.xp.maximum(largest, length)
+        return largest * self.xp.sqrt(
+            sum(((length / largest) ** 2 for length in lengths[1:]), (lengths[0] / largest) ** 2)
+        )
+
+    def _length(self, layer: Layer) -> Array:
+        squares = squared_norms(self.xp, layer.inputs) if layer.input_squares is None else layer.input_squares
+        if layer.has_bias:
+            squares = squares + 1.0
+        return self.xp.sqrt(squares) * self.xp.sqrt(squared_norms(self.xp, layer.deltas))
+
+    def dual_norms(self) -> Array:
+        xp = self.xp
+        largest = None
+        for layer in self.layers:
+            inputs = as_float64(xp, xp.max(xp.abs(layer.inputs), axis=1))
+            if layer.has_bias:
+                inputs = xp.maximum(inputs, xp.ones_like(inputs))
+            entries = inputs * as_float64(xp, xp.max(xp.abs(layer.deltas), axis=1))
+            largest = entries if largest is None else xp.maximum(largest, entries)
+        return largest
+
+    def keep(self, rows: Array) -> OuterProducts:
+        xp = self.xp
+
+        def kept(array: Array) -> Array:
+            return xp.where(rows[:, None], array, xp.zeros_like(array))
+
+        return OuterProducts(xp, tuple(Layer(kept(x.inputs), kept(x.deltas), x.has_bias) for x in self.layers))
+
+    def weighted_sum(self, weights: Array, parts: Sequence[slice] = (), *, wide: bool = False) -> Array:
+        xp = self.xp
+        pieces: list[Array] = []
+        for layer in self.layers:
+            inputs, weighted = layer.inputs, layer.deltas
+            if wide:
+                inputs, weighted = as_float64(xp, inputs), as_float64(xp, weighted)
+            weighted = weighted * xp.astype(weights, weighted.dtype)[:, None]
+            products = bias = None
+            for part in parts or (slice(0, inputs.shape[0]),):
+                chosen = weighted[part, :]
+                product = inputs[part, :].T @ chosen
+                products = product if products is None else _add(products, product)
+                if layer.has_bias:
+                    row = xp.sum(chosen, axis=0)
+                    bias = row if bias is None else _add(bias, row)
+            pieces.append(xp.reshape(products, (-1,)))
+            if bias is not None:
+                pieces.append(bias)
+        return pieces[0] if len(pieces) == 1 else xp.concat(pieces)
+
+
+@dataclass(frozen=True)
+class DenseGradients:
+    """Gradients row by row: shape (B, d)."""
+
+    xp: Namespace
+    rows: Array
+
+    def norms(self) -> Array:
+        return self.xp.sqrt(squared_norms(self.xp, self.rows))
+
+    def dual_norms(self) -> Array:
+        return as_float64(self.xp, self.xp.max(self.xp.abs(self.rows), axis=1))
+
+    def keep(self, rows: Array) -> DenseGradients:
+        return DenseGradients(self.xp, self.xp.where(rows[:, None], self.rows, self.xp.zeros_like(self.rows)))
+
+    def weighted_sum(self, weights: Array, parts: Sequence[slice] = (), *, wide: bool = False) -> Array:
+        xp, total = self.xp, None
+        for part in parts or (slice(0, self.rows.shape[0]),):
+            rows = as_float64(xp, self.rows[part, :]) if wide else self.rows[part, :]
+            product = xp.astype(weights[part], rows.dtype) @ rows
+            total = product if total is None else _add(total, product)
         return total
 
 
-def _blocks(rows: Selection) -> Iterator[Selection]:
-    if isinstance(rows, slice):
-        for start in range(rows.start, rows.stop, BLOCK_ROWS):
-            yield slice(start, min(start + BLOCK_ROWS, rows.stop))
-    else:
-        for start in range(0, rows.size, BLOCK_ROWS):
-            yield rows[start : start + BLOCK_ROWS]
+def by_pieces(xp: Namespace, rows: Array, matrix: Array, piece: int) -> Array:
+    """``rows @ matrix`` by products of ``piece`` rows each, so that no row depends on the others or on its place.
+
+    Args:
+        rows: shape (B, m), B a multiple of ``piece``.
+        matrix: shape (m, K).
+
+    Requires:
+        An array library whose product of a fixed shape rounds each row alike, wherever it stands.
+    """
+    product = xp.reshape(rows, (-1, piece, rows.shape[1])) @ matrix
+    return xp.reshape(product, (rows.shape[0], matrix.shape[1]))
+
+
+def _add(total: Array, more: Array) -> Array:
+    total += more
+    return total

@@ -1,53 +1,203 @@
-"""Stepping: draw the rows, draw the noise, update. The same for every algorithm that releases noisy gradient sums."""
+"""Trainers carry out a plan step by step. `GradientSteps` is that of all algorithms with noisy gradient sums."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from calibrators.plan import Phase
-from trainer.arrays import Array, silent
-from trainer.gradients import Batch, SelectedBatch
+from accounting.errors import InvalidValue
+from calibrators.plan import Clip, Normalize, Phase, Plan
+from trainer.arrays import Array, float_dtype, silent
+from trainer.batches import Batch, SelectedBatch
+from trainer.clipping import SMALLEST_MAX_GRAD_NORMS, margin
+from trainer.domains import project
 from trainer.models import Model
 from trainer.records import Records
-from trainer.samplers import Sampler
+from trainer.release import rule_for
+from trainer.samplers import Sampler, check_sampling
+from trainer.step import Step
+from trainer.streams import RandomStreams
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A plan to carry out, and everything for it.
+
+    Attributes:
+        plan: An executable plan.
+        model: What is trained.
+        records: What it is trained on.
+        streams: Where everything random comes from.
+        dtype: Of the stored records, the logits and the sums of a few lanes.
+    """
+
+    plan: Plan
+    model: Model
+    records: Records
+    streams: RandomStreams
+    dtype: str
+
+
+class Trainer(Protocol):
+    """Carries out the steps of a plan, one at a time."""
+
+    @property
+    def steps_done(self) -> int: ...
+
+    def step(self) -> None:
+        """Carry out the next step; there are ``plan.iterations`` of them."""
+        ...
+
+    def released(self) -> Array:
+        """What is released after the last step, shape (d,)."""
+        ...
+
+    def state(self) -> State:
+        """All that is needed to go on from here: arrays, numbers, strings and dictionaries of them."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken, on the same task."""
+        ...
+
+    def close(self) -> None:
+        """No further step is wanted."""
+        ...
 
 
 class Update(Protocol):
-    """One step of an algorithm: point, batch, phase and standard normal noise to the next point."""
+    """One step of an algorithm: from a point, shape (d,), the records of the step and the rest of it to the next."""
 
-    def __call__(self, point: Array, batch: Batch, phase: Phase, standard_noise: Array) -> Array: ...
-
-
-class Noise(Protocol):
-    """A source of independent standard normal variates."""
-
-    def standard_normal(self, shape: tuple[int, ...]) -> npt.NDArray[np.float64]: ...
+    def __call__(self, point: Array, batch: Batch, step: Step) -> Array: ...
 
 
-def points(
-    phase: Phase, update: Update, model: Model, records: Records, *, start: Array, sampler: Sampler, noise: Noise
-) -> Iterator[Array]:
-    """The points that the phase's steps lead to, ``phase.event.count`` of them.
+class GradientSteps:
+    """Every step: draw the rows, draw the noise, update.
 
     Every step draws its rows and then its noise, an empty batch included, so each step is one charged event.
 
     Args:
-        start: shape (num_inputs, num_outputs), float64.
-        sampler: Draws each step's rows; of the kind that ``phase.event.sampling`` was charged for.
-        noise: Draws each step's noise.
+        task: Of a plan whose phases are all `Phase`s with step sizes and the algorithm's kind of gradient bound.
+        update: The algorithm's.
+        gradient_bound: The kind.
 
     Guarantees:
-        - as_many_steps_as_charged: exactly the event's count.
+        - as_many_steps_as_charged: each phase has its event's count of them.
         - empty_batches_are_noised: the noise is added whatever was drawn.
+        - points_are_in_the_domain: the first one too.
+
+    Raises:
+        InvalidValue: the plan is not executable, or its parts do not fit the algorithm.
+        Unsupported: no sampler for what was charged.
     """
-    point = start
-    shape = (model.num_inputs, model.num_outputs)
-    for _ in range(phase.event.count):
+
+    def __init__(self, task: Task, update: Update, gradient_bound: type[Clip] | type[Normalize]) -> None:
+        self._phases = check_phases(task, gradient_bound)
+        self._task, self._update = task, update
+        xp = task.records.xp
+        self.point: Array = project(
+            task.plan.domain, xp, xp.asarray(task.model.initial(task.streams.initialisation), dtype=xp.float64)
+        )
+        self._noise = task.streams.gaussian_noise()
+        self._rule = rule_for(task.plan.release, task.plan.iterations, self.point, task.streams.release)
+        self._steps_done = 0
+        self._phase, self._within = 0, 0
+        self._sampler = self._start_phase()
+
+    @property
+    def steps_done(self) -> int:
+        return self._steps_done
+
+    def step(self) -> None:
+        if self._within == self._phases[self._phase].steps:
+            self._phase, self._within = self._phase + 1, 0
+            self._sampler = self._start_phase()
+        task, phase, xp = self._task, self._phases[self._phase], self._task.records.xp
         with silent():
-            batch = SelectedBatch(model, records, sampler.draw(), point)
-            point = update(point, batch, phase, records.xp.asarray(noise.standard_normal(shape)))
-        yield point
+            rows = self._sampler.draw()
+            narrow = xp.astype(self.point, float_dtype(xp, task.dtype), copy=False)
+            step = Step(
+                gradient_bound=phase.gradient_bound,
+                divisor=phase.divisor,
+                noise_stddev_on_sum=phase.noise_stddev_on_sum,
+                step_size=phase.step_size_at(self._within),
+                standard_noise=xp.asarray(self._noise.standard_normal(self.point.shape)),
+                margin=margin(task.dtype),
+                domain=task.plan.domain,
+                penalty=task.plan.penalty,
+            )
+            point = self._update(self.point, SelectedBatch(task.model, task.records, rows, narrow), step)
+            self._rule.see(self._steps_done, self.point, point)
+        self.point = point
+        self._within += 1
+        self._steps_done += 1
+
+    def released(self) -> Array:
+        return self._rule.released()
+
+    def state(self) -> State:
+        return {
+            "point": self.point,
+            "phase": self._phase,
+            "within": self._within,
+            "steps_done": self._steps_done,
+            "sampler": self._sampler.state(),
+            "sampling": self._task.streams.sampling.state,
+            "noise": self._noise.state(),
+            "release": self._rule.state(),
+        }
+
+    def restore(self, state: State) -> None:
+        self.point = self._task.records.xp.asarray(state["point"])
+        self._phase, self._within = int(state["phase"]), int(state["within"])
+        self._steps_done = int(state["steps_done"])
+        self._sampler = self._start_phase()
+        self._sampler.restore(state["sampler"])
+        self._task.streams.sampling.state = state["sampling"]
+        self._noise.restore(state["noise"])
+        self._rule.restore(state["release"])
+
+    def close(self) -> None:
+        self._noise.close()
+
+    def _start_phase(self) -> Sampler:
+        task, phase = self._task, self._phases[self._phase]
+        return task.streams.sampler(
+            phase.event.sampling, phase.steps, phase.divisor, task.plan.dataset_size, task.records
+        )
+
+
+def gradient_steps(update: Update, gradient_bound: type[Clip] | type[Normalize]) -> Callable[[Task], Trainer]:
+    """What makes a trainer of an algorithm that is an update."""
+    return lambda task: GradientSteps(task, update, gradient_bound)
+
+
+def check_phases(task: Task, gradient_bound: type[Clip] | type[Normalize]) -> tuple[Phase, ...]:
+    """The plan's phases, when noisy gradient steps with this kind of bound can carry them out."""
+    phases: list[Phase] = []
+    name, smallest = task.plan.algorithm, SMALLEST_MAX_GRAD_NORMS[task.dtype]
+    for index, phase in enumerate(task.plan.phases):
+        if not isinstance(phase, Phase):
+            raise InvalidValue(f"{name} has phases of noisy gradient steps alone", pointer=("phases", index))
+        if not phase.is_executable:
+            raise InvalidValue(
+                "this plan was made for its privacy alone: every phase of a run needs a step_size",
+                pointer=("phases", index, "step_size"),
+            )
+        bound, where = phase.gradient_bound, ("phases", index, "gradient_bound")
+        if type(bound) is not gradient_bound:
+            raise InvalidValue(
+                f"{name} bounds gradients by {gradient_bound.kind}, not by {bound.kind}", pointer=(*where, "kind")
+            )
+        if isinstance(bound, Clip) and bound.max_grad_norm < smallest:
+            raise InvalidValue(
+                f"max_grad_norm must be at least {smallest:g} to be kept in {task.dtype}, got "
+                f"{bound.max_grad_norm!r}; rescale the features",
+                pointer=(*where, "max_grad_norm"),
+            )
+        check_sampling(phase.event.sampling, phase.steps, phase.divisor, task.plan.dataset_size)
+        phases.append(phase)
+    return tuple(phases)

@@ -1,4 +1,4 @@
-"""Randomness: AES in counter mode, keyed by the operating system, and the Gaussian noise drawn from it.
+"""Randomness: AES in counter mode, keyed by the operating system, and the noise drawn from it.
 
 Whoever can reproduce the noise can subtract it, so a statistical generator (PCG, Philox, the Mersenne Twister) would
 void the guarantee, however good its histograms. A key that was derived from a caller's seed is for public data alone;
@@ -7,84 +7,127 @@ the service refuses one with a private data set.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import secrets
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from randomgen import AESCounter
 
-from accounting.numbers import read_integer
+Floats = npt.NDArray[np.float64]
+State = dict[str, Any]
 
-KEY_BYTES = 16
-MAX_SEED = 2**128 - 1
-#: Normal variates drawn at a time. Ziggurat draws are sequential, so the stream does not depend on it.
+#: Normal variates drawn at a time, at least.
 _BLOCK = 1 << 14
 
 
-@dataclass(frozen=True)
-class RandomStreams:
-    """Independent streams of one run: who takes part in a step, and the noise.
+class Noise(Protocol):
+    """A source of independent standard normal variates."""
 
-    They are apart so that the noise is the same whatever the number of records: it depends on the plan alone.
-    """
+    def standard_normal(self, shape: tuple[int, ...]) -> Floats:
+        """The next ones, in an array of the caller's own."""
+        ...
 
-    sampling: AESCounter
-    noise: AESCounter
+    def state(self) -> State:
+        """All that is needed to go on from here."""
+        ...
 
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken."""
+        ...
 
-def random_streams(seed: int | None = None) -> RandomStreams:
-    """Fresh streams, each with a full key of its own from the operating system.
-
-    Args:
-        seed: For runs on public data alone: keys are then derived from it, and the run repeats.
-
-    Guarantees:
-        - unseeded_streams_differ: without a seed every call has new keys of 128 bits of the system's entropy.
-        - seeded_streams_repeat: equal seeds give equal streams; the two streams of a seed are unrelated.
-
-    Raises:
-        InvalidValue: the seed is not an integer in [0, 2^128).
-
-    >>> random_streams(3).noise.random_raw() == random_streams(3).noise.random_raw()
-    True
-    """
-    if seed is not None:
-        seed = read_integer("seed", seed, 0, MAX_SEED)
-    return RandomStreams(sampling=_stream("sampling", seed), noise=_stream("noise", seed))
-
-
-def _stream(purpose: str, seed: int | None) -> AESCounter:
-    if seed is None:
-        key = secrets.token_bytes(KEY_BYTES)
-    else:
-        key = hashlib.sha256(f"epsilond trainer {purpose} {seed}".encode()).digest()[:KEY_BYTES]
-    return AESCounter(key=int.from_bytes(key, "little"))
+    def close(self) -> None:
+        """Nothing more is drawn."""
+        ...
 
 
 class GaussianNoise:
-    """Standard normal variates in float64, from a stream of their own.
+    """Standard normal variates in float64, from a stream of their own, drawn ahead by a thread of its own.
+
+    Ziggurat draws are sequential, so that the stream does not depend on how many are drawn at a time.
 
     Guarantees:
         - noise_is_standard_normal: independent N(0, 1), as far as float64 goes. It lives on a grid that depends on its
           size, so this source makes no claim against an adversary who reads the last bits of what is released.
         - noise_ignores_how_it_is_asked_for: the n-th variate depends on the key and on n.
+        - restored_noise_goes_on: after `restore` the variates that follow are those that followed `state`.
 
+    >>> from trainer.streams import random_streams
     >>> GaussianNoise(random_streams(1).noise).standard_normal((2, 3)).shape
     (2, 3)
     """
 
     def __init__(self, stream: AESCounter) -> None:
+        self._stream = stream
         self._generator = np.random.Generator(stream)
-        self._ahead: npt.NDArray[np.float64] = np.empty(0)
+        self._start: Any = stream.state
+        self._block: Floats = np.empty(0)
+        self._used = 0
+        self._ahead: Future[tuple[Any, Floats]] | None = None
+        self._worker: ThreadPoolExecutor | None = None
 
-    def standard_normal(self, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-        """The next variates, in the given shape."""
+    def standard_normal(self, shape: tuple[int, ...]) -> Floats:
         size = math.prod(shape)
-        if size > self._ahead.size:
-            fresh = self._generator.standard_normal(max(size, _BLOCK))
-            self._ahead = np.concatenate([self._ahead, fresh])
-        drawn, self._ahead = self._ahead[:size], self._ahead[size:]
+        left = self._block.size - self._used
+        if 0 < left < size:
+            return np.concatenate([self.standard_normal((left,)), self.standard_normal((size - left,))]).reshape(shape)
+        if size > left:
+            self._next_block(size)
+            return self.standard_normal(shape)
+        drawn = self._block[self._used : self._used + size]
+        self._used += size
         return drawn.reshape(shape)
+
+    def _next_block(self, size: int) -> None:
+        """Take the block that was drawn ahead and have the next one drawn."""
+        whole = size * -(-_BLOCK // size)  # so that draws of one size never lie across two blocks
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="noise")
+        if self._ahead is None:
+            self._ahead = self._worker.submit(self._draw, whole)
+        self._start, self._block = self._ahead.result()
+        self._used = 0
+        self._ahead = self._worker.submit(self._draw, whole)
+
+    def _draw(self, size: int) -> tuple[Any, Floats]:
+        return self._stream.state, self._generator.standard_normal(size)
+
+    def state(self) -> State:
+        return {"stream": self._start, "size": self._block.size, "used": self._used}
+
+    def restore(self, state: State) -> None:
+        self.close()
+        self._stream.state = state["stream"]
+        self._start, self._used = state["stream"], int(state["used"])
+        self._block = self._generator.standard_normal(int(state["size"]))
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.shutdown()
+        self._worker = self._ahead = None
+
+
+class GumbelNoise:
+    """Standard Gumbel variates -ln(-ln U) in float64, from a stream of their own.
+
+    >>> from trainer.streams import random_streams
+    >>> GumbelNoise(random_streams(1).noise).gumbel((2, 3)).shape
+    (2, 3)
+    """
+
+    def __init__(self, stream: AESCounter) -> None:
+        self._stream = stream
+        self._generator = np.random.Generator(stream)
+
+    def gumbel(self, shape: tuple[int, ...]) -> Floats:
+        """The next variates, in the given shape."""
+        return self._generator.gumbel(size=shape)
+
+    def state(self) -> State:
+        """All that is needed to go on from here."""
+        return {"stream": self._stream.state}
+
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken."""
+        self._stream.state = state["stream"]

@@ -1,62 +1,168 @@
-"""Private rows, made ready once: what is not finite becomes zero, what is huge gets its scale taken out.
+"""Private rows, made ready once: what is not finite or too large to square becomes zero.
 
 All of it is row by row, so no row changes how another is read, and nothing here raises or warns because of a value.
+
+Rows are kept in lanes: each draws one of them, independently of all others and of its values. A batch is summed lane by
+lane, so that one record more or less changes the rounding of its own lane's sum and of no other (`trainer.batches`).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from accounting.errors import InvalidValue
-from trainer.arrays import Array, Namespace, as_float64, float_dtype, namespace_of, silent
-from trainer.clipping import row_norms
-from trainer.models import Model
-from trainer.samplers import Selection
+from trainer.arrays import Array, Namespace, as_float64, float_dtype, namespace_of, on_host, silent
+from trainer.gradients import PIECE_ROWS
 
 #: Rows handled at a time: bounds the memory of float64 intermediates.
 BLOCK_ROWS = 4096
+#: Records of a step in one lane, in the mean.
+LANE_ROWS = 128
+#: Lanes whose records are gathered together, and whose sums are added in the run's dtype.
+LANES_AT_ONCE = 8
+#: By dtype: a row with an entry beyond this becomes zero. Squares and products of what is left do not overflow.
+LARGEST_ENTRIES = {"float64": 1e100, "float32": 1e18}
+
+Indices = npt.NDArray[np.intp]
+
+
+class Rows(Protocol):
+    """What rows must look like: a model says so, and is one."""
+
+    @property
+    def num_features(self) -> int: ...
+
+    @property
+    def num_classes(self) -> int:
+        """0 for real labels."""
+        ...
+
+
+class Words(Protocol):
+    """A source of random 64-bit words."""
+
+    def random_raw(self, size: int) -> npt.NDArray[np.uint64]: ...
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some records, in the order in which they were asked for, padded by others to a multiple of a number of rows.
+
+    Attributes:
+        xp: The arrays' namespace.
+        features: shape (B, p), the run's dtype.
+        labels: shape (B,): classes as int64, or real numbers in the run's dtype.
+        squares: shape (B,), float64: upper bounds of the features' squared l2 norms, as `squared_norms` gives them.
+        valid: shape (B,), float64: 1, or 0 for a row that became zero.
+        piece: B is a multiple of so many rows, which are multiplied by a matrix together.
+    """
+
+    xp: Namespace
+    features: Array
+    labels: Array
+    squares: Array
+    valid: Array
+    piece: int = PIECE_ROWS
+
+    def each(self, pick: Callable[[Array], Array], piece: int) -> Block:
+        """The block of what ``pick`` makes of each of the arrays."""
+        return Block(self.xp, pick(self.features), pick(self.labels), pick(self.squares), pick(self.valid), piece)
 
 
 @dataclass(frozen=True)
 class Records:
-    """Augmented inputs x~ = scale * input, and labels.
+    """All records, sorted by lane, and a piece's worth of padding after them.
 
     Attributes:
-        xp: The arrays' namespace.
-        inputs: shape (n, num_inputs), the run's dtype; all zero for a row that was not finite.
-        input_norms: shape (n,), float64: l2 norms of ``inputs``.
-        scales: shape (n,), float64: a power of two, 1 unless an entry of the row exceeds 1.
-        labels: shape (n,), integers in [0, num_classes).
+        all: Everything, the padding included.
+        lane_starts: shape (lanes + 1,): positions where lanes begin; the last is the number of records.
+        positions: shape (n,): where each row that was given stands now.
     """
 
-    xp: Namespace
-    inputs: Array
-    input_norms: Array
-    scales: Array
-    labels: Array
+    all: Block
+    lane_starts: Indices
+    positions: Indices
 
-    def select(self, rows: Selection) -> Records:
-        """The records of one batch, or of a part of it."""
-        xp = self.xp
-        arrays = (self.inputs, self.input_norms, self.scales, self.labels)
+    @property
+    def piece(self) -> int:
+        """Rows of a piece that suits the run's batches, a public number."""
+        return self.all.piece
+
+    @property
+    def xp(self) -> Namespace:
+        return self.all.xp
+
+    @property
+    def count(self) -> int:
+        """Realised number of rows; private."""
+        return int(self.positions.size)
+
+    def block(self, rows: slice | Indices, piece: int = PIECE_ROWS) -> Block:
+        """The records at these positions, padded to whole pieces of ``piece`` rows.
+
+        Whatever stands in the padding is to be left out of sums.
+
+        Args:
+            piece: At most `PIECE_ROWS`, or the run's own `piece`.
+        """
+        xp, source = self.xp, self.all
         if isinstance(rows, slice):
-            return Records(xp, *(array[rows, ...] for array in arrays))
-        indices = xp.asarray(rows)
-        return Records(xp, *(xp.take(array, indices, axis=0) for array in arrays))
+            chosen = slice(rows.start, rows.start + _whole(rows.stop - rows.start, piece))
+            return source.each(lambda array: array[chosen, ...], piece)
+        padded = np.full(_whole(rows.size, piece), self.count, dtype=np.intp)
+        padded[: rows.size] = rows
+        indices = padded if on_host(xp) else xp.asarray(padded)
+        return source.each(lambda array: xp.take(array, indices, axis=0), piece)
 
 
-def prepare(model: Model, features: Array, labels: Array, dtype: str) -> Records:
+def _whole(rows: int, piece: int) -> int:
+    """The least multiple of ``piece`` that is no less than ``rows``."""
+    return -(-rows // piece) * piece
+
+
+def lanes_for(rows_per_step: float) -> int:
+    """How many lanes a run needs whose steps take so many records in the mean.
+
+    >>> lanes_for(10.0), lanes_for(1024.0)
+    (1, 8)
+    """
+    return max(1, math.ceil(rows_per_step / LANE_ROWS))
+
+
+def piece_for(rows_per_step: float) -> int:
+    """Rows of a piece that nearly always holds the records that are gathered together: their mean and two deviations.
+
+    >>> piece_for(0.5), piece_for(256.0), piece_for(1024.0), piece_for(60_000.0)
+    (16, 288, 1088, 1088)
+    """
+    lanes = lanes_for(rows_per_step)
+    mean = rows_per_step / lanes * min(lanes, LANES_AT_ONCE)
+    return 16 * math.ceil((mean + 2.0 * math.sqrt(mean)) / 16.0)
+
+
+def prepare(
+    model: Rows, features: Array, labels: Array, dtype: str, lanes: int, words: Words, piece: int = PIECE_ROWS
+) -> Records:
     """Copy features and labels into the form that training reads.
 
     Args:
         features: shape (n, p); n may be 0.
-        labels: shape (n,). A label between two classes is rounded, one outside their range is clipped to it.
-        dtype: "float64" or "float32", of the stored inputs.
+        labels: shape (n,). A class between two is rounded, one outside their range is clipped to it; a real label is
+            clipped to [-1, 1].
+        dtype: "float64" or "float32", of the stored rows.
+        lanes: See `lanes_for`; a public number.
+        words: Where each row's lane is drawn from.
+        piece: See `piece_for`; a public number.
 
     Guarantees:
-        - non_finite_rows_become_zero: a NaN or an infinity in a row's features or label zeroes the whole row, intercept
-          included; its gradient is exactly zero at any parameters.
-        - huge_rows_keep_their_direction: scale * input equals the row, up to one rounding, however large its entries.
+        - unusable_rows_become_zero: a NaN, an infinity or a magnitude above `LARGEST_ENTRIES` in a row's features, or a
+          label that is not finite, makes the row invalid; an invalid row contributes nothing at any parameters.
         - rows_are_independent: replacing a row changes nothing that is kept of the others.
         - silent: no value raises or warns.
 
@@ -70,37 +176,41 @@ def prepare(model: Model, features: Array, labels: Array, dtype: str) -> Records
         raise InvalidValue(f"features must be of shape (n, {model.num_features})", pointer=("features",))
     if len(labels.shape) != 1 or labels.shape[0] != features.shape[0]:
         raise InvalidValue("labels must be of shape (n,), with one label for each row of features", pointer=("labels",))
-    rows = features.shape[0]
-    records = Records(
+    count = features.shape[0]
+    drawn = (words.random_raw(count) % np.uint64(lanes)).astype(np.intp)
+    order = np.argsort(drawn, kind="stable")
+    positions = np.empty(count, dtype=np.intp)
+    positions[order] = np.arange(count)
+    room = count + max(piece, PIECE_ROWS)
+    stored = Block(
         xp,
-        inputs=xp.zeros((rows, model.num_inputs), dtype=storage),
-        input_norms=xp.zeros(rows, dtype=xp.float64),
-        scales=xp.ones(rows, dtype=xp.float64),
-        labels=xp.zeros(rows, dtype=xp.int64),
+        features=xp.zeros((room, model.num_features), dtype=storage),
+        labels=xp.zeros(room, dtype=xp.int64 if model.num_classes else storage),
+        squares=xp.zeros(room, dtype=xp.float64),
+        valid=xp.zeros(room, dtype=xp.float64),
+        piece=piece,
     )
     with silent():
-        for start in range(0, rows, BLOCK_ROWS):
-            block = slice(start, min(start + BLOCK_ROWS, rows))
-            _fill(records.select(block), model, features[block, :], labels[block])
-    return records
+        for start in range(0, count, BLOCK_ROWS):
+            rows = order[start : start + BLOCK_ROWS]
+            chosen = rows if on_host(xp) else xp.asarray(rows)
+            values, targets = xp.take(features, chosen, axis=0), xp.take(labels, chosen, axis=0)
+            _fill(stored, start, start + rows.size, values, targets, LARGEST_ENTRIES[dtype], model.num_classes)
+    return Records(stored, np.searchsorted(drawn[order], np.arange(lanes + 1)), positions)
 
 
-def _fill(into: Records, model: Model, features: Array, labels: Array) -> None:
-    """Write one block; ``into`` holds views of the whole."""
+def _fill(into: Block, start: int, stop: int, features: Array, labels: Array, largest: float, num_classes: int) -> None:
+    """Write the rows from ``start`` to ``stop``."""
     xp = into.xp
-    values, classes = as_float64(xp, features), as_float64(xp, labels)
-    finite = xp.all(xp.isfinite(values), axis=1) & xp.isfinite(classes)
-    values = xp.where(finite[:, None], values, xp.zeros_like(values))
-    classes = xp.where(finite, classes, xp.zeros_like(classes))
-    largest = xp.max(xp.abs(values), axis=1)
-    exponents = xp.floor(xp.log2(xp.where(largest > 1.0, largest, xp.ones_like(largest))))
-    scales = 2.0**exponents
-    into.scales[...] = scales
-    into.inputs[:, : model.num_features] = xp.astype(values / scales[:, None], into.inputs.dtype)
-    if model.fit_intercept:
-        intercept = xp.where(finite, 1.0 / scales, xp.zeros_like(scales))
-        into.inputs[:, model.num_features] = xp.astype(intercept, into.inputs.dtype)
-    into.input_norms[...] = row_norms(xp, as_float64(xp, into.inputs))
-    highest = xp.full_like(classes, float(model.num_classes - 1))
-    classes = xp.minimum(xp.maximum(xp.round(classes), xp.zeros_like(classes)), highest)
-    into.labels[...] = xp.astype(classes, xp.int64)
+    values, targets = as_float64(xp, features), as_float64(xp, labels)
+    valid = xp.all(xp.abs(values) <= largest, axis=1) & xp.isfinite(targets)
+    values = xp.where(valid[:, None], values, xp.zeros_like(values))
+    targets = xp.where(valid, targets, xp.zeros_like(targets))
+    targets = xp.clip(xp.round(targets), 0.0, float(num_classes - 1)) if num_classes else xp.clip(targets, -1.0, 1.0)
+    rows = xp.astype(values, into.features.dtype)
+    kept = as_float64(xp, rows)
+    into.features[start:stop, :] = rows
+    smallest = rows.shape[1] * float(xp.finfo(rows.dtype).smallest_normal)  # positive, as of `squared_norms`
+    into.squares[start:stop] = xp.sum(kept * kept, axis=1) + smallest
+    into.valid[start:stop] = xp.astype(valid, xp.float64)
+    into.labels[start:stop] = xp.astype(targets, into.labels.dtype)

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.errors import InvalidValue, Unsupported, one_of
-from calibrators.plan import Clip, Plan
+from accounting.events import DisjointBatches, Poisson, WithoutReplacement
+from calibrators.plan import Phase, Plan
 from trainer.algorithms import ALGORITHMS, Algorithm
-from trainer.arrays import Array, to_host
-from trainer.clipping import SMALLEST_MAX_GRAD_NORM
-from trainer.loop import points
+from trainer.arrays import DTYPES, Array, silent, to_host
+from trainer.checkpoint import Binding, Checkpoints, pack, unpack
+from trainer.loop import Task, Trainer
 from trainer.models import Model
-from trainer.noise import GaussianNoise, random_streams
-from trainer.records import prepare
-from trainer.samplers import sampler_for
+from trainer.records import lanes_for, piece_for, prepare
+from trainer.streams import RandomStreams, random_streams
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RunResult:
     """What a run releases, and all that it releases.
 
     Attributes:
-        parameters: The last point: "weights" of shape (p,) or (p, K), "bias" of shape () or (K,) with an intercept.
+        parameters: The released point under the model's names, such as "weights" and "bias".
         steps: Steps carried out; the plan's number.
     """
 
@@ -55,30 +55,35 @@ def run(
     dtype: str = "float64",
     on_progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] | None = None,
+    checkpoint: Checkpoints | None = None,
+    streams: RandomStreams | None = None,
 ) -> RunResult:
     """Carry out the plan on private rows.
 
-    The plan decides sampling, bounds, noise, step sizes, divisors and the number of steps. The rows decide the sums
-    of bounded contributions and nothing else: their number is no divisor, and no value of theirs raises, warns or is
-    logged. There may be none of them.
+    The plan decides sampling, bounds, noise, step sizes, divisors, the number of steps and which point is released. The
+    rows decide the sums of bounded contributions and nothing else: their number is no divisor, and no value of theirs
+    raises, warns or is logged. There may be none of them.
 
     Args:
         plan: An executable plan of an algorithm in `trainer.algorithms`.
         model: What is trained, from its initial parameters.
         features: shape (n, p), scaled by declared bounds (`trainer.scaling`); NumPy, CuPy or array API.
-        labels: shape (n,), class indices.
+        labels: shape (n,), class indices, or real numbers in [-1, 1] where the model predicts such.
         seed: For public data alone; whoever knows it can subtract the noise. None: keys from the operating system.
-        dtype: "float64" or "float32", for the stored inputs and the logits. Norms, sums, noise and parameters are
-            float64 in either case.
+        dtype: "float64" or "float32", for the stored rows, the logits and the sums of a few lanes. Norms, noise, totals
+            and parameters are float64 in either case.
         on_progress: Called with (steps done, steps in all) at the start and after every step, so it should be cheap.
         is_cancelled: Asked before every step, likewise.
+        checkpoint: Where checkpoints go, and one to go on from.
+        streams: For tests alone: given batches and noise.
 
     Returns:
-        The last point as NumPy arrays, and the number of steps.
+        The released point as NumPy arrays, and the number of steps.
 
     Guarantees:
         - what_was_charged_is_what_runs: sampler, noise, bound and counts are those of the plan's events.
         - rows_show_only_in_the_model: exceptions, warnings, progress and shapes are the same for every value of a row.
+        - resumed_runs_go_on: bit by bit as if they had never been interrupted.
         - unseeded_runs_differ, seeded_runs_repeat.
 
     Requires:
@@ -86,39 +91,78 @@ def run(
 
     Raises:
         InvalidValue: the plan is not executable, or its parts do not fit the algorithm; shapes do not fit the model;
-            an unknown dtype; a seed that is no non-negative integer.
-        Unsupported: no trainer of this name.
+            an unknown dtype; a seed that is no non-negative integer; a checkpoint of something else.
+        Unsupported: no trainer of this name; no sampler of a kind that was charged.
         RunCancelled: ``is_cancelled`` said so.
-
-    Source: Yang, Zhang, Chen & Liu 2022, eqs. (2) and (3).
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.relations import NeighboringRelation
-    >>> from calibrators.plan import Phase
-    >>> from trainer.models import LogisticRegression
+    >>> from calibrators.plan import Clip, Phase
+    >>> from trainer.models import logistic_regression
     >>> phase = Phase(Event(Gaussian(1.0), count=5), Clip(1.0), divisor=2, step_size=0.5)
     >>> plan = Plan("dp_sgd", 2, NeighboringRelation.ADD_OR_REMOVE_ONE, (phase,))
-    >>> result = run(plan, LogisticRegression(3), np.zeros((2, 3)), np.array([0, 1]))
+    >>> result = run(plan, logistic_regression(3), np.zeros((2, 3)), np.array([0, 1]))
     >>> result.steps, result.parameters["weights"].shape, result.parameters["bias"].shape
     (5, (3,), ())
     """
-    algorithm = _algorithm_of(plan)
-    streams = random_streams(seed)
-    noise = GaussianNoise(streams.noise)
-    records = prepare(model, features, labels, dtype)
-    point: Array = records.xp.asarray(model.initial())
-    done, total = 0, plan.iterations
-    _tell(on_progress, done, total)
-    for phase in plan.phases:
-        sampler = sampler_for(phase.event.sampling, records.inputs.shape[0], streams.sampling)
-        path = points(phase, algorithm.update, model, records, start=point, sampler=sampler, noise=noise)
-        for _ in range(phase.event.count):
-            if is_cancelled is not None and is_cancelled():
-                raise RunCancelled(done)
-            point = next(path)
-            done += 1
-            _tell(on_progress, done, total)
-    return RunResult(model.parameters(to_host(point)), done)
+    algorithm = algorithm_of(plan)
+    if dtype not in DTYPES:
+        raise InvalidValue(f"dtype must be {one_of(DTYPES)}, got {dtype!r}", pointer=("dtype",))
+    streams = random_streams(seed) if streams is None else streams
+    keeper = None if checkpoint is None else _Keeper(checkpoint, plan, streams)
+    state = None if keeper is None else keeper.resumed()
+    rows = rows_per_step(plan)
+    records = prepare(model, features, labels, dtype, lanes_for(rows), streams.lanes, piece_for(rows))
+    trainer = algorithm.make(Task(plan, model, records, streams, dtype))
+    try:
+        if state is not None:
+            trainer.restore(state)
+        _carry_out(trainer, plan.iterations, on_progress, is_cancelled, keeper)
+        with silent():
+            return RunResult(model.parameters(to_host(trainer.released())), trainer.steps_done)
+    finally:
+        trainer.close()
+
+
+class _Keeper:
+    """Keeps the checkpoints of one run."""
+
+    def __init__(self, checkpoint: Checkpoints, plan: Plan, streams: RandomStreams) -> None:
+        self._checkpoint = checkpoint
+        self._binding = Binding(plan.plan_hash, checkpoint.data_tag, checkpoint.code_version)
+        self._lanes = streams.lanes
+
+    def resumed(self) -> dict[str, object] | None:
+        """The trainer's state in the checkpoint to go on from; the lanes are then drawn as they were."""
+        if self._checkpoint.resume is not None:
+            stored = unpack(self._binding, self._checkpoint.resume)
+            self._lanes.state = stored["lanes"]
+            self._drawn_from = stored["lanes"]
+            trainer: dict[str, object] = stored["trainer"]
+            return trainer
+        self._drawn_from = self._lanes.state
+        return None
+
+    def after_step(self, trainer: Trainer) -> None:
+        if self._checkpoint.is_due(trainer.steps_done):
+            self._checkpoint.save(pack(self._binding, {"lanes": self._drawn_from, "trainer": trainer.state()}))
+
+
+def _carry_out(
+    trainer: Trainer,
+    total: int,
+    on_progress: Callable[[int, int], None] | None,
+    is_cancelled: Callable[[], bool] | None,
+    keeper: _Keeper | None,
+) -> None:
+    _tell(on_progress, trainer.steps_done, total)
+    while trainer.steps_done < total:
+        if is_cancelled is not None and is_cancelled():
+            raise RunCancelled(trainer.steps_done)
+        trainer.step()
+        _tell(on_progress, trainer.steps_done, total)
+        if keeper is not None:
+            keeper.after_step(trainer)
 
 
 def _tell(on_progress: Callable[[int, int], None] | None, done: int, total: int) -> None:
@@ -126,8 +170,12 @@ def _tell(on_progress: Callable[[int, int], None] | None, done: int, total: int)
         on_progress(done, total)
 
 
-def _algorithm_of(plan: Plan) -> Algorithm:
-    """The plan's algorithm, when the plan is one that it can carry out."""
+def algorithm_of(plan: Plan) -> Algorithm:
+    """What carries out the plan.
+
+    Raises:
+        Unsupported: no trainer of this name.
+    """
     algorithm = ALGORITHMS.get(plan.algorithm)
     if algorithm is None:
         raise Unsupported(
@@ -135,22 +183,22 @@ def _algorithm_of(plan: Plan) -> Algorithm:
             code="unsupported_algorithm",
             pointer=("algorithm",),
         )
-    if not plan.is_executable:
-        raise InvalidValue(
-            "this plan was made for its privacy alone: every phase of a run needs a step_size", pointer=("phases",)
-        )
-    for index, phase in enumerate(plan.phases):
-        where = ("phases", index, "gradient_bound")
-        bound = phase.gradient_bound
-        if type(bound) is not algorithm.gradient_bound:
-            raise InvalidValue(
-                f"{algorithm.name} bounds gradients by {algorithm.gradient_bound.kind}, not by {bound.kind}",
-                pointer=(*where, "kind"),
-            )
-        if isinstance(bound, Clip) and bound.max_grad_norm < SMALLEST_MAX_GRAD_NORM:
-            raise InvalidValue(
-                f"max_grad_norm must be at least {SMALLEST_MAX_GRAD_NORM:g} to be kept in floating point, got "
-                f"{bound.max_grad_norm!r}; rescale the features",
-                pointer=(*where, "max_grad_norm"),
-            )
     return algorithm
+
+
+def rows_per_step(plan: Plan) -> float:
+    """The most records that a step of the plan takes in the mean, by the declared size; a public number."""
+    return max(_rows_of(phase, plan.dataset_size) for phase in plan.phases)
+
+
+def _rows_of(phase: object, dataset_size: int) -> float:
+    if not isinstance(phase, Phase):
+        return float(dataset_size)
+    match phase.event.sampling:
+        case Poisson() as sampling:
+            return sampling.sampling_probability * dataset_size
+        case WithoutReplacement() as sampling:
+            return float(sampling.batch_size)
+        case DisjointBatches():
+            return float(min(phase.divisor, dataset_size))
+    return float(dataset_size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from accounting.convention import convention
-from accounting.intervals import Answer
 from app.algorithms.budget_costs import CostInBudgetBody
 from app.algorithms.calibrate import (
     BatchSizeSolution,
@@ -13,13 +12,13 @@ from app.algorithms.calibrate import (
     IterationsSolution,
     NextBody,
     NoiseMultiplierSolution,
+    NoiseScaleSolution,
     SolutionBody,
 )
-from app.algorithms.schemas import NoiseBody, PlanBody
+from app.algorithms.plans import batch_size_of, literal_body, noise_body, plan_body
 from app.algorithms.targets import achieved_body
 from app.privacy.answers import ConventionBody, ProvenanceBody
 from app.privacy.schemas import EventSchema
-from calibrators.plan import Plan
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Calibration, Spec, Unknown
 
@@ -30,7 +29,7 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
     return CalibrateAnswer(
         solution=solution_body(calibration),
         achieved=achieved_body(spec.target, calibration.achieved),
-        next=_next(spec, calibration.value, calibration.next_achieved),
+        next=_next(spec, calibration),
         noise=noise_body(plan),
         hyperparameters=[ProvenanceBody.of(item) for item in calibration.hyperparameters],
         utility=[ProvenanceBody.of(item) for item in calibration.utility],
@@ -38,6 +37,7 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
         events=[EventSchema.of(event) for event in plan.events],
         plan_hash=plan.plan_hash,
         cost_in_budget=cost,
+        literal=literal_body(calibration.literal),
         missing_assumptions=list(calibration.missing_assumptions),
         convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
         citations=[ALGORITHMS[plan.algorithm].source],
@@ -48,7 +48,9 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
 def solution_body(calibration: Calibration) -> SolutionBody:
     """The solved value under its wire name."""
     plan, value = calibration.plan, calibration.value
-    batch_size = plan.phases[0].divisor
+    if isinstance(value, tuple):
+        return NoiseScaleSolution(noise_scale=list(value))
+    batch_size = batch_size_of(plan)
     match calibration.unknown:
         case Unknown.NOISE_MULTIPLIER:
             return NoiseMultiplierSolution(noise_multiplier=value)
@@ -61,19 +63,8 @@ def solution_body(calibration: Calibration) -> SolutionBody:
     return DeltaSolution(delta=value)
 
 
-def noise_body(plan: Plan) -> NoiseBody:
-    """The noise of the plan's first phase."""
-    first = plan.phases[0]
-    return NoiseBody(
-        stddev_on_sum=first.noise_stddev_on_sum,
-        stddev_on_mean=first.noise_stddev_on_mean,
-        l2_sensitivity=plan.neighboring_relation.sensitivity * first.gradient_bound.contribution_bound,
-    )
-
-
-def plan_body(plan: Plan) -> PlanBody:
-    return PlanBody.model_validate(plan.to_json())
-
-
-def _next(spec: Spec, value: float, achieved: Answer | None) -> NextBody | None:
-    return None if achieved is None else NextBody(value=int(value) + 1, achieved=achieved_body(spec.target, achieved))
+def _next(spec: Spec, calibration: Calibration) -> NextBody | None:
+    achieved, value = calibration.next_achieved, calibration.value
+    if achieved is None or isinstance(value, tuple):
+        return None
+    return NextBody(value=int(value) + 1, achieved=achieved_body(spec.target, achieved))

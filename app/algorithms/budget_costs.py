@@ -37,8 +37,11 @@ class BudgetReader:
     context: Context
     _states: dict[str, BudgetState] = field(default_factory=dict)
 
-    def state(self, budget_id: str, relation: NeighboringRelation, *pointer: str) -> BudgetState:
+    def state(self, budget_id: str, relation: NeighboringRelation | None, *pointer: str) -> BudgetState:
         """The budget's filter and amounts.
+
+        Args:
+            relation: Of the request; None takes whichever the budget counts under.
 
         Raises:
             Problem: 422 ``unknown_budget`` at ``pointer``, or ``relation_mismatch``.
@@ -53,7 +56,7 @@ class BudgetReader:
                 detail = f"there is no budget with the id {budget_id!r}"
                 raise unprocessable("unknown_budget", detail, *pointer) from None
         state = self._states[budget_id]
-        if state.relation is not relation:
+        if relation is not None and state.relation is not relation:
             raise unprocessable(
                 "relation_mismatch",
                 f"the budget counts under {state.relation}, and this calibration is under {relation}: one says nothing "

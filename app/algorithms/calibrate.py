@@ -8,7 +8,8 @@ from pydantic import Field
 
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE
 from app.algorithms.budget_costs import CostInBudgetBody
-from app.algorithms.schemas import AlgorithmFields, NoiseBody, PlanBody
+from app.algorithms.plans import LiteralBody, NoiseBody, PlanBody
+from app.algorithms.schemas import AlgorithmFields
 from app.algorithms.targets import AnyAchievedBody, TargetBody
 from app.kit.fields import Identifier, Integer, Schema
 from app.privacy.answers import ConventionBody, ProvenanceBody
@@ -60,7 +61,20 @@ class DeltaSolution(Schema):
     delta: float = Field(description="The certified upper end.")
 
 
-SolutionBody = NoiseMultiplierSolution | IterationsSolution | BatchSizeSolution | EpsilonSolution | DeltaSolution
+class NoiseScaleSolution(Schema):
+    """Of noise that is not Gaussian: the smallest that meets the target."""
+
+    noise_scale: list[float] = Field(description="One for each phase, in loss units.")
+
+
+SolutionBody = (
+    NoiseMultiplierSolution
+    | NoiseScaleSolution
+    | IterationsSolution
+    | BatchSizeSolution
+    | EpsilonSolution
+    | DeltaSolution
+)
 
 
 class NextBody(Schema):
@@ -81,7 +95,9 @@ class CalibrateAnswer(Schema):
     events: list[EventSchema]
     plan_hash: str = Field(description="SHA-256 of the plan's canonical bytes; a run of this very plan carries it.")
     cost_in_budget: CostInBudgetBody | None = Field(description="Where the request names a budget.")
-    literal: None = Field(None, description="The paper's own calibration; not available yet.")
+    literal: LiteralBody | None = Field(
+        description="The paper's own calibration; null where it has none for the target."
+    )
     missing_assumptions: list[str] = Field(description="What the theorem's step size and bound would still need.")
     convention: ConventionBody
     citations: list[str]

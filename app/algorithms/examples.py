@@ -70,6 +70,71 @@ CALIBRATE_EXAMPLES: dict[str, Example] = {
             },
         },
     },
+    "dp_sgd_gradient_theorem": {
+        "summary": "DP-SGD-Gradient for a 1.5-norm hinge in the unit ball: noise, step size, explicit bound",
+        "value": {
+            "algorithm": "dp_sgd_gradient",
+            "dataset_size": 10000,
+            "dimension": 50,
+            "iterations": 10000,
+            "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-6},
+            "assumptions": {
+                "holder_exponent": 0.5,
+                "holder_constant": 1.5,
+                "gradient_at_zero": 1.5,
+                "loss_at_zero": 1,
+                "radius": 1,
+                "failure_probability": 0.05,
+            },
+        },
+    },
+    "dp_gd_theorem": {
+        "summary": "DP-GD under the Polyak-Lojasiewicz inequality; the theorem chooses the number of steps",
+        "value": {
+            "algorithm": "dp_gd",
+            "dataset_size": 10000,
+            "dimension": 10,
+            "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+            "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+            "assumptions": {"smoothness": 1, "initial_gap": 1, "pl_constant": 0.1},
+        },
+    },
+    "clipped_sgd_strongly_convex_theorem": {
+        "summary": "Noisy clipped SGD with heavy-tailed gradients: steps, clip threshold and schedule from moments",
+        "value": {
+            "algorithm": "clipped_sgd_strongly_convex",
+            "dataset_size": 20000,
+            "dimension": 10,
+            "target": {"kind": "zcdp", "rho": 0.5},
+            "assumptions": {
+                "smoothness": 4,
+                "strong_convexity": 1,
+                "diameter": 2,
+                "moment_order": 3,
+                "moment_bound": 2,
+            },
+        },
+    },
+    "tree_sfw_l1_theorem": {
+        "summary": "Tree Frank-Wolfe over the l1 ball: the scale of Gumbel noise in each tree",
+        "value": {
+            "algorithm": "tree_sfw_l1",
+            "dataset_size": 50000,
+            "dimension": 50,
+            "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+            "assumptions": {"lipschitz": 2, "smoothness": 1, "radius": 1},
+        },
+    },
+    "tree_sfw_l1_pure": {
+        "summary": "The same with pure differential privacy",
+        "value": {
+            "algorithm": "tree_sfw_l1",
+            "dataset_size": 50000,
+            "dimension": 50,
+            "target": {"kind": "pure_dp", "epsilon": 1},
+            "assumptions": {"lipschitz": 2, "smoothness": 1, "radius": 1},
+        },
+    },
     "full_batch_replace_one": {
         "summary": "Full batches, replace-one: the sensitivity doubles",
         "value": {

@@ -8,9 +8,9 @@ from pydantic import BeforeValidator, Field
 
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE
 from accounting.relations import NeighboringRelation
+from app.algorithms.geometry import DomainBody, PenaltyBody
 from app.kit.fields import Integer, Schema
 from app.privacy.answers import IntervalBody
-from app.privacy.schemas import EventSchema
 
 
 class ClipBody(Schema):
@@ -40,14 +40,6 @@ def _shorthand(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-class ApproximateDpTargetBody(Schema):
-    """(epsilon, delta) of the whole run."""
-
-    kind: Literal["approximate_dp"]
-    epsilon: float = Field(gt=0, le=1e6)
-    delta: float = Field(ge=1e-30, le=0.5)
-
-
 class HyperparametersChoice(Schema):
     """Values of the caller's own, in place of the theorem's."""
 
@@ -70,25 +62,30 @@ class AlgorithmFields(Schema):
         None, gt=0, le=1e8, description="Expected passes over the data, in place of iterations."
     )
     sampling: Annotated[
-        SamplingChoice,
-        BeforeValidator(_shorthand, json_schema_input_type=SamplingChoice | str),
-        Field(description="`poisson` or `full_batch`; the bare kind as a string will do."),
-    ]
-    neighboring_relation: NeighboringRelation = Field(
-        NeighboringRelation.ADD_OR_REMOVE_ONE, strict=False, description="What differs between neighbouring data sets."
+        SamplingChoice | None,
+        BeforeValidator(_shorthand, json_schema_input_type=SamplingChoice | str | None),
+        Field(
+            description="One of the algorithm's `samplings`, whose first is the paper's own and the default; the bare "
+            "kind as a string will do."
+        ),
+    ] = None
+    neighboring_relation: NeighboringRelation | None = Field(
+        None,
+        strict=False,
+        description="What differs between neighbouring data sets. Left out, it is that of the budget that is named, "
+        "else the paper's own; the answer's `convention` tells which.",
     )
-    gradient_bound: GradientBoundBody
+    gradient_bound: GradientBoundBody | None = Field(
+        None, description="How each record's gradient is bounded; some algorithms derive it from their assumptions."
+    )
+    domain: DomainBody | None = Field(
+        None, description="Where parameters are kept. Algorithms with a domain of their own take it from `assumptions`."
+    )
+    penalty: PenaltyBody | None = Field(None, description="Added to the mean loss; it costs no privacy.")
     hyperparameters: HyperparametersChoice = HyperparametersChoice(step_size=None)
     assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
         default={}, max_length=32, description="Constants of the problem; each algorithm's page names its own."
     )
-
-
-class AlgorithmChoice(AlgorithmFields):
-    """What a run chooses: everything but the noise, which its target decides."""
-
-    target: ApproximateDpTargetBody
-    solve_for: Literal["noise_multiplier"] = "noise_multiplier"
 
 
 class CertifiedBody(Schema):
@@ -105,36 +102,17 @@ class AchievedBody(CertifiedBody):
     delta: float
 
 
-class NoiseBody(Schema):
-    stddev_on_sum: float = Field(description="Per coordinate, in the unit of one record's contribution.")
-    stddev_on_mean: float = Field(description="After division by the public batch size.")
-    l2_sensitivity: float = Field(description="Largest distance of the sums of two neighbours, same unit.")
-
-
-class PhaseBody(Schema):
-    """Steps that are alike."""
-
-    event: EventSchema
-    gradient_bound: GradientBoundBody
-    divisor: int
-    step_size: float | None
-
-
-class PlanBody(Schema):
-    """What a run would execute and a ledger would charge."""
-
-    algorithm: str
-    dataset_size: int
-    neighboring_relation: str
-    phases: list[PhaseBody]
-    engine: str
-
-
 class AssumptionBody(Schema):
-    name: str
-    symbol: str
-    unit: str
+    """A constant of the problem."""
+
+    name: str = Field(description="Inside `assumptions`.")
+    symbol: str = Field(description="The paper's letter, LaTeX.")
+    unit: str = Field(description="In units of the loss and of the parameters.")
     meaning: str
+    lower: float
+    upper: float
+    required: bool = Field(description="Whether the theorem's numbers need it.")
+    default: float | None
 
 
 class AlgorithmBody(Schema):
@@ -142,12 +120,14 @@ class AlgorithmBody(Schema):
     summary: str
     source: str
     update: str = Field(description="One step, LaTeX.")
-    samplings: list[str]
-    neighboring_relations: list[str]
-    gradient_bounds: list[str]
+    samplings: list[str] = Field(description="The first is the paper's own, and the default.")
+    neighboring_relations: list[str] = Field(description="The first is the paper's own, and the default.")
+    gradient_bounds: list[str] = Field(description="Empty where the bound follows from the assumptions.")
+    gradient_bound_required: bool
     assumptions: list[AssumptionBody]
     guarantee: str
-    gradient_complexity: str
+    gradient_complexity: str = Field(description="Per-record gradients of a run, LaTeX.")
+    verdict: str = Field(description="On the paper's own calibration; `literal` judges it at each request.")
     errata: list[str]
     models: list[str] = Field(description="Model kinds that a run of it can train.")
 

@@ -7,29 +7,27 @@ from dataclasses import dataclass
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
 from accounting.events import FullBatch
-from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
-from app.algorithms.answers import calibrate_answer, noise_body, plan_body
+from accounting.targets import BudgetTarget, Target
+from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import BudgetReader, CostInBudgetBody, budget_target, cost_in_budget
 from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
+from app.algorithms.geometry import to_domain, to_penalty
 from app.algorithms.schemas import (
     AlgorithmBody,
-    AlgorithmChoice,
     AlgorithmFields,
     AssumptionBody,
     ClipBody,
     GradientBoundBody,
 )
-from app.algorithms.targets import BudgetGoal, to_target
+from app.algorithms.targets import AlgorithmChoice, BudgetGoal, to_target
+from app.algorithms.trainable import models_of
 from app.kit.context import Context
 from app.ledger.states import BudgetState
 from app.problems import Problem, from_accounting, unprocessable
+from calibrators import registry
 from calibrators.algorithm import Algorithm
 from calibrators.plan import Clip, GradientBound, Normalize
-from calibrators.registry import find_algorithm
-from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown, check_sampling
-from trainer.models import MODELS
-
-__all__ = ["calibrate", "describe", "noise_body", "plan_body"]
+from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def calibrate(context: Context, choice: AlgorithmChoice, dataset_size: int, dime
     Raises:
         Problem: 422 that points at what is malformed, unsupported or unreachable.
     """
-    target = ApproximateDpTarget(choice.target.epsilon, choice.target.delta)
+    target = to_target(choice.target, Unknown.NOISE_MULTIPLIER, None)
     spec = _spec(choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None)
     with context.numerics:
         return solve(Question(choice.algorithm, spec))
@@ -89,7 +87,10 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
             raise unprocessable("overdetermined", "the target names a budget already; leave this out", "budget_id")
         budget_id, pointer = body.budget_id, ("target", "budget_id")
         charge_delta = None if body.charge is None else body.charge.delta
-    state = None if budget_id is None else budgets.state(budget_id, request.neighboring_relation, *pointer)
+    relation = request.neighboring_relation
+    state = None if budget_id is None else budgets.state(budget_id, relation, *pointer)
+    if relation is None and state is not None:
+        request = request.model_copy(update={"neighboring_relation": state.relation})
     goal = budget_target(state, charge_delta) if isinstance(body, BudgetGoal) and state is not None else None
     target = to_target(body, unknown, goal)
     spec = _spec(request, unknown, request.dataset_size, request.dimension, target, request.noise_multiplier)
@@ -103,7 +104,7 @@ def solve(question: Question) -> Calibration:
         Problem: 422 when the target is unreachable, or what is asked is unsupported.
     """
     try:
-        return find_algorithm(question.algorithm).calibrate(question.spec)
+        return registry.calibrate(question.algorithm, question.spec)
     except AccountingError as error:
         raise _refusal(error, question.spec) from None
 
@@ -132,13 +133,24 @@ def describe(algorithm: Algorithm) -> AlgorithmBody:
         neighboring_relations=[str(relation) for relation in algorithm.relations],
         gradient_bounds=[bound.kind for bound in algorithm.gradient_bounds],
         assumptions=[
-            AssumptionBody(name=item.name, symbol=item.symbol, unit=item.unit, meaning=item.meaning)
+            AssumptionBody(
+                name=item.name,
+                symbol=item.symbol,
+                unit=str(item.units),
+                meaning=item.meaning,
+                lower=item.lower,
+                upper=item.upper,
+                required=item.required,
+                default=item.default,
+            )
             for item in algorithm.assumptions
         ],
         guarantee=algorithm.guarantee,
+        gradient_bound_required=algorithm.gradient_bound_required,
         gradient_complexity=algorithm.gradient_complexity,
+        verdict=algorithm.verdict,
         errata=list(algorithm.errata),
-        models=list(MODELS),
+        models=list(models_of(algorithm.name)),
     )
 
 
@@ -151,24 +163,27 @@ def _spec(
     noise_multiplier: float | None,
 ) -> Spec:
     try:
-        algorithm = find_algorithm(fields.algorithm)
-        check_sampling(fields.sampling.kind, algorithm.samplings)
-        _check_bound(algorithm, fields.gradient_bound)
+        algorithm = registry.find_algorithm(fields.algorithm)
         _check_noise(unknown, noise_multiplier)
-        batch_size = _batch_size(fields, unknown, dataset_size)
-        return Spec(
+        sampling = algorithm.samplings[0].kind if fields.sampling is None else fields.sampling.kind
+        batch_size = _batch_size(fields, unknown, dataset_size, sampling)
+        spec = Spec(
             dataset_size=dataset_size,
+            target=target,
+            unknown=unknown,
             batch_size=batch_size,
             iterations=_iterations(fields, unknown, dataset_size, batch_size),
-            sampling=fields.sampling.kind,
+            sampling=sampling,
             neighboring_relation=fields.neighboring_relation,
             gradient_bound=_gradient_bound(fields.gradient_bound),
-            target=target,
+            domain=to_domain(fields.domain),
+            penalty=to_penalty(fields.penalty),
             dimension=dimension,
             assumptions=fields.assumptions,
             step_size=fields.hyperparameters.step_size,
             noise_multiplier=noise_multiplier,
         )
+        return registry.with_defaults(algorithm, spec)
     except AccountingError as error:
         raise from_accounting(error) from None
 
@@ -177,27 +192,21 @@ def _refusal(error: AccountingError, spec: Spec) -> Problem:
     """Where in the request the reason of an engine's refusal lies: it speaks of events, which nobody wrote."""
     if isinstance(error, Unreachable):
         return unprocessable(error.code, error.detail, "target")
-    if isinstance(spec.target, BudgetTarget) and error.pointer[:1] == ("charge",):
-        return from_accounting(error, "target")
     if isinstance(error, NoCostInFilter):
-        return unprocessable(error.code, error.detail, "target", "budget_id")
+        if isinstance(spec.target, BudgetTarget):
+            return unprocessable(error.code, error.detail, "target", "budget_id")
+        detail = f"nothing proves this target of the noise: {error.detail}"
+        return unprocessable(error.code, detail, "target", "kind")
     if isinstance(error, Unsupported) and not error.pointer:
         return unprocessable(error.code, error.detail, "solve_for")
-    return from_accounting(error)
+    parents = {"charge": ("target",), "step_size": ("hyperparameters",)}
+    first = str(error.pointer[0]) if error.pointer else ""
+    return from_accounting(error, *parents.get(first, ()))
 
 
-def _check_bound(algorithm: Algorithm, bound: GradientBoundBody) -> None:
-    kinds = [cls.kind for cls in algorithm.gradient_bounds]
-    if bound.kind not in kinds:
-        raise unprocessable(
-            "unsupported_gradient_bound",
-            f"{algorithm.name} takes gradient_bound.kind {' or '.join(kinds)}, not {bound.kind}",
-            "gradient_bound",
-            "kind",
-        )
-
-
-def _gradient_bound(body: GradientBoundBody) -> GradientBound:
+def _gradient_bound(body: GradientBoundBody | None) -> GradientBound | None:
+    if body is None:
+        return None
     return Clip(body.max_grad_norm) if isinstance(body, ClipBody) else Normalize(body.regularizer)
 
 
@@ -208,8 +217,8 @@ def _check_noise(unknown: Unknown, noise_multiplier: float | None) -> None:
         raise _missing("noise_multiplier", f"noise_multiplier is needed to solve for {unknown}")
 
 
-def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int) -> int | None:
-    full_batch = fields.sampling.kind == FullBatch.kind
+def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sampling: str) -> int | None:
+    full_batch = sampling == FullBatch.kind
     if unknown is Unknown.BATCH_SIZE:
         if fields.batch_size is not None:
             raise _overdetermined("batch_size")
@@ -217,11 +226,7 @@ def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int) ->
             detail = "full_batch takes every record in every step, so there is no batch size to solve for; use poisson"
             raise unprocessable("unsupported", detail, "solve_for")
         return None
-    if fields.batch_size is not None:
-        return fields.batch_size
-    if full_batch:
-        return dataset_size
-    raise _missing("batch_size", "batch_size is needed: the expected number of records in a step")
+    return dataset_size if full_batch and fields.batch_size is None else fields.batch_size
 
 
 def _iterations(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, batch_size: int | None) -> int | None:
@@ -232,12 +237,10 @@ def _iterations(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, ba
         return None
     if fields.iterations is not None and fields.epochs is not None:
         raise unprocessable("overdetermined", "give iterations or epochs, not both", "epochs")
-    if fields.iterations is not None:
-        return fields.iterations
     if fields.epochs is None:
-        raise _missing("iterations", "iterations (or epochs) is needed: the number of steps")
+        return fields.iterations
     if batch_size is None:
-        detail = "how many steps an epoch has depends on the batch size, which is solved for; give iterations instead"
+        detail = "how many steps an epoch has depends on the batch size, which is not given; give iterations instead"
         raise unprocessable("unsupported", detail, "epochs")
     return max(1, math.ceil(fields.epochs * dataset_size / batch_size))
 

@@ -14,11 +14,12 @@ from accounting.targets import (
     ApproximateDpTarget,
     BudgetTarget,
     GaussianDpTarget,
+    PureDpTarget,
     Target,
     TruePositiveRateTarget,
     ZcdpTarget,
 )
-from app.algorithms.schemas import AchievedBody, CertifiedBody
+from app.algorithms.schemas import AchievedBody, AlgorithmFields, CertifiedBody
 from app.kit.fields import Identifier, Schema
 from app.privacy.answers import IntervalBody, error_budget
 from app.problems import from_accounting, unprocessable
@@ -31,6 +32,21 @@ class ApproximateDpGoal(Schema):
     kind: Literal["approximate_dp"]
     epsilon: float | None = Field(None, gt=0, le=1e6)
     delta: float | None = Field(None, ge=1e-30, le=0.5)
+
+
+class ApproximateDpTargetBody(Schema):
+    """(epsilon, delta) of the whole run."""
+
+    kind: Literal["approximate_dp"]
+    epsilon: float = Field(gt=0, le=1e6)
+    delta: float = Field(ge=1e-30, le=0.5)
+
+
+class PureDpGoal(Schema):
+    """epsilon of pure differential privacy. Gaussian noise has none; selections with Gumbel noise do."""
+
+    kind: Literal["pure_dp"]
+    epsilon: float = Field(gt=0, le=1e6)
 
 
 class ZcdpGoal(Schema):
@@ -73,9 +89,21 @@ class BudgetGoal(Schema):
 
 
 TargetBody = Annotated[
-    ApproximateDpGoal | ZcdpGoal | GaussianDpGoal | AttackRiskGoal | BudgetGoal,
+    ApproximateDpGoal | PureDpGoal | ZcdpGoal | GaussianDpGoal | AttackRiskGoal | BudgetGoal,
     Field(discriminator="kind", title="Target"),
 ]
+
+#: What a run is held under: a guarantee that is stated of its model.
+RunTargetBody = Annotated[
+    ApproximateDpTargetBody | PureDpGoal | ZcdpGoal | GaussianDpGoal, Field(discriminator="kind", title="RunTarget")
+]
+
+
+class AlgorithmChoice(AlgorithmFields):
+    """What a run chooses: everything but the noise, which its target decides."""
+
+    target: RunTargetBody
+    solve_for: Literal["noise_multiplier"] = "noise_multiplier"
 
 
 class AchievedDeltaBody(CertifiedBody):
@@ -87,6 +115,10 @@ class AchievedDeltaBody(CertifiedBody):
 
 class AchievedRhoBody(CertifiedBody):
     rho: float = Field(description="A proved cost.")
+
+
+class AchievedPureBody(CertifiedBody):
+    epsilon: float = Field(description="A proved cost, without any delta.")
 
 
 class AchievedMuBody(CertifiedBody):
@@ -112,6 +144,7 @@ AnyAchievedBody = (
     AchievedBody
     | AchievedDeltaBody
     | AchievedRhoBody
+    | AchievedPureBody
     | AchievedMuBody
     | AchievedAdvantageBody
     | AchievedTprBody
@@ -119,7 +152,9 @@ AnyAchievedBody = (
 )
 
 
-def to_target(body: TargetBody, unknown: Unknown, budget: BudgetTarget | None) -> Target | OpenEpsilon | OpenDelta:
+def to_target(
+    body: TargetBody | RunTargetBody, unknown: Unknown, budget: BudgetTarget | None
+) -> Target | OpenEpsilon | OpenDelta:
     """The engine's target.
 
     Args:
@@ -138,19 +173,27 @@ def to_target(body: TargetBody, unknown: Unknown, budget: BudgetTarget | None) -
             "target",
             "kind",
         )
+    target: Target | OpenEpsilon | OpenDelta
     try:
-        if isinstance(body, ApproximateDpGoal):
-            return _approximate_dp(body, unknown)
-        if isinstance(body, ZcdpGoal):
-            return ZcdpTarget(body.rho)
-        if isinstance(body, GaussianDpGoal):
-            return GaussianDpTarget(body.mu)
-        if isinstance(body, AttackRiskGoal):
-            return _attack_risk(body)
+        match body:
+            case ApproximateDpGoal():
+                target = _approximate_dp(body, unknown)
+            case ApproximateDpTargetBody():
+                target = ApproximateDpTarget(body.epsilon, body.delta)
+            case PureDpGoal():
+                target = PureDpTarget(body.epsilon)
+            case ZcdpGoal():
+                target = ZcdpTarget(body.rho)
+            case GaussianDpGoal():
+                target = GaussianDpTarget(body.mu)
+            case AttackRiskGoal():
+                target = _attack_risk(body)
+            case _:
+                assert budget is not None, "the caller looks up the budget"
+                target = budget
     except AccountingError as error:
         raise from_accounting(error, "target") from None
-    assert budget is not None, "the caller looks up the budget"
-    return budget
+    return target
 
 
 def achieved_body(target: Target | OpenEpsilon | OpenDelta, answer: Answer) -> AnyAchievedBody:
@@ -165,6 +208,8 @@ def achieved_body(target: Target | OpenEpsilon | OpenDelta, answer: Answer) -> A
             body = AchievedDeltaBody(epsilon=target.epsilon, delta=interval, **shared)
         case ZcdpTarget():
             body = AchievedRhoBody(rho=upper, **shared)
+        case PureDpTarget():
+            body = AchievedPureBody(epsilon=upper, **shared)
         case GaussianDpTarget():
             body = AchievedMuBody(mu=upper, **shared)
         case AdvantageTarget():

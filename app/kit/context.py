@@ -29,6 +29,11 @@ def default_pool() -> ProcessPool:
     return ProcessPool(size=min(2, os.cpu_count() or 1), seconds=20.0, memory_bytes=2 * 2**30)
 
 
+def audit_pool() -> ProcessPool:
+    """One attack at a time, which may take as long as somebody waits for an answer."""
+    return ProcessPool(size=1, seconds=120.0, memory_bytes=4 * 2**30)
+
+
 @dataclass(frozen=True)
 class Context:
     """Settings, database, clock and limits of numerics of one process."""
@@ -42,6 +47,8 @@ class Context:
     )
     #: For numerics that take seconds. Nothing runs before the first job; `close` ends it.
     processes: ProcessPool = field(default_factory=default_pool, repr=False)
+    #: For audits, which carry plans out.
+    audit_processes: ProcessPool = field(default_factory=audit_pool, repr=False)
 
     #: So many threads and connections at most wait long for a budget that somebody keeps locked.
     patience: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(8), repr=False)

@@ -1,4 +1,4 @@
-"""Identifiers with a type prefix: `bud_`, `res_`, `run_`, `ds_`, `key_`, `ent_`."""
+"""Identifiers with a type prefix: `bud_`, `res_`, `run_`, `ds_`, `key_`, `ent_`, `aud_`."""
 
 from __future__ import annotations
 

@@ -40,7 +40,10 @@ class ProvenanceBody(Schema):
     """A number with its formula and its theorem."""
 
     name: str
-    value: float | None = Field(description="null where the formula's conditions fail; a warning says which.")
+    value: float | list[float] | None = Field(
+        description="One per step or phase where it is a list; null where the formula's conditions fail."
+    )
+    unit: str = Field("", description="In units of the loss and of the parameters; empty where an older run kept none.")
     formula: str = Field(description="LaTeX.")
     source: str = Field(description="Paper, theorem, equation.")
     kind: ProvenanceKind = Field(strict=False, description="`exact`, `derived` or `order` (known up to a constant).")
@@ -51,7 +54,8 @@ class ProvenanceBody(Schema):
     def of(cls, provenance: Provenance) -> Self:
         return cls(
             name=provenance.name,
-            value=provenance.value,
+            value=list(provenance.value) if isinstance(provenance.value, tuple) else provenance.value,
+            unit=str(provenance.units),
             formula=provenance.formula,
             source=provenance.source,
             kind=provenance.kind,

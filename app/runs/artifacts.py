@@ -29,7 +29,7 @@ def write_model(context: Context, run: Run, data: DataDescription, result: RunRe
     arrays: dict[str, Any] = {
         **result.parameters,
         "feature_names": np.array([column.name for column in data.features]),
-        "classes": np.array(data.classes()),
+        "classes": np.array(data.classes),
         "plan_hash": np.array(run.plan_hash),
         "run_id": np.array(run.id),
     }

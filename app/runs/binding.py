@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from accounting.errors import AccountingError
-from app.datasets.columns import CategoryColumn, Column, split_label
+from app.algorithms.geometry import to_domain, to_penalty
+from app.algorithms.targets import AlgorithmChoice
+from app.datasets.columns import CategoryColumn, Column, NumberColumn, split_label
 from app.datasets.models import Dataset
 from app.datasets.service import LoadedDataset, columns_of
+from app.datasets.table import LabelArray
 from app.kit.fields import Schema
 from app.problems import from_accounting, unprocessable
-from app.runs.schemas import LinearModelChoice
-from trainer import scaling
-from trainer.models import LogisticRegression, Model, SoftmaxRegression
+from app.runs.constants import constants
+from app.runs.model_choice import ModelChoice
+from calibrators.registry import find_algorithm
+from trainer import models, scaling
+from trainer.models import Model
 
 
 class DataDescription(Schema):
@@ -53,58 +56,86 @@ class DataDescription(Schema):
         """Rows of raw values, shape (n, columns), to rows of features in [-1, 1]; nothing is fitted."""
         return scaling.scale_features(self.scaled_columns, list(features.T))
 
+    @property
     def classes(self) -> tuple[str, ...]:
-        """The label's categories, in the order of their codes.
+        """The label's categories in the order of their codes; none where the label is a number."""
+        return tuple(self.label.categories) if isinstance(self.label, CategoryColumn) else ()
 
-        Raises:
-            Problem: 422 when the label is a number.
-        """
-        if not isinstance(self.label, CategoryColumn):
-            raise unprocessable(
-                "label_not_categorical",
-                f"the label {self.label.name!r} is a number; logistic and softmax regression need a category column",
-                "model",
-                "kind",
-            )
-        return tuple(self.label.categories)
+    def scale_labels(self, labels: LabelArray) -> LabelArray:
+        """Codes of categories as they are; numbers as features are scaled, to [-1, 1]."""
+        if isinstance(self.label, CategoryColumn):
+            return labels
+        return _scaled(self.label).scale(labels.astype(np.float64))[:, 0]
+
+    @property
+    def label_half_width(self) -> float:
+        """What a scaled label of 1 is in the label's own unit, counted from the middle of its bounds."""
+        assert isinstance(self.label, NumberColumn), "a category has no unit"
+        return self.label.upper / 2.0 - self.label.lower / 2.0
 
 
-def build_model(choice: LinearModelChoice, data: DataDescription) -> Model:
+def build_model(choice: ModelChoice, data: DataDescription) -> Model:
     """The model for these columns.
 
     Raises:
         Problem: 422 when the label does not fit the model.
     """
-    classes = data.classes()
+    _check_label(choice, data)
     width = scaling.num_features(data.scaled_columns)
-    if choice.kind == LogisticRegression.kind and len(classes) != 2:
-        raise unprocessable(
-            "label_not_binary",
-            f"logistic_regression needs a label of 2 categories, this one has {len(classes)}; use softmax_regression",
-            "model",
-            "kind",
-        )
     try:
-        if choice.kind == LogisticRegression.kind:
-            return LogisticRegression(width, fit_intercept=choice.fit_intercept)
-        return SoftmaxRegression(width, len(classes), fit_intercept=choice.fit_intercept)
+        return models.build(width, num_classes=len(data.classes), **choice.model_dump())
     except AccountingError as error:
         raise from_accounting(error, "model") from None
 
 
-def assumptions_of(model: Model, data: DataDescription) -> dict[str, float]:
+def _check_label(choice: ModelChoice, data: DataDescription) -> None:
+    task = models.TASKS[choice.kind]
+    if task is models.Task.REGRESSION:
+        if data.classes:
+            raise unprocessable(
+                "label_not_numeric",
+                f"{choice.kind} predicts a number, and the label {data.label.name!r} is a category; use "
+                "logistic_regression, softmax_regression, q_norm_hinge or mlp",
+                "model",
+                "kind",
+            )
+        return
+    if not data.classes:
+        raise unprocessable(
+            "label_not_categorical",
+            f"{choice.kind} predicts a category, and the label {data.label.name!r} is a number; use "
+            "linear_regression, huber_regression, quantile_regression or q_norm_regression",
+            "model",
+            "kind",
+        )
+    if task is models.Task.BINARY and len(data.classes) != 2:
+        raise unprocessable(
+            "label_not_binary",
+            f"{choice.kind} needs a label of 2 categories, this one has {len(data.classes)}; use softmax_regression",
+            "model",
+            "kind",
+        )
+
+
+def derived_assumptions(choice: AlgorithmChoice, model: Model, data: DataDescription) -> dict[str, float]:
     """Constants of the training objective that follow from the model and the declared bounds alone.
 
-    A scaled row has l2 norm at most sqrt(columns); the model's smoothness and gradient norm at that bound give L_0
-    and, as |g - grad f| <= |g| + |grad f|, tau_0. At zero parameters the mean loss is log K, and no loss is negative,
-    so D_0 <= log K.
+    They fill in what the algorithm's theorem asks for and the request leaves out, unless the request has a step size of
+    its own and the algorithm needs no constant for its privacy.
     """
-    bound = scaling.feature_norm_bound(data.scaled_columns)
-    return {
-        "initial_gap": math.log(len(data.classes())),
-        "generalized_smoothness_l0": model.smoothness(bound),
-        "deviation_tau0": 2.0 * model.gradient_norm_bound(bound),
-    }
+    algorithm = find_algorithm(choice.algorithm)
+    if choice.hyperparameters.step_size is not None and algorithm.gradient_bound_required:
+        return {}
+    known = constants(
+        model,
+        data.scaled_columns,
+        choice.assumptions,
+        algorithm.norm_order,
+        domain=to_domain(choice.domain),
+        penalty=to_penalty(choice.penalty),
+    )
+    names = {assumption.name for assumption in algorithm.assumptions}
+    return {name: value for name, value in known.items() if name in names and name not in choice.assumptions}
 
 
 def _scaled(column: Column) -> scaling.Column:

@@ -19,8 +19,9 @@ from app.problems import Problem
 from app.runs import repository
 from app.runs.binding import DataDescription, build_model
 from app.runs.lifecycle import DATASET_GONE, RefusedError
+from app.runs.model_choice import MODEL_CHOICE
 from app.runs.models import Run, RunState
-from app.runs.schemas import LinearModelChoice, MetricBody
+from app.runs.schemas import MetricBody
 from app.runs.versions import versions
 from calibrators.plan import Plan
 from trainer.models import Model
@@ -59,7 +60,7 @@ def load_job(context: Context, run: Run, plan: Plan) -> Job:
     except Problem:
         raise RefusedError(DATASET_GONE) from None
     description = DataDescription.model_validate(run.description)
-    model = build_model(LinearModelChoice.model_validate(run.model), description)
+    model = build_model(MODEL_CHOICE.validate_python(run.model), description)
     return Job(run, plan, model, description, training, test)
 
 
@@ -89,7 +90,7 @@ def train(context: Context, job: Job, should_stop: Callable[[], bool]) -> RunRes
         job.plan,
         job.model,
         job.description.scale(job.training.features),
-        job.training.labels,
+        job.description.scale_labels(job.training.labels),
         seed=job.run.seed,
         on_progress=on_progress,
         is_cancelled=lambda: cancelled or should_stop(),
@@ -108,5 +109,9 @@ def summarize(job: Job, result: RunResult) -> dict[str, Any]:
 
 
 def _score(job: Job, result: RunResult, data: LoadedDataset) -> MetricBody:
-    accuracy = job.model.accuracy(result.parameters, job.description.scale(data.features), data.labels)
-    return MetricBody(dataset_id=data.id, records=len(data.labels), accuracy=accuracy)
+    description = job.description
+    score = job.model.score(result.parameters, description.scale(data.features), description.scale_labels(data.labels))
+    if description.classes:
+        return MetricBody(dataset_id=data.id, records=len(data.labels), accuracy=score)
+    error = score * description.label_half_width
+    return MetricBody(dataset_id=data.id, records=len(data.labels), mean_absolute_error=error)

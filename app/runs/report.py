@@ -5,20 +5,31 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from accounting.convention import convention
 from accounting.errors import AccountingError
 from accounting.relations import NeighboringRelation
-from app.algorithms.schemas import AchievedBody, ApproximateDpTargetBody
-from app.algorithms.service import noise_body, plan_body
+from app.algorithms.plans import LiteralBody, noise_body, plan_body
+from app.algorithms.schemas import AchievedBody
+from app.algorithms.targets import (
+    AchievedMuBody,
+    AchievedPureBody,
+    AchievedRhoBody,
+    AnyAchievedBody,
+    RunTargetBody,
+)
+from app.audits import repository as audits
+from app.audits.models import Audit
 from app.privacy.answers import ConventionBody, ProvenanceBody
 from app.privacy.schemas import EventSchema
 from app.problems import Problem
 from app.reservations import service as reservations
 from app.runs.binding import DataDescription
+from app.runs.model_choice import MODEL_CHOICE
 from app.runs.models import Run, RunState
-from app.runs.schemas import LinearModelChoice, PrivacyReport, ProgressBody, ResultBody, RunBody, RunProblem
+from app.runs.schemas import AuditSummary, PrivacyReport, ProgressBody, ResultBody, RunBody, RunProblem
 from calibrators.plan import Plan, plan_from_canonical
 from calibrators.registry import ALGORITHMS
 
@@ -30,12 +41,19 @@ NEIGHBOURS = {
 
 PLAN_ALTERED = "The run's stored plan does not have its hash any more: the database was changed by other hands."
 
+#: Audits of the run that a report names.
+MOST_AUDITS = 20
+
 CAVEATS = (
     "The guarantee is for one row as the unit; somebody with several rows has a weaker one.",
     "Noise is drawn in floating point from a cryptographic generator: an attacker who sees the exact bits of the model "
     "is outside the proof.",
     "Step size, clip threshold and iterations are taken as chosen without looking at the private data.",
 )
+
+
+_TARGET: TypeAdapter[RunTargetBody] = TypeAdapter(RunTargetBody)
+_ACHIEVED: TypeAdapter[AnyAchievedBody] = TypeAdapter(AnyAchievedBody)
 
 
 def stored_plan(run: Run) -> Plan:
@@ -67,7 +85,7 @@ def run_body(session: Session, run: Run) -> RunBody:
         progress=ProgressBody(done=run.steps_done, total=run.steps_total),
         dataset_id=run.dataset_id,
         test_dataset_id=run.test_dataset_id,
-        model=LinearModelChoice.model_validate(run.model),
+        model=MODEL_CHOICE.validate_python(run.model),
         budget_id=run.budget_id,
         reservation_id=run.reservation_id,
         plan=None if plan is None else plan_body(plan),
@@ -86,8 +104,8 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
     """Assemble the report from the run's stored plan, its charge and its data set's public description."""
     plan = stored_plan(run)
     unit = DataDescription.model_validate(run.description).privacy_unit
-    target = ApproximateDpTargetBody.model_validate(run.target)
-    achieved = AchievedBody.model_validate(run.achieved)
+    target: RunTargetBody = _TARGET.validate_python(run.target)
+    achieved: AnyAchievedBody = _ACHIEVED.validate_python(run.achieved)
     return PrivacyReport(
         run_id=run.id,
         state=RunState(run.state),
@@ -102,13 +120,34 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         noise=noise_body(plan),
         hyperparameters=[ProvenanceBody.model_validate(item) for item in run.provenance["hyperparameters"]],
         utility=[ProvenanceBody.model_validate(item) for item in run.provenance["utility"]],
+        literal=_literal(run),
         plan_hash=run.plan_hash,
         budget_id=run.budget_id,
         reservation_id=run.reservation_id,
         charge=charge_of(session, run),
         versions=None if run.result is None else run.result["versions"],
+        audits=[_audit_summary(audit) for audit in audits.page(session, None, MOST_AUDITS, run.id)],
         caveats=[*CAVEATS, *run.warnings],
     )
+
+
+def _audit_summary(audit: Audit) -> AuditSummary:
+    found = audit.finding
+    return AuditSummary(
+        id=audit.id,
+        method=found["method"],
+        trials=found["trials"],
+        delta=found["finding"]["delta"],
+        epsilon_lower=found["finding"]["epsilon_lower"],
+        confidence=found["finding"]["confidence"],
+        verdict=found["verdict"],
+        created_at=audit.created_at,
+    )
+
+
+def _literal(run: Run) -> LiteralBody | None:
+    stored = run.provenance.get("literal")
+    return None if stored is None else LiteralBody.model_validate(stored)
 
 
 def charge_of(session: Session, run: Run) -> dict[str, Any] | None:
@@ -132,16 +171,24 @@ def round_up(number: float | None) -> str:
     return str(short if short >= Decimal(repr(number)) else Context(prec=6, rounding=ROUND_CEILING).plus(exact))
 
 
-def _statement(run: Run, plan: Plan, achieved: AchievedBody, unit: str) -> str:
+def _statement(run: Run, plan: Plan, achieved: AnyAchievedBody, unit: str) -> str:
     neighbours = NEIGHBOURS[plan.neighboring_relation].format(unit=unit)
-    if run.state == RunState.SUCCEEDED and run.seed is None:
-        return (
-            f"The released model is ({round_up(achieved.epsilon.upper)}, {round_up(achieved.delta)})-differentially "
-            f"private where {neighbours}."
-        )
     if run.seed is not None:
         return "This run was seeded, on public data: it repeats, and protects nobody."
-    return (
-        f"Nothing was released so far. The plan is ({round_up(achieved.epsilon.upper)}, {round_up(achieved.delta)})-"
-        f"differentially private where {neighbours}."
-    )
+    private = f"{_guarantee(achieved)} where {neighbours}."
+    if run.state == RunState.SUCCEEDED:
+        return f"The released model is {private}"
+    return f"Nothing was released so far. The plan is {private}"
+
+
+def _guarantee(achieved: AnyAchievedBody) -> str:
+    match achieved:
+        case AchievedBody():
+            return f"({round_up(achieved.epsilon.upper)}, {round_up(achieved.delta)})-differentially private"
+        case AchievedPureBody():
+            return f"{round_up(achieved.epsilon)}-differentially private"
+        case AchievedRhoBody():
+            return f"{round_up(achieved.rho)}-zCDP"
+        case AchievedMuBody():
+            return f"{round_up(achieved.mu)}-Gaussian differentially private"
+    raise AssertionError(f"a run's target is a guarantee, not {type(achieved).__name__}")

@@ -7,21 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.algorithms.schemas import AchievedBody, AlgorithmChoice, ApproximateDpTargetBody, NoiseBody, PlanBody
+from app.algorithms.plans import LiteralBody, NoiseBody, PlanBody
+from app.algorithms.targets import AlgorithmChoice, AnyAchievedBody, RunTargetBody
 from app.datasets.schemas import InlineDataset
 from app.kit.fields import Identifier, Integer, Schema
 from app.privacy.answers import ConventionBody, ProvenanceBody
 from app.privacy.schemas import EventSchema
+from app.runs.model_choice import ModelChoice
 from app.runs.models import RunState
-
-
-class LinearModelChoice(Schema):
-    """A linear model on features that are scaled by their declared bounds to [-1, 1]."""
-
-    kind: Literal["logistic_regression", "softmax_regression"] = Field(
-        description="logistic_regression for a label of two categories, softmax_regression for any number."
-    )
-    fit_intercept: bool = Field(True, description="Whether a constant feature 1 is added.")
 
 
 class RunRequest(AlgorithmChoice):
@@ -29,7 +22,7 @@ class RunRequest(AlgorithmChoice):
 
     dataset_id: Identifier | None = Field(None, description="A data set; or give `dataset` inline (public data alone).")
     dataset: InlineDataset | None = None
-    model: LinearModelChoice
+    model: ModelChoice
     budget_id: Identifier | None = Field(
         None, description="The budget to charge: needed for private data, optional (for practice) with public ones."
     )
@@ -58,7 +51,10 @@ class MetricBody(Schema):
 
     dataset_id: str | None = Field(description="null for rows that came in the request.")
     records: int
-    accuracy: float
+    accuracy: float | None = Field(None, description="Share of rows whose class is predicted; null for regression.")
+    mean_absolute_error: float | None = Field(
+        None, description="Of the label, in its own unit; null for classification."
+    )
 
 
 class ResultBody(Schema):
@@ -82,7 +78,7 @@ class RunBody(Schema):
     progress: ProgressBody
     dataset_id: str | None
     test_dataset_id: str | None
-    model: LinearModelChoice
+    model: ModelChoice
     budget_id: str | None
     reservation_id: str | None
     plan: PlanBody | None = Field(description="null where the stored plan no longer has its hash; a warning says so.")
@@ -97,18 +93,34 @@ class RunBody(Schema):
 
 
 class ModelBody(Schema):
-    """A trained linear model: the logits of a row are `x @ weights + bias`.
+    """A trained model.
 
     Each value v of a number column enters x as `2 (v - lower) / (upper - lower) - 1`, clipped to [-1, 1]; a category as
-    one 0 or 1 per declared category. One logit: the second class where it is positive. Several: the class of the
-    largest.
+    one 0 or 1 per declared category. A linear model's logits are `x @ weights + bias`; a multilayer perceptron applies
+    its activation between the layers `weights_1, bias_1`, `weights_2, bias_2`, and so on. One logit: the second class
+    where it is positive. Several: the class of the largest. Regression: the logit is the label, scaled as a feature is.
     """
 
     kind: str
+    model: ModelChoice = Field(description="With its options, such as the activation.")
     plan_hash: str
     features: list[dict[str, Any]] = Field(description="The declared feature columns, in the order of the weights.")
-    classes: list[str]
+    classes: list[str] = Field(description="Empty for regression.")
+    label: dict[str, Any] = Field(description="The declared label column.")
     parameters: dict[str, Any]
+
+
+class AuditSummary(Schema):
+    """An attack on the run's plan; `GET /v1/audits/{id}` has all of it."""
+
+    id: Identifier
+    method: str
+    trials: int
+    delta: float
+    epsilon_lower: float = Field(description="No epsilon below it is true of what ran, at `confidence`.")
+    confidence: float
+    verdict: str
+    created_at: datetime
 
 
 class PrivacyReport(Schema):
@@ -117,8 +129,8 @@ class PrivacyReport(Schema):
     run_id: Identifier
     state: RunState
     statement: str = Field(description="The guarantee in one sentence.")
-    target: ApproximateDpTargetBody
-    achieved: AchievedBody
+    target: RunTargetBody
+    achieved: AnyAchievedBody
     convention: ConventionBody
     privacy_unit: str
     algorithm: str
@@ -127,9 +139,11 @@ class PrivacyReport(Schema):
     noise: NoiseBody
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]
+    literal: LiteralBody | None = Field(description="The paper's own calibration, which was not executed.")
     plan_hash: str
     budget_id: str | None
     reservation_id: str | None
     charge: dict[str, Any] | None
     versions: dict[str, str] | None = Field(description="Of the worker that trained; null before it has.")
+    audits: list[AuditSummary] = Field(description="The newest ones, at most 20.")
     caveats: list[str]

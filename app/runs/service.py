@@ -10,21 +10,27 @@ from typing import Any, cast
 
 from sqlalchemy.orm import Session
 
+from accounting.relations import NeighboringRelation
 from app.algorithms import service as algorithms
-from app.algorithms.schemas import AchievedBody, AlgorithmChoice
+from app.algorithms.plans import literal_body
+from app.algorithms.targets import AlgorithmChoice, achieved_body, to_target
+from app.algorithms.trainable import check_model, check_plan
+from app.budgets.service import get_budget
 from app.datasets import service as datasets
 from app.datasets.inline import load_inline
 from app.kit.context import Context
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
-from app.privacy.answers import IntervalBody, ProvenanceBody, error_budget
+from app.privacy.answers import ProvenanceBody
 from app.problems import Problem, not_found, unprocessable
 from app.reservations import service as reservations
 from app.runs import artifacts, repository
-from app.runs.binding import DataDescription, assumptions_of, build_model
+from app.runs.binding import DataDescription, build_model, derived_assumptions
+from app.runs.model_choice import MODEL_CHOICE
 from app.runs.models import Run, RunState
 from app.runs.schemas import ModelBody, RunRequest
-from calibrators.spec import Calibration
+from calibrators.registry import find_algorithm
+from calibrators.spec import Calibration, Unknown
 
 #: A queued run holds its budget this long. If no worker takes it before, the hold is released and the run fails.
 QUEUE_HOLD_S = 7 * 24 * 3600
@@ -48,13 +54,17 @@ def prepare(context: Context, request: RunRequest) -> Preparation:
     with context.database.read() as session:
         data, public = _describe(session, request)
         _check_test_data(session, request, data)
+        relation = _relation_of_budget(session, request)
     _check_privacy(request, public)
     model = build_model(request.model, data)
-    choice: AlgorithmChoice = request
-    derived: dict[str, float] = {}
-    if request.hyperparameters.step_size is None and not request.assumptions:
-        derived = assumptions_of(model, data)
-        choice = request.model_copy(update={"assumptions": derived})
+    check_model(find_algorithm(request.algorithm).name, request.model.kind)
+    derived = derived_assumptions(request, model, data)
+    choice: AlgorithmChoice = request.model_copy(
+        update={
+            "assumptions": {**derived, **request.assumptions},
+            "neighboring_relation": request.neighboring_relation or relation,
+        }
+    )
     calibration = algorithms.calibrate(context, choice, data.declared_size, model.num_parameters)
     plan = calibration.plan
     if not plan.is_executable:
@@ -65,6 +75,7 @@ def prepare(context: Context, request: RunRequest) -> Preparation:
             "hyperparameters",
             "step_size",
         )
+    check_plan(plan)
     if request.expected_plan_hash not in (None, plan.plan_hash):
         raise unprocessable(
             "plan_hash_mismatch",
@@ -111,7 +122,7 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
         plan=plan.canonical(),
         plan_hash=plan.plan_hash,
         target=request.target.model_dump(mode="json"),
-        achieved=_achieved(ready.calibration, request.target.delta),
+        achieved=_achieved(ready.calibration, request),
         provenance=_provenance(ready),
         warnings=warnings,
         model=request.model.model_dump(mode="json"),
@@ -173,9 +184,11 @@ def model_body(context: Context, run: Run) -> ModelBody:
     data = DataDescription.model_validate(run.description)
     return ModelBody(
         kind=run.model["kind"],
+        model=MODEL_CHOICE.validate_python(run.model),
         plan_hash=run.plan_hash,
         features=[column.model_dump(mode="json") for column in data.features],
-        classes=list(data.classes()),
+        classes=list(data.classes),
+        label=data.label.model_dump(mode="json"),
         parameters={name: array.tolist() for name, array in artifacts.read_parameters(context, run).items()},
     )
 
@@ -190,6 +203,13 @@ def _describe(session: Session, request: RunRequest) -> tuple[DataDescription, b
     assert request.dataset_id is not None
     dataset = datasets.get(session, request.dataset_id)
     return DataDescription.of(dataset), dataset.is_public
+
+
+def _relation_of_budget(session: Session, request: RunRequest) -> NeighboringRelation | None:
+    """The relation that the budget counts under: a run that names none is meant under it."""
+    if request.budget_id is None:
+        return None
+    return NeighboringRelation(get_budget(session, request.budget_id).neighboring_relation)
 
 
 def _check_test_data(session: Session, request: RunRequest, data: DataDescription) -> None:
@@ -219,20 +239,17 @@ def _check_privacy(request: RunRequest, public: bool) -> None:
         raise unprocessable("missing", "private data need a budget_id: the budget that pays for the run", "budget_id")
 
 
-def _achieved(calibration: Calibration, delta: float) -> dict[str, Any]:
-    body = AchievedBody(
-        epsilon=IntervalBody.of(calibration.achieved.value),
-        delta=delta,
-        method=calibration.achieved.method,
-        error_budget=error_budget(calibration.achieved),
-    )
-    return body.model_dump(mode="json")
+def _achieved(calibration: Calibration, request: RunRequest) -> dict[str, Any]:
+    target = to_target(request.target, Unknown.NOISE_MULTIPLIER, None)
+    return achieved_body(target, calibration.achieved).model_dump(mode="json")
 
 
 def _provenance(ready: Preparation) -> dict[str, Any]:
     calibration = ready.calibration
+    literal = literal_body(calibration.literal)
     return {
         "hyperparameters": [ProvenanceBody.of(item).model_dump(mode="json") for item in calibration.hyperparameters],
         "utility": [ProvenanceBody.of(item).model_dump(mode="json") for item in calibration.utility],
+        "literal": None if literal is None else literal.model_dump(mode="json"),
         "assumptions": ready.assumptions,
     }

@@ -9,7 +9,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from app.algorithms.calibrate import CalibrateRequest, SolutionBody
-from app.algorithms.schemas import NoiseBody
+from app.algorithms.plans import NoiseBody
 from app.algorithms.targets import AnyAchievedBody
 from app.kit.fields import Schema
 from app.privacy.answers import ConventionBody
@@ -24,7 +24,7 @@ _VALUES = {
     "maxItems": MAX_CELLS,
     "items": {"anyOf": [{"type": "number"}, {"type": "string"}]},
 }
-_OBJECTS = ("sampling", "gradient_bound", "target", "hyperparameters", "assumptions")
+_OBJECTS = ("sampling", "gradient_bound", "target", "hyperparameters", "assumptions", "domain", "penalty")
 
 
 class SweepRequest(RootModel[dict[str, Any]]):
@@ -65,8 +65,10 @@ class RowBody(Schema):
     solution: SolutionBody | None = None
     achieved: AnyAchievedBody | None = None
     noise: NoiseBody | None = None
-    hyperparameters: dict[str, float | None] = Field({}, description="Recommended numbers by name.")
-    utility: dict[str, float | None] = Field({}, description="Bounds by name; null where a theorem's conditions fail.")
+    hyperparameters: dict[str, float | list[float] | None] = Field({}, description="Recommended numbers by name.")
+    utility: dict[str, float | list[float] | None] = Field(
+        {}, description="Bounds by name; null where a theorem's conditions fail."
+    )
     plan_hash: str | None = None
     fits_budget: bool | None = Field(None, description="Where the request names a budget.")
     warnings: list[str] = Field([], description="Sentences to read beside the numbers.")

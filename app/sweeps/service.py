@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from accounting.convention import convention
 from app.algorithms import service as algorithms
-from app.algorithms.answers import noise_body, solution_body
+from app.algorithms.answers import solution_body
 from app.algorithms.budget_costs import BudgetReader
+from app.algorithms.plans import noise_body
 from app.algorithms.service import Question
 from app.algorithms.targets import achieved_body
 from app.kit.context import Context
@@ -18,6 +19,7 @@ from app.privacy.answers import ConventionBody
 from app.problems import Problem
 from app.sweeps.cells import Value, find_swept, read_cell
 from app.sweeps.schemas import RowBody, RowProblem, SweepAnswer, SweepRequest
+from calibrators.provenance import Provenance
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Calibration
 
@@ -62,7 +64,7 @@ def sweep(context: Context, request: SweepRequest) -> SweepAnswer:
         else _row(value, question, next(outcomes))
         for value, question in zip(swept.values, questions, strict=True)
     ]
-    relations = dict.fromkeys(question.spec.neighboring_relation for question in readable)
+    relations = dict.fromkeys(question.spec.relation for question in readable)
     return SweepAnswer(
         field=".".join(swept.path),
         values=list(swept.values),
@@ -124,12 +126,16 @@ def _row(value: Value, question: Question, outcome: Cell | RowProblem) -> RowBod
         solution=solution_body(calibration),
         achieved=achieved_body(question.spec.target, calibration.achieved),
         noise=noise_body(calibration.plan),
-        hyperparameters={item.name: item.value for item in calibration.hyperparameters},
-        utility={item.name: item.value for item in calibration.utility},
+        hyperparameters=_values(calibration.hyperparameters),
+        utility=_values(calibration.utility),
         plan_hash=calibration.plan.plan_hash,
         fits_budget=outcome.fits_budget,
         warnings=list(calibration.warnings),
     )
+
+
+def _values(numbers: Sequence[Provenance]) -> dict[str, float | list[float] | None]:
+    return {item.name: list(item.value) if isinstance(item.value, tuple) else item.value for item in numbers}
 
 
 def _problem_row(value: Value, problem: RowProblem) -> RowBody:

@@ -10,7 +10,8 @@ from accounting.errors import InvalidValue
 from calibrators.algorithm import Algorithm
 from calibrators.plan import Normalize
 from calibrators.spec import Calibration, Spec
-from calibrators.yang_nsgd.nonconvex import ASSUMPTIONS, ERRATA, PAPER, RELATIONS, SAMPLINGS, Problem
+from calibrators.units import PARAMETER, Units
+from calibrators.yang_nsgd.nonconvex import ASSUMPTIONS, ERRATA, PAPER, RELATIONS, SAMPLINGS, VERDICT, Problem
 from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_theorem
 
 
@@ -39,6 +40,7 @@ class NormalizedTheorem:
     step_size_formula: ClassVar[str] = (
         r"\eta = \sqrt{2 D_0 / (K_0 V T)},\; V = d s^2 + 1,\; K_0 = L_0 + L_1 \theta,\; \theta = r + t_0"
     )
+    step_size_units: ClassVar[Units] = PARAMETER
     bound_formula: ClassVar[str] = (
         r"\mathbb{E}\min_{k<T}\|\nabla f(x_k)\| \le \sqrt{\theta E_T} + E_T + \min(4 t_0^2/r,\, t_0),\;"
         r" E_T = \tfrac{2}{\kappa}\left(\tfrac{D_0}{\eta T} + \tfrac{\eta K_0 V}{2}\right)"
@@ -131,6 +133,7 @@ DP_NSGD = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="(epsilon, delta)-differential privacy of all iterates together, hence of the released last one.",
     gradient_complexity="T B",
+    verdict=VERDICT,
     errata=(
         *ERRATA,
         "The noise on the sum is sigma whatever r is: scaling it by r, as one public fork does, voids the guarantee.",

@@ -10,7 +10,8 @@ from accounting.errors import InvalidValue
 from calibrators.algorithm import Algorithm
 from calibrators.plan import Clip
 from calibrators.spec import Calibration, Spec
-from calibrators.yang_nsgd.nonconvex import ASSUMPTIONS, ERRATA, PAPER, RELATIONS, SAMPLINGS, Problem
+from calibrators.units import STEP, Units
+from calibrators.yang_nsgd.nonconvex import ASSUMPTIONS, ERRATA, PAPER, RELATIONS, SAMPLINGS, VERDICT, Problem
 from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_theorem
 
 
@@ -38,6 +39,7 @@ class ClippedTheorem:
 
     source: ClassVar[str] = f"{PAPER}, Theorem 3.4 (constants derived)"
     step_size_formula: ClassVar[str] = r"\eta = \sqrt{2 D_0 / (K_0 V_c T)},\; V_c = d s^2 + c^2,\; K_0 = L_0 + L_1 G_c"
+    step_size_units: ClassVar[Units] = STEP
     bound_formula: ClassVar[str] = (
         r"\mathbb{E}\min_{k<T}\|\nabla f(x_k)\| \le \sqrt{G_c E_T} + E_T,\;"
         r" E_T = \tfrac{2}{G_c}\left(\tfrac{D_0}{\eta T} + \tfrac{\eta K_0 V_c}{2}\right),\;"
@@ -122,6 +124,7 @@ DP_SGD = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="(epsilon, delta)-differential privacy of all iterates together, hence of the released last one.",
     gradient_complexity="T B",
+    verdict=VERDICT,
     errata=ERRATA,
     calibrate=calibrate,
 )

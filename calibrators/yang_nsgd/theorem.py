@@ -10,8 +10,10 @@ from calibrators.algorithm import Algorithm
 from calibrators.noise import solve_gaussian_steps
 from calibrators.plan import Phase, Plan
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.spec import Calibration, Spec, check_sampling
-from calibrators.yang_nsgd.nonconvex import Problem, missing_assumptions, read_problem
+from calibrators.spec import Calibration, Spec
+from calibrators.units import GRADIENT, Units
+from calibrators.yang_nsgd.lemma_3_1 import lemma_3_1
+from calibrators.yang_nsgd.nonconvex import Problem, read_problem
 
 HOLDS = (
     "global generalised smoothness with L_0, L_1",
@@ -25,6 +27,7 @@ class GradientNormTheorem(Protocol):
 
     source: ClassVar[str]
     step_size_formula: ClassVar[str]
+    step_size_units: ClassVar[Units]
     bound_formula: ClassVar[str]
 
     def step_size(self, noise_stddev_on_mean: float, iterations: int) -> float: ...
@@ -39,11 +42,12 @@ def calibrate_with_theorem(
     """Solve for what the spec leaves open; then read step size and bound off the theorem, as far as it is given.
 
     A step size of the caller's own goes into the plan as it is; the bound is then the theorem's at that step size.
+    With a domain or a penalty the theorem, which is about all of R^d, says nothing.
     """
-    check_sampling(spec.sampling, algorithm.samplings)
-    problem = read_problem(spec)
+    assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
+    problem, missing = read_problem(spec)
     theorem = None if problem is None else theorem_of(problem)
-    steps = solve_gaussian_steps(spec, algorithm.samplings)
+    steps = solve_gaussian_steps(spec)
     event, iterations = steps.event, steps.event.count
     s = Phase(event, spec.gradient_bound, steps.batch_size).noise_stddev_on_mean
 
@@ -59,11 +63,22 @@ def calibrate_with_theorem(
     ]
     warnings: list[str] = []
     step_size = spec.step_size
-    if problem is not None and theorem is not None:
+    if spec.domain is not None or spec.penalty is not None:
+        warnings.append(
+            "The theorem is about all of R^d and the bare loss: with a domain or a penalty it gives no step size and "
+            "no bound. The privacy does not depend on it."
+        )
+    elif problem is not None and theorem is not None:
         recommended = theorem.step_size(s, iterations)
         hyperparameters.append(
             Provenance(
-                "step_size", recommended, theorem.step_size_formula, theorem.source, ProvenanceKind.DERIVED, HOLDS
+                "step_size",
+                recommended,
+                theorem.step_size_formula,
+                theorem.source,
+                ProvenanceKind.DERIVED,
+                HOLDS,
+                units=theorem.step_size_units,
             )
         )
         step_size = recommended if step_size is None else step_size
@@ -77,21 +92,23 @@ def calibrate_with_theorem(
                 ProvenanceKind.DERIVED,
                 HOLDS,
                 vacuous=None if bound is None else bound >= problem.trivial_gradient_norm,
+                units=GRADIENT,
             )
         )
         if warning:
             warnings.append(warning)
     phase = Phase(event, spec.gradient_bound, steps.batch_size, step_size)
     return Calibration(
-        plan=Plan(algorithm.name, spec.dataset_size, spec.neighboring_relation, (phase,)),
+        plan=Plan(algorithm.name, spec.dataset_size, spec.relation, (phase,), domain=spec.domain, penalty=spec.penalty),
         unknown=spec.unknown,
         value=steps.value,
         achieved=steps.achieved,
         next_achieved=steps.next_achieved,
         hyperparameters=tuple(hyperparameters),
         utility=tuple(utility),
-        missing_assumptions=missing_assumptions(spec),
+        missing_assumptions=missing,
         warnings=(*steps.achieved.warnings, *warnings),
+        literal=lemma_3_1(spec, phase),
     )
 
 

@@ -2,46 +2,120 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting.canonical import sha256_hex
 from accounting.errors import InvalidValue
-from accounting.events import Event, FullBatch, Gaussian, Poisson, PureDp
+from accounting.events import DisjointBatches, Event, FullBatch, Gaussian, Poisson, PureDp, WithoutReplacement, ZcDp
 from accounting.relations import NeighboringRelation
-from calibrators.plan import Clip, Normalize, Phase, Plan, plan_from_canonical
+from calibrators.geometry import Box, L1Ball, L1Penalty, L2Ball, L2Penalty, LpBall, Simplex
+from calibrators.plan import MAX_SCHEDULE, AnyPhase, Clip, Normalize, Phase, Plan, TreePhase, plan_from_canonical
+from calibrators.release import LAST_ITERATE, AverageIterate, RandomIterate, WeightedAverage
+
+ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
-def phase(**changes: object) -> Phase:
+def phase(**changes: Any) -> Phase:
     given_phase = Phase(Event(Gaussian(2.5), Poisson(0.2), 100), Normalize(0.5), divisor=91, step_size=0.1)
     return replace(given_phase, **changes)
 
 
-def plan(*phases: Phase) -> Plan:
-    return Plan("dp_nsgd", 455, NeighboringRelation.ADD_OR_REMOVE_ONE, phases or (phase(),))
+def trees(**changes: Any) -> TreePhase:
+    """Three trees of depth 1, 2, 3: 2 + 4 + 8 steps."""
+    return replace(TreePhase(Event(ZcDp(0.5)), 3, 16, (0.25, 0.5, 1.0), lipschitz=1.0, smoothness=2.0), **changes)
+
+
+def plan(*phases: AnyPhase, **changes: Any) -> Plan:
+    return replace(Plan("dp_nsgd", 455, ADD, phases or (phase(),)), **changes)
 
 
 numbers = st.floats(min_value=1e-3, max_value=1e6)
-phases = st.builds(
+samplings = st.one_of(
+    st.just(FullBatch()),
+    st.builds(Poisson, st.floats(1e-8, 1.0)),
+    st.integers(1, 1000).map(lambda size: WithoutReplacement(size, 1000)),
+    st.builds(DisjointBatches, st.sampled_from(["by_position", "independent"])),
+)
+gradient_steps = st.builds(
     Phase,
-    st.builds(
-        Event,
-        st.builds(Gaussian, numbers),
-        st.one_of(st.just(FullBatch()), st.builds(Poisson, st.floats(1e-8, 1.0))),
-        st.integers(1, 10**8),
-    ),
+    st.builds(Event, st.builds(Gaussian, numbers), samplings, st.integers(1, 10**8)),
     st.one_of(st.builds(Clip, numbers), st.builds(Normalize, numbers)),
     st.integers(1, 10**9),
     st.one_of(st.none(), numbers),
 )
+schedules = st.lists(numbers, min_size=1, max_size=5).map(
+    lambda sizes: phase(event=Event(Gaussian(1.0), FullBatch(), len(sizes)), step_size=tuple(sizes))
+)
+tree_phases = st.integers(1, 5).flatmap(
+    lambda count: st.builds(
+        TreePhase,
+        st.one_of(st.builds(ZcDp, numbers), st.builds(PureDp, numbers)).map(Event),
+        st.just(count),
+        st.integers(count, 20).map(lambda power: 1 << power),
+        st.tuples(*[numbers] * count),
+        numbers,
+        st.one_of(st.just(0.0), numbers),
+    )
+)
+domains = st.one_of(
+    st.none(),
+    st.builds(L2Ball, numbers),
+    st.builds(L1Ball, numbers),
+    st.builds(LpBall, st.floats(1.01, 10.0), numbers),
+    st.builds(Simplex, numbers),
+    st.builds(Box, numbers.map(lambda x: -x), numbers),
+)
+penalties = st.one_of(st.none(), st.builds(L2Penalty, numbers), st.builds(L1Penalty, numbers))
+releases = st.sampled_from([LAST_ITERATE, AverageIterate(), RandomIterate()])
 
 
-@given(st.lists(phases, min_size=1, max_size=4), st.sampled_from(NeighboringRelation), st.integers(1, 10**9))
-def test_canonical_bytes_read_back_to_the_same_plan(some, relation, size):
-    made = Plan("dp_sgd", size, relation, tuple(some))
+@given(
+    st.lists(st.one_of(gradient_steps, schedules, tree_phases), min_size=1, max_size=4),
+    st.sampled_from(NeighboringRelation),
+    st.integers(1, 10**9),
+    domains,
+    penalties,
+    releases,
+)
+def test_canonical_bytes_read_back_to_the_same_plan(some, relation, size, domain, penalty, release):
+    made = Plan("dp_sgd", size, relation, tuple(some), domain=domain, penalty=penalty, release=release)
     assert plan_from_canonical(made.canonical(), made.plan_hash) == made
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=6))
+def test_weights_of_an_average_read_back(shares):
+    weights = tuple(share / sum(shares) for share in shares)
+    made = plan(phase(event=Event(Gaussian(1.0), FullBatch(), len(shares))), release=WeightedAverage(weights))
+    assert plan_from_canonical(made.canonical(), made.plan_hash) == made
+
+
+#: Written by the first version that stored plans. Stored plans are known by these bytes: they never change.
+OLD_BYTES = (
+    b'{"algorithm":"dp_nsgd","dataset_size":"455","engine":"1","neighboring_relation":"add_or_remove_one","phases":['
+    b'{"divisor":"91","event":{"count":"100","mechanism":{"kind":"gaussian","noise_multiplier":"2.5"},'
+    b'"sampling":{"kind":"poisson","sampling_probability":"0.2"}},'
+    b'"gradient_bound":{"kind":"normalize","regularizer":"0.5"},"step_size":"0.1"},'
+    b'{"divisor":"455","event":{"count":"7","mechanism":{"kind":"gaussian","noise_multiplier":"3"},'
+    b'"sampling":{"kind":"full_batch"}},"gradient_bound":{"kind":"clip","max_grad_norm":"1.5"},"step_size":null}],'
+    b'"v":"1"}'
+)
+OLD_HASH = "a656647888d4e7ac2483cbbfa4b96a79ef6fd807a5177aae8f19d2e3fb06737b"
+
+
+def test_plans_of_the_first_version_keep_their_bytes_and_their_hash():
+    second = Phase(Event(Gaussian(3.0), FullBatch(), 7), Clip(1.5), 455)
+    old = plan(phase(), second, engine="1")
+    assert old.canonical() == OLD_BYTES
+    assert old.plan_hash == OLD_HASH == hashlib.sha256(OLD_BYTES).hexdigest()
+    read = plan_from_canonical(OLD_BYTES, OLD_HASH)
+    assert read == old
+    assert (read.domain, read.penalty, read.release) == (None, None, LAST_ITERATE)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +134,35 @@ def test_canonical_bytes_read_back_to_the_same_plan(some, relation, size):
         replace(plan(), dataset_size=456),
         replace(plan(), neighboring_relation=NeighboringRelation.REPLACE_ONE),
         replace(plan(), engine="0"),
+        plan(phase(step_size=(0.1,) * 100)),
+        plan(domain=L2Ball(1.0)),
+        plan(domain=L1Ball(1.0)),
+        plan(penalty=L2Penalty(0.1)),
+        plan(penalty=L1Penalty(0.1)),
+        plan(release=AverageIterate()),
+        plan(release=RandomIterate()),
+        plan(release=WeightedAverage((0.01,) * 100)),
+        plan(trees()),
     ],
 )
 def test_every_field_is_under_the_hash(other):
     assert other.plan_hash != plan().plan_hash
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"event": Event(ZcDp(0.25))},
+        {"event": Event(PureDp(0.5))},
+        {"num_trees": 2, "noise_scales": (0.25, 0.5)},
+        {"records_per_tree": 32},
+        {"noise_scales": (0.25, 0.5, 1.5)},
+        {"lipschitz": 2.0},
+        {"smoothness": 0.0},
+    ],
+)
+def test_every_field_of_trees_is_under_the_hash(changes):
+    assert plan(trees(**changes)).plan_hash != plan(trees()).plan_hash
 
 
 def test_numbers_that_mean_the_same_hash_the_same():
@@ -78,8 +177,6 @@ def test_a_plan_with_another_hash_is_refused():
 
 
 def test_bytes_that_are_not_canonical_are_refused_even_with_their_own_hash():
-    from accounting.canonical import sha256_hex
-
     data = plan().canonical().replace(b'"0.1"', b'"0.10"')
     with pytest.raises(InvalidValue, match="not the canonical bytes"):
         plan_from_canonical(data, sha256_hex(data))
@@ -103,6 +200,53 @@ def test_a_prefix_outside_the_plan_is_refused(steps):
         plan().cost_of_prefix(steps)
 
 
+def test_trees_are_charged_as_a_whole_from_their_first_step_on():
+    both = plan(phase(), trees())
+    assert both.iterations == 100 + 14
+    assert both.cost_of_prefix(100) == (phase().event,)
+    for steps in (101, 107, 114):
+        assert both.cost_of_prefix(steps) == (phase().event, trees().event)
+
+
+def test_a_schedule_has_one_step_size_for_each_step():
+    sizes = tuple(0.1 / (k + 1) for k in range(100))
+    scheduled = phase(step_size=sizes)
+    assert [scheduled.step_size_at(k) for k in range(100)] == list(sizes)
+    assert [phase().step_size_at(k) for k in (0, 99)] == [0.1, 0.1]
+    for wrong in (sizes[:-1], (*sizes, 0.1), (), (*sizes[:-1], 0.0), (*sizes[:-1], float("nan"))):
+        with pytest.raises(InvalidValue, match="step"):
+            phase(step_size=wrong)
+    too_many = MAX_SCHEDULE + 1
+    with pytest.raises(InvalidValue, match="schedule"):
+        phase(event=Event(Gaussian(1.0), FullBatch(), too_many), step_size=(0.1,) * too_many)
+
+
+def test_a_weighted_average_has_one_weight_for_each_step():
+    with pytest.raises(InvalidValue, match="one weight for each step") as caught:
+        plan(release=WeightedAverage((0.5, 0.5)))
+    assert caught.value.pointer == ("release", "weights")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"event": Event(Gaussian(1.0))},
+        {"event": Event(ZcDp(0.5), count=2)},
+        {"num_trees": 0, "noise_scales": ()},
+        {"num_trees": 21, "noise_scales": (1.0,) * 21, "records_per_tree": 1 << 22},
+        {"records_per_tree": 4},
+        {"records_per_tree": 24},
+        {"noise_scales": (1.0, 1.0)},
+        {"noise_scales": (1.0, 1.0, 0.0)},
+        {"lipschitz": 0.0},
+        {"smoothness": -1.0},
+    ],
+)
+def test_trees_that_could_not_be_carried_out_are_refused(changes):
+    with pytest.raises(InvalidValue):
+        trees(**changes)
+
+
 def test_noise_is_scaled_by_the_contribution_bound_and_never_by_the_regularizer():
     assert phase(gradient_bound=Normalize(0.01)).noise_stddev_on_sum == 2.5
     assert phase(gradient_bound=Clip(4.0)).noise_stddev_on_sum == 10.0
@@ -116,4 +260,5 @@ def test_a_phase_needs_a_gaussian_event():
 
 def test_a_plan_without_a_step_size_is_not_executable():
     assert plan().is_executable
+    assert plan(trees()).is_executable
     assert not plan(phase(), phase(step_size=None)).is_executable

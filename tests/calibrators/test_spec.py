@@ -1,27 +1,34 @@
-"""One thing of a spec is left open, and the calibrators solve for it."""
+"""A spec leaves one thing open, and may leave others to the algorithm."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from accounting.errors import InvalidValue, Unsupported
-from accounting.events import Poisson
+from accounting.events import DisjointBatches, FullBatch, Poisson, WithoutReplacement
 from accounting.relations import NeighboringRelation
 from accounting.targets import AdvantageTarget, ApproximateDpTarget, ZcdpTarget
-from calibrators.plan import Clip
-from calibrators.registry import find_algorithm
+from calibrators.noise import GaussianSteps, gaussian_event, solve_gaussian_steps, solve_steps
+from calibrators.plan import Clip, Normalize
+from calibrators.registry import ALGORITHMS, calibrate, find_algorithm, with_defaults
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 
+ADD, ONE, SPECIAL = (
+    NeighboringRelation.ADD_OR_REMOVE_ONE,
+    NeighboringRelation.REPLACE_ONE,
+    NeighboringRelation.REPLACE_SPECIAL,
+)
 #: One sampled step has a closed form.
 SPEC = Spec(
     dataset_size=1000,
     batch_size=100,
     iterations=1,
     sampling="poisson",
-    neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+    neighboring_relation=ADD,
     gradient_bound=Clip(1.5),
     target=ApproximateDpTarget(1.0, 1e-5),
 )
@@ -36,9 +43,8 @@ OPEN: dict[Unknown, dict[str, Any]] = {
 
 @pytest.mark.parametrize("unknown", Unknown)
 def test_what_is_left_open_is_solved_for_and_the_plan_has_it(unknown: Unknown) -> None:
-    spec = replace(SPEC, **OPEN[unknown])
-    assert spec.unknown is unknown
-    found = find_algorithm("dp_sgd").calibrate(spec)
+    spec = replace(SPEC, unknown=unknown, **OPEN[unknown])
+    found = calibrate("dp_sgd", spec)
     assert found.unknown is unknown
     [event], [phase] = found.plan.events, found.plan.phases
     solved = {
@@ -52,7 +58,7 @@ def test_what_is_left_open_is_solved_for_and_the_plan_has_it(unknown: Unknown) -
     assert event.sampling == Poisson(phase.divisor / 1000)
     assert (found.next_achieved is not None) == (unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE))
     if isinstance(spec.target, ApproximateDpTarget):
-        assert found.achieved == spec.target.assess(found.plan.events, spec.neighboring_relation)
+        assert found.achieved == spec.target.assess(found.plan.events, spec.relation)
         assert found.achieved.value.upper <= spec.target.limit
     if found.next_achieved is not None:
         assert found.next_achieved.value.upper > 1.0
@@ -60,29 +66,157 @@ def test_what_is_left_open_is_solved_for_and_the_plan_has_it(unknown: Unknown) -
 
 @pytest.mark.parametrize("target", [ZcdpTarget(0.5), AdvantageTarget(0.1)])
 def test_other_targets_reach_the_plan(target: ZcdpTarget | AdvantageTarget) -> None:
-    found = find_algorithm("dp_sgd").calibrate(replace(SPEC, target=target))
+    found = calibrate("dp_sgd", replace(SPEC, target=target))
     assert found.achieved.value.upper <= target.limit
     assert set(found.achieved.warnings) <= set(found.warnings)
 
 
-def test_exactly_one_thing_is_left_open() -> None:
-    with pytest.raises(InvalidValue, match="nothing is left") as caught:
-        replace(SPEC, noise_multiplier=1.0)
-    assert caught.value.code == "overdetermined"
-    for more in ({"iterations": None}, {"batch_size": None}, {"target": OpenEpsilon(1e-5)}):
-        with pytest.raises(InvalidValue, match="give all but one") as caught:
-            replace(SPEC, **more)
-        assert caught.value.code == "missing"
-        assert caught.value.pointer == ("noise_multiplier",)
+@pytest.mark.parametrize(
+    ("changes", "code", "pointer"),
+    [
+        ({"noise_multiplier": 1.0}, "overdetermined", ("noise_multiplier",)),
+        ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 1.0}, "overdetermined", ("iterations",)),
+        ({"unknown": Unknown.BATCH_SIZE, "noise_multiplier": 1.0}, "overdetermined", ("batch_size",)),
+        ({"unknown": Unknown.EPSILON, "noise_multiplier": 1.0}, "overdetermined", ("target",)),
+        ({"target": OpenEpsilon(1e-5)}, "missing", ("target",)),
+        ({"target": OpenDelta(1.0), "unknown": Unknown.EPSILON, "noise_multiplier": 1.0}, "missing", ("target",)),
+        ({"unknown": Unknown.ITERATIONS, "iterations": None}, "missing", ("noise_multiplier",)),
+        ({"unknown": Unknown.EPSILON, "target": OpenEpsilon(1e-5)}, "missing", ("noise_multiplier",)),
+    ],
+)
+def test_exactly_what_is_solved_for_is_left_out(changes: dict[str, Any], code: str, pointer: tuple[str]) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        replace(SPEC, **changes)
+    assert (caught.value.code, caught.value.pointer) == (code, pointer)
 
 
-def test_full_batches_have_no_batch_size_to_solve_for() -> None:
-    spec = replace(SPEC, sampling="full_batch", batch_size=None, noise_multiplier=1.0)
-    with pytest.raises(Unsupported, match="no batch size"):
-        find_algorithm("dp_sgd").calibrate(spec)
+@pytest.mark.parametrize("name", ["batch_size", "iterations"])
+def test_a_size_that_the_algorithm_cannot_choose_is_asked_for(name: str) -> None:
+    with pytest.raises(InvalidValue, match=name) as caught:
+        calibrate("dp_sgd", replace(SPEC, **{name: None}))
+    assert (caught.value.code, caught.value.pointer) == ("missing", (name,))
+
+
+def test_full_batches_need_no_batch_size_and_take_no_other() -> None:
+    found = calibrate("dp_sgd", replace(SPEC, sampling="full_batch", batch_size=None))
+    assert found.plan.phases[0].divisor == 1000
+    with pytest.raises(InvalidValue, match="1000") as caught:
+        calibrate("dp_sgd", replace(SPEC, sampling="full_batch"))
+    assert caught.value.pointer == ("batch_size",)
+
+
+@pytest.mark.parametrize("sampling", ["full_batch", "disjoint_batches"])
+def test_a_sampling_without_a_batch_size_to_choose_has_none_to_solve_for(sampling: str) -> None:
+    spec = replace(SPEC, sampling=sampling, batch_size=None, noise_multiplier=1.0, unknown=Unknown.BATCH_SIZE)
+    with pytest.raises(Unsupported, match="no batch size") as caught:
+        solve_gaussian_steps(spec)
+    assert caught.value.pointer == ("solve_for",)
 
 
 @pytest.mark.parametrize("noise_multiplier", [0.0, 1e7, True])
 def test_a_given_noise_is_in_the_engines_range(noise_multiplier: float) -> None:
     with pytest.raises(InvalidValue, match="noise_multiplier"):
-        replace(SPEC, iterations=None, noise_multiplier=noise_multiplier)
+        replace(SPEC, iterations=None, unknown=Unknown.ITERATIONS, noise_multiplier=noise_multiplier)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_sampling_and_relation_that_were_left_out_are_the_first_that_the_algorithm_names(name: str) -> None:
+    algorithm = find_algorithm(name)
+    bound = (
+        {Clip: Clip(1.0), Normalize: Normalize(1.0)}[algorithm.gradient_bounds[0]]
+        if (algorithm.gradient_bounds)
+        else None
+    )
+    filled = with_defaults(algorithm, replace(SPEC, sampling=None, neighboring_relation=None, gradient_bound=bound))
+    assert filled.sampling == algorithm.samplings[0].kind
+    assert filled.neighboring_relation is algorithm.relations[0]
+
+
+def test_what_the_spec_names_is_not_overwritten() -> None:
+    filled = with_defaults(find_algorithm("dp_sgd"), SPEC)
+    assert (filled.sampling, filled.neighboring_relation) == ("poisson", ADD)
+
+
+def test_an_unknown_algorithm_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InvalidValue, match="dp_sgd, dp_nsgd") as caught:
+        calibrate("adam", SPEC)
+    assert (caught.value.code, caught.value.pointer) == ("unknown_algorithm", ("algorithm",))
+
+
+def test_a_batch_larger_than_the_data_set_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="larger than dataset_size"):
+        replace(SPEC, batch_size=1001)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "relation", "expected"),
+    [
+        ("full_batch", ADD, FullBatch()),
+        ("poisson", ADD, Poisson(0.1)),
+        ("without_replacement", ONE, WithoutReplacement(100, 1000)),
+        ("disjoint_batches", ONE, DisjointBatches("by_position")),
+        ("disjoint_batches", SPECIAL, DisjointBatches("by_position")),
+        ("disjoint_batches", ADD, DisjointBatches("independent")),
+    ],
+)
+def test_the_sampling_of_the_events_follows_from_the_public_sizes(
+    sampling: str, relation: NeighboringRelation, expected: object
+) -> None:
+    size = 1000 if sampling == "full_batch" else 100
+    spec = replace(SPEC, sampling=sampling, neighboring_relation=relation, batch_size=size)
+    event = gaussian_event(spec)(2.0, 7, size)
+    assert (event.sampling, event.count, event.mechanism.noise_multiplier) == (expected, 7, 2.0)
+
+
+@pytest.mark.parametrize("relation", [ONE, SPECIAL])
+def test_batches_without_replacement_are_solved_and_cost_what_is_said(relation: NeighboringRelation) -> None:
+    spec = replace(SPEC, sampling="without_replacement", neighboring_relation=relation, iterations=20)
+    steps = solve_gaussian_steps(spec)
+    target = spec.target
+    assert isinstance(target, ApproximateDpTarget)
+    assert steps.event.sampling == WithoutReplacement(100, 1000)
+    assert steps.achieved == target.assess([steps.event], relation)
+    assert 0.999 < steps.achieved.value.upper <= 1.0
+    # Sampled, so cheaper than the same steps on every record.
+    everyone = solve_gaussian_steps(replace(spec, sampling="full_batch", batch_size=None))
+    assert steps.noise_multiplier < everyone.noise_multiplier
+
+
+def test_all_records_without_replacement_are_a_full_batch() -> None:
+    spec = replace(SPEC, neighboring_relation=ONE, batch_size=1000, iterations=20)
+    drawn = solve_gaussian_steps(replace(spec, sampling="without_replacement"))
+    full = solve_gaussian_steps(replace(spec, sampling="full_batch"))
+    assert drawn.noise_multiplier == pytest.approx(full.noise_multiplier, rel=1e-6)
+
+
+def test_a_record_in_one_of_the_disjoint_batches_pays_for_one_step() -> None:
+    """Each record takes part in one step, so that the number of steps does not raise the noise."""
+    spec = replace(SPEC, sampling="disjoint_batches", neighboring_relation=ONE, iterations=10)
+    once = solve_gaussian_steps(replace(spec, sampling="full_batch", batch_size=None, iterations=1))
+    assert solve_gaussian_steps(spec).noise_multiplier == pytest.approx(once.noise_multiplier, rel=1e-3)
+    everyone = solve_gaussian_steps(replace(spec, sampling="full_batch", batch_size=None))
+    assert everyone.noise_multiplier == pytest.approx(math.sqrt(10.0) * once.noise_multiplier, rel=1e-3)
+
+
+def test_replace_one_doubles_the_sensitivity_and_not_the_meaning_of_the_multiplier() -> None:
+    """The multiplier is on the sum over one contribution, so twice the distance takes twice the multiplier."""
+    spec = replace(SPEC, sampling="full_batch", batch_size=None)
+    noise = {
+        relation: solve_gaussian_steps(replace(spec, neighboring_relation=relation)).noise_multiplier
+        for relation in NeighboringRelation
+    }
+    assert noise[ONE] == pytest.approx(2.0 * noise[ADD], rel=1e-6)
+    assert noise[SPECIAL] == noise[ADD]
+
+
+def test_steps_may_have_events_of_the_algorithms_own() -> None:
+    """Twice the noise that a step is asked for, under a batch size that the algorithm chose."""
+    usual = GaussianSteps("full_batch", 1000, ADD)
+
+    def generous(noise_multiplier: float, iterations: int, batch_size: int) -> Any:
+        return usual(2.0 * noise_multiplier, iterations, batch_size)
+
+    found = solve_steps(SPEC, generous, iterations=3, batch_size=1000)
+    plain = solve_steps(SPEC, usual, iterations=3, batch_size=1000)
+    assert found.noise_multiplier == pytest.approx(plain.noise_multiplier / 2.0, rel=1e-6)
+    assert found.event.mechanism.noise_multiplier == 2.0 * found.noise_multiplier

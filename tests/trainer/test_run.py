@@ -13,13 +13,25 @@ import numpy as np
 import pytest
 
 from accounting.errors import AccountingError, InvalidValue, Unsupported
-from calibrators.plan import Clip, Normalize, Plan
+from accounting.events import DisjointBatches, Event, Gaussian, ShuffledEpochs, WithoutReplacement, ZcDp
+from accounting.relations import NeighboringRelation
+from calibrators.geometry import L2Ball
+from calibrators.plan import Clip, Normalize, Phase, Plan, TreePhase
+from calibrators.release import RandomIterate
+from tests.trainer.given import GivenStreams
 from tests.trainer.plans import BOUNDS, phase_of, plan_of
-from trainer.models import LinearModel, LogisticRegression, SoftmaxRegression
-from trainer.run import RunCancelled, RunResult, run
+from trainer.models import Model, MultilayerPerceptron, build, logistic_regression, softmax_regression
+from trainer.run import RunCancelled, RunResult, rows_per_step, run
 
 ALGORITHMS = ["dp_sgd", "dp_nsgd"]
-MODEL = SoftmaxRegression(3, 3)
+MODEL = softmax_regression(3, 3)
+MODELS: list[Model] = [
+    MODEL,
+    logistic_regression(3, fit_intercept=False),
+    MultilayerPerceptron(3, 3, hidden=(5,)),
+    build(3, kind="huber_regression"),
+    build(3, kind="q_norm_hinge"),
+]
 
 
 def data(rows: int = 12) -> tuple[np.ndarray, np.ndarray]:
@@ -50,13 +62,13 @@ def watched() -> Iterator[list[logging.LogRecord]]:
         logging.getLogger().removeHandler(collector)
 
 
-def visible(features: Any, labels: Any, algorithm: str, dtype: str) -> tuple[object, ...]:
+def visible(features: Any, labels: Any, model: Model, algorithm: str, dtype: str) -> tuple[object, ...]:
     """Everything a run shows, but for the numbers in the model."""
     progress: list[tuple[int, int]] = []
     with watched() as records:
         result = run(
             plan(algorithm),
-            MODEL,
+            model,
             features,
             labels,
             seed=3,
@@ -68,23 +80,24 @@ def visible(features: Any, labels: Any, algorithm: str, dtype: str) -> tuple[obj
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_rows_show_only_in_the_model(algorithm: str, dtype: str) -> None:
+def test_rows_show_only_in_the_model(algorithm: str, model: Model, dtype: str) -> None:
     features, labels = data()
-    expected = visible(features, labels, algorithm, dtype)
+    expected = visible(features, labels, model, algorithm, dtype)
     assert expected[3:] == (True, [])
-    for value in (np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 1e39, 5e-324, 0.0):
+    for value in (np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 9e99, 9e17, 1e39, 5e-324, 0.0):
         changed = features.copy()
         changed[5] = value
-        assert visible(changed, labels, algorithm, dtype) == expected
+        assert visible(changed, labels, model, algorithm, dtype) == expected
         changed[:] = value
-        assert visible(changed, labels, algorithm, dtype) == expected
+        assert visible(changed, labels, model, algorithm, dtype) == expected
     for label in (0, 2, 17, -1):
-        assert visible(features, np.where(np.arange(12) == 5, label, labels), algorithm, dtype) == expected
-        assert visible(features, np.full(12, label), algorithm, dtype) == expected
-    assert visible(features, np.where(np.arange(12) == 5, np.nan, labels), algorithm, dtype) == expected
+        assert visible(features, np.where(np.arange(12) == 5, label, labels), model, algorithm, dtype) == expected
+        assert visible(features, np.full(12, label), model, algorithm, dtype) == expected
+    assert visible(features, np.where(np.arange(12) == 5, np.nan, labels), model, algorithm, dtype) == expected
     for rows in (0, 1, 11, 13, 400):
-        assert visible(*data(rows), algorithm, dtype) == expected
+        assert visible(*data(rows), model, algorithm, dtype) == expected
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -102,7 +115,7 @@ def test_the_number_of_rows_is_no_divisor(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_no_rows_release_the_noise_alone(algorithm: str) -> None:
     """The sum of the steps' noise, at the plan's scale: step size / divisor * stddev * sqrt(steps)."""
-    large = SoftmaxRegression(400, 5)
+    large = softmax_regression(400, 5)
     result = run(plan(algorithm, noise_multiplier=2.0), large, np.empty((0, 400)), np.empty(0), seed=4)
     spread = float(np.std(np.concatenate([value.ravel() for value in result.parameters.values()])))
     assert spread == pytest.approx(0.5 / 4 * 2.0 * np.sqrt(7), rel=0.06)
@@ -112,8 +125,9 @@ def test_what_was_charged_is_what_runs() -> None:
     """Two phases that differ in everything, against the same two phases carried out by hand."""
     from tests.reference.dp_nsgd import trajectory
     from tests.reference.models import softmax_gradient
-    from trainer.noise import GaussianNoise, random_streams
+    from trainer.noise import GaussianNoise
     from trainer.samplers import PoissonSampler
+    from trainer.streams import random_streams
 
     features, labels = data(30)
     first = phase_of(Normalize(0.2), noise_multiplier=0.5, probability=0.3, steps=4, divisor=9, step_size=0.7)
@@ -122,26 +136,51 @@ def test_what_was_charged_is_what_runs() -> None:
     streams = random_streams(6)
     sampler, noise = PoissonSampler(30, 0.3, streams.sampling), GaussianNoise(streams.noise)
     augmented = np.hstack([features, np.ones((30, 1))])
-    point = MODEL.initial()
+    point = np.zeros(12)
     for phase in (first, second):
         batches = [sampler.draw() if phase is first else np.arange(30) for _ in range(phase.event.count)]
+        assert isinstance(phase.gradient_bound, Normalize)
         point = trajectory(
             point,
-            lambda x, i: softmax_gradient(x, augmented[i], int(labels[i])),
+            lambda x, i: softmax_gradient(x, augmented[i], int(labels[i]), 3),
             [batch.tolist() for batch in batches],
-            [noise.standard_normal((4, 3)) for _ in batches],
-            eta=phase.step_size or 0.0,
-            r=phase.gradient_bound.regularizer if isinstance(phase.gradient_bound, Normalize) else 0.0,
+            [noise.standard_normal((12,)) for _ in batches],
+            eta=phase.step_size_at(0),
+            r=phase.gradient_bound.regularizer,
             sigma=0.5 if phase is first else 2.0,
             B=phase.divisor,
         )[-1]
+    noise.close()
     assert result.steps == 7
-    np.testing.assert_allclose(result.parameters["weights"], point[:3], rtol=1e-11)
-    np.testing.assert_allclose(result.parameters["bias"], point[3], rtol=1e-11)
+    np.testing.assert_allclose(result.parameters["weights"].reshape(-1), point[:9], rtol=1e-11)
+    np.testing.assert_allclose(result.parameters["bias"], point[9:], rtol=1e-11)
+
+
+def test_schedules_give_each_step_its_size() -> None:
+    """Without rows a step moves by its size over the divisor, times the noise."""
+    phase = Phase(Event(Gaussian(2.0), count=3), Clip(0.5), 4, (0.1, 0.2, 0.4))
+    noises = [np.full(12, value) for value in (1.0, 10.0, 100.0)]
+    result = run(plan_of("dp_sgd", phase), MODEL, np.empty((0, 3)), np.empty(0), streams=GivenStreams(noises))
+    expected = -(0.1 * 1.0 + 0.2 * 10.0 + 0.4 * 100.0) / 4 * 2.0 * 0.5
+    np.testing.assert_allclose(result.parameters["weights"], expected, rtol=1e-13)
 
 
 def flat(result: RunResult) -> list[float]:
     return [float(x) for value in result.parameters.values() for x in value.ravel()]
+
+
+def test_points_stay_in_the_domain_and_the_first_one_is_there() -> None:
+    plan_in = Plan(
+        "dp_sgd",
+        8,
+        NeighboringRelation.ADD_OR_REMOVE_ONE,
+        (phase_of(Clip(1.0), steps=20),),
+        domain=L2Ball(0.01),
+        release=RandomIterate(),
+    )
+    network = MultilayerPerceptron(3, 3, hidden=(5,))
+    for seed in range(20):
+        assert np.linalg.norm(flat(run(plan_in, network, *data(), seed=seed))) <= 0.01 + 1e-15
 
 
 def test_seeded_runs_repeat() -> None:
@@ -173,14 +212,15 @@ def test_a_cancelled_run_releases_nothing() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("model", [MODEL, LogisticRegression(3, fit_intercept=False)])
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("probability", [0.4, None])
 def test_any_array_library_gives_the_same_run(
-    algorithm: str, model: LinearModel, dtype: str, probability: float | None
+    algorithm: str, model: Model, dtype: str, probability: float | None
 ) -> None:
     features, labels = data()
     features[2] = np.nan
+    features[3, 1] = 1e16  # of which a float32 perceptron overflows, and a hinge
     expected = run(plan(algorithm, probability=probability), model, features, labels, seed=2, dtype=dtype)
     strict = run(
         plan(algorithm, probability=probability),
@@ -195,20 +235,42 @@ def test_any_array_library_gives_the_same_run(
         np.testing.assert_allclose(strict.parameters[name], value, rtol=1e-12 if dtype == "float64" else 1e-5)
 
 
-def test_float32_and_float64_agree() -> None:
+def test_float32_and_float64_agree_but_for_the_margin() -> None:
     wide, narrow = (flat(run(plan("dp_nsgd"), MODEL, *data(), seed=2, dtype=d)) for d in ("float64", "float32"))
     np.testing.assert_allclose(narrow, wide, rtol=1e-5, atol=1e-6)
     assert narrow != wide
 
 
+def sampled(sampling: Any, divisor: int = 10) -> Plan:
+    phase = Phase(Event(Gaussian(1.0), sampling, count=2), Clip(1.0), divisor, 0.5)
+    return plan_of("dp_sgd", phase, size=100)
+
+
+def test_lanes_are_for_the_rows_of_a_step_by_the_declared_size() -> None:
+    assert rows_per_step(plan("dp_sgd", probability=None)) == 8
+    assert rows_per_step(plan("dp_sgd")) == pytest.approx(0.4 * 8)
+    assert rows_per_step(sampled(WithoutReplacement(10, 100))) == 10
+    assert rows_per_step(sampled(DisjointBatches("independent"))) == 10
+    mixed = plan_of("dp_sgd", phase_of(Clip(1.0), probability=0.1), phase_of(Clip(1.0), probability=0.3), size=1000)
+    assert rows_per_step(mixed) == pytest.approx(300)
+
+
+SHUFFLED = Phase(Event(Gaussian(1.0), ShuffledEpochs(2), count=2), Clip(1.0), 4, 0.5)
+TREES = TreePhase(Event(ZcDp(0.1)), 1, 4, (1.0,), 1.0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("broken", "error", "complaint"),
     [
-        (plan_of("dp_adam", phase_of(Clip(1.0))), Unsupported, "dp_nsgd or dp_sgd"),
+        (plan_of("dp_adam", phase_of(Clip(1.0))), Unsupported, "dp_nsgd"),
         (plan_of("dp_sgd", phase_of(Clip(1.0)), phase_of(Clip(1.0), step_size=None)), InvalidValue, "step_size"),
         (plan_of("dp_sgd", phase_of(Normalize(1.0))), InvalidValue, "by clip, not by normalize"),
         (plan_of("dp_nsgd", phase_of(Normalize(1.0)), phase_of(Clip(1.0))), InvalidValue, "by normalize, not by clip"),
         (plan_of("dp_sgd", phase_of(Clip(1e-200))), InvalidValue, "rescale the features"),
+        (plan_of("dp_sgd", phase_of(Clip(1.0)), TREES), InvalidValue, "noisy gradient steps alone"),
+        (sampled(ShuffledEpochs(2)), Unsupported, "no sampler for shuffled_epochs"),
+        (sampled(DisjointBatches("by_position"), divisor=51), InvalidValue, "need 102 records"),
+        (plan_of("dp_sgd", phase_of(Clip(1.0)), SHUFFLED), Unsupported, "no sampler for shuffled_epochs"),
     ],
 )
 def test_plans_that_cannot_be_carried_out_are_refused(
@@ -217,3 +279,12 @@ def test_plans_that_cannot_be_carried_out_are_refused(
     with pytest.raises(error, match=complaint) as refusal:
         run(broken, MODEL, *data())
     assert refusal.value.pointer
+
+
+def test_thresholds_that_float32_cannot_keep_are_refused_in_float32() -> None:
+    small = plan_of("dp_sgd", phase_of(Clip(1e-13)))
+    assert run(small, MODEL, *data()).steps == 3
+    with pytest.raises(InvalidValue, match="at least 1e-12 to be kept in float32"):
+        run(small, MODEL, *data(), dtype="float32")
+    with pytest.raises(InvalidValue, match="float64 or float32"):
+        run(small, MODEL, *data(), dtype="float16")

@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.errors import Unsupported
-from accounting.events import FullBatch, Poisson
-from trainer.noise import random_streams
-from trainer.samplers import FullBatchSampler, PoissonSampler, sampler_for
+from accounting.errors import InvalidValue, Unsupported
+from accounting.events import DisjointBatches, FullBatch, Poisson, Sampling, ShuffledEpochs, WithoutReplacement
+from trainer.samplers import (
+    DisjointBatchesByPosition,
+    DisjointBatchesIndependent,
+    FullBatchSampler,
+    PoissonSampler,
+    Sampler,
+    WithoutReplacementSampler,
+    sampler_for,
+)
+from trainer.streams import random_streams
 
 STEPS = 4000
 
@@ -77,13 +85,93 @@ def test_batches_may_be_empty_or_whole() -> None:
     assert whole.tolist() == list(range(50))
 
 
+def sampler(
+    sampling: Sampling, *, rows: int = 60, steps: int = 4, divisor: int = 10, size: int = 50, seed: int = 1
+) -> Sampler:
+    return sampler_for(sampling, steps, divisor, size, np.arange(rows), random_streams(seed).sampling)
+
+
 def test_the_sampler_is_the_one_that_was_charged() -> None:
-    stream = random_streams(1).sampling
-    assert isinstance(sampler_for(FullBatch(), 3, stream), FullBatchSampler)
-    assert isinstance(sampler_for(Poisson(0.5), 3, stream), PoissonSampler)
+    assert isinstance(sampler(FullBatch()), FullBatchSampler)
+    assert isinstance(sampler(Poisson(0.5)), PoissonSampler)
+    assert isinstance(sampler(WithoutReplacement(10, 50)), WithoutReplacementSampler)
+    assert isinstance(sampler(DisjointBatches("by_position")), DisjointBatchesByPosition)
+    assert isinstance(sampler(DisjointBatches("independent")), DisjointBatchesIndependent)
+    with pytest.raises(Unsupported, match="full_batch, poisson, without_replacement or disjoint_batches"):
+        sampler(ShuffledEpochs(4))
 
-    class Unknown:
-        kind = "shuffled_epochs"
 
-    with pytest.raises(Unsupported, match="full_batch or poisson"):
-        sampler_for(Unknown(), 3, stream)  # type: ignore[arg-type]  # what a newer engine might charge
+@pytest.mark.parametrize("sampling", [WithoutReplacement(10, 50), DisjointBatches("by_position")])
+@pytest.mark.parametrize("rows", [0, 7, 50, 80])
+def test_schemes_of_a_fixed_size_draw_from_the_declared_slots(sampling: Sampling, rows: int) -> None:
+    """A slot without a row is empty, a row without a slot is never drawn, and the draws ignore how many there are."""
+    few, many = sampler(sampling, rows=rows), sampler(sampling, rows=1000)
+    for _ in range(4):
+        drawn, slots = few.draw(), many.draw()
+        assert isinstance(slots, np.ndarray)
+        assert slots.size == 10
+        assert slots.max() < 50
+        np.testing.assert_array_equal(drawn, slots[slots < rows])
+
+
+def test_rows_are_found_where_they_stand() -> None:
+    positions = np.random.default_rng(1).permutation(30)
+    one = sampler_for(WithoutReplacement(20, 30), 1, 20, 30, np.arange(30), random_streams(1).sampling).draw()
+    other = sampler_for(WithoutReplacement(20, 30), 1, 20, 30, positions, random_streams(1).sampling).draw()
+    assert other.tolist() == sorted(positions[one])
+
+
+def test_batches_of_slots_are_alike_likely() -> None:
+    """All pairs out of six, by a chi-square test; and no slot is drawn twice in a step."""
+    drawing = sampler(WithoutReplacement(2, 6), rows=6, size=6)
+    counts = np.zeros((6, 6))
+    for _ in range(15_000):
+        one, other = drawing.draw()
+        counts[one, other] += 1
+    assert stats.chisquare(counts[np.triu_indices(6, 1)]).pvalue > 1e-3
+    assert counts.sum() == counts[np.triu_indices(6, 1)].sum()
+
+
+def test_slots_take_part_once_at_most_and_in_every_step_alike_often() -> None:
+    where = np.zeros((12, 3))
+    for seed in range(3000):
+        drawing = sampler(DisjointBatches("by_position"), rows=12, steps=3, divisor=4, size=12, seed=seed)
+        batches = [drawing.draw() for _ in range(3)]
+        assert sorted(row for batch in batches for row in batch) == list(range(12))
+        for step, batch in enumerate(batches):
+            where[batch, step] += 1
+    assert stats.chisquare(where.ravel()).pvalue > 1e-3
+
+
+def test_rows_draw_their_step() -> None:
+    """Independently of each other: how many take part in a step is binomial."""
+    sizes = []
+    for seed in range(2000):
+        drawing = sampler(DisjointBatches("independent"), rows=9, steps=3, seed=seed)
+        batches = [drawing.draw() for _ in range(3)]
+        assert sorted(row for batch in batches for row in batch) == list(range(9))
+        sizes.append(len(batches[0]))
+    expected = stats.binom.pmf(np.arange(10), 9, 1 / 3) * 2000
+    counts = np.bincount(sizes, minlength=10)
+    merged = np.append(counts[:6], counts[6:].sum()), np.append(expected[:6], expected[6:].sum())
+    assert stats.chisquare(*merged).pvalue > 1e-3
+
+
+def test_disjoint_batches_that_need_more_records_than_there_are_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="need 60 records; dataset_size is 50"):
+        sampler(DisjointBatches("by_position"), steps=6)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [FullBatch(), Poisson(0.3), WithoutReplacement(10, 50), *map(DisjointBatches, ("by_position", "independent"))],
+)
+def test_restored_samplers_go_on(sampling: Sampling) -> None:
+    stream, another = random_streams(1).sampling, random_streams(2).sampling
+    one, other = (sampler_for(sampling, 5, 10, 50, np.arange(60), source) for source in (stream, another))
+    one.draw()
+    one.draw()
+    other.restore(one.state())
+    another.state = stream.state
+    for _ in range(3):
+        np.testing.assert_array_equal(other.draw(), one.draw())

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from calibrators.plan import Clip, Normalize
-from trainer.algorithms import dp_nsgd, dp_sgd
-from trainer.loop import Update
+from calibrators.plan import Clip, Normalize, Phase, TreePhase
+from trainer.algorithms import clipped_sgd_strongly_convex, dp_gd, dp_nsgd, dp_sgd, dp_sgd_gradient
+from trainer.algorithms.tree_sfw_l1 import TreeFrankWolfe
+from trainer.loop import Task, Trainer, gradient_steps
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """An update, and how its plans bound gradients.
+    """What carries out the plans of one algorithm.
 
     Attributes:
         name: The name in a plan.
-        gradient_bound: The kind that every phase of its plans has.
-        update: One step.
+        phase_type: What every phase of its plans is.
+        gradient_bound: The kind of gradient bound that every `Phase` of its plans has; None for other phases.
+        make: From a task to its trainer.
     """
 
     name: str
-    gradient_bound: type[Clip] | type[Normalize]
-    update: Update
+    phase_type: type[Phase] | type[TreePhase]
+    gradient_bound: type[Clip] | type[Normalize] | None
+    make: Callable[[Task], Trainer]
 
 
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm
     for algorithm in (
-        Algorithm("dp_sgd", Clip, dp_sgd.update),
-        Algorithm("dp_nsgd", Normalize, dp_nsgd.update),
+        Algorithm("dp_sgd", Phase, Clip, gradient_steps(dp_sgd.update, Clip)),
+        Algorithm("dp_nsgd", Phase, Normalize, gradient_steps(dp_nsgd.update, Normalize)),
+        Algorithm("dp_sgd_gradient", Phase, Clip, gradient_steps(dp_sgd_gradient.update, Clip)),
+        Algorithm("dp_gd", Phase, Clip, gradient_steps(dp_gd.update, Clip)),
+        Algorithm("clipped_sgd_strongly_convex", Phase, Clip, gradient_steps(clipped_sgd_strongly_convex.update, Clip)),
+        Algorithm("tree_sfw_l1", TreePhase, None, TreeFrankWolfe),
     )
 }

@@ -5,33 +5,33 @@ Source: Yang, Zhang, Chen & Liu 2022 (arXiv 2206.13033), eq. (3), Algorithm 1.
 
 from __future__ import annotations
 
-from calibrators.plan import Normalize, Phase
+from calibrators.plan import Normalize
 from trainer.arrays import Array
-from trainer.clipping import normalize_factors
 from trainer.gradients import Batch
+from trainer.step import Step
 
 
-def update(point: Array, batch: Batch, phase: Phase, standard_noise: Array) -> Array:
-    """x - (eta/B) (sum_i g_i/(r + |g_i|) + sigma Z).
+def update(point: Array, batch: Batch, step: Step) -> Array:
+    """x - (eta/B) (sum_i g_i/(r + |g_i|) + sigma Z), then the penalty's prox and the domain's projection, if any.
 
     The noise is not scaled by r: a normalised gradient is as long as 1 for every r.
 
     Args:
-        point: x, shape (m, K).
+        point: x, shape (d,), float64.
         batch: the g_i, at x.
-        phase: r = gradient_bound.regularizer, eta = step_size, B = divisor, sigma = noise_stddev_on_sum.
-        standard_noise: Z, the shape of x, independent standard normal.
+        step: r = gradient_bound.regularizer, eta = step_size, B = divisor, sigma = noise_stddev_on_sum,
+            Z = standard_noise.
 
     Returns:
-        The next point, shape (m, K).
+        The next point, shape (d,), float64.
 
     Guarantees:
-        - update_is_equation_3: equal to the paper's, but for contributions within 1e-5 of norm 1.
+        - update_is_equation_3: equal to the paper's, but for contributions within the margin of norm 1.
         - one_record_moves_the_sum_by_at_most_the_bound: which is 1, or 2 where a record is replaced.
     """
-    bound = phase.gradient_bound
-    assert isinstance(bound, Normalize)
-    assert phase.step_size is not None
-    normalized_sum = batch.bounded_sum(lambda norms, scales: normalize_factors(norms, scales, bound.regularizer))
-    noisy_sum = normalized_sum + phase.noise_stddev_on_sum * standard_noise
-    return point - (phase.step_size / phase.divisor) * noisy_sum
+    assert isinstance(step.gradient_bound, Normalize)
+    change = batch.bounded_sum(step.factors())
+    change += step.noise_stddev_on_sum * step.standard_noise
+    change *= -step.step_size / step.divisor
+    change += point
+    return step.project(step.prox(change))

@@ -5,31 +5,31 @@ Source: Yang, Zhang, Chen & Liu 2022 (arXiv 2206.13033), eq. (2).
 
 from __future__ import annotations
 
-from calibrators.plan import Clip, Phase
+from calibrators.plan import Clip
 from trainer.arrays import Array
-from trainer.clipping import clip_factors
 from trainer.gradients import Batch
+from trainer.step import Step
 
 
-def update(point: Array, batch: Batch, phase: Phase, standard_noise: Array) -> Array:
-    """x - (eta/B) (sum_i min(1, c/|g_i|) g_i + c sigma Z).
+def update(point: Array, batch: Batch, step: Step) -> Array:
+    """x - (eta/B) (sum_i min(1, c/|g_i|) g_i + c sigma Z), then the penalty's prox and the domain's projection, if any.
 
     Args:
-        point: x, shape (m, K).
+        point: x, shape (d,), float64.
         batch: the g_i, at x.
-        phase: c = gradient_bound.max_grad_norm, eta = step_size, B = divisor, c sigma = noise_stddev_on_sum.
-        standard_noise: Z, the shape of x, independent standard normal.
+        step: c = gradient_bound.max_grad_norm, eta = step_size, B = divisor, c sigma = noise_stddev_on_sum,
+            Z = standard_noise.
 
     Returns:
-        The next point, shape (m, K).
+        The next point, shape (d,), float64.
 
     Guarantees:
-        - update_is_equation_2: equal to the paper's, up to the clip's margin of 1e-5.
+        - update_is_equation_2: equal to the paper's, up to the clip's margin.
         - one_record_moves_the_sum_by_at_most_the_bound: which is c, or 2 c where a record is replaced.
     """
-    bound = phase.gradient_bound
-    assert isinstance(bound, Clip)
-    assert phase.step_size is not None
-    clipped_sum = batch.bounded_sum(lambda norms, scales: clip_factors(norms, scales, bound.max_grad_norm))
-    noisy_sum = clipped_sum + phase.noise_stddev_on_sum * standard_noise
-    return point - (phase.step_size / phase.divisor) * noisy_sum
+    assert isinstance(step.gradient_bound, Clip)
+    change = batch.bounded_sum(step.factors())
+    change += step.noise_stddev_on_sum * step.standard_noise
+    change *= -step.step_size / step.divisor
+    change += point
+    return step.project(step.prox(change))

@@ -1,1 +1,14 @@
-"""Losses of linear predictors: residuals (the derivative by the logits) and the constants that theory asks for."""
+"""Losses of logits: residuals (the derivative by the logits), values, and the constants that theory asks for."""
+
+from __future__ import annotations
+
+from trainer.losses.huber import Huber
+from trainer.losses.logistic import Logistic
+from trainer.losses.loss import Loss
+from trainer.losses.q_norm_hinge import QNormHinge
+from trainer.losses.q_norm_regression import QNormRegression
+from trainer.losses.quantile import Quantile
+from trainer.losses.softmax import Softmax
+from trainer.losses.squared import Squared
+
+__all__ = ["Huber", "Logistic", "Loss", "QNormHinge", "QNormRegression", "Quantile", "Softmax", "Squared"]

@@ -5,39 +5,34 @@ Its derivative by z is sigmoid(z) - y, in [-1, 1]; the second derivative is at m
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from trainer.arrays import Array, Namespace
-
-#: Largest |derivative by the logit|.
-LIPSCHITZ = 1.0
-#: Largest second derivative by the logit.
-CURVATURE = 0.25
+from trainer.losses.loss import Loss, column
 
 
-def probabilities(xp: Namespace, logits: Array) -> Array:
-    """sigmoid(z), elementwise; an exponential that overflows gives the correct limit 0.
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """Two classes, one logit.
 
     >>> import numpy as np
-    >>> probabilities(np, np.array([0.0])).tolist()
-    [0.5]
-    """
-    return 1.0 / (1.0 + xp.exp(-logits))
-
-
-def residuals(xp: Namespace, logits: Array, labels: Array) -> Array:
-    """The derivative of each record's loss by its logit.
-
-    Args:
-        logits: shape (B, 1), float64.
-        labels: shape (B,), integers 0 or 1.
-
-    Returns:
-        shape (B, 1), float64, each in [-1, 1].
-
-    Guarantees:
-        - residuals_are_the_derivative: equal to the difference quotient of the loss.
-
-    >>> import numpy as np
-    >>> residuals(np, np.array([[0.0], [0.0]]), np.array([0, 1])).tolist()
+    >>> Logistic().residuals(np, np.array([[0.0], [0.0]]), np.array([0, 1])).tolist()
     [[0.5], [-0.5]]
     """
-    return probabilities(xp, logits) - xp.astype(labels, xp.float64)[:, None]
+
+    kind = "logistic_regression"
+    num_classes = 2
+    lipschitz = 1.0
+    curvature = 0.25
+    holder_constant = 0.25
+    slope_at_zero = 0.5
+    value_at_zero = math.log(2.0)
+
+    def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        """sigmoid(z) - y; an exponential that overflows gives the correct limit 0."""
+        return 1.0 / (1.0 + xp.exp(-logits)) - column(xp, labels, logits)
+
+    def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        excess = xp.log1p(xp.exp(-xp.abs(logits))) + xp.where(logits > 0.0, logits, xp.zeros_like(logits))
+        return (excess - column(xp, labels, logits) * logits)[:, 0]

@@ -7,43 +7,60 @@ diag(p) - p p^T, whose eigenvalues are at most 1/2: by Gershgorin each is at mos
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+from accounting.numbers import read_integer
 from trainer.arrays import Array, Namespace
+from trainer.losses.loss import Loss
 
-#: Largest l2 norm of the derivative by the logits.
-LIPSCHITZ = math.sqrt(2.0)
-#: Largest eigenvalue of the second derivative by the logits.
-CURVATURE = 0.5
+MAX_CLASSES = 10**5
 
 
-def probabilities(xp: Namespace, logits: Array) -> Array:
-    """The softmax of each row of shape (B, K); the largest logit is subtracted first, so nothing overflows.
-
-    >>> import numpy as np
-    >>> probabilities(np, np.array([[1000.0, 1000.0]])).tolist()
-    [[0.5, 0.5]]
-    """
-    exponentials = xp.exp(logits - xp.max(logits, axis=1, keepdims=True))
-    return exponentials / xp.sum(exponentials, axis=1, keepdims=True)
-
-
-def residuals(xp: Namespace, logits: Array, labels: Array) -> Array:
-    """The derivative of each record's loss by its logits.
-
-    Args:
-        logits: shape (B, K), float64.
-        labels: shape (B,), integers in [0, K).
-
-    Returns:
-        shape (B, K), float64; rows of l2 norm at most sqrt(2), up to rounding.
-
-    Guarantees:
-        - residuals_are_the_derivative: equal to the difference quotient of the loss.
+@dataclass(frozen=True)
+class Softmax(Loss):
+    """K classes, K logits.
 
     >>> import numpy as np
-    >>> residuals(np, np.array([[0.0, 0.0]]), np.array([1])).tolist()
+    >>> Softmax(2).residuals(np, np.array([[1000.0, 1000.0]]), np.array([1])).tolist()
     [[0.5, -0.5]]
     """
-    classes = xp.arange(logits.shape[1], dtype=labels.dtype)
-    chosen = labels[:, None] == classes[None, :]
-    return probabilities(xp, logits) - xp.astype(chosen, xp.float64)
+
+    kind = "softmax_regression"
+    lipschitz = math.sqrt(2.0)
+    curvature = 0.5
+    holder_constant = 0.5
+    classes: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", read_integer("num_classes", self.classes, 2, MAX_CLASSES))
+
+    @property
+    def num_classes(self) -> int:
+        return self.classes
+
+    @property
+    def num_outputs(self) -> int:
+        return self.classes
+
+    @property
+    def slope_at_zero(self) -> float:
+        return math.sqrt(1.0 - 1.0 / self.classes)
+
+    @property
+    def value_at_zero(self) -> float:
+        return math.log(self.classes)
+
+    def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        """P - e_y; the largest logit is subtracted first, so that nothing overflows."""
+        result = xp.exp(logits - xp.max(logits, axis=1, keepdims=True))
+        result /= xp.sum(result, axis=1, keepdims=True)
+        result -= xp.astype(self._chosen(xp, labels), result.dtype)
+        return result
+
+    def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        shifted = logits - xp.max(logits, axis=1, keepdims=True)
+        chosen = xp.where(self._chosen(xp, labels), shifted, xp.zeros_like(shifted))
+        return xp.log(xp.sum(xp.exp(shifted), axis=1)) - xp.sum(chosen, axis=1)
+
+    def _chosen(self, xp: Namespace, labels: Array) -> Array:
+        return labels[:, None] == xp.arange(self.classes, dtype=labels.dtype)[None, :]

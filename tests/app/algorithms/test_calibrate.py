@@ -53,6 +53,7 @@ def test_the_answer_carries_noise_convention_provenance_and_plan(reader):
         "stddev_on_sum": 2.0 * noise_multiplier,
         "stddev_on_mean": 2.0 * noise_multiplier / 1000,
         "l2_sensitivity": 2.0,
+        "noise_scale": None,
     }
     interval = body["achieved"]["epsilon"]
     assert interval["lower"] <= interval["estimate"] <= interval["upper"] <= 2.0
@@ -170,7 +171,8 @@ def test_the_algorithms_are_listed_with_what_is_wrong_in_their_papers(reader):
     for item in items:
         assert item["errata"]
         assert item["assumptions"]
-        assert item["models"] == ["logistic_regression", "softmax_regression"]
+        assert item["verdict"]
+        assert item["models"]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from app.db.database import Database
 from app.kit.context import Context
+from app.main import create_app
 from app.runs import worker
 from app.runs.models import Run
+from app.settings import Settings
+from tests.app.conftest import BASE_URL, LOOPBACK_PEER
+from tests.databases import DatabaseFactory
 
 COLUMNS = [
     {"name": "a", "type": "number", "lower": 0, "upper": 10},
@@ -28,6 +34,7 @@ REQUEST: dict[str, Any] = {
     "model": {"kind": "logistic_regression"},
     "iterations": 20,
     "sampling": "full_batch",
+    "neighboring_relation": "add_or_remove_one",
     "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
     "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5},
     "hyperparameters": {"step_size": 0.5},
@@ -91,6 +98,21 @@ class Service:
     def work(self) -> None:
         assert worker.work_once(self.context, "wrk_test")
 
+    def trained(self, **changes: Any) -> dict[str, Any]:
+        """A run that has been carried out, after those that other tests of the module left in the queue."""
+        queued = self.queued(**changes)
+        while (run := self.get(f"/v1/runs/{queued['id']}"))["state"] == "queued":
+            self.work()
+        assert run["state"] == "succeeded", run
+        return dict(run)
+
+    def model(self, run: dict[str, Any]) -> dict[str, Any]:
+        """The released model as JSON."""
+        return dict(self.get(f"/v1/runs/{run['id']}/model"))
+
+    def report(self, run: dict[str, Any]) -> dict[str, Any]:
+        return dict(self.get(f"/v1/runs/{run['id']}/report"))
+
     def stored(self, run: dict[str, Any]) -> Run:
         """The run's row, as it is now."""
         with self.context.database.read() as session:
@@ -104,3 +126,13 @@ class Service:
 @pytest.fixture
 def service(client: TestClient, context: Context) -> Service:
     return Service(client, context)
+
+
+@pytest.fixture(scope="module")
+def quick(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One service for a whole module of tests to which the database does not matter; on SQLite."""
+    url = sqlite_databases.migrated()
+    context = Context(Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0), Database(url))
+    with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+        yield Service(client, context)
+    context.database.dispose()

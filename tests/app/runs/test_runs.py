@@ -79,6 +79,17 @@ def test_the_same_key_replays_and_charges_once(service):
     assert len(service.get("/v1/runs")["items"]) == 1
 
 
+#: What examples score at least. A random point of a descent may be its first one, and one pass of selections over 569
+#: rows is mostly noise.
+SCORES = {
+    "digits": 0.6,
+    "breast_cancer": 0.9,
+    "q_norm_hinge": 0.4,
+    "strongly_convex": 0.4,
+    "multilayer_perceptron": 0.8,
+}
+
+
 @pytest.mark.parametrize("name", RUN_EXAMPLES)
 def test_every_example_runs_as_it_stands_on_a_fresh_server(service, name):
     run = service.queued(**dict.fromkeys(REQUEST, ...) | RUN_EXAMPLES[name]["value"])
@@ -86,7 +97,9 @@ def test_every_example_runs_as_it_stands_on_a_fresh_server(service, name):
     done = service.get(f"/v1/runs/{run['id']}")
     assert done["state"] == "succeeded", done
     [metric] = done["result"]["metrics"]
-    assert metric["accuracy"] > (0.3 if name == "digits" else 0.8)
+    assert SCORES.get(name, 0.0) < metric["accuracy"] <= 1.0
+    assert service.client.get(f"/v1/runs/{run['id']}/model").status_code == 200
+    assert "differentially private" in service.report(run)["statement"] or name in ("breast_cancer", "strongly_convex")
 
 
 def test_a_public_run_with_a_seed_repeats(service):
@@ -181,7 +194,8 @@ def test_the_report_says_what_is_guaranteed_and_what_is_not(service):
         ({"seed": 1}, "seed_on_private_data", "/seed"),
         ({"budget_id": ...}, "missing", "/budget_id"),
         ({"model": {"kind": "logistic_regression"}, "hyperparameters": ...}, "clip_below_theorem", None),
-        ({"sampling": "without_replacement", "batch_size": 10}, "unsupported_sampling", "/sampling"),
+        ({"sampling": "shuffled_epochs", "batch_size": 10}, "unsupported_sampling", "/sampling"),
+        ({"sampling": "without_replacement", "batch_size": 10}, "unsupported_relation", "/sampling"),
         ({"algorithm": "adam"}, "unknown_algorithm", "/algorithm"),
         ({"dataset": {"public": True, "columns": COLUMNS, "label": "y", "rows": []}}, "invalid_request", None),
     ],

@@ -174,3 +174,54 @@ def test_values_that_break_their_process_are_given_up_and_the_others_stand(reade
 
 def test_a_sweep_needs_no_idempotency_key_and_stores_nothing(reader):
     assert swept(reader, "iterations", [1, 2]).status_code == 200
+
+
+TREES: dict[str, Any] = {
+    "algorithm": "tree_sfw_l1",
+    "dataset_size": 1000,
+    "dimension": 7,
+    "iterations": 3,
+    "assumptions": {"radius": 1, "lipschitz": 2, "smoothness": 0.5},
+    "target": {"kind": "pure_dp", "epsilon": 2},
+}
+SCHEDULE: dict[str, Any] = {
+    "algorithm": "clipped_sgd_strongly_convex",
+    "dataset_size": 1000,
+    "dimension": 7,
+    "assumptions": {"smoothness": 4, "strong_convexity": 1, "diameter": 2, "moment_order": 3, "moment_bound": 2},
+    "target": {"kind": "zcdp", "rho": 0.5},
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "swept_values", "changed", "lists"),
+    [
+        (TREES, {"target": {"kind": "pure_dp", "epsilon": [0.5, 1, 2]}}, "noise_scale", [3, 3, 3]),
+        (TREES, {"iterations": [1, 2, 40]}, "noise_scale", [1, 2, None]),
+        (TREES | {"assumptions": {}}, {"domain": {"kind": "l1_ball", "radius": [1, 2]}}, "noise_scale", [None, None]),
+        (SCHEDULE, {"iterations": [3, 7]}, "step_size", [4, 8]),
+        (SCHEDULE, {"penalty": {"kind": "l2", "strength": [0.1, 0.5, 2]}}, "step_size", None),
+    ],
+)
+def test_numbers_that_are_lists_stand_in_rows_as_in_single_answers(reader, body, swept_values, changed, lists):
+    table = reader.post("/v1/sweep", json=body | swept_values).json()
+    [(name, value)] = swept_values.items()
+    for index, row in enumerate(table["rows"]):
+        one = (
+            {key: each[index] if isinstance(each, list) else each for key, each in value.items()}
+            if isinstance(value, dict)
+            else value[index]
+        )
+        single = reader.post("/v1/calibrate", json=body | {name: one})
+        if single.status_code != 200:
+            assert row["problem"]["code"] == single.json()["code"]
+            assert row["problem"]["errors"] == single.json()["errors"]
+            assert lists is None or lists[index] is None
+            continue
+        expected = single.json()
+        assert row["solution"] == expected["solution"]
+        assert row["noise"] == expected["noise"]
+        assert row["plan_hash"] == expected["plan_hash"]
+        assert row["hyperparameters"] == {item["name"]: item["value"] for item in expected["hyperparameters"]}
+        assert isinstance(row["hyperparameters"][changed], list)
+        assert lists is None or len(row["hyperparameters"][changed]) == lists[index]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from accounting.accountant import epsilon_for_delta
 from accounting.errors import InvalidValue, Unsupported
-from accounting.events import Event, FullBatch, Gaussian, Poisson
+from accounting.events import Event, FullBatch, Gaussian, Poisson, WithoutReplacement
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
+from calibrators.geometry import L2Ball, L2Penalty
 from calibrators.plan import Clip, Normalize
 from calibrators.provenance import ProvenanceKind
-from calibrators.registry import ALGORITHMS, find_algorithm
+from calibrators.registry import calibrate
 from calibrators.spec import Spec
 
 ASSUMPTIONS = {
@@ -26,7 +28,7 @@ ASSUMPTIONS = {
 BOUNDS = {"dp_sgd": Clip(1.5), "dp_nsgd": Normalize(0.01)}
 
 
-def spec(name: str, **changes: object) -> Spec:
+def spec(name: str, **changes: Any) -> Spec:
     given = Spec(
         dataset_size=1000,
         batch_size=100,
@@ -40,18 +42,18 @@ def spec(name: str, **changes: object) -> Spec:
     return replace(given, **changes)
 
 
-def full(name: str, **changes: object) -> Spec:
+def full(name: str, **changes: Any) -> Spec:
     """Full batches: solved in closed form, so in a millisecond."""
     return spec(name, sampling="full_batch", batch_size=1000, **changes)
 
 
-names = pytest.mark.parametrize("name", ALGORITHMS)
+names = pytest.mark.parametrize("name", BOUNDS)
 
 
 @names
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_the_plan_meets_the_target_under_its_own_relation(name, relation):
-    found = find_algorithm(name).calibrate(full(name, neighboring_relation=relation))
+    found = calibrate(name, full(name, neighboring_relation=relation))
     assert found.plan.neighboring_relation is relation
     assert epsilon_for_delta(found.plan.events, relation, 1e-5).value.upper <= 2.0
     less = Event(Gaussian(found.plan.events[0].mechanism.noise_multiplier * 0.9999), FullBatch(), 200)
@@ -61,7 +63,7 @@ def test_the_plan_meets_the_target_under_its_own_relation(name, relation):
 @names
 def test_replace_one_takes_twice_the_noise_of_add_or_remove(name):
     noise = {
-        relation: find_algorithm(name).calibrate(full(name, neighboring_relation=relation)).plan.phases[0]
+        relation: calibrate(name, full(name, neighboring_relation=relation)).plan.phases[0]
         for relation in NeighboringRelation
     }
     one = noise[NeighboringRelation.ADD_OR_REMOVE_ONE].noise_stddev_on_sum
@@ -71,7 +73,7 @@ def test_replace_one_takes_twice_the_noise_of_add_or_remove(name):
 
 @names
 def test_poisson_is_what_is_charged_and_what_will_be_drawn(name):
-    found = find_algorithm(name).calibrate(spec(name))
+    found = calibrate(name, spec(name))
     [event] = found.plan.events
     assert event.sampling == Poisson(0.1)
     assert event.count == 200
@@ -82,7 +84,7 @@ def test_poisson_is_what_is_charged_and_what_will_be_drawn(name):
 
 @names
 def test_without_assumptions_the_noise_is_solved_and_what_is_missing_is_named(name):
-    found = find_algorithm(name).calibrate(full(name, dimension=None))
+    found = calibrate(name, full(name, dimension=None))
     assert found.missing_assumptions == (
         "initial_gap",
         "generalized_smoothness_l0",
@@ -95,7 +97,7 @@ def test_without_assumptions_the_noise_is_solved_and_what_is_missing_is_named(na
 
 @names
 def test_every_recommended_number_has_its_theorem(name):
-    found = find_algorithm(name).calibrate(full(name, assumptions=ASSUMPTIONS))
+    found = calibrate(name, full(name, assumptions=ASSUMPTIONS))
     numbers = {item.name: item for item in (*found.hyperparameters, *found.utility)}
     assert set(numbers) == {"step_size", "gradient_evaluations", "gradient_norm_bound"}
     for item in numbers.values():
@@ -109,9 +111,9 @@ def test_every_recommended_number_has_its_theorem(name):
 
 @names
 def test_the_callers_step_size_goes_into_the_plan_and_the_bound_is_of_that_step_size(name):
-    recommended = find_algorithm(name).calibrate(full(name, assumptions=ASSUMPTIONS))
+    recommended = calibrate(name, full(name, assumptions=ASSUMPTIONS))
     own_step = recommended.plan.phases[0].step_size / 3.0
-    own = find_algorithm(name).calibrate(full(name, assumptions=ASSUMPTIONS, step_size=own_step))
+    own = calibrate(name, full(name, assumptions=ASSUMPTIONS, step_size=own_step))
     assert own.plan.phases[0].step_size == own_step
     assert own.utility[1].value > recommended.utility[1].value
     assert own.plan.plan_hash != recommended.plan.plan_hash
@@ -119,7 +121,7 @@ def test_the_callers_step_size_goes_into_the_plan_and_the_bound_is_of_that_step_
 
 @names
 def test_a_step_size_beyond_the_theorem_has_no_bound_and_a_warning_that_says_from_when_on(name):
-    found = find_algorithm(name).calibrate(full(name, assumptions=ASSUMPTIONS, step_size=1e6))
+    found = calibrate(name, full(name, assumptions=ASSUMPTIONS, step_size=1e6))
     assert found.utility[1].value is None
     assert any("iterations on" in warning for warning in found.warnings)
 
@@ -127,14 +129,14 @@ def test_a_step_size_beyond_the_theorem_has_no_bound_and_a_warning_that_says_fro
 @names
 def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
     smooth = ASSUMPTIONS | {"generalized_smoothness_l1": 0.0}
-    one_step = find_algorithm(name).calibrate(full(name, assumptions=smooth, iterations=1))
+    one_step = calibrate(name, full(name, assumptions=smooth, iterations=1))
     assert one_step.utility[1].vacuous is True
     tiny = ASSUMPTIONS | {"deviation_tau0": 0.0, "deviation_tau1": 0.0}
     bound = Clip(10.0) if name == "dp_sgd" else Normalize(1.0)
     large = replace(
         full(name, assumptions=tiny, dimension=1, gradient_bound=bound), dataset_size=10**7, batch_size=10**7
     )
-    many = find_algorithm(name).calibrate(replace(large, iterations=10**5))
+    many = calibrate(name, replace(large, iterations=10**5))
     assert many.utility[1].vacuous is False
 
 
@@ -142,7 +144,16 @@ def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
 @pytest.mark.parametrize(
     ("changes", "error", "pointer", "words"),
     [
-        ({"sampling": "shuffled_epochs"}, Unsupported, ("sampling",), "full_batch or poisson"),
+        (
+            {"sampling": "shuffled_epochs"},
+            Unsupported,
+            ("sampling",),
+            "without_replacement, poisson or full_batch",
+        ),
+        ({"sampling": "without_replacement"}, Unsupported, ("sampling",), "replace_special or replace_one"),
+        ({"gradient_bound": None}, InvalidValue, ("gradient_bound",), "needs a gradient_bound of kind"),
+        ({"iterations": None}, InvalidValue, ("iterations",), "epochs"),
+        ({"batch_size": None}, InvalidValue, ("batch_size",), "expected number"),
         ({"sampling": "full_batch"}, InvalidValue, ("batch_size",), "1000"),
         ({"assumptions": {"lipschitz": 1.0}}, InvalidValue, ("assumptions", "lipschitz"), "initial_gap"),
         ({"assumptions": ASSUMPTIONS | {"initial_gap": 0.0}}, InvalidValue, ("assumptions", "initial_gap"), "0"),
@@ -157,22 +168,44 @@ def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
 )
 def test_what_no_theorem_covers_is_refused_with_a_pointer(name, changes, error, pointer, words):
     with pytest.raises(error, match=words) as caught:
-        find_algorithm(name).calibrate(spec(name, **changes))
+        calibrate(name, spec(name, **changes))
     assert caught.value.pointer == pointer
 
 
 def test_the_bound_of_the_other_algorithm_is_refused():
-    with pytest.raises(InvalidValue, match="clips"):
-        find_algorithm("dp_sgd").calibrate(spec("dp_sgd", gradient_bound=Normalize(1.0)))
-    with pytest.raises(InvalidValue, match="normalises"):
-        find_algorithm("dp_nsgd").calibrate(spec("dp_nsgd", gradient_bound=Clip(1.0)))
+    for name, other in (("dp_sgd", Normalize(1.0)), ("dp_nsgd", Clip(1.0))):
+        with pytest.raises(InvalidValue, match=f"not {other.kind}") as caught:
+            calibrate(name, spec(name, gradient_bound=other))
+        assert (caught.value.code, caught.value.pointer) == ("unsupported_gradient_bound", ("gradient_bound", "kind"))
 
 
-def test_an_unknown_algorithm_is_refused_with_those_there_are():
-    with pytest.raises(InvalidValue, match="dp_sgd or dp_nsgd"):
-        find_algorithm("adam")
+def test_a_clip_threshold_that_the_theorem_does_not_cover_is_refused_only_where_the_theorem_is_asked():
+    low = Clip(0.74)
+    with pytest.raises(InvalidValue, match=r"0\.75") as caught:
+        calibrate("dp_sgd", full("dp_sgd", assumptions=ASSUMPTIONS, gradient_bound=low))
+    assert (caught.value.code, caught.value.pointer) == ("clip_below_theorem", ("gradient_bound", "max_grad_norm"))
+    assert calibrate("dp_sgd", full("dp_sgd", gradient_bound=low)).plan.phases[0].gradient_bound == low
 
 
-def test_a_batch_larger_than_the_data_set_is_refused():
-    with pytest.raises(InvalidValue, match="larger than dataset_size"):
-        spec("dp_sgd", batch_size=1001)
+@names
+def test_what_the_request_leaves_out_is_the_papers_own(name):
+    """Batches without replacement under replace_one, noise on every coordinate of the sum."""
+    found = calibrate(name, spec(name, sampling=None, neighboring_relation=None))
+    assert found.plan.neighboring_relation is NeighboringRelation.REPLACE_ONE
+    [event] = found.plan.events
+    assert event.sampling == WithoutReplacement(100, 1000)
+    assert event.count == 200
+
+
+@names
+@pytest.mark.parametrize("changes", [{"domain": L2Ball(1.0)}, {"penalty": L2Penalty(0.1)}])
+def test_with_a_domain_or_a_penalty_there_is_no_theorem_and_the_noise_stays(name, changes):
+    plain = calibrate(name, full(name, assumptions=ASSUMPTIONS))
+    found = calibrate(name, full(name, assumptions=ASSUMPTIONS, **changes))
+    assert found.value == plain.value
+    assert found.hyperparameters == ()
+    assert [item.name for item in found.utility] == ["gradient_evaluations"]
+    assert any("all of R^d" in warning for warning in found.warnings)
+    assert not found.plan.is_executable
+    assert (found.plan.domain, found.plan.penalty) == (changes.get("domain"), changes.get("penalty"))
+    assert calibrate(name, full(name, step_size=0.1, **changes)).plan.is_executable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,9 @@ def test_worked_numbers_of_the_normalised_theorem():
     assert theorem.floor == pytest.approx(0.375, rel=1e-12)
     assert theorem.bound(eta, s, steps) == pytest.approx(0.7842684413, rel=1e-9)
     assert theorem.fewest_iterations(s) == pytest.approx(2.754965901, rel=1e-9)
+    assert vanishing(theorem.bound(eta, s, steps) - theorem.floor, theorem.theta) == pytest.approx(
+        0.07922219824, rel=1e-9
+    )
 
 
 def test_worked_numbers_of_the_clipped_theorem():
@@ -38,6 +42,30 @@ def test_worked_numbers_of_the_clipped_theorem():
     assert theorem.k0 == pytest.approx(1.5, rel=1e-12)
     assert theorem.bound(eta, s, steps) == pytest.approx(0.2807391434, rel=1e-9)
     assert theorem.fewest_iterations(s) == pytest.approx(1.515, rel=1e-9)
+    assert s**2 * 100 + 1.5**2 == pytest.approx(2.2725, rel=1e-12)
+    assert vanishing(theorem.bound(eta, s, steps), theorem.g_c) == pytest.approx(0.05222068556, rel=1e-9)
+
+
+def vanishing(bound: float, threshold: float) -> float:
+    """E_T of a bound sqrt(threshold E_T) + E_T."""
+    root = (math.sqrt(threshold + 4.0 * bound) - math.sqrt(threshold)) / 2.0
+    return root * root
+
+
+def test_the_least_bound_over_the_regulariser_is_where_the_catalogue_found_it():
+    """The bound is flat at its minimum, and has others: a grid over eight decades, then a finer one."""
+    s, steps = 0.001, 10**8
+
+    def bound(regularizer: float) -> float:
+        theorem = NormalizedTheorem(PROBLEM, regularizer)
+        return theorem.bound(theorem.step_size(s, steps), s, steps)
+
+    coarse = np.geomspace(1e-4, 1e4, 401)
+    centre = coarse[int(np.argmin([bound(r) for r in coarse]))]
+    fine = np.geomspace(centre / 1.05, centre * 1.05, 2001)
+    best = fine[int(np.argmin([bound(r) for r in fine]))]
+    assert best == pytest.approx(7.0587, rel=1e-3)
+    assert bound(best) == pytest.approx(0.2005154607, rel=1e-9)
 
 
 def theorems():
@@ -96,13 +124,14 @@ def test_a_regularizer_of_zero_has_no_theorem():
         NormalizedTheorem(PROBLEM, 0.0)
 
 
-def worst_first_order_term(factor, gradient, tau):
+def toy_law(factor: Callable[[float], float], gradient: float, tau: float, p: float) -> float:
     """E[h(g) <grad f, g>] for the catalogue's toy law: g = G + tau with probability p, else G - tau p / (1 - p)."""
-    values = []
-    for p in np.linspace(0.01, 0.5, 50):
-        up, down = gradient + tau, gradient - tau * p / (1.0 - p)
-        values.append(gradient * (p * factor(abs(up)) * up + (1.0 - p) * factor(abs(down)) * down))
-    return min(values)
+    up, down = gradient + tau, gradient - tau * p / (1.0 - p)
+    return gradient * (p * factor(abs(up)) * up + (1.0 - p) * factor(abs(down)) * down)
+
+
+def worst_first_order_term(factor: Callable[[float], float], gradient: float, tau: float) -> float:
+    return min(toy_law(factor, gradient, tau, p) for p in np.linspace(0.01, 0.5, 50))
 
 
 @pytest.mark.parametrize("gradient", [0.02, 0.1, 0.3, 0.7, 1.5, 5.0])
@@ -118,6 +147,30 @@ def test_the_first_order_lower_bounds_hold_on_the_toy_law(gradient):
     clipped = worst_first_order_term(lambda norm: min(1.0, c / norm) if norm else 1.0, gradient, tau)
     g_c = ClippedTheorem(problem, c).g_c
     assert clipped >= g_c * min(gradient, gradient**2 / g_c) - 1e-12
+
+
+def toy_term(factor: Callable[[float], float], gradient: float) -> float:
+    """The catalogue's law with tau_0 = 1 and p = 1/3: 1 above the gradient, or 1/2 below it."""
+    return toy_law(factor, gradient, 1.0, 1.0 / 3.0)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "r", "expected"),
+    [(0.1, 1.0, -0.001587301587), (0.02, 1.0, -0.0009579876907), (0.02, 10.0, 6.372868206e-06)],
+)
+def test_near_a_stationary_point_normalised_steps_may_climb(gradient, r, expected):
+    assert toy_term(lambda norm: 1.0 / (r + norm), gradient) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("r", "gradient"), [(1.0, 0.1374586088), (10.0, 0.01638464077)])
+def test_normalised_steps_descend_from_this_gradient_on(r, gradient):
+    below, above = (toy_term(lambda norm: 1.0 / (r + norm), gradient * (1.0 + 1e-8 * sign)) for sign in (-1, 1))
+    assert below < 0.0 < above
+
+
+@pytest.mark.parametrize(("c", "expected"), [(2.0, 0.01), (0.5, -0.01)])
+def test_clipped_steps_may_climb_only_below_the_theorems_threshold(c, expected):
+    assert toy_term(lambda norm: min(1.0, c / norm), 0.1) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("regularizer", [0.5, 2.0])

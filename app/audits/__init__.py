@@ -1,0 +1,1 @@
+"""`/v1/audits`: what an attack finds out, stored beside what was claimed."""

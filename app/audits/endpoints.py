@@ -1,0 +1,80 @@
+"""`/v1/audits`: attacks by canaries, kept beside the claims that they are about."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from app.audits import service
+from app.audits.examples import AUDIT_EXAMPLES
+from app.audits.schemas import AuditBody, AuditRequest
+from app.auth.principal import Principal, Scope, requires
+from app.kit.context import CurrentContext
+from app.kit.fields import Identifier
+from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
+from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
+from app.kit.query_parameters import KnownParametersOnly
+
+router = APIRouter(prefix="/v1/audits", tags=["Audits"], dependencies=[KnownParametersOnly])
+
+Analyst = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER, Scope.AUDITOR)]
+
+
+@router.post(
+    "",
+    operation_id="create_audit",
+    summary="Attack a plan with canaries, and compare with its claim",
+    status_code=201,
+    response_model=AuditBody,
+)
+def create_audit(
+    context: CurrentContext,
+    principal: Analyst,
+    key: IdempotencyKey,
+    request: Annotated[AuditRequest, Body(openapi_examples=AUDIT_EXAMPLES)],
+) -> JSONResponse:
+    """The real trainer carries the plan out on canaries: made-up records that an attacker tells from their absence as
+    well as anyone can. No row of any data set has a part in it, so an audit costs no budget.
+
+    It has about 100 seconds. A lower bound above the claim shows a trainer that does not do what was charged.
+    """
+    done: list[service.Audited] = []
+
+    def command(session: Session) -> Answer:
+        stored = service.store(session, context, principal.id, request, done[0])
+        body = service.audit_body(stored).model_dump(mode="json")
+        return Answer(201, body, {"Location": f"/v1/audits/{stored.id}"})
+
+    answer = run_once(
+        context,
+        principal.id,
+        key,
+        request_fingerprint("create_audit", request),
+        command,
+        prepare=lambda: done.append(service.carry_out(context, request)),
+    )
+    return to_response(answer)
+
+
+@router.get("", operation_id="list_audits", summary="Audits, newest first")
+def list_audits(
+    context: CurrentContext,
+    _: Analyst,
+    run_id: Annotated[Identifier | None, Query(description="Of this run alone.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[AuditBody]:
+    """All audits with their findings."""
+    with context.database.read() as session:
+        found, next_cursor = service.list_page(session, cursor, limit, run_id)
+        return Page[AuditBody](items=[service.audit_body(stored) for stored in found], next_cursor=next_cursor)
+
+
+@router.get("/{audit_id}", operation_id="get_audit", summary="One audit")
+def get_audit(context: CurrentContext, _: Analyst, audit_id: str) -> AuditBody:
+    """Claim, bound and verdict, as they were found."""
+    with context.database.read() as session:
+        return service.audit_body(service.get(session, audit_id))

@@ -1,0 +1,27 @@
+"""All SQL about audits."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.audits.models import Audit
+
+
+def find(session: Session, audit_id: str) -> Audit | None:
+    return session.get(Audit, audit_id)
+
+
+def page(session: Session, before: tuple[datetime, str] | None, limit: int, run_id: str | None) -> list[Audit]:
+    """Newest first, from just after the cursor; of one run where it is named."""
+    statement = select(Audit).order_by(Audit.created_at.desc(), Audit.id.desc()).limit(limit)
+    if run_id is not None:
+        statement = statement.where(Audit.run_id == run_id)
+    if before is not None:
+        moment, audit_id = before
+        statement = statement.where(
+            (Audit.created_at < moment) | ((Audit.created_at == moment) & (Audit.id < audit_id))
+        )
+    return list(session.scalars(statement))

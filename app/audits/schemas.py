@@ -1,0 +1,91 @@
+"""Requests and answers of `/v1/audits`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from app.algorithms.calibrate import CalibrateRequest
+from app.kit.fields import Identifier, Integer, Schema
+from app.privacy.answers import ConventionBody, IntervalBody
+from app.privacy.schemas import EventSchema
+
+#: Counted canaries of one audit; the time limit ends most audits of long plans well before.
+MAX_TRIALS = 1_000_000
+
+
+class AuditRequest(Schema):
+    """What to attack, and how hard."""
+
+    run_id: Identifier | None = Field(None, description="Attack the plan of this run; or give `calibration`.")
+    calibration: CalibrateRequest | None = Field(
+        None, description="Attack the plan that this calibration makes. It needs a step size, of its own or derived."
+    )
+    delta: float = Field(1e-5, ge=1e-12, le=0.5, description="Where the claimed epsilon is compared.")
+    method: Literal["guesses", "clopper_pearson", "one_run", "gaussian_dp"] = Field(
+        "guesses",
+        description="`guesses`: independent canaries, right and wrong guesses (a binomial bound). `clopper_pearson`: "
+        "limits of the true and the false positive rate. `one_run`: many canaries in a single run (Steinke, Nasr & "
+        "Jagielski 2023), which assumes nothing about their independence. `gaussian_dp`: the largest mu that the rates "
+        "rule out, then epsilon; a bound where the loss is Gaussian.",
+    )
+    design: Literal["orthogonal", "opposed"] = Field(
+        "orthogonal",
+        description="`orthogonal`: each canary has a direction of its own, so that one run holds many. `opposed`: one "
+        "canary against a record that cancels it, which shows a bound on the sum in place of one on each record.",
+    )
+    trials: Integer = Field(2000, ge=10, le=MAX_TRIALS, description="Canaries that are counted.")
+    confidence: float = Field(
+        0.95, gt=0, lt=1, description="An honest trainer is called violated with probability 1 minus this at most."
+    )
+    seed: Integer | None = Field(
+        None, ge=0, le=2**63 - 1, description="Makes the audit repeat; canaries are not private data."
+    )
+
+
+class FindingBody(Schema):
+    """What the guesses of one rule prove at one delta."""
+
+    delta: float
+    claim: IntervalBody = Field(description="The certified epsilon of the plan at delta.")
+    epsilon_lower: float = Field(description="No epsilon below it is true of what ran.")
+    confidence: float = Field(description="Of this finding alone.")
+    score: str = Field(description="What the attacker looked at.")
+    rule: dict[str, float | int | None] = Field(description="Chosen on a pilot, before the counted trials.")
+    guesses: int
+    correct: int
+    members: int
+    hits: int
+    alarms: int
+    rejections: int
+    misses: int
+
+
+class AuditBody(Schema):
+    """An attack on a plan, beside what is claimed of it."""
+
+    id: Identifier
+    run_id: str | None
+    algorithm: str
+    plan_hash: str
+    events: list[EventSchema]
+    convention: ConventionBody
+    verdict: Literal["consistent", "violated"] = Field(
+        description="`violated`: a lower bound is above the claim. `consistent`: this attack found nothing, which "
+        "proves nothing about better ones."
+    )
+    confidence: float
+    finding: FindingBody = Field(description="At the delta that was asked about.")
+    strongest: FindingBody | None = Field(
+        description="At the delta, of a fixed list, where the bound exceeds the claim by most; null for one_run."
+    )
+    method: str
+    design: str
+    trials: int
+    canaries_per_run: int
+    runs: int = Field(description="Full runs of the plan by the real trainer, those of the pilot included.")
+    largest_provable_epsilon: float = Field(description="What so many trials would prove if every guess were right.")
+    notes: list[str]
+    created_at: datetime

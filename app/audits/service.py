@@ -1,0 +1,151 @@
+"""Use cases of audits: attack a plan, keep what was found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy.orm import Session
+
+from accounting.canonical import sha256_hex
+from accounting.convention import convention
+from accounting.errors import AccountingError
+from app.algorithms import service as algorithms
+from app.algorithms.budget_costs import BudgetReader
+from app.audits import repository
+from app.audits.models import Audit
+from app.audits.schemas import AuditBody, AuditRequest
+from app.kit.context import Context
+from app.kit.ids import new_id
+from app.kit.pagination import cut_page, decode_cursor
+from app.kit.process_pool import JobFailed
+from app.privacy.answers import ConventionBody
+from app.privacy.schemas import EventSchema
+from app.problems import Problem, from_accounting, not_found, unprocessable
+from app.runs import service as runs
+from app.runs.report import stored_plan
+from calibrators.plan import Plan, plan_from_canonical
+from trainer.audit.audit import AuditCancelled, audit
+
+#: Of the limit of an audit's process, so much is for the audit; the rest is for starting and for answering.
+SHARE_OF_TIME = 0.8
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A plan and what the attack on it found."""
+
+    plan: Plan
+    found: dict[str, Any]
+
+
+def carry_out(context: Context, request: AuditRequest) -> Audited:
+    """Attack the plan that the request names, in a process with limits of time and memory.
+
+    Raises:
+        Problem: 422 where there is no such plan, it cannot run, or the attack takes too long; 404 for an unknown run.
+    """
+    plan = _plan(context, request)
+    if not plan.is_executable:
+        raise unprocessable(
+            "missing",
+            "an audit carries the plan out, and this one has no step size: give hyperparameters.step_size",
+            "calibration",
+            "hyperparameters",
+            "step_size",
+        )
+    seconds = SHARE_OF_TIME * context.audit_processes.seconds
+    try:
+        return Audited(plan, context.audit_processes.run(attack, plan.canonical(), request.model_dump(), seconds))
+    except AccountingError as error:
+        raise from_accounting(error) from None
+    except (AuditCancelled, JobFailed):
+        raise unprocessable(
+            "too_much_work",
+            f"the audit was not through after {seconds:.0f} s; take fewer trials, or a plan of fewer steps",
+            "trials",
+        ) from None
+
+
+def attack(plan: bytes, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The audit itself; it runs in another process, so what it takes and gives can be pickled."""
+    deadline = time.monotonic() + seconds
+    result = audit(
+        plan_from_canonical(plan, sha256_hex(plan)),
+        delta=request["delta"],
+        trials=request["trials"],
+        confidence=request["confidence"],
+        method=request["method"],
+        design=request["design"],
+        seed=request["seed"],
+        is_cancelled=lambda: time.monotonic() > deadline,
+    )
+    return dict(result.to_json())
+
+
+def store(session: Session, context: Context, principal_id: str, request: AuditRequest, audited: Audited) -> Audit:
+    """Keep an audit beside the claim that it is about."""
+    found = audited.found
+    stored = Audit(
+        id=new_id("aud"),
+        principal_id=principal_id,
+        algorithm=audited.plan.algorithm,
+        run_id=request.run_id,
+        plan=audited.plan.canonical(),
+        plan_hash=audited.plan.plan_hash,
+        request=request.model_dump(mode="json"),
+        claim=found["finding"]["claim"],
+        finding=found,
+        created_at=context.clock(),
+    )
+    session.add(stored)
+    session.flush()
+    return stored
+
+
+def get(session: Session, audit_id: str) -> Audit:
+    found = repository.find(session, audit_id)
+    if found is None:
+        raise not_found("audit", audit_id)
+    return found
+
+
+def list_page(
+    session: Session, cursor: str | None, limit: int, run_id: str | None
+) -> tuple[Sequence[Audit], str | None]:
+    """Audits, newest first, and the next page's cursor."""
+    before = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
+    found = repository.page(session, before, limit + 1, run_id)
+    return cut_page(found, limit, lambda item: (item.created_at, item.id))
+
+
+def audit_body(stored: Audit) -> AuditBody:
+    plan = plan_from_canonical(stored.plan, stored.plan_hash)
+    return AuditBody(
+        id=stored.id,
+        run_id=stored.run_id,
+        algorithm=stored.algorithm,
+        plan_hash=stored.plan_hash,
+        events=[EventSchema.of(event) for event in plan.events],
+        convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
+        created_at=stored.created_at,
+        **stored.finding,
+    )
+
+
+def _plan(context: Context, request: AuditRequest) -> Plan:
+    if (request.run_id is None) == (request.calibration is None):
+        raise unprocessable("missing", "give run_id or calibration; exactly one of them", "calibration")
+    if request.run_id is not None:
+        with context.database.read() as session:
+            return stored_plan(runs.get(session, request.run_id))
+    assert request.calibration is not None
+    try:
+        question = algorithms.read(request.calibration, BudgetReader(context))
+        with context.numerics:
+            return algorithms.solve(question).plan
+    except Problem as problem:
+        raise problem.inside("calibration") from None

@@ -1,0 +1,48 @@
+"""README.md's part about the GPU, from the committed figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.report import markdown_table
+from benchmarks.trainer.goals import NAMES
+
+Figures = Mapping[str, Any]
+OVER_CUPY = 1.3
+
+
+def gpu_section(figures: Figures) -> list[str]:
+    """The lines of the section: a sentence, where nothing was measured."""
+    asked = f"a private step at most {figures['goal']:g} times CuPy's own step without privacy"
+    if not figures["ran"]:
+        return [f"`make bench-gpu` ({asked}): not run: no GPU."]
+    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    commit = f"commit {figures['commit'][:10]}" + (
+        " with uncommitted changes" if figures["uncommitted_changes"] else ""
+    )
+    return [
+        f"`make bench-gpu`, {figures['date']}, {commit}, on {figures['gpu']}; {versions}.",
+        f"Asked: {asked}. Measured in turns; everything: [gpu.json](benchmarks/results/gpu.json).",
+        "",
+        *markdown_table(
+            ["model, batch size", "CuPy, no privacy: ms a step", "ours, private", "ours over CuPy", ""],
+            [_row(row) for row in figures["speed"]],
+        ),
+    ]
+
+
+def verdict(row: Figures) -> str:
+    """Whether one row's goal is met."""
+    return "met" if row["ratios"]["over_cupy"]["ratio"] <= OVER_CUPY else "**missed**"
+
+
+def _row(row: Figures) -> list[str]:
+    sides, found = row["sides"], row["ratios"]["over_cupy"]
+    return [
+        f"{NAMES[row['model']]}, {row['batch_size']}",
+        f"{sides['cupy']['milliseconds']:.3f}",
+        f"{sides['ours_on_gpu']['milliseconds']:.3f}",
+        f"{found['ratio']:.2f} ({found['smallest_ratio']:.2f} to {found['largest_ratio']:.2f})",
+        verdict(row),
+    ]

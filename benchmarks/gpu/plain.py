@@ -1,0 +1,63 @@
+"""A step of SGD without privacy, written as one writes it for NumPy or CuPy: the least that a private step has to do.
+
+Batches of exactly the size, drawn with replacement by the library's own generator; mean gradient; no norm, no noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.gpu import device
+from benchmarks.trainer.pace import Pace
+from benchmarks.trainer.work import CLASSES, FEATURES, HIDDEN, STEP_SIZE, Features, Labels, Task
+
+Parameters = list[Any]
+
+
+def prepare(_side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
+    """The answer trains on data until told to stop."""
+    library = device.cupy()
+
+    def train(features: Features, labels: Labels, pace: Pace) -> None:
+        pace.settle = library.cuda.Device().synchronize
+        inputs, classes = library.asarray(features), library.asarray(labels)
+        parameters = initial(library, task.model)
+        pace()
+        while not pace.over:
+            rows = library.random.randint(0, inputs.shape[0], task.batch_size)
+            step(library, parameters, inputs[rows], classes[rows])
+            pace()
+
+    return train
+
+
+def initial(xp: Any, model: str) -> Parameters:
+    """Weights and biases, layer after layer: zeros for one layer, small random numbers for two."""
+    if model == "softmax":
+        return [xp.zeros((FEATURES, CLASSES), dtype=xp.float32), xp.zeros(CLASSES, dtype=xp.float32)]
+    sizes = (FEATURES, HIDDEN, CLASSES)
+    parameters: Parameters = []
+    for inputs, outputs in pairwise(sizes):
+        parameters.append((xp.random.standard_normal((inputs, outputs)) / inputs**0.5).astype(xp.float32))
+        parameters.append(xp.zeros(outputs, dtype=xp.float32))
+    return parameters
+
+
+def step(xp: Any, parameters: Parameters, inputs: Any, labels: Any) -> None:
+    """Change the parameters in place, by the mean gradient of softmax cross-entropy over the batch."""
+    activations = [inputs]
+    for layer in range(0, len(parameters) - 2, 2):
+        activations.append(xp.maximum(activations[-1] @ parameters[layer] + parameters[layer + 1], 0.0))
+    logits = activations[-1] @ parameters[-2] + parameters[-1]
+    exponentials = xp.exp(logits - logits.max(axis=1, keepdims=True))
+    deltas = exponentials / exponentials.sum(axis=1, keepdims=True)
+    deltas[xp.arange(labels.shape[0]), labels] -= 1.0
+    deltas /= labels.shape[0]
+    for layer in range(len(parameters) - 2, -1, -2):
+        activation = activations[layer // 2]
+        before = (deltas @ parameters[layer].T) * (activation > 0.0) if layer else None
+        parameters[layer] -= STEP_SIZE * (activation.T @ deltas)
+        parameters[layer + 1] -= STEP_SIZE * deltas.sum(axis=0)
+        deltas = before

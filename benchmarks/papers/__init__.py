@@ -1,0 +1,5 @@
+"""Each theorem's setting, run for real: what the paper claims beside what the trainer measures.
+
+A module here is one reproduction. It offers ``NAME``, ``TITLE`` and ``reproduce(quick)``, which trains with
+`trainer.run` and returns what `benchmarks.papers.reproduction.Reproduction` describes: plain JSON.
+"""

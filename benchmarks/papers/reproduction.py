@@ -1,0 +1,98 @@
+"""What a reproduction leaves behind, and the few things that most of them do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, Protocol, TypedDict
+
+import numpy as np
+
+from calibrators.plan import Phase, Plan
+
+#: A cell of a table.
+Cell = float | int | str | bool | None
+
+
+class Lines(TypedDict):
+    """Curves over the same points; None where a curve has no point."""
+
+    kind: Literal["lines"]
+    title: str
+    x: Sequence[float]
+    series: Mapping[str, Sequence[float | None]]
+    x_label: str
+    y_label: str
+    log_x: NotRequired[bool]
+    log_y: NotRequired[bool]
+
+
+class HeatMap(TypedDict):
+    """``values[j][i]`` at ``x[i]`` and ``y[j]``."""
+
+    kind: Literal["heat_map"]
+    title: str
+    x: Sequence[float]
+    y: Sequence[float]
+    values: Sequence[Sequence[float]]
+    x_label: str
+    y_label: str
+
+
+Plot = Lines | HeatMap
+
+
+class Reproduction(TypedDict):
+    """Plain JSON.
+
+    Attributes:
+        inputs: What was fixed: sizes, target, constants of the problem.
+        rows: A table, one mapping from column to cell for each row, all with the same columns.
+        sentences: What was found, the bad included; each is true of the rows.
+        plots: To be drawn.
+    """
+
+    inputs: Mapping[str, Cell]
+    rows: Sequence[Mapping[str, Cell]]
+    sentences: Sequence[str]
+    plots: NotRequired[Sequence[Plot]]
+
+
+class Module(Protocol):
+    """What a module of this folder offers."""
+
+    NAME: str
+    TITLE: str
+
+    def reproduce(self, quick: bool) -> Mapping[str, Any]:
+        """Train and measure; ``quick`` for work on the reproduction itself, with figures that are not committed."""
+        ...
+
+
+def only_phase(plan: Plan) -> Phase:
+    """The one phase of equal gradient steps that the plan is.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    [phase] = plan.phases
+    if not isinstance(phase, Phase):
+        raise ValueError(f"{plan.algorithm} is no plan of equal gradient steps")
+    return phase
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """The exponent a of the power law y = c x^a that fits best in logarithms.
+
+    >>> round(slope([1.0, 10.0, 100.0], [5.0, 0.5, 0.05]), 12)
+    -1.0
+    """
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """The mean of independent runs and its standard error.
+
+    >>> mean_and_error([1.0, 3.0])
+    (2.0, 1.0)
+    """
+    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))

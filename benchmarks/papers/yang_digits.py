@@ -1,0 +1,201 @@
+"""The experiment of Yang, Zhang, Chen & Liu 2022 in small: accuracy over step size and threshold or regulariser.
+
+The paper trains a ResNet on CIFAR-10 and finds that DP-NSGD's accuracy hardly depends on the regulariser r, while
+DP-SGD's depends on step size and clip threshold c jointly. Here: a perceptron with one hidden layer on the 8 x 8
+digits that come with scikit-learn, which are public; a fifth of them is held out. Noise, sampling and bounds are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget
+from app.datasets import bundled
+from benchmarks.papers.reproduction import HeatMap, Reproduction, slope
+from calibrators.plan import Clip, GradientBound, Normalize
+from calibrators.registry import calibrate
+from calibrators.spec import Spec
+from trainer.models import MultilayerPerceptron
+from trainer.run import run
+from trainer.scaling import NumberColumn, scale_features
+
+NAME = "yang_digits"
+TITLE = "Digits: step size against clip threshold and regulariser (Yang et al., section 4)"
+
+EPSILON, DELTA = 4.0, 1e-5
+HIDDEN = 32
+BATCH = 256
+HELD_OUT = 360
+THRESHOLDS = tuple(10.0 ** (k / 2) for k in range(-4, 3))
+REGULARIZERS = (1e-4, 1e-3, 1e-2, 0.1, 10**-0.5, 1.0, 10**0.5, 10.0)
+#: Accuracy this close to the best of a grid counts as good.
+NEAR = 0.03
+
+Vector = npt.NDArray[np.float64]
+Data = tuple[Vector, npt.NDArray[np.int64], Vector, npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Accuracies, ``values[j, i]`` at step size j and threshold or regulariser i."""
+
+    algorithm: str
+    step_sizes: tuple[float, ...]
+    bounds: tuple[float, ...]
+    values: Vector
+
+    @property
+    def best(self) -> float:
+        return float(self.values.max())
+
+    @property
+    def _best_at(self) -> tuple[int, int]:
+        j, i = np.unravel_index(int(self.values.argmax()), self.values.shape)
+        return int(j), int(i)
+
+    @property
+    def best_step(self) -> float:
+        return self.step_sizes[self._best_at[0]]
+
+    @property
+    def best_bound(self) -> float:
+        return self.bounds[self._best_at[1]]
+
+    @property
+    def good(self) -> list[float]:
+        """Thresholds or regularisers with an accuracy near the best, at the step size that is best."""
+        accuracies = self.values[self._best_at[0]]
+        return [bound for bound, value in zip(self.bounds, accuracies, strict=True) if value >= self.best - NEAR]
+
+    @property
+    def exponent(self) -> float:
+        """Of the best step size over the threshold or regulariser, without those whose best is at the grid's edge."""
+        rows = self.values.argmax(axis=0)
+        inside = [i for i, row in enumerate(rows) if 0 < row < len(self.step_sizes) - 1]
+        return slope([self.bounds[i] for i in inside], [self.step_sizes[int(rows[i])] for i in inside])
+
+    def loss(self, away: int) -> float:
+        """How much accuracy is lost at a neighbour of the best step size."""
+        j, i = self._best_at
+        return self.best - float(self.values[min(max(j + away, 0), len(self.step_sizes) - 1), i])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For each threshold or regulariser its best accuracy, and the one at the grid's best step size."""
+        return [
+            {
+                "algorithm": self.algorithm,
+                "threshold or regulariser": bound,
+                "best accuracy": float(self.values[:, i].max()),
+                "at step size": self.step_sizes[int(self.values[:, i].argmax())],
+                "accuracy at the grid's best step size": float(self.values[self._best_at[0], i]),
+            }
+            for i, bound in enumerate(self.bounds)
+        ]
+
+    def plot(self) -> HeatMap:
+        return {
+            "kind": "heat_map",
+            "title": f"{self.algorithm}: accuracy on held-out digits",
+            "x": list(self.bounds),
+            "y": list(self.step_sizes),
+            "values": self.values.tolist(),
+            "x_label": "clip threshold c" if self.algorithm == "dp_sgd" else "regulariser r",
+            "y_label": "step size",
+        }
+
+
+def data() -> Data:
+    """Training rows and labels, held-out rows and labels; scaled by the declared bounds of a pixel."""
+    features, labels = bundled.load("ds_digits")
+    scaled = scale_features([NumberColumn(0.0, 16.0)] * features.shape[1], list(features.T))
+    order = np.random.default_rng(0).permutation(len(labels))
+    held_out, trained_on = order[:HELD_OUT], order[HELD_OUT:]
+    classes = labels.astype(np.int64)
+    return scaled[trained_on], classes[trained_on], scaled[held_out], classes[held_out]
+
+
+def accuracy(algorithm: str, bound: GradientBound, step_size: float, steps: int, rows: Data, runs: int) -> float:
+    """On the held-out rows, in the mean over runs."""
+    x, y, held_x, held_y = rows
+    spec = Spec(
+        dataset_size=len(y),
+        target=ApproximateDpTarget(EPSILON, DELTA),
+        batch_size=BATCH,
+        iterations=steps,
+        sampling="poisson",
+        neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+        gradient_bound=bound,
+        step_size=step_size,
+    )
+    plan = calibrate(algorithm, spec).plan
+    model = MultilayerPerceptron(x.shape[1], 10, hidden=(HIDDEN,), activation="tanh")
+    scores = [
+        model.score(run(plan, model, x, y, seed=seed, dtype="float32").parameters, held_x, held_y)
+        for seed in range(runs)
+    ]
+    return float(np.mean(scores))
+
+
+def reproduce(quick: bool) -> Reproduction:
+    """Both grids: every step size with every clip threshold, and with every regulariser."""
+    runs, steps = (1, 60) if quick else (4, 200)
+    step_sizes = [4.0**k for k in (range(0, 4) if quick else range(-2, 5))]
+    rows_of_data = data()
+    grids = [
+        _grid("dp_sgd", Clip, step_sizes, THRESHOLDS[::3] if quick else THRESHOLDS, steps, rows_of_data, runs),
+        _grid(
+            "dp_nsgd", Normalize, step_sizes, REGULARIZERS[::3] if quick else REGULARIZERS, steps, rows_of_data, runs
+        ),
+    ]
+    return {
+        "inputs": {
+            "epsilon": EPSILON,
+            "delta": DELTA,
+            "training rows": len(rows_of_data[1]),
+            "held-out rows": HELD_OUT,
+            "model": f"tanh perceptron 64-{HIDDEN}-10",
+            "batch": f"{BATCH}, poisson",
+            "relation": "add_or_remove_one",
+            "steps": steps,
+            "runs per cell": runs,
+            "dtype": "float32",
+        },
+        "rows": [row for grid in grids for row in grid.rows()],
+        "sentences": _sentences(*grids),
+        "plots": [grid.plot() for grid in grids],
+    }
+
+
+def _grid(
+    algorithm: str,
+    kind: Callable[[float], GradientBound],
+    step_sizes: Sequence[float],
+    bounds: Sequence[float],
+    steps: int,
+    rows: Data,
+    runs: int,
+) -> Grid:
+    values = [[accuracy(algorithm, kind(bound), step, steps, rows, runs) for bound in bounds] for step in step_sizes]
+    return Grid(algorithm, tuple(step_sizes), tuple(bounds), np.array(values))
+
+
+def _sentences(sgd: Grid, nsgd: Grid) -> list[str]:
+    apart = abs(sgd.best - nsgd.best)
+    return [
+        f"Best accuracy {sgd.best:.3f} with clipping (c = {sgd.best_bound:.3g}, eta = {sgd.best_step:g}) and "
+        f"{nsgd.best:.3f} with normalisation (r = {nsgd.best_bound:.3g}, eta = {nsgd.best_step:g}): "
+        + ("where both are tuned they are alike." if apart < NEAR else "they differ even where both are tuned."),
+        f"At its best step size DP-NSGD stays within {NEAR:g} of its best accuracy for r from {nsgd.good[0]:.3g} to "
+        f"{nsgd.good[-1]:.3g}, {len(nsgd.good)} of {len(nsgd.bounds)} regularisers; DP-SGD for c from "
+        f"{sgd.good[0]:.3g} to {sgd.good[-1]:.3g}, {len(sgd.good)} of {len(sgd.bounds)} clip thresholds.",
+        f"The best step size of DP-SGD moves with the threshold as c^{sgd.exponent:.2f} (a ridge: eta and c have to be "
+        f"tuned together), that of DP-NSGD as r^{nsgd.exponent:.2f}, both where it is inside the grid.",
+        "Neither is free of tuning: at a step size four times too small or too large DP-NSGD falls by "
+        f"{nsgd.loss(-1):.3f} or {nsgd.loss(1):.3f}, DP-SGD by {sgd.loss(-1):.3f} or {sgd.loss(1):.3f}.",
+    ]

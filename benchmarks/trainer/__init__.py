@@ -1,0 +1,1 @@
+"""A private training step beside plain torch SGD and Opacus, in turns, each in a process of its own."""

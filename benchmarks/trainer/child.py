@@ -1,0 +1,43 @@
+"""One side in a process of its own: `python -m benchmarks.trainer.child SIDE MODEL BATCH_SIZE FOLDER`.
+
+First it says what it is; then it takes commands (`benchmarks.trainer.pace`) from its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.trainer.pace import Pace, resident_bytes
+from benchmarks.trainer.work import Features, Labels, Task, read_data
+
+CORES = 2
+
+
+def main(side: str, model: str, batch_size: str, folder: str) -> None:
+    """Serve one side until it is told to stop."""
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # whatever a library prints is no answer
+    warnings.simplefilter("ignore")  # Opacus warns about torch, torch about Opacus
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    train = prepare(side, Task(model, int(batch_size)))
+    description = {"cores": len(os.sched_getaffinity(0)), "libraries_bytes": resident_bytes()}
+    answers.write(json.dumps(description) + "\n")
+    answers.flush()
+    train(*read_data(Path(folder)), Pace(sys.stdin, answers))
+
+
+def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
+    """What trains as the side does. A side has what it needs, and no more, in its memory."""
+    module = {"ours": "trainer.ours", "ours_on_gpu": "gpu.ours", "cupy": "gpu.plain"}.get(side, "trainer.torch_sides")
+    train: Callable[[Features, Labels, Pace], None] = import_module(f"benchmarks.{module}").prepare(side, task)
+    return train
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

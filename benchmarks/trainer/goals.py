@@ -1,0 +1,71 @@
+"""The goals, each with the figure that was measured and whether it is met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.trainer.work import MODELS
+
+OVER_TORCH = 1.3
+HOOKS_OVER_OURS = {"softmax": 5.0, "mlp": 50.0}
+GHOST_OVER_OURS = 1.0
+MEMORY_OVER_TORCH = 1.5
+
+NAMES = {"softmax": "softmax regression 784-10", "mlp": "perceptron 784-256-10"}
+
+
+def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """``{"what", "goal", "measured", "met"}`` for each goal; it is met where every batch size meets it."""
+    speed = figures["speed"]
+    return [
+        *(_over_torch(model, _of(speed, model)) for model in MODELS),
+        *(_hooks(model, _of(speed, model)) for model in MODELS),
+        *(_ghost(model, _of(speed, model)) for model in MODELS),
+        _memory(figures["memory"]),
+    ]
+
+
+def _of(rows: Sequence[Mapping[str, Any]], model: str) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row["model"] == model]
+
+
+def _over_torch(model: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "what": f"{NAMES[model]}: time of a private step over a plain torch SGD step's",
+        "goal": f"at most {OVER_TORCH:g}",
+        "measured": _measured(rows, "over_torch"),
+        "met": all(row["ratios"]["over_torch"]["ratio"] <= OVER_TORCH for row in rows),
+    }
+
+
+def _hooks(model: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    least = HOOKS_OVER_OURS[model]
+    return {
+        "what": f"{NAMES[model]}: time of a step of Opacus' hooks over ours",
+        "goal": f"at least {least:g}",
+        "measured": _measured(rows, "hooks_over_ours"),
+        "met": all(row["ratios"]["hooks_over_ours"]["ratio"] >= least for row in rows),
+    }
+
+
+def _ghost(model: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "what": f"{NAMES[model]}: time of a step of Opacus' ghost clipping over ours",
+        "goal": f"above {GHOST_OVER_OURS:g}",
+        "measured": _measured(rows, "ghost_over_ours"),
+        "met": all(row["ratios"]["ghost_over_ours"]["ratio"] > GHOST_OVER_OURS for row in rows),
+    }
+
+
+def _memory(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "what": "peak memory of the whole process over plain torch's, same data and steps",
+        "goal": f"at most {MEMORY_OVER_TORCH:g}",
+        "measured": ", ".join(f"{row['over_torch']:.2f} ({row['model']}, {row['batch_size']})" for row in rows),
+        "met": all(row["over_torch"] <= MEMORY_OVER_TORCH for row in rows),
+    }
+
+
+def _measured(rows: Sequence[Mapping[str, Any]], ratio: str) -> str:
+    return ", ".join(f"{row['ratios'][ratio]['ratio']:.2f} (batches of {row['batch_size']})" for row in rows)

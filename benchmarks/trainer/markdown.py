@@ -1,0 +1,116 @@
+"""README.md's part about training steps, from the committed figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks.report import markdown_table
+from benchmarks.trainer.goals import NAMES
+
+Figures = Mapping[str, Any]
+
+#: The sides in the order of the table, and what each is.
+SIDES = {
+    "torch": "plain torch SGD, no privacy",
+    "ours": "ours, private",
+    "ghost": "Opacus, ghost clipping",
+    "hooks": "Opacus, hooks",
+}
+MEBIBYTE = 2**20
+
+
+def trainer_section(figures: Figures) -> list[str]:
+    """The lines of the section."""
+    return [
+        *_introduction(figures),
+        "",
+        *markdown_table(
+            ["goal", "asked", "measured", ""],
+            [
+                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
+                for row in figures["goals"]
+            ],
+        ),
+        "",
+        "Milliseconds a step, and what a step of each takes in the same round over plain torch's or over ours.",
+        "",
+        *markdown_table(
+            ["model, batch size", *SIDES.values(), "ours over torch", "ghost over ours", "hooks over ours"],
+            [_speed_row(row) for row in figures["speed"]],
+        ),
+        "",
+        "Largest resident memory of a fresh process, MiB; in brackets without what its libraries take before the data "
+        "are read.",
+        "",
+        *markdown_table(
+            ["model, batch size", *SIDES.values(), "ours over torch"],
+            [_memory_row(row) for row in figures["memory"]],
+        ),
+        "",
+        *_remarks(figures),
+    ]
+
+
+def _introduction(figures: Figures) -> Iterator[str]:
+    versions, machine, data = figures["versions"], figures["machine"], figures["data"]
+    commit = f"commit {figures['commit'][:10]}" + (
+        " with uncommitted changes" if figures["uncommitted_changes"] else ""
+    )
+    others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
+    (cores,) = {row["cores"] for row in figures["speed"]}
+    rounds = figures["speed"][0]["ratios"]["over_torch"]["rounds"]
+    yield f"`make bench-trainer`, {figures['date']}, {commit}; {cores} cores of {machine['cpu']},"
+    yield f"Python {versions['python']}, {others}."
+    yield (
+        f"{data['rows']} rows of {data['features']} features, {data['classes']} classes, {data['dtype']}. Each side "
+        f"has a process of its own with {cores} threads;"
+    )
+    yield (
+        f"the load average was {figures['load_average_before']:.1f} before. Measured in turns, {rounds} rounds: a "
+        "ratio is the median over the rounds."
+    )
+    yield "Everything, each round included: [trainer.json](benchmarks/results/trainer.json)."
+
+
+def _speed_row(row: Figures) -> list[str]:
+    times = [f"{row['sides'][side]['milliseconds']:.2f}" for side in SIDES]
+    ratios = [_ratio(row["ratios"][name]) for name in ("over_torch", "ghost_over_ours", "hooks_over_ours")]
+    return [_what(row), *times, *ratios]
+
+
+def _memory_row(row: Figures) -> list[str]:
+    sizes = [
+        f"{found['peak_bytes'] / MEBIBYTE:.0f} ({(found['peak_bytes'] - found['libraries_bytes']) / MEBIBYTE:.0f})"
+        for found in (row["sides"][side] for side in SIDES)
+    ]
+    return [_what(row), *sizes, f"{row['over_torch']:.2f} ({row['data_over_torch']:.2f})"]
+
+
+def _what(row: Figures) -> str:
+    return f"{NAMES[row['model']]}, {row['batch_size']}"
+
+
+def _ratio(found: Figures) -> str:
+    return f"{found['ratio']:.2f} ({found['smallest_ratio']:.2f} to {found['largest_ratio']:.2f})"
+
+
+def _remarks(figures: Figures) -> Iterator[str]:
+    steps = figures["memory"][0]["steps"]
+    yield (
+        "- Ours is one turn of `trainer.run`'s own loop: Poisson sampling and float64 noise from a cryptographic "
+        "generator, clipping, the update, progress."
+    )
+    yield (
+        "- Torch takes batches of exactly the size, drawn with replacement. Opacus samples by Poisson, from torch's "
+        "statistical generator, its default; no accountant is attached. All three gather rows by one `index_select`, "
+        "the fastest way: with their own data loaders they are slower."
+    )
+    yield (
+        "- A round's time is that of many steps together. Before them come half as many that are not timed, so that "
+        "nothing that was prepared between rounds counts."
+    )
+    yield (
+        f"- Memory is the whole process's after {steps} steps: interpreter, libraries, the features as they are read, "
+        "and all that training takes. Ours keeps a copy of the features, torch trains on the array itself."
+    )

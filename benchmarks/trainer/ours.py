@@ -1,0 +1,66 @@
+"""A private DP-SGD step of ours, through `trainer.run` as the service calls it, but for float32.
+
+Poisson batches, keys from the operating system, every guarantee of the loop: what is timed is one turn of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from accounting.events import Event, Gaussian, Poisson
+from accounting.relations import NeighboringRelation
+from benchmarks.trainer.pace import Pace
+from benchmarks.trainer.work import (
+    CLASSES,
+    FEATURES,
+    HIDDEN,
+    MAX_GRAD_NORM,
+    NOISE_MULTIPLIER,
+    ROWS,
+    STEP_SIZE,
+    Task,
+)
+from calibrators.plan import Clip, Phase, Plan
+from trainer.arrays import Array
+from trainer.losses import Softmax
+from trainer.models import LinearModel, Model, MultilayerPerceptron
+from trainer.run import RunCancelled, run
+
+#: More than anyone times; the run is cancelled before.
+MANY_STEPS = 10**7
+
+
+def prepare(_side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
+    """The plan and the model; the answer trains on data, of any array library, until told to stop."""
+    given, model = plan(task), model_of(task)
+
+    def train(features: Array, labels: Array, pace: Pace) -> None:
+        try:
+            run(
+                given,
+                model,
+                features,
+                labels,
+                dtype="float32",
+                on_progress=lambda _done, _total: pace(),
+                is_cancelled=lambda: pace.over,
+            )
+        except RunCancelled:
+            return
+        raise AssertionError("unreachable: nobody times so many steps")
+
+    return train
+
+
+def plan(task: Task) -> Plan:
+    """DP-SGD with the noise, the bound and the batches that the other private sides have."""
+    event = Event(Gaussian(NOISE_MULTIPLIER), Poisson(task.sampling_probability), count=MANY_STEPS)
+    phase = Phase(event, Clip(MAX_GRAD_NORM), divisor=task.batch_size, step_size=STEP_SIZE)
+    return Plan("dp_sgd", ROWS, NeighboringRelation.ADD_OR_REMOVE_ONE, (phase,))
+
+
+def model_of(task: Task) -> Model:
+    """The model that torch's sides have, too."""
+    if task.model == "softmax":
+        return LinearModel(Softmax(CLASSES), FEATURES, fit_intercept=True)
+    return MultilayerPerceptron(FEATURES, CLASSES, hidden=(HIDDEN,), activation="relu")

@@ -1,0 +1,101 @@
+"""How a side's loop of steps is started, stopped and timed from outside: by lines of JSON, a command and its answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TextIO
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Do ``warm`` steps that are not timed, then ``steps`` that are. None of either: stop."""
+
+    warm: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What became of a command.
+
+    Attributes:
+        seconds: From the end of the last step that was not timed to the end of the last.
+        peak_bytes: The process's largest resident memory so far.
+    """
+
+    seconds: float
+    peak_bytes: int
+
+
+class Pace:
+    """Called by a side once when it is ready to step and again after every step; returns when it may do the next.
+
+    Between two rounds it waits, so whatever a side prepares ahead is prepared then: the steps that are not timed use
+    that up.
+
+    Attributes:
+        over: No further step is wanted.
+        settle: Called before the clock is read; waits for what a device has not finished yet.
+    """
+
+    def __init__(
+        self, commands: Iterator[str], answers: TextIO, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.settle: Callable[[], object] = lambda: None
+        self._clock = clock
+        self._commands = commands
+        self._answers = answers
+        self._left = 1
+        self._timed = 0
+        self._began: float | None = None
+        self.over = False
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._end_of_part()
+
+    def _end_of_part(self) -> None:
+        self.settle()
+        now = self._clock()
+        if self._timed:  # of the steps that are not timed
+            self._left, self._timed, self._began = self._timed, 0, now
+            return
+        if self._began is not None:
+            self._say(Timed(now - self._began, peak_bytes()))
+        command = Command(**json.loads(next(self._commands)))
+        self._left, self._timed, self._began = command.warm, command.steps, None
+        self.over = command.steps == 0
+        if command.warm == 0 and not self.over:
+            self._end_of_part()
+
+    def _say(self, timed: Timed) -> None:
+        self._answers.write(json.dumps(asdict(timed)) + "\n")
+        self._answers.flush()
+
+
+def peak_bytes() -> int:
+    """The largest resident memory that this program has had. What the kernel's ``ru_maxrss`` says may be its parent's.
+
+    Raises:
+        RuntimeError: the system does not say; Linux does.
+    """
+    return _memory("VmHWM")
+
+
+def resident_bytes() -> int:
+    """The resident memory that it has now. Raises as `peak_bytes` does."""
+    return _memory("VmRSS")
+
+
+def _memory(name: str) -> int:
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return 1024 * int(line.split()[1])
+    raise RuntimeError("this benchmark reads its memory from /proc/self/status, which is not here")

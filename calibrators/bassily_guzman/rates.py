@@ -1,0 +1,85 @@
+r"""Rates of stochastic convex optimisation over the l1 ball, or a polytope of K vertices: correct up to a constant.
+
+Every function returns the expression with constant 1, in loss units. L_0, L_1 and M as in `tree.Problem`; D = M/2.
+"""
+
+from __future__ import annotations
+
+import math
+
+from calibrators.bassily_guzman.tree import Problem
+
+
+def poly_sfw_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float, delta: float) -> float:
+    r"""$M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} / (\varepsilon \sqrt n)$, for n > ln K.
+
+    Source: Bassily, Guzman & Nandi 2021, Theorem 4.
+
+    >>> round(poly_sfw_rate(Problem(1.0, 1.0, 1.0), 100, 10_000, 1.0, 1e-6), 9)
+    2.630262354
+    """
+    log_k = math.log(num_vertices)
+    scale = problem.diameter * (problem.smoothness * problem.diameter + problem.lipschitz)
+    logs = log_k * math.log(dataset_size / log_k) * math.sqrt(math.log(1.0 / delta))
+    return scale * logs / (epsilon * math.sqrt(dataset_size))
+
+
+def tree_rate_as_printed(problem: Problem, dimension: int, dataset_size: int, epsilon: float, delta: float) -> float:
+    r"""$(L_0 D + L_1 D^2)\sqrt{\ln d/n}\,\ln n + L_1 D^2 (\ln d \ln^2 n \ln(1/\delta)/(\varepsilon n))^{2/3}$.
+
+    Source: Asi, Feldman, Koren & Talwar 2021 as quoted in Guzman's talk (secondary). The second term vanishes with
+    L_1, which no algorithm achieves: `tree_rate` has $(L_1 D^2)^{1/3} (L_0 D + L_1 D^2)^{2/3}$ in its place.
+
+    >>> round(tree_rate_as_printed(Problem(1.0, 1.0, 2.0), 100, 10_000, 1.0, 1e-6), 10)
+    1.0581933641
+    """
+    radius = problem.diameter / 2.0
+    log_d, log_n = math.log(dimension), math.log(dataset_size)
+    curvature = problem.smoothness * radius**2
+    statistical = (problem.lipschitz * radius + curvature) * math.sqrt(log_d / dataset_size) * log_n
+    return statistical + curvature * math.pow(
+        log_d * log_n**2 * math.log(1.0 / delta) / (epsilon * dataset_size), 2 / 3
+    )
+
+
+def tree_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
+    r"""$A \sqrt{\ln K/n} + (L_1 M^2)^{1/3} (A \ln K/(n\sqrt\rho))^{2/3}$ with $A = (L_0 + L_1 M) M$.
+
+    Source: derived, by balancing the last tree's $L_1 M^2/2^T$ against its regret $2^{T/2} A \ln K/(b\sqrt\rho)$.
+    """
+    amplitude, curvature, statistical = _parts(problem, num_vertices, dataset_size)
+    noise = amplitude * math.log(num_vertices) / (dataset_size * math.sqrt(rho))
+    return statistical + math.pow(curvature, 1 / 3) * math.pow(noise, 2 / 3)
+
+
+def pure_tree_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
+    r"""$A \sqrt{\ln K/n} + (L_1 M^2 A \ln K/(n \varepsilon))^{1/2}$ with $A = (L_0 + L_1 M) M$.
+
+    Source: derived, as `tree_rate`; the regret of a pure selection is $2^T A \ln K/(b\varepsilon)$.
+    """
+    amplitude, curvature, statistical = _parts(problem, num_vertices, dataset_size)
+    return statistical + math.sqrt(curvature * amplitude * math.log(num_vertices) / (dataset_size * epsilon))
+
+
+def lower_bound_rate(problem: Problem, dimension: int, dataset_size: int, epsilon: float | None) -> float:
+    r"""$L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})$, up to logarithms.
+
+    Without epsilon (rho-zCDP, say) the non-private term alone.
+
+    Source: Asi, Feldman, Koren & Talwar 2021, abstract (secondary).
+
+    >>> round(lower_bound_rate(Problem(1.0, 1.0, 2.0), 100, 10_000, 1.0), 12)
+    0.022459660263
+    """
+    log_d = math.log(dimension)
+    rate = math.sqrt(log_d / dataset_size)
+    if epsilon is not None:
+        records = epsilon * dataset_size
+        rate += min(math.sqrt(dimension) / records, math.pow(log_d / records, 2 / 3))
+    return problem.lipschitz * problem.diameter / 2.0 * rate
+
+
+def _parts(problem: Problem, num_vertices: int, dataset_size: int) -> tuple[float, float, float]:
+    amplitude = (problem.lipschitz + problem.smoothness * problem.diameter) * problem.diameter
+    statistical = amplitude * math.sqrt(math.log(num_vertices) / dataset_size)
+    return amplitude, problem.smoothness * problem.diameter**2, statistical

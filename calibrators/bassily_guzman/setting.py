@@ -1,0 +1,163 @@
+"""The setting: Lipschitz, smooth losses over the l1 ball; what a caller says of them, read and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.errors import InvalidValue
+from accounting.numbers import read_integer
+from calibrators.algorithm import Assumption
+from calibrators.assumptions import Given, read_assumptions
+from calibrators.bassily_guzman.tree import Problem
+from calibrators.geometry import L1Ball
+from calibrators.spec import MAX_DIMENSION, Spec
+from calibrators.units import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS
+
+#: Relative difference that two ways of giving the same length may have.
+_SAME = 1e-12
+
+ASSUMPTIONS = (
+    Assumption(
+        "lipschitz",
+        "L_0",
+        GRADIENT,
+        "every record's gradient has l_inf norm at most L_0 in the domain; longer ones are clipped, so privacy needs "
+        "the number and not its truth",
+        open_lower=True,
+    ),
+    Assumption(
+        "smoothness",
+        "L_1",
+        SMOOTHNESS,
+        "between two points every record's gradient changes by at most L_1 times their l1 distance, in the l_inf norm; "
+        "longer changes are clipped",
+    ),
+    Assumption(
+        "diameter", "M", PARAMETER, "largest l1 distance of two points of the domain", open_lower=True, required=False
+    ),
+    Assumption(
+        "radius", "D", PARAMETER, "radius of the l1 ball, M/2; give one of the two", open_lower=True, required=False
+    ),
+    Assumption("num_vertices", "K", PURE, "vertices of the domain; 2 d for the l1 ball", lower=2.0, required=False),
+    Assumption(
+        "initial_gap",
+        r"\Gamma_0",
+        LOSS,
+        "upper bound of F(x_0) - min F, in place of L_0 M; the first step forgets it, so that it only decides whether "
+        "a bound is vacuous",
+        open_lower=True,
+        required=False,
+    ),
+    Assumption(
+        "order_constant",
+        "c",
+        PURE,
+        "factor of the rates, whose constants are unknown",
+        open_lower=True,
+        required=False,
+        default=1.0,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the spec says.
+
+    Attributes:
+        problem: L_0, L_1 and M.
+        dimension: Number d of parameters.
+        num_vertices: K; 2 d where it was not given; None where neither was.
+        initial_gap: The caller's own; None leaves L_0 M.
+        order_constant: c of the rates.
+    """
+
+    problem: Problem
+    dimension: int | None
+    num_vertices: int | None
+    initial_gap: float | None
+    order_constant: float
+
+    @property
+    def domain(self) -> L1Ball:
+        return L1Ball(self.problem.diameter / 2.0)
+
+    @property
+    def regularity_dimension(self) -> int:
+        """d of the l1 ball, whose dual norm is l_inf^d; K of another polytope."""
+        assert self.num_vertices is not None, "asked for where bounds are"
+        if self.dimension is not None and self.num_vertices == 2 * self.dimension:
+            return self.dimension
+        return self.num_vertices
+
+    @property
+    def trivial_excess_risk(self) -> float:
+        """What holds at the starting point without a step."""
+        largest = self.problem.lipschitz * self.problem.diameter
+        return largest if self.initial_gap is None else min(largest, self.initial_gap)
+
+
+def read_setting(spec: Spec) -> Setting:
+    """The setting of a spec.
+
+    Raises:
+        InvalidValue: an assumption is unknown or outside its range; L_0, L_1 or the size of the domain is missing
+            (``missing``: without them there is no noise); sizes contradict each other (``contradiction``).
+    """
+    given = read_assumptions(ASSUMPTIONS, spec.assumptions)
+    for name in given.missing:
+        raise InvalidValue(
+            f"{name} is needed for the privacy itself: the noise is scaled to it, and gradients are clipped to it",
+            code="missing",
+            pointer=("assumptions", name),
+        )
+    vertices = given.get("num_vertices")
+    return Setting(
+        problem=Problem(given["lipschitz"], given["smoothness"], _diameter(spec, given)),
+        dimension=spec.dimension,
+        num_vertices=_num_vertices(vertices, spec.dimension),
+        initial_gap=given.get("initial_gap"),
+        order_constant=given["order_constant"],
+    )
+
+
+def _diameter(spec: Spec, given: Given) -> float:
+    """M of the assumptions or of the spec's domain, which must agree."""
+    sizes: list[tuple[tuple[str, ...], float]] = []
+    for name, factor in (("diameter", 1.0), ("radius", 2.0)):
+        value = given.get(name)
+        if value is not None:
+            sizes.append((("assumptions", name), factor * value))
+    if spec.domain is not None:
+        if not isinstance(spec.domain, L1Ball):
+            raise InvalidValue(
+                f"the domain is an l1 ball, whose vertices are selected; got {spec.domain.kind}",
+                code="unsupported_domain",
+                pointer=("domain", "kind"),
+            )
+        sizes.append((("domain", "radius"), 2.0 * spec.domain.radius))
+    if not sizes:
+        raise InvalidValue(
+            "the size of the l1 ball is needed: give assumptions.radius, or assumptions.diameter (twice the radius)",
+            code="missing",
+            pointer=("assumptions", "diameter"),
+        )
+    (_, diameter), *others = sizes
+    for pointer, other in others:
+        if abs(other - diameter) > _SAME * diameter:
+            raise InvalidValue(
+                f"the diameter of an l1 ball is twice its radius: {'.'.join(pointer)} makes it {other:g}, and "
+                f"{'.'.join(sizes[0][0])} {diameter:g}; give one",
+                code="contradiction",
+                pointer=pointer,
+            )
+    return diameter
+
+
+def _num_vertices(given: float | None, dimension: int | None) -> int | None:
+    if given is None:
+        return None if dimension is None else 2 * dimension
+    try:
+        return read_integer("num_vertices", given, 2, 2 * MAX_DIMENSION)
+    except InvalidValue as error:
+        raise error.inside("assumptions") from None

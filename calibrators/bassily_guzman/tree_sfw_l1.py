@@ -1,0 +1,295 @@
+r"""Tree Frank-Wolfe over the l1 ball: one pass, noise that grows with the logarithm of the dimension alone.
+
+**Setting.** Minimise $F(x) = E f(x, z)$ over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, from n independent records; every
+$f(\cdot, z)$ is convex, $\|\nabla f\|_\infty \le L_0$ and $\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$.
+
+**Update.** Trees $\tau = 1..T$ of depth $\tau$, $x_0 = 0$, k counts leaves through all trees:
+
+    tree tau:   v <- mean of grad f(x, .) over b fresh records                        (root, depth 0)
+    left child: copies v
+    right child at depth j: v <- v + mean over b/2^j fresh records of (grad f(x, .) - grad f(x', .)),
+                x the current iterate, x' the one at which its parent was entered
+    leaf k:     u <- the vertex +-D e_i of least  <u, v> - lambda_tau Gumbel;   x <- x + 2/(k+2) (u - x)
+
+The point after the last leaf is released. No record is read twice, and those that are left over are not read at all.
+
+**Privacy.** The trainer clips a gradient to $\|\cdot\|_\infty \le c_0 = L_0$ and a change between two points to
+$\min(2 L_0, L_1 \|x - x'\|_1)$, which is at most $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$: between x' and x lie the
+$2^{\tau-j}$ leaves of the left sibling, each moves x by at most $\eta_k M$, and $\eta_k \le 2/2^\tau$ in tree $\tau$.
+So privacy needs no property of the losses. A secret order, drawn without looking at data, gives every record slot to
+one node. Fix the selections so far: a record at depth j of tree $\tau$ enters $2^{\tau-j}$ selections and nothing else,
+and moves the scores of each by a range of at most $s M c_j 2^j / b$, s = 2 when it is replaced and s = 1 when it
+becomes the null record, whose gradient is zero. A Gumbel selection with range w is $w^2/(8\lambda^2)$-zCDP and
+$(w/\lambda)$-DP; costs along a record's own selections add up adaptively, records of other nodes change nothing. With
+$u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$ the run is $\rho$-zCDP for $\lambda_\tau = s\,u_\tau/\sqrt{8\rho}$,
+and with $M \max_j c_j b^{-1} 2^{\tau}$ in place of $u_\tau$, $\epsilon$-DP for $\lambda_\tau = s\,(\cdot)/\epsilon$.
+
+In terms of the noise multiplier $\sigma$, which is what is solved for, $\lambda_\tau = \sigma u_\tau/2$ costs
+$\rho = s^2/(2\sigma^2)$, as Gaussian noise would, and for delta = 0 (and for Gaussian DP, which rho-zCDP does not
+imply) $\lambda_\tau = \sigma M \max_j c_j b^{-1} 2^\tau$ costs $\epsilon = s/\sigma$. `replace_special` is covered
+since sizes, positions and the assignment of slots stay, and null records contribute zero: half the distance of
+`replace_one`. `add_or_remove_one` is not: slots would move.
+
+**Utility.** The recursion of `tree_risk`, for every T; the default T has the least bound. The bound's constants are
+those of a worst case, far above what is measured, so the best T may be another: `iterations` sets it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.conversions.rounding import rounded_up
+from accounting.errors import InvalidValue, Unsupported
+from accounting.events import DisjointBatches, Event, PureDp, ZcDp
+from accounting.filter_costs import exact
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarget, PureDpTarget
+from calibrators.algorithm import Algorithm
+from calibrators.bassily_guzman.setting import ASSUMPTIONS, Setting, read_setting
+from calibrators.bassily_guzman.shuffled_trees import printed_calibration
+from calibrators.bassily_guzman.tree import Trees, possible_trees
+from calibrators.bassily_guzman.tree_utility import LAYOUT_SOURCE, bound_of, utility
+from calibrators.literal import Literal
+from calibrators.noise import solve_steps
+from calibrators.plan import Plan, TreePhase
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
+from calibrators.units import LOSS
+
+SOURCE = "Asi, Feldman, Koren & Talwar 2021 (trees); derived: noise and bound, without shuffling"
+SCALE_FORMULA = r"\lambda_\tau = \tfrac{\sigma}{2} M \max_{0 \le j \le \tau} c_j \tfrac{2^j}{b} 2^{(\tau-j)/2}"
+PURE_SCALE_FORMULA = r"\lambda_\tau = \sigma M \max_{0 \le j \le \tau} c_j \tfrac{2^j}{b} 2^{\tau-j}"
+ERRATA = (
+    "The printed noise for delta = 0 uses the radius D where the range of the scores is 2 D: it loses up to 2 epsilon, "
+    "by the instance of the literal calibration.",
+    "Report-noisy-max with Laplace noise of the scores' sensitivity over epsilon, as the talk has it, is 2 epsilon-DP: "
+    "scores of opposite sign move apart. Here the noise is scaled to the range of their change, and it is Gumbel.",
+    "The talk's rate has L_1 D^2 alone in its second term, which would vanish for linear losses, against the lower "
+    "bound. Here it is (L_1 M^2)^(1/3) ((L_0 + L_1 M) M)^(2/3).",
+    "COLT papers and talk use the diameter M and the radius D in the same formulas. Here M = 2 D throughout.",
+    "The published constants of the trees and of their amplification by shuffling are not specified. Here there is no "
+    "shuffling to amplify: the cost per record is added up, and grows by no logarithm of n over delta.",
+    "The regularity constant 2 ln d of the talk is none: here it is the least over r of (r - 1) d^(2/r).",
+)
+
+#: Above it the engine states no rho.
+_MOST_RHO = 1e6
+#: Of noise, in loss units; its inverse is the largest.
+_SMALLEST_SCALE = 1e-30
+
+
+@dataclass(frozen=True, slots=True)
+class Selections:
+    """The one aggregate event of all selections, from the noise multiplier: sens^2 / (2 sigma^2), or sens / sigma.
+
+    Attributes:
+        pure: Whether epsilon at delta 0 is stated, rather than rho.
+        relation: Its sensitivity is the factor s of the module.
+
+    >>> Selections(False, NeighboringRelation.REPLACE_ONE)(2.0, 1, 1).mechanism
+    ZcDp(rho=0.5)
+    """
+
+    pure: bool
+    relation: NeighboringRelation
+
+    def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
+        """The cost does not depend on the number of trees and their records: the noise scales do."""
+        distance = exact(self.relation.sensitivity) / exact(noise_multiplier)
+        if self.pure:
+            return Event(PureDp(rounded_up(distance)))
+        rho = rounded_up(distance**2 / 2)
+        if rho > _MOST_RHO:
+            raise InvalidValue(
+                f"no rho above {_MOST_RHO:g} is stated; use more noise than {noise_multiplier:g}, or aim lower",
+                pointer=("noise_multiplier",),
+            )
+        return Event(ZcDp(rho))
+
+
+def calibrate(spec: Spec) -> Calibration:
+    """Noise from the engine; the number of trees of least bound, unless `iterations` gives one.
+
+    Raises:
+        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: the number of trees or the batch size is solved for; a penalty or a step size is given.
+        Unreachable: no noise meets the target.
+    """
+    _refuse_what_has_no_part(spec)
+    setting = read_setting(spec)
+    selections = Selections(_is_pure(spec), spec.relation)
+    steps = solve_steps(spec, selections, iterations=1, batch_size=1)
+    trees = _trees(spec, setting, selections.pure, steps.noise_multiplier)
+    scales = _noise_scales(setting, trees, selections.pure, steps.noise_multiplier)
+    phase = TreePhase(
+        event=steps.event,
+        num_trees=trees.num_trees,
+        records_per_tree=trees.records_per_tree,
+        noise_scales=scales,
+        lipschitz=setting.problem.lipschitz,
+        smoothness=setting.problem.smoothness,
+    )
+    return Calibration(
+        plan=Plan(TREE_SFW_L1.name, spec.dataset_size, spec.relation, (phase,), domain=setting.domain),
+        unknown=spec.unknown,
+        value=scales if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
+        achieved=steps.achieved,
+        next_achieved=None,
+        hyperparameters=_hyperparameters(spec, trees, scales, selections.pure, steps.noise_multiplier),
+        utility=utility(spec, setting, trees, scales, steps),
+        missing_assumptions=("dimension",) if setting.num_vertices is None else (),
+        warnings=(*steps.achieved.warnings, *_warnings(spec, setting, trees)),
+        literal=_literal(spec),
+    )
+
+
+def _refuse_what_has_no_part(spec: Spec) -> None:
+    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
+        raise Unsupported(
+            f"{spec.unknown} is not solved for: the noise scales grow with the trees so that the cost stays. Solve for "
+            "noise_multiplier; the number of trees of least bound is then chosen where iterations is left out",
+            pointer=("solve_for",),
+        )
+    if spec.penalty is not None:
+        raise Unsupported("Frank-Wolfe steps have no proximal part: leave penalty out", pointer=("penalty",))
+    if spec.step_size is not None:
+        raise Unsupported(
+            "the step sizes are 2/(k+2): movement and privacy are proved for them; leave step_size out",
+            pointer=("step_size",),
+        )
+
+
+def _is_pure(spec: Spec) -> bool:
+    """Whether the target asks for epsilon at delta 0, or for what follows from it and not from rho."""
+    match spec.target:
+        case PureDpTarget() | GaussianDpTarget():
+            return True
+        case ApproximateDpTarget(delta=delta) | OpenEpsilon(delta=delta):
+            return delta == 0.0
+        case BudgetTarget(filter=budget, charge_delta=charge_delta):
+            return budget.kind in ("pure_dp", "gaussian_dp") or charge_delta == 0.0
+    return False
+
+
+def _noise_scales(setting: Setting, trees: Trees, pure: bool, noise_multiplier: float) -> tuple[float, ...]:
+    """lambda_1..lambda_T, in loss units."""
+    width, factor = (trees.pure_width, 1.0) if pure else (trees.zcdp_width, 0.5)
+    scales = tuple(factor * noise_multiplier * width(setting.problem, tree) for tree in range(1, trees.num_trees + 1))
+    if not all(_SMALLEST_SCALE <= scale <= 1.0 / _SMALLEST_SCALE for scale in scales):
+        raise InvalidValue(
+            f"the noise would have the scales {scales}, which floating point does not hold safely: choose other units",
+            pointer=("assumptions", "lipschitz"),
+        )
+    return scales
+
+
+def _trees(spec: Spec, setting: Setting, pure: bool, noise_multiplier: float) -> Trees:
+    """The caller's layout, or of those that the caller leaves open the one of least bound."""
+    if spec.batch_size is not None and spec.batch_size.bit_count() != 1:
+        raise InvalidValue(
+            f"batch_size is the number of records at a root, halved at every depth: a power of two, not "
+            f"{spec.batch_size}",
+            pointer=("batch_size",),
+        )
+    possible = possible_trees(spec.dataset_size, spec.batch_size)
+    if not possible:
+        what = "dataset_size" if spec.batch_size is None else "batch_size"
+        raise InvalidValue(
+            f"not even one tree fits: {spec.dataset_size} records must be at least 3/2 of the {spec.batch_size or 2} "
+            "at its root, which are at least 2",
+            pointer=(what,),
+        )
+    if spec.iterations is not None:
+        for trees in possible:
+            if trees.num_trees == spec.iterations:
+                return trees
+        raise InvalidValue(
+            f"iterations is the number of trees, and {spec.iterations} do not fit: a root needs at least 2 to that "
+            f"power of records, and each record is read once. At most {possible[-1].num_trees} fit",
+            pointer=("iterations",),
+        )
+    if setting.num_vertices is None:
+        raise InvalidValue(
+            "iterations (the number of trees) is needed where the dimension is not given: the bound decides otherwise",
+            code="missing",
+            pointer=("iterations",),
+        )
+
+    def bound(trees: Trees) -> float:
+        return bound_of(setting, trees, _noise_scales(setting, trees, pure, noise_multiplier))
+
+    return min(possible, key=bound)
+
+
+def _hyperparameters(
+    spec: Spec, trees: Trees, scales: tuple[float, ...], pure: bool, noise_multiplier: float
+) -> tuple[Provenance, ...]:
+    derived = ProvenanceKind.DERIVED
+    chosen = r"\arg\min_T \Gamma" if spec.iterations is None else "T"
+    return (
+        Provenance("noise_scale", scales, PURE_SCALE_FORMULA if pure else SCALE_FORMULA, SOURCE, derived, units=LOSS),
+        Provenance(
+            "noise_multiplier",
+            noise_multiplier,
+            r"\epsilon = s/\sigma" if pure else r"\rho = s^2/(2\sigma^2)",
+            SOURCE,
+            derived,
+            ("s is 2 under replace_one and 1 under replace_special",),
+        ),
+        Provenance("iterations", float(trees.num_trees), chosen, LAYOUT_SOURCE, derived, ("number of trees",)),
+        Provenance(
+            "batch_size",
+            float(trees.records_per_tree),
+            r"b = 2^{\lfloor \log_2 (n / (T + T(T+1)/4)) \rfloor} \ge 2^T",
+            LAYOUT_SOURCE,
+            derived,
+            ("records at the root of a tree",),
+        ),
+    )
+
+
+def _warnings(spec: Spec, setting: Setting, trees: Trees) -> list[str]:
+    warnings = []
+    unread = spec.dataset_size - trees.records
+    if unread > 0:
+        warnings.append(
+            f"{unread} of {spec.dataset_size} records are not read: each tree takes a power of two at its root."
+        )
+    if setting.num_vertices is not None and setting.dimension is not None:
+        own = 2 * setting.dimension
+        if setting.num_vertices != own:
+            warnings.append(
+                f"A run selects among the {own} vertices of the l1 ball; bounds and rates are for num_vertices "
+                f"{setting.num_vertices}."
+            )
+    return warnings
+
+
+def _literal(spec: Spec) -> Literal | None:
+    match spec.target:
+        case ApproximateDpTarget(epsilon=epsilon, delta=delta) if delta < 1.0:
+            return printed_calibration(epsilon, delta, spec.dataset_size)
+        case PureDpTarget(epsilon=epsilon):
+            return printed_calibration(epsilon, 0.0, spec.dataset_size)
+    return None
+
+
+TREE_SFW_L1 = Algorithm(
+    name="tree_sfw_l1",
+    summary="Frank-Wolfe over the l1 ball in one pass: gradients from binary trees, vertices by report-noisy-max.",
+    source=SOURCE,
+    update=r"x \leftarrow x + \tfrac{2}{k+2}(u - x),\quad "
+    r"u = \arg\min_{v \in \{\pm D e_i\}} \langle v, \hat g_k \rangle - \lambda_\tau G_v",
+    samplings=(DisjointBatches,),
+    relations=(NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL),
+    gradient_bounds=(),
+    gradient_bound_required=False,
+    assumptions=ASSUMPTIONS,
+    guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
+    gradient_complexity=r"b \sum_{\tau=1}^{T} (1 + \tau)",
+    norm_order=1.0,
+    verdict="Known up to constants for delta > 0, with a proof by shuffling that is not accounted here: unsound. For "
+    "delta = 0 the printed scale takes the radius for the diameter and loses up to twice the target: unsound.",
+    errata=ERRATA,
+    calibrate=calibrate,
+)

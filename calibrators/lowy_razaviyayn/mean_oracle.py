@@ -1,0 +1,84 @@
+r"""MeanOracle1 (Algorithm 1): the clipped and noised mean of a batch, and Lemma 6 on its bias and variance.
+
+$$\tilde\nu = \frac1s \sum_{i=1}^s \Pi_C(z_i) + N(0, \sigma^2 I_d), \qquad \sigma = z C / s,$$
+
+where $\Pi_C$ shortens to length $C$. With i.i.d. $z_i$ of mean $\nu$ and $\mathbb{E}\|z\|^k \le r_k^k$,
+
+$$\|\mathbb{E}\tilde\nu - \nu\| \le B = \frac{r_k^k}{(k-1) C^{k-1}}, \qquad
+  \mathbb{E}\|\tilde\nu - \mathbb{E}\tilde\nu\|^2 \le \Sigma^2 = d \sigma^2 + r_2^2 / s.$$
+
+*Proof.* $\|z - \Pi_C(z)\| = (\|z\| - C)_+$, whose mean is
+$\int_C^\infty P(\|z\| > t)\,dt \le \int_C^\infty r_k^k t^{-k}\,dt$. Clipping does not lengthen, so a clipped record
+varies by at most $\min(r_2^2, C^2)$. *Sharper:* $(x - C)_+ \le \kappa_k x^k / C^{k-1}$ with
+$\kappa_k = (k-1)^{k-1}/k^k$ (equal at $x = C k / (k - 1)$, where both sides touch), hence
+$B \le \kappa_k r_k^k / C^{k-1}$, which a two-point law attains. $\square$
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from calibrators.lowy_razaviyayn.moments import Moments
+
+
+@dataclass(frozen=True, slots=True)
+class MeanOracle:
+    """One call on a batch of fixed size, and how far its answer is from the mean.
+
+    Attributes:
+        max_grad_norm: C, in gradient units.
+        batch_size: s, by which the sum is divided.
+        noise_multiplier: z, of the noise on the sum, over C.
+        dimension: d.
+        moments: Of the records' gradients.
+
+    >>> oracle = MeanOracle(3.0, 100, 2.0, 10, Moments(order=3.0, bound=2.0, bound_2=1.5))
+    >>> round(oracle.noise_variance, 10), round(oracle.bias, 10), round(oracle.sharp_bias, 10)
+    (0.0036, 0.4444444444, 0.1316872428)
+    >>> round(oracle.variance, 10)
+    0.0585
+    """
+
+    max_grad_norm: float
+    batch_size: int
+    noise_multiplier: float
+    dimension: int
+    moments: Moments
+
+    @property
+    def noise_variance(self) -> float:
+        """sigma^2, of each coordinate of the mean."""
+        return (self.noise_multiplier * self.max_grad_norm / self.batch_size) ** 2
+
+    @property
+    def bias(self) -> float:
+        """B of Lemma 6, in gradient units; never above r_k, which bounds the mean of every shortened vector."""
+        return self._bias(-math.log(self.moments.order - 1.0))
+
+    @property
+    def sharp_bias(self) -> float:
+        """The same with the smallest constant, kappa_k."""
+        k = self.moments.order
+        return self._bias((k - 1.0) * math.log1p(-1.0 / k) - math.log(k))
+
+    @property
+    def variance(self) -> float:
+        """Sigma^2 of Lemma 6: d sigma^2 + r_2^2 / s, in squared gradient units."""
+        return self.dimension * self.noise_variance + self.moments.second**2 / self.batch_size
+
+    @property
+    def sharp_variance(self) -> float:
+        """The same with min(r_2, C) for r_2: no clipped record is longer than C."""
+        return self.dimension * self.noise_variance + self.clipped_second_moment / self.batch_size
+
+    @property
+    def clipped_second_moment(self) -> float:
+        """Bound on E[|Pi_C(z)|^2]: min(r_2, C)^2."""
+        return min(self.moments.second, self.max_grad_norm) ** 2
+
+    def _bias(self, log_constant: float) -> float:
+        """constant r_k (r_k / C)^(k - 1), in logarithms, since r_k^k overflows for large k."""
+        k, r = self.moments.order, self.moments.bound
+        exponent = log_constant + (k - 1.0) * math.log(r / self.max_grad_norm)
+        return r * math.exp(min(exponent, 0.0))

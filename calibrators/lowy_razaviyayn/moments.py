@@ -1,0 +1,100 @@
+r"""The papers' setting: constants of the moment assumptions, and what they imply before any algorithm runs.
+
+**Assumption 2.** $\sup_{w \in W} \mathbb{E}\|\nabla f(w, x)\|^k \le r_k^k$ with a real $k \ge 2$. Then
+$r_a \le r_b$ for $a \le b$ (Jensen), so $r_2$ may be replaced by $r_k$, and $F = \mathbb{E} f$ is $r_1$-Lipschitz on
+$W$. The constants are public knowledge: estimating them on the private records is a release of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from calibrators.algorithm import Assumption
+from calibrators.units import GRADIENT, PURE
+
+PAPER = "Lowy & Razaviyayn 2023"
+
+#: Constants of a problem lie between these, so that no power of theirs leaves the floating-point numbers.
+SMALLEST, LARGEST = 1e-12, 1e12
+
+MOMENT_ORDER = Assumption(
+    "moment_order", "k", PURE, "how many moments of a gradient's norm are bounded; a real number", lower=2.0, upper=1e6
+)
+MOMENT_BOUND = Assumption(
+    "moment_bound",
+    "r_k",
+    GRADIENT,
+    "at every point of the domain, E[|grad f(w, x)|^k]^(1/k) <= r_k, of the gradients that are clipped",
+    lower=SMALLEST,
+    upper=LARGEST,
+)
+MOMENT_BOUND_2 = Assumption(
+    "moment_bound_2",
+    "r_2",
+    GRADIENT,
+    "the same of the second moment; r_k where it is left out",
+    lower=SMALLEST,
+    upper=LARGEST,
+    required=False,
+)
+ORDER_CONSTANT = Assumption(
+    "order_constant",
+    "c",
+    PURE,
+    "the constant that the rates are printed with; the paper leaves it open",
+    lower=SMALLEST,
+    upper=LARGEST,
+    required=False,
+    default=1.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Assumption 2.
+
+    Attributes:
+        order: k, at least 2.
+        bound: r_k, in gradient units.
+        bound_2: r_2, at most r_k; None takes r_k.
+    """
+
+    order: float
+    bound: float
+    bound_2: float | None = None
+
+    @property
+    def second(self) -> float:
+        """r_2, or r_k where it is not known."""
+        return self.bound if self.bound_2 is None else min(self.bound, self.bound_2)
+
+
+def moment_bound_of_coordinates(coordinate_bound: float, order: float, dimension: int) -> float:
+    r"""r_k from a bound on the k-th central moment of each coordinate (Assumption 3): $r_k \le 2\sqrt d\,\gamma^{1/k}$.
+
+    Args:
+        coordinate_bound: gamma^(1/k), in gradient units, where E|<grad f - grad F, e_j>|^k <= gamma for every j and
+            |grad F| <= sqrt(d) gamma^(1/k).
+
+    The paper's Lemma 21 has 4 for 2. Minkowski's inequality in L^k separates grad F, and
+    |v|^k <= d^(k/2) mean_j |v_j|^k.
+
+    >>> round(moment_bound_of_coordinates(2.0 ** (1 / 3), 3.0, 9), 9)
+    7.559526299
+    """
+    assert order >= 2.0, "Assumption 3 is for k >= 2"
+    return 2.0 * math.sqrt(dimension) * coordinate_bound
+
+
+def trivial_excess_risk(lipschitz: float, diameter: float, strong_convexity: float = 0.0) -> float:
+    r"""What no step is needed for: $F(w) - F^* \le \min(L D, L^2 / (2 \mu))$ at every point of the domain.
+
+    Args:
+        lipschitz: L of F on the domain; r_1 <= r_2 will do.
+
+    >>> trivial_excess_risk(2.0, 2.0), trivial_excess_risk(2.0, 2.0, strong_convexity=1.0)
+    (4.0, 2.0)
+    """
+    flat = lipschitz * diameter
+    return min(flat, lipschitz**2 / (2.0 * strong_convexity)) if strong_convexity > 0.0 else flat

@@ -1,0 +1,202 @@
+"""The constants of a Hoelder-smooth problem as a request gives them, and the gradient bound that follows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from accounting.errors import InvalidValue, Unsupported
+from calibrators.algorithm import Assumption
+from calibrators.assumptions import Given, read_assumptions
+from calibrators.geometry import L2Ball
+from calibrators.spec import Spec
+from calibrators.units import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, Units
+
+PAPER = "Wang, Lei, Ying & Zhang 2022"
+
+#: What G follows from where `lipschitz` is not given.
+HOLDER_NAMES = ("holder_exponent", "holder_constant", "gradient_at_zero")
+
+ASSUMPTIONS = (
+    Assumption(
+        "radius",
+        "R",
+        PARAMETER,
+        "parameters are kept in the l2 ball of this radius around 0, which holds w*; a domain of kind l2_ball will do",
+        upper=1e12,
+        open_lower=True,
+    ),
+    Assumption(
+        "holder_exponent",
+        r"\alpha",
+        PURE,
+        "0 is a Lipschitz loss, 1 a smooth one; needed unless lipschitz is given, which alone is read as 0",
+        upper=1.0,
+    ),
+    Assumption(
+        "holder_constant",
+        "L",
+        Units(loss=1, parameter=-1, holder=-1),
+        "every record's |g(w) - g(w')| <= L |w - w'|^alpha for all w, w' in R^d; needed unless lipschitz is given",
+    ),
+    Assumption(
+        "gradient_at_zero",
+        "M",
+        GRADIENT,
+        "no record's gradient at w = 0 is longer; needed unless lipschitz is given",
+    ),
+    Assumption(
+        "lipschitz",
+        "G",
+        GRADIENT,
+        "no record's gradient in the domain is longer; in place of M + L R^alpha",
+        open_lower=True,
+        required=False,
+    ),
+    Assumption("loss_at_zero", "M_0", LOSS, "no record's loss at w = 0 is larger; losses are never negative"),
+    Assumption(
+        "initial_distance",
+        r"\|w_*\|",
+        PARAMETER,
+        "upper bound of the norm of the minimiser w*; R where it is not given",
+        required=False,
+    ),
+    Assumption(
+        "failure_probability",
+        r"\gamma",
+        PURE,
+        "the utility bounds may fail with this probability; in (0, 1)",
+        upper=math.nextafter(1.0, 0.0),
+        open_lower=True,
+    ),
+    Assumption(
+        "order_constant",
+        "c",
+        SMOOTHNESS,
+        "the constant that Theorem 12 leaves open: of its rate, and 1 / c of its step size",
+        open_lower=True,
+        required=False,
+        default=1.0,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HolderProblem:
+    """What is known of the problem; None is not given and does not follow.
+
+    Attributes:
+        gradient_norm: G, the longest gradient of a record in the domain.
+        exponent: alpha.
+        constant: L. A G-Lipschitz loss has alpha = 0 and L = 2 G.
+        loss_at_zero: M_0.
+        gradient_at_zero: M; G will do.
+        radius: R; None is all of R^d.
+        distance: Upper bound of the norm of w*.
+        failure_probability: gamma.
+        order_constant: c.
+        missing: Names that the utility bounds would still need.
+    """
+
+    gradient_norm: float | None
+    exponent: float | None
+    constant: float | None
+    loss_at_zero: float | None
+    gradient_at_zero: float | None
+    radius: float | None
+    distance: float | None
+    failure_probability: float | None
+    order_constant: float
+    missing: tuple[str, ...]
+
+    @property
+    def is_lipschitz(self) -> bool:
+        """Whether gradients are bounded on all of R^d: Remark 5, where no domain is needed."""
+        return self.exponent == 0.0 and self.gradient_norm is not None
+
+
+def read_problem(spec: Spec) -> HolderProblem:
+    """The constants of a spec.
+
+    Raises:
+        InvalidValue: a constant is unknown or outside its range, the radius disagrees with the domain, w* lies outside
+            it, or every gradient is 0.
+        Unsupported: the domain is not an l2 ball.
+    """
+    given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
+    radius = _radius(spec, given)
+    missing = [name for name in given.missing if name != "radius" or radius is None]
+    lipschitz, exponent, constant = given.get("lipschitz"), given.get("holder_exponent"), given.get("holder_constant")
+    if lipschitz is not None:
+        exponent = 0.0 if exponent is None else exponent
+        constant = 2.0 * lipschitz if constant is None and exponent == 0.0 else constant
+        needless = {"gradient_at_zero", "holder_exponent"} | ({"holder_constant"} if exponent == 0.0 else set())
+        missing = [name for name in missing if name not in needless]
+    gradient_at_zero = given.get("gradient_at_zero")
+    distance = given.get("initial_distance")
+    if distance is not None and radius is not None and distance > radius:
+        raise InvalidValue(
+            f"initial_distance bounds the norm of w*, which lies in the ball of radius {radius:g}: it cannot be larger",
+            pointer=("assumptions", "initial_distance"),
+        )
+    return HolderProblem(
+        gradient_norm=_gradient_norm(lipschitz, exponent, constant, gradient_at_zero, radius),
+        exponent=exponent,
+        constant=constant,
+        loss_at_zero=given.get("loss_at_zero"),
+        gradient_at_zero=lipschitz if gradient_at_zero is None else gradient_at_zero,
+        radius=radius,
+        distance=radius if distance is None else distance,
+        failure_probability=given.get("failure_probability"),
+        order_constant=given["order_constant"],
+        missing=tuple(missing),
+    )
+
+
+def gradient_norm_in_ball(gradient_at_zero: float, constant: float, exponent: float, radius: float) -> float:
+    """G = M + L R^alpha, the longest gradient of a record in the ball of radius R.
+
+    >>> round(gradient_norm_in_ball(1.5, 1.5, 0.5, 2.0), 9)
+    3.621320344
+    """
+    return gradient_at_zero + constant * math.pow(radius, exponent)
+
+
+def _radius(spec: Spec, given: Given) -> float | None:
+    radius = given.get("radius")
+    if spec.domain is None:
+        return radius
+    if not isinstance(spec.domain, L2Ball):
+        raise Unsupported(
+            f"the theorem is about l2 balls around 0, not {spec.domain.kind}; use the domain l2_ball",
+            code="unsupported_domain",
+            pointer=("domain", "kind"),
+        )
+    if radius is not None and radius != spec.domain.radius:
+        raise InvalidValue(
+            f"assumptions.radius is {radius!r} and the domain's radius {spec.domain.radius!r}; give one of them",
+            code="overdetermined",
+            pointer=("domain", "radius"),
+        )
+    return spec.domain.radius
+
+
+def _gradient_norm(
+    lipschitz: float | None,
+    exponent: float | None,
+    constant: float | None,
+    gradient_at_zero: float | None,
+    radius: float | None,
+) -> float | None:
+    if lipschitz is not None:
+        return lipschitz
+    if exponent is None or constant is None or gradient_at_zero is None:
+        return None
+    if constant == 0.0 and gradient_at_zero == 0.0:
+        raise InvalidValue(
+            "with holder_constant and gradient_at_zero both 0 every gradient is 0, and there is nothing to train",
+            pointer=("assumptions", "gradient_at_zero"),
+        )
+    if exponent == 0.0:
+        return gradient_at_zero + constant
+    return None if radius is None else gradient_norm_in_ball(gradient_at_zero, constant, exponent, radius)

@@ -1,0 +1,298 @@
+"""Step size, optimisation error and rate of one run of noisy-gradient SGD, each with its provenance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from accounting.errors import InvalidValue
+from accounting.events import FullBatch, Poisson
+from accounting.targets import ApproximateDpTarget
+from calibrators.plan import Clip, Phase
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.spec import OpenDelta, OpenEpsilon, Spec
+from calibrators.units import LOSS, STEP
+from calibrators.wang_nonsmooth import theorem_12
+from calibrators.wang_nonsmooth.holder import HolderProblem
+from calibrators.wang_nonsmooth.theorem_11 import Theorem11
+from calibrators.wang_nonsmooth.theorem_12 import OptimisationError, Rate, paper_iterations
+
+#: Below this share of epsilon in Theorem 11 the noise that Theorem 12 assumes is far from the noise that is needed.
+_ATTAINED_BETA = 0.1
+
+HOLDS = (
+    "losses are convex, never negative, and alpha-Hoelder with constant L on all of R^d",
+    "no gradient is clipped, but for the trainer's margin",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the utility of a run depends on.
+
+    Attributes:
+        spec: With its sizes filled in.
+        problem: The constants.
+        phase: The steps, with their noise.
+        achieved: The certified upper end in the target's own number.
+    """
+
+    spec: Spec
+    problem: HolderProblem
+    phase: Phase
+    achieved: float
+
+    @property
+    def is_clipped(self) -> bool:
+        """Whether the gradient bound may shorten gradients."""
+        bound, longest = self.phase.gradient_bound, self.problem.gradient_norm
+        return isinstance(bound, Clip) and longest is not None and bound.max_grad_norm < longest * (1.0 - 1e-12)
+
+    @property
+    def rate(self) -> Rate | None:
+        """What Theorem 12 needs; None without all of it, or for a target that is not (epsilon, delta)."""
+        pair, problem, dimension = self._epsilon_delta(), self.problem, self.spec.dimension
+        if pair is None or problem.failure_probability is None or dimension is None:
+            return None
+        return Rate(self.spec.dataset_size, dimension, *pair, problem.failure_probability)
+
+    @property
+    def error(self) -> OptimisationError | None:
+        """The optimisation error; None without all that it needs, and where gradients are clipped."""
+        problem, dimension = self.problem, self.spec.dimension
+        longest, distance = problem.gradient_norm, problem.distance
+        if longest is None or not distance or dimension is None or self.is_clipped:
+            return None
+        sampling = self.phase.event.sampling
+        variance = (1.0 - sampling.sampling_probability) / self.phase.divisor if isinstance(sampling, Poisson) else 0.0
+        return OptimisationError(
+            longest, distance, dimension, self.phase.steps, self.phase.noise_stddev_on_mean, variance
+        )
+
+    @property
+    def beta(self) -> float | None:
+        """The split of least noise in Theorem 11; None where none is feasible."""
+        pair = self._epsilon_delta()
+        if pair is None:
+            return None
+        theorem = Theorem11(self.spec.dataset_size, self.phase.steps, *pair, self.phase.divisor)
+        best = theorem.least_noise()
+        return None if best is None else best.beta
+
+    def _epsilon_delta(self) -> tuple[float, float] | None:
+        match self.spec.target:
+            case ApproximateDpTarget(epsilon=epsilon, delta=delta):
+                pair = epsilon, delta
+            case OpenEpsilon(delta=delta):
+                pair = self.achieved, delta
+            case OpenDelta(epsilon=epsilon):
+                pair = epsilon, self.achieved
+            case _:
+                return None
+        return pair if 0.0 < pair[0] < math.inf and 0.0 < pair[1] < 1.0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """What a calibration says beside its noise.
+
+    Attributes:
+        step_size: Of the plan; None where the plan cannot run.
+    """
+
+    step_size: float | None
+    hyperparameters: tuple[Provenance, ...]
+    utility: tuple[Provenance, ...]
+    warnings: tuple[str, ...]
+
+
+def utility_of(run: Run) -> Utility:
+    """Step sizes and bounds, as far as what is given allows.
+
+    Raises:
+        InvalidValue: the step size of Theorem 12 is the plan's, and not below min(1, 1/L).
+    """
+    steps, size = run.phase.steps, run.phase.divisor
+    utility = [
+        Provenance("gradient_evaluations", float(steps * size), "T b", theorem_12.STEPS_SOURCE, ProvenanceKind.EXACT)
+    ]
+    warnings: list[str] = []
+    if run.problem.radius is None and not run.problem.is_lipschitz:
+        warnings.append(
+            "Without a radius the plan is for its noise alone: on all of R^d the algorithm is defined for "
+            "holder_exponent 0 only, so the plan has no step size and cannot be run."
+        )
+        return Utility(None, (), tuple(utility), tuple(warnings))
+    if run.is_clipped:
+        warnings.append(
+            f"The gradient bound is below G = {run.problem.gradient_norm:g}: longer gradients are clipped, which the "
+            "theorem does not cover. The privacy holds; the utility bounds are left out."
+        )
+    hyperparameters = step_sizes(run)
+    step_size = run.spec.step_size
+    if step_size is None and hyperparameters:
+        assert isinstance(hyperparameters[0].value, float), "one step size for all steps"
+        step_size = hyperparameters[0].value
+    if step_size is not None:
+        utility += _optimisation(run, step_size)
+    if (rate := run.rate) is not None and not run.is_clipped:
+        found, warning = _rate(run, rate)
+        utility.append(found)
+        warnings += [warning] if warning else []
+    return Utility(step_size, tuple(hyperparameters), tuple(utility), tuple(warnings))
+
+
+def step_sizes(run: Run) -> list[Provenance]:
+    """The recommended step size first: Theorem 12's where it has one, else the one of least bound."""
+    found = []
+    if (rate := run.rate) is not None and (own := _paper_step_size(run, rate)) is not None:
+        found.append(own)
+    if (error := run.error) is not None:
+        limit = _limit(run.problem)
+        found.append(
+            Provenance(
+                "step_size_of_least_bound" if found else "step_size",
+                min(error.balanced_step_size, limit * (1.0 - 1e-9)),
+                theorem_12.BALANCED_FORMULA,
+                f"{theorem_12.EXPECTED_SOURCE}: the step size at which that bound is least",
+                ProvenanceKind.DERIVED,
+                HOLDS,
+                units=STEP,
+            )
+        )
+    return found
+
+
+def _paper_step_size(run: Run, rate: Rate) -> Provenance | None:
+    value = rate.step_size(run.phase.steps, run.problem.order_constant)
+    limit = _limit(run.problem)
+    if value >= limit:
+        if run.spec.step_size is not None:
+            return None
+        raise InvalidValue(
+            f"the step size of Theorem 12, 1/(T A) = {value:.4g}, must be below min(1, 1/L) = {limit:.4g}: raise "
+            "iterations, or give a step_size of your own",
+            code="step_size_too_large",
+            pointer=("iterations",) if run.spec.iterations is not None else ("assumptions", "holder_constant"),
+        )
+    return Provenance(
+        "step_size",
+        value,
+        theorem_12.STEP_SIZE_FORMULA,
+        theorem_12.STEP_SIZE_SOURCE,
+        ProvenanceKind.ORDER,
+        (*HOLDS, f"constant c = {run.problem.order_constant:g} (order_constant)", "step size below min(1, 1/L)"),
+        units=STEP,
+    )
+
+
+def _optimisation(run: Run, step_size: float) -> list[Provenance]:
+    error, problem = run.error, run.problem
+    if error is None:
+        return []
+    expected = error.expected(step_size)
+    found = [
+        Provenance(
+            "expected_excess_risk_bound",
+            expected,
+            theorem_12.EXPECTED_FORMULA,
+            theorem_12.EXPECTED_SOURCE,
+            ProvenanceKind.DERIVED,
+            (*HOLDS, "bounds the empirical optimisation error, in expectation over batches and noise"),
+            vacuous=_is_vacuous(problem, expected),
+            units=LOSS,
+        )
+    ]
+    if problem.failure_probability is None or problem.loss_at_zero is None or problem.radius is None:
+        return found
+    sampling = run.phase.event.sampling
+    bound = None
+    if isinstance(sampling, Poisson):
+        why = "needs batches of a fixed size, and a Poisson batch has a random one"
+    else:
+        why = "bounds the empirical optimisation error R_S(w) - R_S(w*), with probability 1 - gamma/3"
+        bound = error.with_probability(
+            step_size,
+            problem.failure_probability,
+            radius=problem.radius,
+            largest_loss=problem.loss_at_zero + error.gradient_norm * problem.radius,
+            largest_loss_at_minimiser=_largest_loss_at_minimiser(problem, error),
+            sampled=not isinstance(sampling, FullBatch),
+        )
+    exact = run.phase.divisor == 1 and not isinstance(sampling, Poisson)
+    found.append(
+        Provenance(
+            "excess_risk_bound",
+            bound,
+            theorem_12.ERROR_FORMULA,
+            theorem_12.ERROR_SOURCE,
+            ProvenanceKind.EXACT if exact else ProvenanceKind.DERIVED,
+            (*HOLDS, why, "gamma > 18 exp(-T d / 8)"),
+            vacuous=None if bound is None else _is_vacuous(problem, bound),
+            units=LOSS,
+        )
+    )
+    return found
+
+
+def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
+    """The rate of Theorem 12 with its label, and a warning where it is not attained."""
+    problem, beta, steps = run.problem, run.beta, run.phase.steps
+    constant = problem.order_constant
+    value = None if problem.distance is None else rate.excess_risk(problem.distance, constant)
+    assumptions = [*HOLDS, f"constant c = {constant:g} (order_constant)", "|w*| >= 1 in the paper's units"]
+    if problem.exponent is not None:
+        assumptions.append(
+            f"T of order {paper_iterations(run.spec.dataset_size, problem.exponent):.4g}; it is {steps:g}"
+        )
+    if 18.0 * math.exp(-min(steps * rate.dimension / 8.0, 700.0)) >= rate.failure_probability:
+        value = None
+        assumptions.append("gamma > 18 exp(-T d / 8), which fails")
+    if run.spec.step_size is not None:
+        value = None
+        assumptions.append("the theorem's own step size, and the request has another")
+    warning = ""
+    if beta is None or beta < _ATTAINED_BETA:
+        best = "no beta meets the conditions of Theorem 11" if beta is None else f"the best feasible beta is {beta:.4g}"
+        assumptions.append(f"not attained: {best}")
+        warning = (
+            f"excess_risk_rate is not attained: {best}, so the noise that Theorem 12 assumes is smaller than privacy "
+            "needs. excess_risk_bound is of the noise that is used."
+        )
+    return (
+        Provenance(
+            "excess_risk_rate",
+            value,
+            theorem_12.RATE_FORMULA,
+            theorem_12.RATE_SOURCE,
+            ProvenanceKind.ORDER,
+            tuple(assumptions),
+            vacuous=None if value is None else _is_vacuous(problem, value),
+            units=LOSS,
+        ),
+        warning,
+    )
+
+
+def _limit(problem: HolderProblem) -> float:
+    """min(1, 1/L) as printed; the 1 is 1/c, a step size."""
+    inverse = math.inf if not problem.constant else 1.0 / problem.constant
+    return min(1.0 / problem.order_constant, inverse)
+
+
+def _largest_loss_at_minimiser(problem: HolderProblem, error: OptimisationError) -> float:
+    """A_*: by the Hoelder constants or by G, whichever is less."""
+    assert problem.loss_at_zero is not None, "asked only where the loss at 0 is known"
+    growth = error.gradient_norm * error.distance
+    if problem.gradient_at_zero is not None and problem.constant is not None and problem.exponent is not None:
+        holder = problem.constant * math.pow(error.distance, 1.0 + problem.exponent)
+        growth = min(growth, problem.gradient_at_zero * error.distance + holder)
+    return problem.loss_at_zero + growth
+
+
+def _is_vacuous(problem: HolderProblem, bound: float) -> bool | None:
+    """Whether w = 0 has as small a bound: its excess is at most M |w*| by convexity, and at most M_0."""
+    trivial = [] if problem.loss_at_zero is None else [problem.loss_at_zero]
+    if problem.gradient_at_zero is not None and problem.distance is not None:
+        trivial.append(problem.gradient_at_zero * problem.distance)
+    return bound >= min(trivial) if trivial else None

@@ -1,0 +1,96 @@
+"""Lemma 3.1, the paper's own calibration, with the constants that it leaves open made explicit."""
+
+from __future__ import annotations
+
+import math
+
+from accounting.errors import AccountingError
+from accounting.events import Event, Gaussian, WithoutReplacement
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget
+from calibrators.literal import Literal, Verdict, judge
+from calibrators.noise import GaussianSteps, solve_steps
+from calibrators.plan import Phase
+from calibrators.spec import Spec
+from calibrators.yang_nsgd.nonconvex import PAPER
+
+SOURCE = f"{PAPER}, Lemma 3.1 (constants derived, sensitivity 1 as in its Proposition E.3)"
+FORMULA = r"\sigma = q \sqrt{13 T / (2 \rho')},\; \rho' = (\sqrt{\ln(1/\delta) + \varepsilon} - \sqrt{\ln(1/\delta)})^2"
+SETTING = "batches without replacement, replace_one"
+
+
+def printed_noise_multiplier(
+    epsilon: float, delta: float, sampling_fraction: float, iterations: int, sensitivity: float = 1.0
+) -> float:
+    """sigma of Lemma 3.1, on the sum, over the contribution bound.
+
+    Source: Yang et al. 2022, Lemma 3.1 with Proposition E.3; the constant follows from 13 q^2 rho alpha.
+
+    >>> round(printed_noise_multiplier(8.0, 1e-5, 0.02, 5000), 9)
+    3.520105986
+    """
+    rho = _rho(epsilon, delta)
+    return sensitivity * sampling_fraction * math.sqrt(13.0 * iterations / (2.0 * rho))
+
+
+def failed_conditions(epsilon: float, delta: float, sampling_fraction: float, iterations: int) -> tuple[str, ...]:
+    """The conditions of the lemma that do not hold, in words.
+
+    >>> failed_conditions(8.0, 1e-5, 0.02, 5000)
+    ()
+    """
+    rho, log_delta = _rho(epsilon, delta), math.log(1.0 / delta)
+    square = sampling_fraction**2 * iterations
+    conditions = (
+        (sampling_fraction <= 0.1, f"q <= 0.1 (q is {sampling_fraction:.4g})"),
+        (rho <= 1.3 * square, f"sigma >= sqrt(5) (rho' = {rho:.4g} is above 1.3 q^2 T = {1.3 * square:.4g})"),
+        (
+            rho + math.sqrt(log_delta * rho) <= 3.25 * square * math.log(1.0 / sampling_fraction),
+            "alpha <= omega (the Renyi order that is needed is beyond the range of the amplification theorem)",
+        ),
+    )
+    return tuple(words for holds, words in conditions if not holds)
+
+
+def lemma_3_1(spec: Spec, phase: Phase) -> Literal | None:
+    """The lemma at this spec with the engine's verdict; None for targets that it does not speak of."""
+    target = spec.target
+    if not isinstance(target, ApproximateDpTarget) or target.delta == 0.0:
+        return None
+    steps, size = phase.steps, phase.divisor
+    fraction = size / spec.dataset_size
+    failed = failed_conditions(target.epsilon, target.delta, fraction, steps)
+    if failed:
+        return Literal(Verdict.UNSOUND, f"The lemma does not apply: it needs {'; '.join(failed)}.", SOURCE, FORMULA)
+    printed = printed_noise_multiplier(target.epsilon, target.delta, fraction, steps)
+    relation = NeighboringRelation.REPLACE_ONE
+    try:
+        event = Event(Gaussian(printed), WithoutReplacement(size, spec.dataset_size), steps)
+    except AccountingError as error:
+        # It is for comparison: what the engine does not take refuses no request.
+        why = f"The engine takes no such noise: {error.detail}"
+        return Literal(Verdict.UNSOUND, why, SOURCE, FORMULA, noise_multiplier=printed)
+    verdict, why = judge(
+        [event],
+        relation,
+        target,
+        printed=printed,
+        needed=_needed(spec, steps, size),
+        setting=SETTING,
+    )
+    return Literal(verdict, why, SOURCE, FORMULA, noise_multiplier=printed)
+
+
+def _needed(spec: Spec, steps: int, size: int) -> float | None:
+    own = GaussianSteps(WithoutReplacement.kind, spec.dataset_size, NeighboringRelation.REPLACE_ONE)
+    question = Spec(spec.dataset_size, spec.target, neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    try:
+        return solve_steps(question, own, iterations=steps, batch_size=size).noise_multiplier
+    except AccountingError:
+        return None
+
+
+def _rho(epsilon: float, delta: float) -> float:
+    log_delta = math.log(1.0 / delta)
+    # The difference of the roots, without cancellation.
+    return (epsilon / (math.sqrt(log_delta + epsilon) + math.sqrt(log_delta))) ** 2

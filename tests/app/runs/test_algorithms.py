@@ -1,0 +1,335 @@
+"""Every algorithm under every target, from a request to its model and report, and what pays for it."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting.canonical import canonical_bytes
+from app.runs.examples import RUN_EXAMPLES
+from calibrators.plan import plan_from_canonical
+from calibrators.registry import ALGORITHMS
+from tests.app.problem_assertions import assert_problem
+from tests.app.runs.conftest import REQUEST
+
+LEFT_OUT: dict[str, Any] = dict.fromkeys(REQUEST, ...)
+CLIP = {"kind": "clip", "max_grad_norm": 1.0}
+#: Full batches and aggregates are calibrated in closed form. No request names its relation, sampling or dimension.
+CHOICES: dict[str, dict[str, Any]] = {
+    "dp_sgd": {
+        "sampling": "full_batch",
+        "iterations": 5,
+        "gradient_bound": CLIP,
+        "hyperparameters": {"step_size": 0.5},
+    },
+    "dp_nsgd": {
+        "sampling": "full_batch",
+        "iterations": 5,
+        "gradient_bound": {"kind": "normalize", "regularizer": 0.5},
+    },
+    "dp_sgd_gradient": {
+        "sampling": "full_batch",
+        "iterations": 40,
+        "assumptions": {"radius": 2, "failure_probability": 0.1},
+    },
+    "dp_gd": {"iterations": 5, "gradient_bound": CLIP, "assumptions": {"pl_constant": 0.01}},
+    "clipped_sgd_strongly_convex": {
+        "iterations": 4,
+        "penalty": {"kind": "l2", "strength": 0.5},
+        "assumptions": {"diameter": 4},
+    },
+    "tree_sfw_l1": {"iterations": 2, "assumptions": {"radius": 2}},
+}
+TARGETS: dict[str, dict[str, Any]] = {
+    "approximate_dp": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
+    "zcdp": {"kind": "zcdp", "rho": 0.3},
+    "gaussian_dp": {"kind": "gaussian_dp", "mu": 0.7},
+    "pure_dp": {"kind": "pure_dp", "epsilon": 3},
+}
+STATEMENTS = {
+    "approximate_dp": r"\((?P<cost>[0-9.]+), 0\.00001\)-differentially private where",
+    "zcdp": r"(?P<cost>[0-9.]+)-zCDP where",
+    "gaussian_dp": r"(?P<cost>[0-9.]+)-Gaussian differentially private where",
+    "pure_dp": r"(?P<cost>[0-9.]+)-differentially private where",
+}
+FIELDS = {"approximate_dp": "epsilon", "zcdp": "rho", "gaussian_dp": "mu", "pure_dp": "epsilon"}
+
+
+def request_for(algorithm: str, target: str = "zcdp", **changes: Any) -> dict[str, Any]:
+    """A run on public data, with nothing that the algorithm would choose itself."""
+    return {
+        **LEFT_OUT,
+        "algorithm": algorithm,
+        "dataset_id": "ds_breast_cancer",
+        "model": {"kind": "logistic_regression"},
+        "target": TARGETS[target],
+        **CHOICES[algorithm],
+        **changes,
+    }
+
+
+def calibrated(quick: Any, request: dict[str, Any], run: dict[str, Any], dimension: int) -> dict[str, Any]:
+    """What `/v1/calibrate` answers to the request with its data set's size and the constants that the run derived."""
+    names = ("algorithm", "iterations", "batch_size", "sampling", "neighboring_relation", "gradient_bound", "domain")
+    names = (*names, "penalty", "hyperparameters", "target")
+    body = {name: request[name] for name in names if request.get(name, ...) is not ...}
+    assumptions = run["result"]["assumptions"] | request.get("assumptions", {})
+    answer = quick.post(
+        "/v1/calibrate",
+        body | {"dataset_size": run["plan"]["dataset_size"], "dimension": dimension, "assumptions": assumptions},
+    )
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def has_hash(plan: dict[str, Any], plan_hash: str) -> bool:
+    return plan_from_canonical(canonical_bytes(plan), plan_hash).plan_hash == plan_hash
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("algorithm", CHOICES)
+def test_every_algorithm_runs_under_every_guarantee_that_its_noise_has(quick, algorithm, target):
+    request = request_for(algorithm, target)
+    if target == "pure_dp" and algorithm != "tree_sfw_l1":
+        problem = assert_problem(quick.run(**request), 422, "no_cost_in_filter", "/target/kind")
+        assert "gaussian" in problem["detail"].lower()
+        return
+    run = quick.trained(**request)
+    report = quick.report(run)
+    found = re.match(f"The released model is {STATEMENTS[target]}", report["statement"])
+    assert found, report["statement"]
+    achieved = report["achieved"][FIELDS[target]]
+    upper = achieved["upper"] if isinstance(achieved, dict) else achieved
+    assert upper <= TARGETS[target][FIELDS[target]]
+    assert Decimal(repr(upper)) <= Decimal(found["cost"]) <= Decimal(repr(upper)) * Decimal("1.00001")
+    assert report["target"] == TARGETS[target]
+    assert report["events"] == [phase["event"] for phase in run["plan"]["phases"]]
+    assert report["source"] == ALGORITHMS[algorithm].source
+    assert run["progress"]["done"] == run["progress"]["total"] > 0
+    assert has_hash(run["plan"], run["plan_hash"])
+
+
+@pytest.mark.parametrize("algorithm", CHOICES)
+def test_a_run_is_the_calibration_of_its_declared_size_and_derived_constants(quick, algorithm):
+    request = request_for(algorithm, "approximate_dp")
+    run = quick.trained(**request)
+    [shape] = [shape for name, shape in run["result"]["parameters"].items() if name == "weights"]
+    calibration = calibrated(quick, request, run, dimension=shape[0] + 1)
+    assert calibration["plan_hash"] == run["plan_hash"]
+    assert calibration["plan"] == run["plan"]
+    assert quick.run(**request, expected_plan_hash=calibration["plan_hash"]).status_code == 202
+    report = quick.report(run)
+    assert report["literal"] == calibration["literal"]
+    assert report["literal"]["verdict"] in ("sound", "loose", "unsound")
+    assert report["literal"]["why"]
+    assert report["noise"] == calibration["noise"]
+    for numbers in ("hyperparameters", "utility"):
+        assert report[numbers] == calibration[numbers]
+    assert report["hyperparameters"] or algorithm == "dp_sgd", "dp_sgd was given its step size and derives nothing"
+    assert all("unit" in number for number in report["utility"])
+
+
+@pytest.mark.parametrize("algorithm", CHOICES)
+def test_the_papers_own_relation_is_meant_where_none_is_named(quick, algorithm):
+    run = quick.trained(**request_for(algorithm))
+    assert run["plan"]["neighboring_relation"] == str(ALGORITHMS[algorithm].relations[0]) == "replace_one"
+    assert "one patient is replaced by another" in quick.report(run)["statement"]
+
+
+@pytest.mark.parametrize("algorithm", CHOICES)
+def test_seeded_runs_repeat_and_unseeded_ones_do_not(quick, algorithm):
+    def parameters(**changes: Any) -> Any:
+        return quick.model(quick.trained(**request_for(algorithm, **changes)))["parameters"]
+
+    assert parameters(seed=11) == parameters(seed=11) != parameters(seed=12)
+    if algorithm != "tree_sfw_l1":  # which has finitely many models
+        assert parameters() != parameters()
+
+
+def test_a_report_of_a_run_that_has_not_run_says_so_for_every_guarantee(quick):
+    for target in ("zcdp", "gaussian_dp", "approximate_dp"):
+        run = quick.queued(**request_for("dp_gd", target))
+        statement = quick.report(run)["statement"]
+        assert statement.startswith("Nothing was released so far. The plan is ")
+        assert re.search(STATEMENTS[target], statement)
+
+
+@pytest.mark.parametrize(
+    ("domain", "within"),
+    [
+        ({"kind": "l2_ball", "radius": 0.05}, lambda w: np.linalg.norm(w) <= 0.05),
+        ({"kind": "l1_ball", "radius": 0.05}, lambda w: np.abs(w).sum() <= 0.05),
+        ({"kind": "lp_ball", "norm_order": 1.5, "radius": 0.05}, lambda w: (np.abs(w) ** 1.5).sum() <= 0.05**1.5),
+        ({"kind": "simplex", "scale": 0.05}, lambda w: np.all(w >= 0) and math.isclose(w.sum(), 0.05, rel_tol=1e-6)),
+        ({"kind": "box", "lower": -0.01, "upper": 0.02}, lambda w: np.all(w >= -0.01) and np.all(w <= 0.02)),
+    ],
+)
+def test_a_model_lies_in_the_domain_that_was_asked_for(quick, domain, within):
+    run = quick.trained(**request_for("dp_sgd", domain=domain))
+    assert run["plan"]["domain"] == domain
+    parameters = quick.model(run)["parameters"]
+    weights = np.array([*parameters["weights"], parameters["bias"]])
+    assert np.any(weights != 0.0)
+    assert within(weights / (1 + 1e-9))
+    assert has_hash(run["plan"], run["plan_hash"])
+
+
+def test_a_penalty_pulls_the_model_to_zero_and_costs_nothing(quick):
+    lengths, events = [], []
+    for penalty in (..., {"kind": "l2", "strength": 100}, {"kind": "l1", "strength": 100}):
+        run = quick.trained(**request_for("dp_gd", hyperparameters={"step_size": 0.5}, penalty=penalty, seed=4))
+        lengths.append(float(np.linalg.norm(quick.model(run)["parameters"]["weights"])))
+        events.append(run["plan"]["phases"][0]["event"])
+        assert run["plan"].get("penalty", ...) == penalty
+    assert events[0] == events[1] == events[2]
+    assert lengths[1] < 0.1 * lengths[0]
+    assert lengths[2] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "release"),
+    [
+        ("dp_sgd", None),
+        ("dp_sgd_gradient", "average"),
+        ("clipped_sgd_strongly_convex", "weighted_average"),
+        ("tree_sfw_l1", None),
+    ],
+)
+def test_which_point_is_released_is_in_the_plan(quick, algorithm, release):
+    plan = quick.queued(**request_for(algorithm))["plan"]
+    assert plan.get("release", {}).get("kind") == release
+    if release == "weighted_average":
+        assert math.fsum(plan["release"]["weights"]) == pytest.approx(1.0)
+        assert len(plan["release"]["weights"]) == plan["phases"][0]["event"]["count"]
+
+
+def test_a_random_point_is_released_where_nothing_but_smoothness_is_known(quick):
+    plan = quick.queued(**request_for("dp_gd", assumptions={}))["plan"]
+    assert plan["release"] == {"kind": "random"}
+
+
+def test_constants_of_the_requests_own_stand_before_derived_ones(quick):
+    given = {"radius": 2, "failure_probability": 0.1, "lipschitz": 0.25}
+    run = quick.trained(**request_for("dp_sgd_gradient", assumptions=given))
+    assert run["plan"]["phases"][0]["gradient_bound"] == {"kind": "clip", "max_grad_norm": 0.25}
+    assert "lipschitz" not in run["result"]["assumptions"]
+
+
+def test_an_unknown_constant_is_pointed_at(quick):
+    for algorithm, choice in CHOICES.items():
+        request = request_for(algorithm, assumptions=choice.get("assumptions", {}) | {"smoothnes": 1})
+        problem = assert_problem(quick.run(**request), 422, "unknown_assumption", "/assumptions/smoothnes")
+        assert ALGORITHMS[algorithm].assumptions[0].name in problem["detail"]
+
+
+RELATIONS = {"replace_one": "replaced by another", "replace_special": "replaced by a null record"}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("algorithm", CHOICES)
+def test_a_run_is_meant_under_the_relation_of_the_budget_that_pays(quick, algorithm, relation):
+    kind = {"kind": "pure_dp", "epsilon": 10} if algorithm == "tree_sfw_l1" else {"kind": "zcdp", "rho": 1}
+    budget = quick.budget(neighboring_relation=relation, filter=kind)
+    target = "pure_dp" if algorithm == "tree_sfw_l1" else "zcdp"
+    run = quick.trained(**request_for(algorithm, target, budget_id=budget["id"]))
+    assert run["plan"]["neighboring_relation"] == relation
+    [(field, charged)] = run["charge"].items()
+    assert float(charged) == pytest.approx(TARGETS[target][field], rel=1e-6)
+    assert Decimal(str(charged)) >= Decimal(repr(quick.report(run)["achieved"][field]))
+    spent = quick.get(f"/v1/budgets/{budget['id']}")["spent"]
+    assert spent == run["charge"]
+    report = quick.report(run)
+    assert RELATIONS[relation] in report["statement"]
+    assert report["convention"]["sensitivity"] == (2.0 if relation == "replace_one" else 1.0)
+
+
+def test_replacing_a_record_takes_twice_the_noise_of_removing_it(quick):
+    noise = []
+    for relation in ("replace_one", "add_or_remove_one"):
+        budget = quick.budget(neighboring_relation=relation, filter={"kind": "zcdp", "rho": 1})
+        run = quick.queued(**request_for("dp_gd", budget_id=budget["id"]))
+        noise.append(run["plan"]["phases"][0]["event"]["mechanism"]["noise_multiplier"])
+    assert noise[0] == pytest.approx(2 * noise[1])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "relation", "kind", "status", "code", "pointer"),
+    [
+        ("tree_sfw_l1", "add_or_remove_one", {"kind": "zcdp", "rho": 1}, 422, "unsupported_relation", None),
+        ("dp_gd", "replace_one", {"kind": "pure_dp", "epsilon": 9}, 422, "no_cost_in_filter", None),
+        ("clipped_sgd_strongly_convex", "replace_one", {"kind": "zcdp", "rho": 0.2}, 409, "budget_exceeded", None),
+    ],
+)
+def test_a_budget_that_cannot_pay_for_a_run_is_left_alone(quick, algorithm, relation, kind, status, code, pointer):
+    budget = quick.budget(neighboring_relation=relation, filter=kind)
+    assert_problem(quick.run(**request_for(algorithm, budget_id=budget["id"])), status, code, pointer)
+    assert quick.get(f"/v1/budgets/{budget['id']}") == budget
+    assert [entry["kind"] for entry in quick.get(f"/v1/budgets/{budget['id']}/entries")["items"]] == ["create"]
+
+
+def test_a_relation_that_is_named_and_is_not_the_budgets_is_refused(quick):
+    budget = quick.budget(neighboring_relation="replace_one", filter={"kind": "zcdp", "rho": 1})
+    request = request_for("dp_gd", budget_id=budget["id"], neighboring_relation="add_or_remove_one")
+    assert_problem(quick.run(**request), 422, "relation_mismatch")
+
+
+LARGE = {
+    "name": "large",
+    "declared_size": 10**8,
+    "public": True,
+    "columns": [
+        {"name": "a", "type": "number", "lower": 0, "upper": 10},
+        {"name": "y", "type": "category", "categories": ["no", "yes"]},
+    ],
+}
+
+
+TINY = {"kind": "clip", "max_grad_norm": 1e-200}
+GIVEN = {"radius": 1, "lipschitz": 1, "smoothness": 1}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "code", "pointer"),
+    [
+        ("tree_sfw_l1", {"model": {"kind": "mlp"}}, "unsupported_model", "/model/kind"),
+        ("tree_sfw_l1", {"model": {"kind": "mlp"}, "assumptions": GIVEN}, "unsupported_model", "/model/kind"),
+        ("tree_sfw_l1", {"assumptions": GIVEN | {"lipschitz": 1e-200}}, "invalid_value", "/assumptions/lipschitz"),
+        ("dp_sgd", {"gradient_bound": TINY}, "invalid_value", "/gradient_bound/max_grad_norm"),
+    ],
+)
+def test_what_the_trainer_does_not_carry_out_is_refused_before_it_is_charged(
+    service, algorithm, changes, code, pointer
+):
+    budget = service.budget(neighboring_relation="replace_one")
+    refused = service.run(**request_for(algorithm, budget_id=budget["id"], **changes))
+    assert_problem(refused, 422, code, pointer)
+    assert [entry["kind"] for entry in service.get(f"/v1/budgets/{budget['id']}/entries")["items"]] == ["create"]
+    assert service.get("/v1/runs")["items"] == []
+
+
+def test_a_tree_too_large_to_be_summed_exactly_is_refused_before_it_is_charged(quick):
+    columns = LARGE["columns"]
+    dataset = quick.dataset("a,y\n1,no\n", **LARGE)
+    assert dataset["columns"] == columns
+    request = request_for("tree_sfw_l1", dataset_id=dataset["id"], iterations=3)
+    assert_problem(quick.run(**request), 422, "invalid_value", "/batch_size")
+    assert quick.run(**request, batch_size=2**20).status_code == 202
+
+
+def test_the_models_that_are_listed_for_an_algorithm_are_those_that_a_run_takes(quick):
+    listed = {item["name"]: item["models"] for item in quick.get("/v1/algorithms")["items"]}
+    assert set(listed) == set(CHOICES) == set(ALGORITHMS)
+    for algorithm, models in listed.items():
+        answer = quick.run(**request_for(algorithm, model={"kind": "mlp"}))
+        is_refused = answer.status_code == 422 and answer.json()["code"] == "unsupported_model"
+        assert is_refused == ("mlp" not in models), answer.text
+        assert {"logistic_regression", "linear_regression"} < set(models)
+
+
+def test_the_examples_are_of_every_algorithm():
+    assert {example["value"]["algorithm"] for example in RUN_EXAMPLES.values()} == set(ALGORITHMS)

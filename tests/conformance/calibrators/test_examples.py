@@ -1,0 +1,57 @@
+"""Every algorithm has an example that it answers in full."""
+
+from __future__ import annotations
+
+from accounting.targets import ApproximateDpTarget
+from calibrators.registry import ALGORITHMS
+from calibrators.spec import Spec
+from tests.conformance.examples import EXAMPLES
+from tests.conformance.subjects import algorithm_of, bounds_of, calibrated, every_algorithm, every_case
+
+
+def test_every_registered_algorithm_has_an_example_and_every_example_an_algorithm() -> None:
+    assert set(ALGORITHMS) - set(EXAMPLES) == set(), "add an example to tests/conformance/examples.py"
+    assert set(EXAMPLES) - set(ALGORITHMS) == set(), "these are not registered in calibrators/registry.py"
+
+
+@every_case
+def test_an_example_leaves_the_papers_own_choices_to_the_algorithm(name: str, spec: Spec) -> None:
+    assert spec.sampling is None
+    assert spec.neighboring_relation is None
+    assert isinstance(spec.target, ApproximateDpTarget), "which a paper's own calibration speaks of"
+
+
+@every_case
+def test_an_example_is_answered_with_a_plan_that_runs_and_a_bound(name: str, spec: Spec) -> None:
+    found = calibrated(name, spec)
+    assert found.plan.algorithm == name
+    assert found.plan.dataset_size == spec.dataset_size
+    assert found.plan.is_executable
+    assert bounds_of(found), "an example gives all that some upper bound needs"
+
+
+@every_algorithm
+def test_the_first_example_leaves_nothing_to_be_missed(name: str) -> None:
+    assert calibrated(name, EXAMPLES[name].spec).missing_assumptions == ()
+
+
+@every_algorithm
+def test_the_first_example_is_not_vacuous(name: str) -> None:
+    """Else it would show little, and a broken bound would not be seen."""
+    found = calibrated(name, EXAMPLES[name].spec)
+    assert any(item.vacuous is False for item in found.utility if item.name in bounds_of(found))
+
+
+@every_algorithm
+def test_an_algorithm_is_described_in_full(name: str) -> None:
+    algorithm = algorithm_of(name)
+    assert algorithm.name == name
+    assert algorithm.samplings
+    assert algorithm.relations
+    assert len({assumption.name for assumption in algorithm.assumptions}) == len(algorithm.assumptions)
+    for sentence in (algorithm.summary, algorithm.guarantee, algorithm.verdict, *algorithm.errata):
+        assert sentence == sentence.strip()
+        assert sentence.endswith(".")
+    for text in (algorithm.source, algorithm.update, algorithm.gradient_complexity):
+        assert text.strip()
+    assert algorithm.errata, "where the paper is wrong or ambiguous"

@@ -1,0 +1,137 @@
+"""The verdict on a paper's own noise, recomputed: the printed noise through the engine, in the paper's own setting."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from accounting.errors import AccountingError, Unreachable
+from accounting.events import Event, Gaussian
+from accounting.targets import ApproximateDpTarget
+from calibrators.literal import Literal, Verdict
+from calibrators.noise import GaussianSteps
+from calibrators.plan import Phase
+from calibrators.spec import Calibration, Spec
+from tests.conformance.subjects import algorithm_of, calibrated, every_case, noise_multiplier_of, pinned
+
+EPSILONS = [0.1, 0.5, 1.0, 2.0, 4.0, 8.0]
+every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
+
+
+def literal_at(name: str, spec: Spec, epsilon: float) -> tuple[Calibration, Literal]:
+    """The paper's own setting, sizes pinned, at another epsilon."""
+    assert isinstance(spec.target, ApproximateDpTarget)
+    found = calibrated(name, pinned(name, spec), target=replace(spec.target, epsilon=epsilon))
+    assert found.literal is not None
+    return found, found.literal
+
+
+def printed_multiplier(found: Calibration, literal: Literal) -> float | None:
+    """Of the printed noise, on the sum over the contribution bound; None where it prints no Gaussian noise."""
+    first = found.plan.phases[0]
+    if not isinstance(first, Phase):
+        return None
+    if literal.noise_multiplier is not None:
+        return literal.noise_multiplier
+    if literal.noise_stddev_on_mean is None:
+        return None
+    return literal.noise_stddev_on_mean * first.divisor / first.gradient_bound.contribution_bound
+
+
+@every_epsilon
+@every_case
+def test_noise_that_is_called_sound_or_loose_meets_the_target(name: str, spec: Spec, epsilon: float) -> None:
+    found, literal = literal_at(name, spec, epsilon)
+    multiplier = printed_multiplier(found, literal)
+    if multiplier is None:
+        assert literal.verdict is Verdict.UNSOUND, "noise that is not printed cannot be certified"
+        return
+    if literal.verdict is Verdict.UNSOUND:
+        assert literal.why
+        return
+    assert assessed(name, found, spec, multiplier, epsilon) <= epsilon
+
+
+@every_epsilon
+@every_case
+def test_noise_that_misses_the_target_is_called_unsound(name: str, spec: Spec, epsilon: float) -> None:
+    found, literal = literal_at(name, spec, epsilon)
+    multiplier = printed_multiplier(found, literal)
+    if multiplier is not None and assessed(name, found, spec, multiplier, epsilon) > epsilon:
+        assert literal.verdict is Verdict.UNSOUND
+        assert f"{epsilon:.6g}" in literal.why
+
+
+@every_epsilon
+@every_case
+def test_loose_is_more_noise_than_is_needed_and_says_how_much(name: str, spec: Spec, epsilon: float) -> None:
+    found, literal = literal_at(name, spec, epsilon)
+    multiplier = printed_multiplier(found, literal)
+    if literal.verdict is Verdict.UNSOUND or multiplier is None:
+        return
+    # The request leaves sampling and relation to the paper, so that the engine's noise is the least in its setting.
+    excess = multiplier / noise_multiplier_of(found)
+    assert excess > 0.999
+    assert (literal.verdict is Verdict.LOOSE) == (excess > 1.01)
+    if literal.verdict is Verdict.LOOSE:
+        said = re.search(r"with ([\d.e+]+) times the noise", literal.why)
+        assert said is not None
+        assert float(said[1]) == pytest.approx(excess, rel=1e-3)
+
+
+def assessed(name: str, found: Calibration, spec: Spec, multiplier: float, epsilon: float) -> float:
+    """The certified epsilon of the printed noise under the paper's own sampling and relation."""
+    algorithm = algorithm_of(name)
+    [phase] = found.plan.phases
+    assert isinstance(phase, Phase)
+    assert isinstance(spec.target, ApproximateDpTarget)
+    usual = GaussianSteps(algorithm.samplings[0].kind, spec.dataset_size, algorithm.relations[0])
+    sampling = usual(1.0, 1, phase.divisor).sampling
+    try:
+        event = Event(Gaussian(multiplier), sampling, phase.steps)
+        target = replace(spec.target, epsilon=epsilon)
+        return target.assess([event], algorithm.relations[0]).value.upper
+    except AccountingError:
+        return float("inf")
+
+
+@every_epsilon
+@every_case
+def test_what_is_executed_is_the_engines_noise_whatever_the_paper_prints(name: str, spec: Spec, epsilon: float) -> None:
+    found, literal = literal_at(name, spec, epsilon)
+    assert found.achieved.value.upper <= epsilon
+    if literal.verdict is Verdict.UNSOUND and isinstance(found.value, float):
+        assert literal.noise_multiplier != found.value
+
+
+@every_case
+def test_other_samplings_and_relations_leave_the_papers_own_calibration_alone(name: str, spec: Spec) -> None:
+    """It is of the paper's setting, so that it says the same whatever was asked for beside it."""
+    fixed = pinned(name, spec)
+    own = calibrated(name, fixed).literal
+    assert own is not None
+    for relation in algorithm_of(name).relations[1:]:
+        try:
+            other = calibrated(name, fixed, neighboring_relation=relation).literal
+        except AccountingError:
+            continue
+        assert other is not None
+        assert (other.verdict, other.noise_multiplier, other.noise_stddev_on_mean) == (
+            own.verdict,
+            own.noise_multiplier,
+            own.noise_stddev_on_mean,
+        )
+
+
+@every_case
+def test_printed_noise_that_the_engine_does_not_take_refuses_no_request(name: str, spec: Spec) -> None:
+    """The literal is for comparison: at a tiny epsilon it may be out of every range, and the answer stands."""
+    fixed = pinned(name, spec)
+    assert isinstance(spec.target, ApproximateDpTarget)
+    for epsilon, delta in ((1e-6, 1e-6), (1e-5, 1e-4), (1e-4, 1e-3)):
+        with suppress(Unreachable):
+            found = calibrated(name, fixed, target=ApproximateDpTarget(epsilon, delta))
+            assert found.achieved.value.upper <= epsilon

@@ -1,0 +1,103 @@
+"""What every conformance test of a calibrator is run on: each registered algorithm's examples, and what is read off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from calibrators.algorithm import Algorithm
+from calibrators.plan import Phase, Plan
+from calibrators.provenance import Provenance
+from calibrators.registry import ALGORITHMS, calibrate
+from calibrators.spec import Calibration, Spec
+from tests.conformance.examples import EXAMPLES
+
+
+def cases() -> list[Any]:
+    """(name, spec) of every example and variant of a registered algorithm."""
+    return [
+        pytest.param(name, spec, id=f"{name}-{word}" if word else name)
+        for name in ALGORITHMS
+        if name in EXAMPLES
+        for word, spec in EXAMPLES[name].specs().items()
+    ]
+
+
+every_case = pytest.mark.parametrize(("name", "spec"), cases())
+every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+
+
+def algorithm_of(name: str) -> Algorithm:
+    return ALGORITHMS[name]
+
+
+def calibrated(name: str, spec: Spec, **changes: Any) -> Calibration:
+    """The calibration of the spec with changes; remembered, since many tests start from the same."""
+    return _calibrated(name, _Frozen(replace(spec, **changes)))
+
+
+def pinned(name: str, spec: Spec) -> Spec:
+    """The spec with what the algorithm would choose for itself: so that one thing can be moved alone."""
+    found = calibrated(name, spec)
+    first, steps = found.plan.phases[0], number(found.hyperparameters, "iterations")
+    if spec.iterations is None and steps is not None:
+        spec = replace(spec, iterations=int(steps))
+    if spec.gradient_bound is None and isinstance(first, Phase):
+        spec = replace(spec, gradient_bound=first.gradient_bound)
+    return spec
+
+
+def noise_of(plan: Plan) -> tuple[float, ...]:
+    """The scale of each phase's noise: on the mean of gradients, or on the scores of a selection."""
+    scales: list[float] = []
+    for phase in plan.phases:
+        scales += [phase.noise_stddev_on_mean] if isinstance(phase, Phase) else phase.noise_scales
+    return tuple(scales)
+
+
+def noise_multiplier_of(found: Calibration) -> float:
+    """On the sum over the contribution bound; algorithms with noise of another kind give it as a hyperparameter."""
+    stated = number(found.hyperparameters, "noise_multiplier")
+    if stated is not None:
+        return stated
+    assert isinstance(found.value, float)
+    return found.value
+
+
+def number(items: tuple[Provenance, ...], name: str) -> float | None:
+    """The value of that name, if it is there and is one number."""
+    for item in items:
+        if item.name == name and isinstance(item.value, float):
+            return item.value
+    return None
+
+
+def bounds_of(found: Calibration) -> dict[str, float]:
+    """Upper bounds on what is lost, by name; those that are left out are not there."""
+    return {
+        item.name: item.value
+        for item in found.utility
+        if "bound" in item.name and not item.name.startswith("lower") and isinstance(item.value, float)
+    }
+
+
+class _Frozen:
+    """A spec as a key: its constants are a mapping, which has no hash."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._key = repr(spec)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Frozen) and other._key == self._key
+
+
+@lru_cache(maxsize=1024)
+def _calibrated(name: str, frozen: _Frozen) -> Calibration:
+    return calibrate(name, frozen.spec)

@@ -1,0 +1,115 @@
+"""Streams that remember what was drawn from them, and may take the noise away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from accounting.events import Sampling
+from trainer.records import Records
+from trainer.samplers import Sampler, Selection
+from trainer.streams import RandomStreams, random_streams
+
+
+@dataclass
+class Record:
+    """What a run drew.
+
+    Attributes:
+        phases: What each phase's sampler was asked for: sampling, steps, divisor, declared size.
+        batches: Rows of each step, by their numbers as they were handed to the run, ascending.
+        noises: The noise of each step, as it was used.
+    """
+
+    phases: list[tuple[Sampling, int, int, int]] = field(default_factory=list)
+    batches: list[np.ndarray] = field(default_factory=list)
+    noises: list[np.ndarray] = field(default_factory=list)
+
+
+class RecordingStreams(RandomStreams):
+    """The streams of a seed, watched.
+
+    Args:
+        seed: Of everything.
+        noise_factor: On the Gaussian noise; 0 takes it away.
+        gumbel: In place of the Gumbel noise, one array for each draw.
+    """
+
+    def __init__(self, seed: int, *, noise_factor: float = 1.0, gumbel: Sequence[np.ndarray] | None = None) -> None:
+        super().__init__(**vars(random_streams(seed)))
+        object.__setattr__(self, "record", Record())
+        object.__setattr__(self, "_noise_factor", noise_factor)
+        object.__setattr__(self, "_gumbel", None if gumbel is None else list(gumbel))
+
+    @property
+    def drawn(self) -> Record:
+        record: Record = self.__dict__["record"]
+        return record
+
+    def gaussian_noise(self) -> Any:
+        return _Noise(super().gaussian_noise(), self.drawn, self.__dict__["_noise_factor"])
+
+    def gumbel_noise(self) -> Any:
+        return _Gumbel(super().gumbel_noise(), self.drawn, self.__dict__["_gumbel"])
+
+    def sampler(self, sampling: Sampling, steps: int, divisor: int, dataset_size: int, records: Records) -> Any:
+        self.drawn.phases.append((sampling, steps, divisor, dataset_size))
+        return _Sampler(super().sampler(sampling, steps, divisor, dataset_size, records), records, self.drawn)
+
+
+class _Sampler:
+    """A sampler, its rows under the numbers that they came with."""
+
+    def __init__(self, sampler: Sampler, records: Records, record: Record) -> None:
+        self._sampler, self._record = sampler, record
+        self._numbers = np.argsort(records.positions)
+
+    def draw(self) -> Selection:
+        rows = self._sampler.draw()
+        self._record.batches.append(np.sort(self._numbers[rows]))
+        return rows
+
+    def state(self) -> Any:
+        return self._sampler.state()
+
+    def restore(self, state: Any) -> None:
+        self._sampler.restore(state)
+
+
+class _Noise:
+    def __init__(self, noise: Any, record: Record, factor: float) -> None:
+        self._noise, self._record, self._factor = noise, record, factor
+
+    def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        drawn: np.ndarray = self._factor * self._noise.standard_normal(shape)
+        self._record.noises.append(drawn.copy())
+        return drawn
+
+    def state(self) -> Any:
+        return self._noise.state()
+
+    def restore(self, state: Any) -> None:
+        self._noise.restore(state)
+
+    def close(self) -> None:
+        self._noise.close()
+
+
+class _Gumbel:
+    def __init__(self, noise: Any, record: Record, given: list[np.ndarray] | None) -> None:
+        self._noise, self._record, self._given = noise, record, given
+
+    def gumbel(self, shape: tuple[int, ...]) -> np.ndarray:
+        drawn: np.ndarray = self._noise.gumbel(shape) if self._given is None else self._given.pop(0)
+        assert drawn.shape == shape
+        self._record.noises.append(drawn.copy())
+        return drawn
+
+    def state(self) -> Any:
+        return self._noise.state()
+
+    def restore(self, state: Any) -> None:
+        self._noise.restore(state)

@@ -1,0 +1,129 @@
+"""The rows of every step follow the sampling that was charged: how often each takes part, and how many together."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting.events import DisjointBatches, FullBatch, Poisson, WithoutReplacement
+from calibrators.plan import Phase, Plan
+from tests.conformance.trainers.examples import is_gradient_steps, model, plans, records_of
+from tests.conformance.trainers.streams import RecordingStreams
+from trainer.run import run
+
+#: Steps that are looked at, in all.
+STEPS = 1500
+
+
+def of_sampling(kind: type) -> list[Any]:
+    return [
+        case
+        for case in plans()
+        if is_gradient_steps(case.values[1]) and isinstance(case.values[1].phases[0].event.sampling, kind)
+    ]
+
+
+def batches_of(plan: Plan, runs: int) -> np.ndarray:
+    """Who takes part: shape (runs, steps, declared records)."""
+    features, labels = records_of(plan)
+    taken = np.zeros((runs, plan.iterations, plan.dataset_size), dtype=bool)
+    for number in range(runs):
+        streams = RecordingStreams(number)
+        run(plan, model(), features, labels, streams=streams)
+        for step, batch in enumerate(streams.drawn.batches):
+            taken[number, step, batch] = True
+    return taken
+
+
+def assert_binomial(counts: np.ndarray, trials: int, probability: float) -> None:
+    """Within five standard deviations of what a binomial law has in the mean."""
+    spread = np.sqrt(trials * probability * (1.0 - probability))
+    assert np.abs(counts - trials * probability).max() <= 5.0 * spread
+
+
+def assert_pairs_are_independent(steps: np.ndarray, together: float) -> None:
+    """Two rows take part in the same step as often as the law says."""
+    for one, other in combinations(range(0, steps.shape[1], 5), 2):
+        assert_binomial(np.array([(steps[:, one] & steps[:, other]).sum()]), len(steps), together)
+
+
+def assert_steps_are_independent(taken: np.ndarray, probability: float) -> None:
+    """A row takes part in two steps that follow each other as often as if they knew nothing of each other."""
+    again = (taken[:, 1:] & taken[:, :-1]).reshape(-1, taken.shape[2])
+    assert_binomial(again.sum(axis=0), len(again), probability**2)
+
+
+@pytest.mark.parametrize(("name", "plan"), of_sampling(Poisson))
+def test_poisson_rows_take_part_independently(name: str, plan: Plan) -> None:
+    [event] = plan.events
+    assert isinstance(event.sampling, Poisson)
+    probability = event.sampling.sampling_probability
+    taken = batches_of(plan, -(-STEPS // plan.iterations))
+    steps = taken.reshape(-1, plan.dataset_size)
+    assert_binomial(steps.sum(axis=0), len(steps), probability)
+    assert_pairs_are_independent(steps, probability**2)
+    assert_steps_are_independent(taken, probability)
+    # A batch's size is binomial: its variance is what a batch of a fixed size or a shuffled one has not.
+    sizes = steps.sum(axis=1)
+    assert np.var(sizes) == pytest.approx(plan.dataset_size * probability * (1.0 - probability), rel=0.2)
+
+
+@pytest.mark.parametrize(("name", "plan"), of_sampling(WithoutReplacement))
+def test_batches_of_a_fixed_size_are_alike_likely(name: str, plan: Plan) -> None:
+    [event] = plan.events
+    assert isinstance(event.sampling, WithoutReplacement)
+    size, records = event.sampling.batch_size, plan.dataset_size
+    taken = batches_of(plan, -(-STEPS // plan.iterations))
+    steps = taken.reshape(-1, records)
+    assert set(steps.sum(axis=1).tolist()) == {size}
+    assert_binomial(steps.sum(axis=0), len(steps), size / records)
+    assert_pairs_are_independent(steps, size * (size - 1) / (records * (records - 1)))
+    assert_steps_are_independent(taken, size / records)
+
+
+@pytest.mark.parametrize(("name", "plan"), of_sampling(FullBatch))
+def test_full_batches_are_everybody(name: str, plan: Plan) -> None:
+    assert batches_of(plan, 2).all()
+
+
+@pytest.mark.parametrize(("name", "plan"), of_sampling(DisjointBatches))
+def test_disjoint_batches_have_every_row_once_at_most_in_steps_alike_likely(name: str, plan: Plan) -> None:
+    [phase] = plan.phases
+    assert isinstance(phase, Phase)
+    assert isinstance(phase.event.sampling, DisjointBatches)
+    runs, steps = 400, plan.iterations
+    taken = batches_of(plan, runs)
+    by_position = phase.event.sampling.assignment == "by_position"
+    times = taken.sum(axis=1)
+    assert times.max() == 1
+    assert times.min() == (0 if steps * phase.divisor < plan.dataset_size else 1)
+    share = phase.divisor / plan.dataset_size if by_position else 1.0 / steps
+    for step in range(steps):
+        assert_binomial(taken[:, step].sum(axis=0), runs, share)
+    sizes = taken.sum(axis=2)
+    if by_position:
+        assert set(sizes.ravel().tolist()) == {phase.divisor}
+    else:
+        # Each row draws for itself: sizes are those of a multinomial law.
+        assert np.var(sizes) == pytest.approx(plan.dataset_size * share * (1.0 - share), rel=0.2)
+
+
+@pytest.mark.parametrize(("name", "plan"), [case for case in plans() if is_gradient_steps(case.values[1])])
+def test_fewer_rows_than_declared_leave_slots_empty_and_more_are_not_all_read(name: str, plan: Plan) -> None:
+    """Nothing is drawn from the realised number of rows: who is drawn of the first rows stays as it was."""
+    features, labels = records_of(plan)
+    every, fewer = RecordingStreams(3), RecordingStreams(3)
+    run(plan, model(), features, labels, streams=every)
+    run(plan, model(), features[:-4], labels[:-4], streams=fewer)
+    sampling = plan.events[0].sampling
+    for batch, without in zip(every.drawn.batches, fewer.drawn.batches, strict=True):
+        if isinstance(sampling, Poisson):
+            continue  # each row for itself, whatever the others
+        assert without.tolist() == [row for row in batch if row < plan.dataset_size - 4]
+    more = RecordingStreams(3)
+    run(plan, model(), np.vstack([features] * 2), np.tile(labels, 2), streams=more)
+    if isinstance(sampling, WithoutReplacement) or sampling == DisjointBatches("by_position"):
+        assert max(batch.max() for batch in more.drawn.batches) < plan.dataset_size

@@ -1,0 +1,90 @@
+"""Scores, against densities summed over every way in which a canary may have been drawn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from accounting.events import DisjointBatches, Event, FullBatch, Gaussian, Poisson, Sampling, WithoutReplacement
+from accounting.relations import NeighboringRelation
+from calibrators.plan import Clip, Phase, Plan
+from trainer.audit.scores import FIXED_BATCHES, LIKELIHOOD_RATIO, RELEASED_MODEL, TOTAL, Observation, scores
+
+STEPS = 4
+SIGMA = 0.8
+
+
+def plan_with(sampling: Sampling, relation: NeighboringRelation, steps: int = STEPS) -> Plan:
+    phase = Phase(Event(Gaussian(SIGMA), sampling, steps), Clip(2.0), 3, 0.1)
+    return Plan("dp_sgd", 8, relation, (phase,))
+
+
+def density(column: np.ndarray, drawn: tuple[int, ...], level: float) -> float:
+    return math.prod(math.exp(-((y - level * b) ** 2) / (2 * SIGMA**2)) for y, b in zip(column, drawn, strict=True))
+
+
+def chance(drawn: tuple[int, ...], sampling: Sampling) -> float:
+    """Probability that a record takes part in exactly these steps."""
+    if isinstance(sampling, FullBatch):
+        return float(all(drawn))
+    if isinstance(sampling, DisjointBatches):
+        return (sum(drawn) == 1) / len(drawn)
+    assert isinstance(sampling, Poisson | WithoutReplacement)
+    rate = sampling.sampling_probability
+    return math.prod(rate if b else 1.0 - rate for b in drawn)
+
+
+def expected_ratio(column: np.ndarray, sampling: Sampling, other: float) -> float:
+    patterns = list(itertools.product((0, 1), repeat=len(column)))
+    member = sum(chance(p, sampling) * density(column, p, 1.0) for p in patterns)
+    stand_in = sum(chance(p, sampling) * density(column, p, other) for p in patterns)
+    return math.log(member / stand_in)
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize(
+    "sampling", [FullBatch(), Poisson(0.3), Poisson(1.0), WithoutReplacement(2, 8), DisjointBatches("independent")]
+)
+def test_the_likelihood_ratio_is_that_of_the_claim(sampling: Sampling, relation: NeighboringRelation) -> None:
+    sums = np.random.default_rng(1).normal(0.3, 1.0, (STEPS, 5))
+    found = scores(plan_with(sampling, relation), Observation(np.zeros(5), sums))[LIKELIHOOD_RATIO]
+    other = -1.0 if relation is NeighboringRelation.REPLACE_ONE else 0.0
+    np.testing.assert_allclose(found, [expected_ratio(sums[:, i], sampling, other) for i in range(5)], rtol=1e-10)
+
+
+def test_phases_add_their_ratios() -> None:
+    sums = np.random.default_rng(2).normal(size=(2 * STEPS, 3))
+    first, second = (plan_with(s, NeighboringRelation.ADD_OR_REMOVE_ONE) for s in (Poisson(0.3), FullBatch()))
+    both = Plan("dp_sgd", 8, first.neighboring_relation, (*first.phases, *second.phases))
+    whole = scores(both, Observation(np.zeros(3), sums))
+    parts = [
+        scores(plan, Observation(np.zeros(3), part))[LIKELIHOOD_RATIO]
+        for plan, part in ((first, sums[:STEPS]), (second, sums[STEPS:]))
+    ]
+    np.testing.assert_allclose(whole[LIKELIHOOD_RATIO], parts[0] + parts[1], rtol=1e-12)
+    np.testing.assert_allclose(whole[TOTAL], sums.sum(axis=0) / SIGMA**2, rtol=1e-12)
+
+
+def test_fixed_batches_are_scored_by_the_ratio_of_one_place_in_every_epoch() -> None:
+    """With probability 1/2 an epoch has two steps: a canary is in steps 0 and 2, or in steps 1 and 3."""
+    sums = np.random.default_rng(3).normal(size=(STEPS, 3))
+    found = scores(plan_with(Poisson(0.5), NeighboringRelation.ADD_OR_REMOVE_ONE), Observation(np.zeros(3), sums))
+    for i in range(3):
+        member = 0.5 * (density(sums[:, i], (1, 0, 1, 0), 1.0) + density(sums[:, i], (0, 1, 0, 1), 1.0))
+        expected = math.log(member / density(sums[:, i], (0, 0, 0, 0), 1.0))
+        assert found[FIXED_BATCHES][i] == pytest.approx(expected, rel=1e-10)
+
+
+def test_whoever_sees_the_model_alone_scores_by_it() -> None:
+    found = scores(plan_with(FullBatch(), NeighboringRelation.REPLACE_ONE), Observation(np.array([0.5, 2.0]), None))
+    assert {name: values.tolist() for name, values in found.items()} == {RELEASED_MODEL: [0.5, 2.0]}
+
+
+def test_scores_stay_finite_for_the_smallest_noise() -> None:
+    phase = Phase(Event(Gaussian(1e-3), Poisson(1e-6), 3), Clip(1.0), 3, 0.1)
+    plan = Plan("dp_sgd", 8, NeighboringRelation.REPLACE_ONE, (phase,))
+    for values in scores(plan, Observation(np.zeros(2), np.array([[1.0, -1.0]] * 3))).values():
+        assert np.all(np.isfinite(values))

@@ -1,0 +1,69 @@
+"""Models by their per-record gradients: the function sees a fixed number of rows, and memory is bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting.errors import InvalidValue, Unsupported
+from calibrators.plan import Clip
+from tests.trainer.models.blocks import block_of, rows_of
+from tests.trainer.plans import phase_of, plan_of
+from trainer.models import PerRecordModel, logistic_regression
+from trainer.run import run
+
+
+def logistic_rows(point: Any, features: Any, labels: Any) -> Any:
+    slopes = 1.0 / (1.0 + np.exp(-(features @ point))) - labels
+    return slopes[:, None] * features
+
+
+def test_the_function_is_called_with_a_fixed_number_of_rows_whatever_the_batch() -> None:
+    seen: set[int] = set()
+
+    def watched(point: Any, features: Any, labels: Any) -> Any:
+        seen.add(features.shape[0])
+        return logistic_rows(point, features, labels)
+
+    model = PerRecordModel(3, np.zeros(3), watched, classes=2)
+    rng = np.random.default_rng(1)
+    for count in (1, 2, 127, 128, 129, 1000):
+        block = block_of(model, rng.normal(size=(count, 3)), rng.integers(0, 2, count))
+        assert model.gradients(np.zeros(3), block).rows.shape[0] >= count
+    assert seen == {128}
+
+
+@pytest.mark.parametrize(("size", "piece"), [(10, 128), (2**16, 128), (2**18, 32), (2**25, 1)])
+def test_a_blocks_gradients_fit_in_bounded_memory(size: int, piece: int) -> None:
+    model = PerRecordModel(2, np.zeros(size), logistic_rows)
+    assert model.piece_rows == piece
+    assert model.block_rows % piece == 0
+    assert model.block_rows * size <= max(2**23, size)
+
+
+def test_it_trains_as_the_same_model_with_matrices_does() -> None:
+    rng = np.random.default_rng(2)
+    rows, labels = rng.normal(size=(300, 3)) * 3.0, rng.integers(0, 2, 300)
+    plan = plan_of("dp_sgd", phase_of(Clip(1.0), probability=0.4, steps=6), size=300)
+    dense = PerRecordModel(3, np.zeros(3), logistic_rows, classes=2)
+    expected = run(plan, logistic_regression(3, fit_intercept=False), rows, labels, seed=5)
+    found = run(plan, dense, rows, labels, seed=5)
+    np.testing.assert_allclose(found.parameters["point"], expected.parameters["weights"], rtol=1e-12)
+
+
+def test_losses_and_predictions_are_there_as_far_as_they_were_given() -> None:
+    def losses(point: Any, features: Any, labels: Any) -> Any:
+        return np.sum((features - point) ** 2, axis=1)
+
+    model = PerRecordModel(2, np.array([1.0, 2.0]), lambda x, a, y: 2.0 * (x - a), losses)
+    block = block_of(model, np.array([[1.0, 0.0], [3.0, 2.0]]), np.zeros(2))
+    assert model.losses(model.start, block)[:2].tolist() == [4.0, 4.0]
+    assert rows_of(model.gradients(model.start, block), 2).tolist() == [[0.0, 4.0], [-4.0, 0.0]]
+    with pytest.raises(Unsupported, match="without its losses"):
+        PerRecordModel(2, np.zeros(2), losses).losses(np.zeros(2), block)
+    with pytest.raises(Unsupported, match="predicts nothing"):
+        model.predict(model.parameters(model.start), np.zeros((1, 2)))
+    with pytest.raises(InvalidValue, match="start"):
+        PerRecordModel(2, np.zeros((2, 2)), losses)

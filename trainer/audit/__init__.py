@@ -1,0 +1,1 @@
+"""Canary audits: what an attacker proves about a run's epsilon from below, beside what the accountant proves above."""

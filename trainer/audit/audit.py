@@ -1,0 +1,241 @@
+"""An audit: canaries go through the real trainer, an attacker guesses about them, and the guesses meet the claim.
+
+The rules for guessing are chosen on a pilot, runs that are not counted. Two findings come of it: the bound at the delta
+that was asked about, which gets nearly all of the error, and the comparison with the claim's whole curve, whose rule
+and delta are the pilot's best. The latter sees what a bound at a tiny delta needs millions of trials for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounting.accountant import epsilons_for_deltas
+from accounting.errors import InvalidValue, Unsupported, one_of
+from accounting.intervals import Interval
+from accounting.numbers import read_integer, read_real
+from accounting.privacy_loss import compose
+from calibrators.plan import Plan
+from trainer.audit.canaries import DESIGNS, ORTHOGONAL, dependence, largest_number_of_rows
+from trainer.audit.methods import GAUSSIAN_DP, METHODS, Method, best_rule
+from trainer.audit.observation import observe
+from trainer.audit.result import AuditResult, Finding, verdict_of
+from trainer.audit.scores import RELEASED_MODEL, scores
+from trainer.audit.trials import Counts, Trials
+
+MIN_TRIALS = 10
+MAX_TRIALS = 10**7
+MAX_CANARIES_OF_ONE_RUN = 4096
+#: Canaries of one run whose trials are independent. More are no faster: the rows are a dense square matrix.
+_INDEPENDENT_CANARIES = 512
+#: Numbers of one run's path that are kept.
+_MAX_PATH = 2 * 10**7
+#: Where the claim is compared as well, as far as they are above the delta that was asked about.
+_CURVE = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)
+#: Share of the error that the curve gets. Faults worth finding are far from the claim, so a little is enough.
+_CURVE_SHARE = 0.02
+#: One pilot trial for so many counted ones.
+_COUNTED_PER_PILOT = 5
+
+
+class AuditCancelled(Exception):
+    """The audit was asked to stop.
+
+    Attributes:
+        runs: Runs that had been carried out.
+    """
+
+    def __init__(self, runs: int) -> None:
+        super().__init__(f"cancelled after {runs} runs")
+        self.runs = runs
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How many canaries each run has: those of the pilot first, then the counted ones.
+
+    Attributes:
+        pilot: Canaries of each pilot run.
+        counted: Canaries of each counted run.
+        note: Why a run has as few canaries as it has; empty where it has many.
+    """
+
+    pilot: tuple[int, ...]
+    counted: tuple[int, ...]
+    note: str
+
+    @property
+    def runs(self) -> int:
+        return len(self.pilot) + len(self.counted)
+
+
+def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
+    """The runs that an audit would need; each is a full run of the plan.
+
+    Raises:
+        InvalidValue: an unknown method or design, or a number of trials that is too large for them.
+    """
+    trials = read_integer("trials", trials, MIN_TRIALS, MAX_TRIALS)
+    _known("method", method, METHODS)
+    _known("design", design, DESIGNS)
+    way = METHODS[method]
+    widest = max(1, _MAX_PATH // plan.iterations)
+    if not way.independent:
+        if design != ORTHOGONAL:
+            raise InvalidValue(f"one run with many canaries needs the {ORTHOGONAL} design", pointer=("design",))
+        most = min(MAX_CANARIES_OF_ONE_RUN, widest, largest_number_of_rows(plan))
+        if trials > most:
+            raise InvalidValue(f"one run of this plan has room for {most} canaries, not {trials}", pointer=("trials",))
+        return Schedule((trials,), (trials,), "")
+    reason = dependence(plan) if design == ORTHOGONAL else "this design has one canary in a run"
+    width = 1 if reason else min(_INDEPENDENT_CANARIES, widest)
+    note = f"One canary in each run: {reason}." if reason else ""
+    return Schedule(_parts(-(-trials // _COUNTED_PER_PILOT), width), _parts(trials, width), note)
+
+
+def audit(
+    plan: Plan,
+    *,
+    delta: float = 1e-5,
+    trials: int = 100_000,
+    confidence: float = 0.95,
+    method: str = "guesses",
+    design: str = ORTHOGONAL,
+    seed: int | None = None,
+    dtype: str = "float64",
+    on_progress: Callable[[int, int], None] | None = None,
+    is_cancelled: Callable[[], bool] | None = None,
+) -> AuditResult:
+    """Attack the trainer that would run ``plan``, and compare what is proved with what is claimed.
+
+    Canaries are all there is: no row of any data set has a part in an audit.
+
+    Args:
+        plan: An executable plan.
+        delta: Where the claim is made, in (0, 1).
+        trials: Canaries that are counted; a fifth more are the pilot (as many again for one run).
+        confidence: In (0, 1).
+        method: A name in `methods.METHODS`.
+        design: A name in `canaries.DESIGNS`.
+        seed: Makes the audit repeat; None draws from the operating system.
+        dtype: Of the runs.
+        on_progress: Called with (runs done, runs in all) at the start and after each run.
+        is_cancelled: Asked before each step of each run.
+
+    Guarantees:
+        - honest_runs_are_rarely_called_violated: with probability at most 1 - confidence, the two findings together.
+        - the_bound_is_rarely_above_the_truth: at the asked delta, with probability at most 1 - confidence.
+        - rules_are_chosen_before: on runs that are not counted.
+        - the_trainer_is_the_trainer: sampler, bound, noise and update are those that `trainer.run` uses.
+
+    Requires:
+        A trainer whose noise is independent between coordinates and runs, where one run has several canaries and the
+        method counts independent trials (`canaries.dependence`). The method ``one_run`` requires nothing.
+
+    Raises:
+        InvalidValue: a number outside its range, an unknown name, a plan that is not executable.
+        Unsupported: no trainer of this name.
+        AuditCancelled: ``is_cancelled`` said so.
+
+    Source: Steinke, Nasr & Jagielski 2023 (arXiv 2305.08846); Nasr et al. 2021, 2023 (arXiv 2101.04535, 2302.07956).
+    """
+    delta = read_real("delta", delta, 0.0, 1.0 - 1e-9, open_lower=True)
+    error = 1.0 - read_real("confidence", confidence, 0.0, math.nextafter(1.0, 0.0), open_lower=True)
+    runs = schedule(plan, trials, method, design)
+    if method == GAUSSIAN_DP.name and compose(plan.events, plan.neighboring_relation).gaussian_only is None:
+        raise Unsupported(
+            "the method gaussian_dp rules out Gaussian DP, which only a plan of full-batch Gaussian steps claims; use "
+            f"{one_of(sorted(METHODS.keys() - {GAUSSIAN_DP.name}))}",
+            pointer=("method",),
+        )
+    way = METHODS[method]
+    deltas = [delta, *(other for other in _CURVE if other > delta)] if way.curve else [delta]
+    answers = epsilons_for_deltas(plan.events, plan.neighboring_relation, deltas)
+    claims = {at: answer.value for at, answer in zip(deltas, answers, strict=True)}
+
+    coins = np.random.default_rng(seed)
+    parts: list[Trials] = []
+
+    def stop_if_cancelled() -> None:
+        if is_cancelled is not None and is_cancelled():
+            raise AuditCancelled(len(parts))
+
+    _tell(on_progress, 0, runs.runs)
+    for canaries in (*runs.pilot, *runs.counted):
+        members = coins.random(canaries) < 0.5
+        key = None if seed is None else int(coins.integers(2**63))
+        parts.append(Trials(scores(plan, observe(plan, members, design, key, dtype, stop_if_cancelled)), members))
+        _tell(on_progress, len(parts), runs.runs)
+    pilot, counted = Trials.join(parts[: len(runs.pilot)]), Trials.join(parts[len(runs.pilot) :])
+
+    curve_error = _CURVE_SHARE * error if len(deltas) > 1 else 0.0
+    finding = _find(way, pilot, counted, claims, {delta: 0.0}, 1.0 - (error - curve_error))
+    goals = {at: claim.upper for at, claim in claims.items() if math.isfinite(claim.upper)}
+    strongest = _find(way, pilot, counted, claims, goals, 1.0 - curve_error) if curve_error and goals else None
+    half, rest = counted.count // 2, counted.count % 2
+    perfect = Counts(counted.count, half + rest, half + rest, 0, half, 0, kinds=1)
+    most = way.epsilon(perfect, delta, finding.confidence)
+    return AuditResult(
+        verdict=verdict_of(finding, strongest),
+        confidence=1.0 - error,
+        finding=finding,
+        strongest=strongest,
+        method=method,
+        design=design,
+        trials=counted.count,
+        canaries_per_run=max(runs.counted),
+        runs=runs.runs,
+        largest_provable_epsilon=most,
+        notes=_notes(runs.note, most, claims[delta], pilot),
+    )
+
+
+def _find(
+    way: Method,
+    pilot: Trials,
+    counted: Trials,
+    claims: Mapping[float, Interval],
+    goals: Mapping[float, float],
+    confidence: float,
+) -> Finding:
+    """What the pilot's best rule proves on the counted trials.
+
+    Args:
+        goals: Deltas that the pilot chooses from, with what the bound is to exceed at each.
+    """
+    rule, delta = best_rule(way, pilot, list(goals.items()), confidence)
+    counts = rule.count(counted)
+    return Finding(delta, claims[delta], way.epsilon(counts, delta, confidence), confidence, rule, counts)
+
+
+def _notes(schedule_note: str, most: float, claim: Interval, pilot: Trials) -> tuple[str, ...]:
+    notes = [schedule_note] if schedule_note else []
+    if most <= claim.upper:
+        notes.append(
+            f"So many trials prove epsilon {most:.3g} at most at this delta, and the claim is {claim.upper:.6g}: only "
+            "the comparison at larger deltas can contradict it."
+        )
+    if set(pilot.scores) == {RELEASED_MODEL}:
+        notes.append(
+            "The attacker saw the released model alone; the claim holds for one who sees every step, so that the bound "
+            "may be far below it."
+        )
+    return tuple(notes)
+
+
+def _parts(count: int, width: int) -> tuple[int, ...]:
+    whole, rest = divmod(count, width)
+    return (width,) * whole + ((rest,) if rest else ())
+
+
+def _known(what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise InvalidValue(f"{what} must be {one_of(sorted(known))}", pointer=(what,))
+
+
+def _tell(on_progress: Callable[[int, int], None] | None, done: int, total: int) -> None:
+    if on_progress is not None:
+        on_progress(done, total)

@@ -1,0 +1,126 @@
+"""Canaries: records whose gradients are known, the same at every point, and long enough to be bounded.
+
+The loss of a record is linear in the parameters, so that its gradient is the record itself and no step hides it.
+
+- ``orthogonal``: each canary has a coordinate to itself. After the bound, a run of full or Poisson batches adds to that
+  coordinate what the accountant's worst pair adds: b_t + sigma Z_t per step. The noises of coordinates are independent,
+  batches of other canaries leave the coordinate alone, so one run with m canaries is m independent runs with one, and
+  counting them together is counting independent trials of one mechanism.
+- ``opposed``: one canary and one other record that points the other way and is outweighed. A sum that is bounded as a
+  whole, and not record by record, flips from one side to the other: twice the distance that was charged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.events import DisjointBatches, FullBatch, Poisson
+from accounting.numbers import MAX_DATASET_SIZE
+from accounting.relations import NeighboringRelation
+from calibrators.geometry import Box
+from calibrators.plan import AnyPhase, Clip, Phase, Plan
+from calibrators.release import RandomIterate
+from trainer.arrays import Array, Namespace
+from trainer.audit.scores import Floats
+from trainer.losses import Loss
+from trainer.models import LinearModel
+
+ORTHOGONAL = "orthogonal"
+OPPOSED = "opposed"
+DESIGNS = (ORTHOGONAL, OPPOSED)
+
+#: Algorithms whose update treats each coordinate alone. Without a domain and a penalty it subtracts the noisy sum times
+#: step size over divisor.
+COORDINATEWISE = frozenset({"clipped_sgd_strongly_convex", "dp_gd", "dp_nsgd", "dp_sgd", "dp_sgd_gradient"})
+#: Length of a canary's gradient in units of what a record may contribute: bounded for certain, normalised to nearly 1.
+_LENGTH = 1e6
+#: The same of the record that is outweighed.
+_OUTWEIGHED = 1e3
+
+
+@dataclass(frozen=True)
+class Linear(Loss):
+    """The logit itself: its derivative is 1 at every point, so that a record's gradient is its features."""
+
+    kind = "canaries"
+    num_classes = 0
+    lipschitz = 1.0
+    curvature = 0.0
+    holder_constant = 0.0
+    slope_at_zero = 1.0
+    value_at_zero = 0.0
+
+    def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        """1."""
+        return xp.ones_like(logits)
+
+    def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        return logits[:, 0]
+
+
+def model(canaries: int) -> LinearModel:
+    """What is trained on canaries: one parameter for each of them, zeros at the start."""
+    return LinearModel(Linear(), canaries, fit_intercept=False)
+
+
+def dependence(plan: Plan) -> str:
+    """Why the canaries of one run would not be independent trials; empty where they are.
+
+    Guarantees:
+        - independence_is_proved_or_refused: an empty answer means that, with orthogonal canaries and independent noise
+          in every coordinate, the coordinates of all points of the run are independent given the coins.
+    """
+    if plan.algorithm not in COORDINATEWISE:
+        return f"{plan.algorithm} lets coordinates influence each other"
+    if plan.domain is not None and not isinstance(plan.domain, Box):
+        return "the projection onto the domain lets coordinates influence each other"
+    if isinstance(plan.release, RandomIterate):
+        return "one step is drawn for all coordinates of the released model"
+    for phase in plan.phases:
+        sampling = phase.event.sampling
+        by_record = isinstance(sampling, DisjointBatches) and sampling.assignment == "independent"
+        if not (by_record or isinstance(sampling, FullBatch | Poisson)):
+            return f"{sampling.kind} sampling lets records exclude each other"
+    return ""
+
+
+def largest_number_of_rows(plan: Plan) -> int:
+    """Rows that a run reads: schemes of a fixed size have as many places as the plan declares."""
+    free = (FullBatch, Poisson)
+    return MAX_DATASET_SIZE if all(isinstance(e.sampling, free) for e in plan.events) else plan.dataset_size
+
+
+def rows(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> Floats:
+    """The gradients of the records of one run.
+
+    Args:
+        members: shape (m,), which canaries take part.
+
+    Returns:
+        shape (n, m). A canary that does not take part has no row, a row of zeros under ``replace_special`` and its
+        opposite under ``replace_one``.
+    """
+    length = _LENGTH * _unit(plan)
+    stand_in = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}
+    levels = np.where(members, 1.0, stand_in.get(plan.neighboring_relation, 0.0))
+    present = members | (plan.neighboring_relation in stand_in)
+    canaries: Floats = (length * np.diag(levels))[present]
+    if design == ORTHOGONAL:
+        return canaries
+    outweighed = np.full((1, members.size), -_OUTWEIGHED * _unit(plan))
+    return np.concatenate([outweighed, canaries])
+
+
+def _unit(plan: Plan) -> float:
+    """At least what a record may contribute in any phase, and what normalisation adds to its norm."""
+    return max(_bound(phase) for phase in plan.phases)
+
+
+def _bound(phase: AnyPhase) -> float:
+    if not isinstance(phase, Phase):
+        return phase.lipschitz
+    bound = phase.gradient_bound
+    return bound.max_grad_norm if isinstance(bound, Clip) else 1.0 + bound.regularizer

@@ -1,0 +1,75 @@
+"""Runs of the real trainer on canaries, seen as the accountant assumes: every point that the steps lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from calibrators.plan import Phase, Plan
+from trainer.arrays import to_host
+from trainer.audit.canaries import COORDINATEWISE, model, rows
+from trainer.audit.scores import Floats, Observation
+from trainer.loop import GradientSteps, Task
+from trainer.records import lanes_for, prepare
+from trainer.run import algorithm_of, rows_per_step
+from trainer.streams import random_streams
+
+
+def observe(
+    plan: Plan,
+    members: npt.NDArray[np.bool_],
+    design: str,
+    seed: int | None,
+    dtype: str,
+    before_step: Callable[[], None] = lambda: None,
+) -> Observation:
+    """Carry out the plan on the canaries that take part, as `trainer.run` does, and watch.
+
+    Args:
+        plan: An executable plan.
+        members: shape (m,), which canaries take part.
+        design: A name in `canaries.DESIGNS`.
+        seed: Of the run's randomness; None draws from the operating system.
+        dtype: As `trainer.run` takes it.
+        before_step: Called before every step; what it raises ends the run.
+
+    Raises:
+        InvalidValue: the plan cannot be carried out.
+        Unsupported: no trainer of this name, or no sampler of a kind in the plan.
+    """
+    features = rows(plan, members, design)
+    trained, streams = model(members.size), random_streams(seed)
+    lanes = lanes_for(rows_per_step(plan))
+    records = prepare(trained, features, np.zeros(len(features)), dtype, lanes, streams.lanes)
+    trainer = algorithm_of(plan).make(Task(plan, trained, records, streams, dtype))
+    try:
+        path = [to_host(trainer.point)] if isinstance(trainer, GradientSteps) else []
+        while trainer.steps_done < plan.iterations:
+            before_step()
+            trainer.step()
+            if isinstance(trainer, GradientSteps):
+                path.append(to_host(trainer.point))
+        released = to_host(trainer.released())
+    finally:
+        trainer.close()
+    return Observation(-released, noisy_sums(plan, np.array(path)))
+
+
+def noisy_sums(plan: Plan, path: Floats) -> Floats | None:
+    """The noisy sum of each step over the contribution bound, from the points x_0, ..., x_T of a run.
+
+    Returns:
+        shape (T, m); None where the algorithm's points do not determine it.
+    """
+    if plan.algorithm not in COORDINATEWISE or plan.domain is not None or plan.penalty is not None:
+        return None
+    factors = [
+        phase.divisor / (phase.step_size_at(index) * phase.gradient_bound.contribution_bound)
+        for phase in plan.phases
+        if isinstance(phase, Phase)
+        for index in range(phase.steps)
+    ]
+    sums: Floats = -np.diff(path, axis=0) * np.array(factors)[:, None]
+    return sums

@@ -1,0 +1,95 @@
+"""The audit with one run: many canaries at once, each in or out by a coin of its own, and no independence assumed.
+
+The guesses about one run are not independent: nothing stops a mechanism from revealing all canaries together. Under
+pure DP their number of right ones is still dominated by that of independent randomized responses. With delta > 0 a
+mechanism may fail with probability delta per canary, and choose how many guesses it gets right when it does; the term
+``2 m delta alpha`` pays for the worst such choice.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import expit
+from scipy.stats import binom
+
+from accounting.errors import InvalidValue
+from accounting.numbers import MAX_COUNT, read_integer, read_real
+
+#: Relative widening of a p-value: more than the rounding of the binomial sums.
+_ROUNDING = 1e-9
+#: Of the bound. The smaller end is returned.
+_RESOLUTION = 1e-9
+
+
+def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+    """Under (epsilon, delta)-DP, at most this probability to guess so many right.
+
+        P(W >= v) + 2 m delta max_{i >= 1} P(v > W >= v - i) / i,    W binomial(r, e^epsilon / (1 + e^epsilon))
+
+    Args:
+        canaries: m, each in the data with probability 1/2, independently.
+        guesses: r, a number fixed before the run; the other canaries are abstained from.
+        correct: v, the right ones among the guesses.
+        epsilon: Of the hypothesis, >= 0.
+        delta: Of the hypothesis, in [0, 1].
+
+    Guarantees:
+        - bounds_the_probability: of v or more right guesses, over coins and mechanism, for every (epsilon, delta)-DP
+          mechanism on the m coins and every rule that makes at most r guesses.
+
+    Raises:
+        InvalidValue: not 0 <= v <= r <= m, or a number outside its range.
+
+    Source: Steinke, Nasr & Jagielski 2023 (arXiv 2305.08846), Theorem 5.2.
+
+    >>> round(p_value(100, 10, 10, 0.0, 0.0) * 1024, 6)
+    1.0
+    """
+    counts = [read_integer("count", count, 0, MAX_COUNT) for count in (canaries, guesses, correct)]
+    canaries, guesses, correct = counts
+    if not correct <= guesses <= canaries:
+        raise InvalidValue(f"{correct} right guesses of {guesses} about {canaries} canaries is impossible")
+    epsilon = read_real("epsilon", epsilon, 0.0, 1e6)
+    delta = read_real("delta", delta, 0.0, 1.0)
+    rate = float(expit(epsilon))
+    tail = float(binom.sf(correct - 1, guesses, rate))
+    if delta > 0.0 and correct > 0:
+        sums = np.cumsum(binom.pmf(np.arange(correct - 1, -1, -1), guesses, rate))
+        alpha = float(np.max(sums / np.arange(1, correct + 1)))
+        tail += 2.0 * canaries * delta * alpha
+    return min(1.0, tail * (1.0 + _ROUNDING))
+
+
+def epsilon_from_one_run(canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> float:
+    """The largest epsilon found that the guesses reject at ``delta``; no epsilon below it is true either.
+
+    (epsilon, delta)-DP implies (epsilon', delta)-DP for every larger epsilon', so rejecting one rejects all below it.
+
+    Guarantees:
+        - exceeds_the_truth_rarely: above the true epsilon(delta) with probability at most 1 - confidence.
+        - the_result_is_rejected: its own p-value is at most 1 - confidence, unless it is 0.
+
+    Raises:
+        InvalidValue: as `p_value`; confidence outside (0, 1).
+
+    Source: Steinke, Nasr & Jagielski 2023 (arXiv 2305.08846), Theorem 5.2 and Appendix D.
+
+    >>> round(epsilon_from_one_run(1000, 100, 90, 0.0, 0.95), 4)
+    1.6308
+    """
+    error = 1.0 - read_real("confidence", confidence, 0.0, math.nextafter(1.0, 0.0), open_lower=True)
+    if p_value(canaries, guesses, correct, 0.0, delta) > error:
+        return 0.0
+    # With v = r the right guesses alone allow ln(p / (1 - p)), p = error^(1/r); beyond it nothing is rejected.
+    rejected, allowed = 0.0, 1.0
+    while p_value(canaries, guesses, correct, allowed, delta) <= error:
+        rejected, allowed = allowed, 2.0 * allowed
+    while allowed - rejected > _RESOLUTION:
+        middle = 0.5 * (rejected + allowed)
+        if p_value(canaries, guesses, correct, middle, delta) <= error:
+            rejected = middle
+        else:
+            allowed = middle
+    return rejected

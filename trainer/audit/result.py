@@ -1,0 +1,128 @@
+"""What an audit found, beside what was claimed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from accounting.canonical import Json
+from accounting.intervals import Interval
+from trainer.audit.trials import Counts, Ranks, Rule
+
+CONSISTENT = "consistent"
+VIOLATED = "violated"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the guesses of one rule prove at one delta.
+
+    Attributes:
+        delta: Where claim and bound are compared.
+        claim: The certified epsilon of the plan at delta.
+        epsilon_lower: No epsilon below it is true of what ran, at ``confidence``.
+        confidence: Of this finding alone.
+        rule: How the guesses were made: chosen on the pilot, before the counted trials.
+        counts: What became of them.
+    """
+
+    delta: float
+    claim: Interval
+    epsilon_lower: float
+    confidence: float
+    rule: Rule
+    counts: Counts
+
+    @property
+    def contradicts_the_claim(self) -> bool:
+        return self.epsilon_lower > self.claim.upper
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "delta": self.delta,
+            "claim": {end: _finite(getattr(self.claim, end)) for end in ("lower", "estimate", "upper")},
+            "epsilon_lower": self.epsilon_lower,
+            "confidence": self.confidence,
+            "score": self.rule.score,
+            "rule": _rule_to_json(self.rule),
+            "guesses": self.counts.guesses,
+            "correct": self.counts.correct,
+            "members": self.counts.members,
+            "hits": self.counts.hits,
+            "alarms": self.counts.alarms,
+            "rejections": self.counts.rejections,
+            "misses": self.counts.misses,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """An audit of one plan.
+
+    Attributes:
+        verdict: ``"violated"`` when a lower bound is above the upper end of the claim at its delta, else
+            ``"consistent"``: the attack found nothing, which proves nothing about better attacks.
+        confidence: An honest run is called violated with probability at most 1 - confidence.
+        finding: At the delta that was asked about.
+        strongest: At the delta, of a fixed list, where the bound exceeds the claim by most; None for one run.
+        method: Name of the method.
+        design: Name of the canaries' design.
+        trials: Canaries that were counted.
+        canaries_per_run: Canaries of one run.
+        runs: Runs of the trainer, those of the pilot included.
+        largest_provable_epsilon: What so many trials would prove if every guess were right.
+        notes: What a reader must know about the power of this audit.
+    """
+
+    verdict: str
+    confidence: float
+    finding: Finding
+    strongest: Finding | None
+    method: str
+    design: str
+    trials: int
+    canaries_per_run: int
+    runs: int
+    largest_provable_epsilon: float
+    notes: tuple[str, ...]
+
+    @property
+    def epsilon_lower(self) -> float:
+        """No epsilon below it is true of what ran, at the delta that was asked about."""
+        return self.finding.epsilon_lower
+
+    @property
+    def claim(self) -> Interval:
+        """The certified epsilon at the delta that was asked about."""
+        return self.finding.claim
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "verdict": self.verdict,
+            "confidence": self.confidence,
+            "finding": self.finding.to_json(),
+            "strongest": None if self.strongest is None else self.strongest.to_json(),
+            "method": self.method,
+            "design": self.design,
+            "trials": self.trials,
+            "canaries_per_run": self.canaries_per_run,
+            "runs": self.runs,
+            "largest_provable_epsilon": self.largest_provable_epsilon,
+            "notes": list(self.notes),
+        }
+
+
+def verdict_of(*findings: Finding | None) -> str:
+    """``"violated"`` when one of the findings contradicts its claim."""
+    contradicted = any(finding is not None and finding.contradicts_the_claim for finding in findings)
+    return VIOLATED if contradicted else CONSISTENT
+
+
+def _rule_to_json(rule: Rule) -> dict[str, Json]:
+    if isinstance(rule, Ranks):
+        return {"top": rule.top, "bottom": rule.bottom}
+    return {"above": _finite(rule.above), "below": _finite(rule.below)}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

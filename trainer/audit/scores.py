@@ -1,0 +1,128 @@
+"""Scores of canaries: numbers that are larger for those that took part.
+
+Any score gives a sound audit; these give power. With a canary's own direction, the steps show an attacker, who sees
+every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 where the canary was drawn (in units of the
+contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp
+
+from accounting.events import DisjointBatches, FullBatch, Gaussian, Poisson, Sampling, WithoutReplacement
+from accounting.relations import NeighboringRelation
+from calibrators.plan import Phase, Plan
+
+Floats = npt.NDArray[np.float64]
+
+#: Names of the scores, and what each is the best test of.
+LIKELIHOOD_RATIO = "likelihood_ratio"
+TOTAL = "total"
+FIXED_BATCHES = "fixed_batches"
+RELEASED_MODEL = "released_model"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What an attacker saw of one run, along the directions of its m canaries.
+
+    Attributes:
+        displacement: shape (m,): how far the released model lies from zero, against the gradients.
+        noisy_sums: shape (steps, m): the noisy sum of each step in units of the contribution bound; None where the
+            algorithm's points do not determine it.
+    """
+
+    displacement: Floats
+    noisy_sums: Floats | None
+
+
+def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
+    """Every score of every canary, each of shape (m,).
+
+    - ``likelihood_ratio``: ln of the densities of the y_t with and without the canary, under the plan's own sampling;
+      the most powerful test of the claim (Neyman & Pearson).
+    - ``total``: sum of y_t / sigma_t^2, which sees a canary that is drawn too often; with full batches it would order
+      canaries as the likelihood ratio does.
+    - ``fixed_batches``: the likelihood ratio of a canary in the same batch of every epoch, which sees a sampler that
+      cuts batches once where independent draws were charged.
+    - ``released_model``: the displacement, for whoever sees nothing else.
+    """
+    found = {RELEASED_MODEL: seen.displacement}
+    if seen.noisy_sums is None:
+        return found
+    phases = [phase for phase in plan.phases if isinstance(phase, Phase)]
+    starts = np.cumsum([0, *(phase.steps for phase in phases)])
+    parts = [
+        (phase, seen.noisy_sums[start : start + phase.steps]) for phase, start in zip(phases, starts, strict=False)
+    ]
+    other = -1.0 if plan.neighboring_relation is NeighboringRelation.REPLACE_ONE else 0.0
+
+    def summed(part: Callable[[Phase, Floats, float], Floats]) -> Floats:
+        zeros = np.zeros(seen.displacement.shape)
+        return sum((part(phase, sums, 1.0) - part(phase, sums, other) for phase, sums in parts), zeros)
+
+    found[LIKELIHOOD_RATIO] = summed(_log_likelihood)
+    if not all(isinstance(phase.event.sampling, FullBatch) for phase in phases):
+        found[TOTAL] = summed(_total)
+    if any(_epoch(phase.event.sampling) > 1 for phase in phases):
+        found[FIXED_BATCHES] = summed(_fixed_batches)
+    return found
+
+
+def _log_likelihood(phase: Phase, sums: Floats, level: float) -> Floats:
+    """ln of the density of the column, where the canary contributes ``level``, over that of noise alone."""
+    if level == 0.0:
+        return np.zeros(sums.shape[1])
+    terms = _terms(phase, sums, level)
+    sampling = phase.event.sampling
+    if isinstance(sampling, Poisson | WithoutReplacement):
+        rate = sampling.sampling_probability
+        with np.errstate(divide="ignore"):  # probability 1 leaves nothing out
+            return _along_steps(np.logaddexp(np.log1p(-rate), np.log(rate) + terms))
+    if isinstance(sampling, DisjointBatches):
+        return _mean_of_exponentials(terms)
+    return _along_steps(terms)
+
+
+def _total(phase: Phase, sums: Floats, level: float) -> Floats:
+    return _along_steps(level * sums) / _noise(phase) ** 2
+
+
+def _fixed_batches(phase: Phase, sums: Floats, level: float) -> Floats:
+    """As `_log_likelihood`, for one batch out of an epoch's, the same in every epoch."""
+    if level == 0.0:
+        return np.zeros(sums.shape[1])
+    terms = _terms(phase, sums, level)
+    epoch = min(_epoch(phase.event.sampling), len(terms))
+    return _mean_of_exponentials(np.stack([_along_steps(terms[batch::epoch]) for batch in range(epoch)]))
+
+
+def _terms(phase: Phase, sums: Floats, level: float) -> Floats:
+    return (2.0 * level * sums - level * level) / (2.0 * _noise(phase) ** 2)
+
+
+def _noise(phase: Phase) -> float:
+    assert isinstance(phase.event.mechanism, Gaussian)
+    return phase.event.mechanism.noise_multiplier
+
+
+def _epoch(sampling: Sampling) -> int:
+    """Steps in which every record is drawn once, in the mean."""
+    if isinstance(sampling, Poisson | WithoutReplacement):
+        return max(1, round(1.0 / sampling.sampling_probability))
+    return 1
+
+
+def _along_steps(values: Floats) -> Floats:
+    total: Floats = np.sum(values, axis=0)
+    return total
+
+
+def _mean_of_exponentials(terms: Floats) -> Floats:
+    mean: Floats = logsumexp(terms, axis=0) - np.log(len(terms))
+    return mean

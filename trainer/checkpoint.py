@@ -1,0 +1,116 @@
+"""Checkpoints: a trainer's whole state as bytes, so that a run can go on after its process died.
+
+Whoever reads one has the noise, the parameters and a permutation of the records: it is as secret as the data, and gone
+with the run. Numbers and names are JSON, arrays are NPY inside a zip; nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.errors import InvalidValue
+from trainer.arrays import to_host
+
+State = dict[str, Any]
+_ARRAY = "array"
+_LAYOUT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a checkpoint belongs to; with anything else it is refused.
+
+    Attributes:
+        plan_hash: Of the plan.
+        data_tag: A keyed hash of the data, the caller's.
+        code_version: Of the program that wrote it.
+    """
+
+    plan_hash: str
+    data_tag: str
+    code_version: str
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """How a run keeps checkpoints.
+
+    Attributes:
+        save: Keeps the bytes, in place of earlier ones.
+        is_due: Asked after every step with the number of steps done, so it should be cheap.
+        data_tag: See `Binding`.
+        code_version: See `Binding`.
+        resume: Bytes that an earlier run saved, to go on from; None starts anew.
+    """
+
+    save: Callable[[bytes], None]
+    is_due: Callable[[int], bool]
+    data_tag: str
+    code_version: str
+    resume: bytes | None = None
+
+
+def pack(binding: Binding, state: State) -> bytes:
+    """The state as bytes.
+
+    Args:
+        state: Nested dictionaries of arrays, numbers, strings, booleans and None.
+    """
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    written = {"layout": _LAYOUT, "binding": _binding(binding), "state": _flatten(state, arrays)}
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, text=np.array(json.dumps(written)), **arrays)
+    return file.getvalue()
+
+
+def unpack(binding: Binding, data: bytes) -> State:
+    """The state that `pack` wrote, arrays on the host.
+
+    Raises:
+        InvalidValue: these are not the bytes of a checkpoint, or it belongs to something else.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        written = json.loads(str(arrays.pop("text")))
+        layout, found, flat = written["layout"], written["binding"], written["state"]
+        state: State = _restore(flat, arrays)
+    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile):
+        raise InvalidValue("these are not the bytes of a checkpoint", code="checkpoint_refused") from None
+    if layout != _LAYOUT or found != _binding(binding):
+        raise InvalidValue(
+            "the checkpoint belongs to another plan, to other data or to another version", code="checkpoint_refused"
+        )
+    return state
+
+
+def _binding(binding: Binding) -> dict[str, str]:
+    return {name: getattr(binding, name) for name in Binding.__slots__}
+
+
+def _flatten(value: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _flatten(item, arrays) for name, item in value.items()}
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, (np.integer, np.floating)):
+        return value.item()
+    name = f"{_ARRAY}_{len(arrays)}"
+    arrays[name] = to_host(value)
+    return {_ARRAY: name}
+
+
+def _restore(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {_ARRAY}:
+            return arrays[value[_ARRAY]]
+        return {name: _restore(item, arrays) for name, item in value.items()}
+    return value

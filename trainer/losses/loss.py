@@ -1,0 +1,71 @@
+"""What a loss of logits is: its derivative by the logits, its value, and the constants that theory asks for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from trainer.arrays import Array, Namespace
+
+
+class Loss(ABC):
+    """A loss of K logits and a label, convex in the logits.
+
+    Attributes:
+        kind: Name of a linear model with this loss.
+        num_classes: Labels are the classes 0 to num_classes - 1; 0 for real labels in [-1, 1].
+        num_outputs: K.
+        lipschitz: Largest l2 norm of the derivative by the logits; None where there is none.
+        curvature: Largest eigenvalue of the second derivative by the logits; None where there is none.
+        holder_exponent: alpha, by which |r(z) - r(z')| <= holder_constant |z - z'|^alpha for the derivative r.
+        holder_constant: See there.
+        slope_at_zero: Largest l2 norm of the derivative at logits of zero, over all labels.
+        value_at_zero: Largest loss at logits of zero, over all labels.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def num_classes(self) -> int: ...
+
+    @property
+    def num_outputs(self) -> int:
+        return 1
+
+    @property
+    def lipschitz(self) -> float | None:
+        return None
+
+    @property
+    def curvature(self) -> float | None:
+        return None
+
+    @property
+    def holder_exponent(self) -> float:
+        return 1.0
+
+    @property
+    @abstractmethod
+    def holder_constant(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def slope_at_zero(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def value_at_zero(self) -> float: ...
+
+    @abstractmethod
+    def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        """The derivative by the logits: (B, K) and labels (B,) to (B, K), in the logits' dtype."""
+
+    @abstractmethod
+    def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        """The losses: (B, K) and labels (B,) to (B,), in the logits' dtype."""
+
+
+def column(xp: Namespace, labels: Array, logits: Array) -> Array:
+    """Labels of shape (B,) as a column beside logits of shape (B, 1), in their dtype."""
+    return xp.astype(labels, logits.dtype)[:, None]

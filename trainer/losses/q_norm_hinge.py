@@ -1,0 +1,64 @@
+"""q-norm hinge: max(0, 1 - y z)^q for a logit z, a label y in {-1, +1} (the classes 0 and 1) and q in [1, 2].
+
+The derivative is (q - 1)-Hoelder: |r(z) - r(z')| <= q |z - z'|^(q - 1).
+Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.numbers import read_real
+from trainer.arrays import Array, Namespace
+from trainer.losses.loss import Loss, column
+
+
+@dataclass(frozen=True)
+class QNormHinge(Loss):
+    """A support vector machine's loss at q = 1, its square at q = 2. At the kink the subgradient 0 is taken.
+
+    >>> import numpy as np
+    >>> QNormHinge(2.0).residuals(np, np.array([[0.5], [0.5], [2.0]]), np.array([1, 0, 1])).tolist()
+    [[-1.0], [3.0], [0.0]]
+    """
+
+    kind = "q_norm_hinge"
+    num_classes = 2
+    value_at_zero = 1.0
+    q: float = 1.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "q", read_real("q", self.q, 1.0, 2.0))
+
+    @property
+    def lipschitz(self) -> float | None:
+        return 1.0 if self.q == 1.0 else None
+
+    @property
+    def curvature(self) -> float | None:
+        return 2.0 if self.q == 2.0 else None
+
+    @property
+    def holder_exponent(self) -> float:
+        return self.q - 1.0
+
+    @property
+    def holder_constant(self) -> float:
+        return self.q
+
+    @property
+    def slope_at_zero(self) -> float:
+        return self.q
+
+    def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        """-q y max(0, 1 - y z)^(q - 1), and 0 where 1 - y z <= 0."""
+        signs = 2.0 * column(xp, labels, logits) - 1.0
+        shortfall = 1.0 - signs * logits
+        falls_short = shortfall > 0.0
+        slope = xp.where(falls_short, shortfall, xp.zeros_like(shortfall)) ** (self.q - 1.0)
+        return xp.where(falls_short, -self.q * signs * slope, xp.zeros_like(slope))
+
+    def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        signs = 2.0 * column(xp, labels, logits) - 1.0
+        shortfall = 1.0 - signs * logits
+        return (xp.where(shortfall > 0.0, shortfall, xp.zeros_like(shortfall)) ** self.q)[:, 0]

@@ -1,0 +1,63 @@
+"""q-norm regression: |y - z|^q for an output z, a label y in [-1, 1] and q in [1, 2].
+
+The derivative is (q - 1)-Hoelder: |r(z) - r(z')| <= 2^(2 - q) q |z - z'|^(q - 1), reached at residuals of opposite
+sign. Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925); the constant is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from accounting.numbers import read_real
+from trainer.arrays import Array, Namespace
+from trainer.losses.loss import Loss, column
+
+
+@dataclass(frozen=True)
+class QNormRegression(Loss):
+    """Absolute error at q = 1, twice the squared loss at q = 2. At the kink the subgradient 0 is taken.
+
+    >>> import numpy as np
+    >>> QNormRegression(2.0).residuals(np, np.array([[0.75]]), np.array([0.5])).tolist()
+    [[0.5]]
+    """
+
+    kind = "q_norm_regression"
+    num_classes = 0
+    q: float = 1.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "q", read_real("q", self.q, 1.0, 2.0))
+
+    @property
+    def lipschitz(self) -> float | None:
+        return 1.0 if self.q == 1.0 else None
+
+    @property
+    def curvature(self) -> float | None:
+        return 2.0 if self.q == 2.0 else None
+
+    @property
+    def holder_exponent(self) -> float:
+        return self.q - 1.0
+
+    @property
+    def holder_constant(self) -> float:
+        return self.q * math.pow(2.0, 2.0 - self.q)
+
+    @property
+    def slope_at_zero(self) -> float:
+        return self.q
+
+    @property
+    def value_at_zero(self) -> float:
+        return 1.0
+
+    def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        """Q sign(z - y) |z - y|^(q - 1)."""
+        difference = logits - column(xp, labels, logits)
+        return self.q * xp.sign(difference) * xp.abs(difference) ** (self.q - 1.0)
+
+    def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
+        return (xp.abs(logits - column(xp, labels, logits)) ** self.q)[:, 0]

@@ -1,0 +1,110 @@
+"""Models: what is trained, and what it takes to be scored on public rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from accounting.errors import InvalidValue, one_of
+from trainer.losses import Huber, Logistic, Loss, QNormHinge, QNormRegression, Quantile, Softmax, Squared
+from trainer.models.linear import Holder, LinearModel
+from trainer.models.model import Model, Parameters
+from trainer.models.per_record import PerRecordModel
+from trainer.models.perceptron import MultilayerPerceptron
+
+__all__ = [
+    "MODELS",
+    "TASKS",
+    "Holder",
+    "LinearModel",
+    "Model",
+    "MultilayerPerceptron",
+    "Parameters",
+    "PerRecordModel",
+    "Task",
+    "build",
+    "logistic_regression",
+    "softmax_regression",
+]
+
+
+class Task(StrEnum):
+    """What labels a model learns."""
+
+    BINARY = "binary"
+    CLASSIFICATION = "classification"
+    REGRESSION = "regression"
+
+
+TASKS: dict[str, Task] = {
+    Logistic.kind: Task.BINARY,
+    Softmax.kind: Task.CLASSIFICATION,
+    Squared.kind: Task.REGRESSION,
+    Huber.kind: Task.REGRESSION,
+    Quantile.kind: Task.REGRESSION,
+    QNormRegression.kind: Task.REGRESSION,
+    QNormHinge.kind: Task.BINARY,
+    MultilayerPerceptron.kind: Task.CLASSIFICATION,
+}
+#: The kinds that `build` knows.
+MODELS: tuple[str, ...] = tuple(TASKS)
+
+_LOSSES: Mapping[str, Callable[..., Loss]] = {
+    cls.kind: cls for cls in (Logistic, Squared, Huber, Quantile, QNormRegression, QNormHinge)
+}
+
+
+def build(
+    num_features: int,
+    *,
+    kind: str,
+    num_classes: int = 0,
+    fit_intercept: bool = True,
+    hidden: Sequence[int] = (256,),
+    activation: str = "relu",
+    **options: Any,
+) -> LinearModel | MultilayerPerceptron:
+    """The model of a kind, for rows of so many features.
+
+    Args:
+        kind: One of `MODELS`.
+        num_classes: Of the labels; read where the kind can have any number of them.
+        fit_intercept: Of linear models.
+        hidden: Widths of a multilayer perceptron's hidden layers.
+        activation: Of a multilayer perceptron.
+        options: What the kind's loss takes: threshold, quantile or q.
+
+    Raises:
+        InvalidValue: no such kind, an option that it does not have, or a number outside its range.
+
+    >>> build(3, kind="q_norm_hinge", q=1.25).loss.q
+    1.25
+    """
+    if kind not in MODELS:
+        raise InvalidValue(f"kind must be {one_of(MODELS)}", pointer=("kind",))
+    if kind == MultilayerPerceptron.kind:
+        _no_options(kind, options)
+        return MultilayerPerceptron(num_features, num_classes, tuple(hidden), activation)
+    if kind == Softmax.kind:
+        _no_options(kind, options)
+        return LinearModel(Softmax(num_classes), num_features, fit_intercept)
+    loss = _LOSSES[kind]
+    known = getattr(loss, "__match_args__", ())
+    _no_options(kind, {name: value for name, value in options.items() if name not in known})
+    return LinearModel(loss(**options), num_features, fit_intercept)
+
+
+def logistic_regression(num_features: int, *, fit_intercept: bool = True) -> LinearModel:
+    """Two classes, one logit."""
+    return LinearModel(Logistic(), num_features, fit_intercept)
+
+
+def softmax_regression(num_features: int, num_classes: int, *, fit_intercept: bool = True) -> LinearModel:
+    """K classes, K logits."""
+    return LinearModel(Softmax(num_classes), num_features, fit_intercept)
+
+
+def _no_options(kind: str, options: Mapping[str, Any]) -> None:
+    if options:
+        raise InvalidValue(f"{kind} has no {one_of(sorted(options))}", pointer=(sorted(options)[0],))

@@ -1,0 +1,181 @@
+"""Linear models: logits are x W + b, and a loss of logits decides the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from randomgen import AESCounter
+
+from accounting.errors import InvalidValue
+from accounting.numbers import read_integer, read_real
+from trainer.arrays import Array, silent
+from trainer.gradients import Layer, OuterProducts, by_pieces
+from trainer.losses import Loss
+from trainer.models.model import MAX_FEATURES, Model, Parameters, public_rows
+from trainer.records import Block
+
+MAX_FEATURE_NORM = 1e150
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Constants of one record's loss, as a function of the parameters.
+
+    Attributes:
+        exponent: alpha in [0, 1].
+        constant: L: |g(w) - g(w')| <= L |w - w'|^alpha for all w, w'.
+        gradient_at_zero: M, the longest gradient at w = 0.
+        loss_at_zero: M_0, the largest loss at w = 0.
+    """
+
+    exponent: float
+    constant: float
+    gradient_at_zero: float
+    loss_at_zero: float
+
+
+@dataclass(frozen=True)
+class LinearModel(Model):
+    """The parameters are the matrix W of shape (p, K), row by row, and then b of shape (K,), if there is an intercept.
+
+    Attributes:
+        loss: Of K logits.
+        features: p.
+        fit_intercept: Whether there is a b.
+
+    >>> from trainer.losses import Logistic, Softmax
+    >>> LinearModel(Logistic(), 30).num_parameters, LinearModel(Softmax(10), 784).num_parameters
+    (31, 7850)
+    >>> LinearModel(Logistic(), 2).smoothness(1.0)
+    0.5000000000000001
+    """
+
+    loss: Loss
+    features: int
+    fit_intercept: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", read_integer("num_features", self.features, 1, MAX_FEATURES))
+        if not isinstance(self.fit_intercept, bool):
+            raise InvalidValue("fit_intercept must be true or false", pointer=("fit_intercept",))
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]  # every loss makes a kind of its own
+        return self.loss.kind
+
+    @property
+    def num_features(self) -> int:
+        return self.features
+
+    @property
+    def num_classes(self) -> int:
+        return self.loss.num_classes
+
+    @property
+    def num_outputs(self) -> int:
+        """K, logits per record."""
+        return self.loss.num_outputs
+
+    @property
+    def num_parameters(self) -> int:
+        return (self.features + self.fit_intercept) * self.num_outputs
+
+    def initial(self, stream: AESCounter) -> npt.NDArray[np.float64]:
+        """Zeros."""
+        return np.zeros(self.num_parameters)
+
+    def gradients(self, point: Array, block: Block) -> OuterProducts:
+        residuals = self.loss.residuals(block.xp, self._logits(point, block), block.labels)
+        return OuterProducts(block.xp, (Layer(block.features, residuals, self.fit_intercept, block.squares),))
+
+    def losses(self, point: Array, block: Block) -> Array:
+        return self.loss.values(block.xp, self._logits(point, block), block.labels)
+
+    def _logits(self, point: Array, block: Block) -> Array:
+        split, shape = self.features * self.num_outputs, (self.features, self.num_outputs)
+        logits = by_pieces(block.xp, block.features, block.xp.reshape(point[:split], shape), block.piece)
+        if self.fit_intercept:
+            logits += point[split:]
+        return logits
+
+    def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+        """Named "weights", of shape (p,) for one logit and else (p, K), and "bias" of shape () or (K,)."""
+        split = self.features * self.num_outputs
+        one = self.num_outputs == 1
+        named = {"weights": np.array(point[:split] if one else point[:split].reshape(self.features, -1))}
+        if self.fit_intercept:
+            named["bias"] = np.array(point[split] if one else point[split:])
+        return named
+
+    def decision_function(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Logits of rows that are public: shape (n, p) to (n,) for one logit per row, else (n, K).
+
+        A row with a non-finite feature is read as a row of zeros, so its logits are the intercept.
+
+        Raises:
+            InvalidValue: the features are not of shape (n, p).
+        """
+        rows = public_rows(features, self.features)
+        with silent():
+            logits: npt.NDArray[np.float64] = rows @ parameters["weights"]
+            return logits + parameters["bias"] if self.fit_intercept else logits
+
+    def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:
+        logits = self.decision_function(parameters, features)
+        if not self.num_classes:
+            return logits
+        return (logits > 0.0).astype(np.intp) if self.num_outputs == 1 else np.asarray(np.argmax(logits, axis=1))
+
+    def gradient_norm_bound(self, feature_norm_bound: float) -> float | None:
+        """Largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None where there is none.
+
+        Args:
+            feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.
+
+        Guarantees:
+            - gradients_are_within_their_bound: for every record within the bound and all parameters.
+        """
+        longest = self._input_norm(feature_norm_bound)
+        return None if self.loss.lipschitz is None else self.loss.lipschitz * longest
+
+    def smoothness(self, feature_norm_bound: float) -> float | None:
+        """Lipschitz constant of one record's gradient, by the parameters: curvature * R^2; None where there is none.
+
+        Args:
+            feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.
+
+        Guarantees:
+            - hessians_are_within_their_bound: for every record within the bound and all parameters.
+        """
+        longest = self._input_norm(feature_norm_bound)
+        return None if self.loss.curvature is None else self.loss.curvature * longest**2
+
+    def holder(self, feature_norm_bound: float) -> Holder:
+        """The Hoelder constants of one record's loss.
+
+        Args:
+            feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.
+
+        Guarantees:
+            - gradients_change_within_holder: for every record within the bound, with a label in [-1, 1] or a class.
+
+        Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925) for the q-norm losses.
+
+        >>> from trainer.losses import QNormHinge
+        >>> LinearModel(QNormHinge(1.5), 3, fit_intercept=False).holder(4.0)
+        Holder(exponent=0.5, constant=12.0, gradient_at_zero=6.0, loss_at_zero=1.0)
+        """
+        longest, loss = self._input_norm(feature_norm_bound), self.loss
+        return Holder(
+            exponent=loss.holder_exponent,
+            constant=loss.holder_constant * longest ** (1.0 + loss.holder_exponent),
+            gradient_at_zero=loss.slope_at_zero * longest,
+            loss_at_zero=loss.value_at_zero,
+        )
+
+    def _input_norm(self, feature_norm_bound: float) -> float:
+        bound = read_real("feature_norm_bound", feature_norm_bound, 0.0, MAX_FEATURE_NORM)
+        return math.hypot(bound, 1.0) if self.fit_intercept else bound

@@ -1,0 +1,119 @@
+"""What a model is to the trainer: gradients of records at a flat point, and names for what is released."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from randomgen import AESCounter
+
+from accounting.errors import InvalidValue
+from trainer.arrays import Array
+from trainer.gradients import PIECE_ROWS, Gradients
+from trainer.records import Block
+
+MAX_FEATURES = 10**6
+
+Parameters = Mapping[str, npt.NDArray[np.float64]]
+
+
+class Model(ABC):
+    """A model with d parameters, one flat vector.
+
+    Attributes:
+        kind: Its name in requests.
+        num_features: p, the length of a row.
+        num_classes: Labels are 0 to num_classes - 1; 0 for real labels in [-1, 1].
+        piece_rows: Rows of a piece, where nothing is known of the batches.
+        largest_piece: Rows of a piece, at most.
+        block_rows: Blocks have at most so many rows, but for padding, which bounds the memory of a step.
+    """
+
+    kind: ClassVar[str]
+    piece_rows: int = PIECE_ROWS
+    largest_piece: int = 16 * PIECE_ROWS
+    block_rows: int = 16 * PIECE_ROWS
+
+    @property
+    @abstractmethod
+    def num_features(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def num_classes(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """The length d of a point."""
+
+    @abstractmethod
+    def initial(self, stream: AESCounter) -> npt.NDArray[np.float64]:
+        """The point that training starts from, shape (d,).
+
+        Args:
+            stream: Where a random one is drawn from.
+        """
+
+    @abstractmethod
+    def gradients(self, point: Array, block: Block) -> Gradients:
+        """The gradients of the block's losses at the point.
+
+        Args:
+            point: shape (d,), the dtype of the block's features.
+
+        Guarantees:
+            - gradients_are_the_derivative: equal to the difference quotient of `losses`.
+            - records_do_not_see_each_other: each gradient is a function of its record and of the point, bit by bit.
+        """
+
+    @abstractmethod
+    def losses(self, point: Array, block: Block) -> Array:
+        """The block's losses at the point, shape (B,)."""
+
+    @abstractmethod
+    def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+        """The point under the names and in the shapes that it is released by."""
+
+    @abstractmethod
+    def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:
+        """The class, or the real label, of each row that is public, shape (n,).
+
+        A row with a feature that is not finite is read as a row of zeros.
+        """
+
+    @property
+    def metric(self) -> str:
+        """What `score` is: "accuracy", or "mean_absolute_error" for real labels."""
+        return "accuracy" if self.num_classes else "mean_absolute_error"
+
+    def score(self, parameters: Parameters, features: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+        """How well rows are predicted. A statistic of the rows: for public ones only.
+
+        Returns:
+            The share of rows whose prediction is their label, or the mean distance between the two.
+
+        Raises:
+            InvalidValue: no rows, or as many labels as there are not rows.
+        """
+        predicted, given = self.predict(parameters, features), np.asarray(labels)
+        if predicted.size == 0 or given.shape != predicted.shape:
+            raise InvalidValue(f"{self.metric} needs at least one row, and one label for each", pointer=("labels",))
+        if self.num_classes:
+            return float(np.mean(predicted == given))
+        return float(np.mean(np.abs(predicted.astype(np.float64) - given.astype(np.float64))))
+
+
+def public_rows(features: npt.ArrayLike, num_features: int) -> npt.NDArray[np.float64]:
+    """Rows to predict, shape (n, p); one with a feature that is not finite becomes zero.
+
+    Raises:
+        InvalidValue: the features are not of shape (n, p).
+    """
+    rows = np.asarray(features, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != num_features:
+        raise InvalidValue(f"features must be of shape (n, {num_features})", pointer=("features",))
+    return np.where(np.all(np.isfinite(rows), axis=1)[:, None], rows, 0.0)

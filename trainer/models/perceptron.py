@@ -1,0 +1,145 @@
+"""Multilayer perceptrons: dense layers with an activation between them, and the cross-entropy of the softmax."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from randomgen import AESCounter
+
+from accounting.errors import InvalidValue, one_of
+from accounting.numbers import read_integer
+from trainer.arrays import Array, Namespace, silent
+from trainer.gradients import Layer, OuterProducts, by_pieces
+from trainer.losses import Softmax
+from trainer.models.model import MAX_FEATURES, Model, Parameters, public_rows
+from trainer.records import Block
+
+ACTIVATIONS = ("relu", "tanh")
+MAX_HIDDEN_LAYERS = 4
+MAX_WIDTH = 4096
+
+
+@dataclass(frozen=True)
+class MultilayerPerceptron(Model):
+    """The parameters are each layer's matrix, row by row, and then its bias.
+
+    Attributes:
+        inputs: p.
+        classes: Logits of the last layer.
+        hidden: Widths of the layers before it.
+        activation: "relu" or "tanh".
+
+    >>> MultilayerPerceptron(784, 10, hidden=(256,)).num_parameters
+    203530
+    """
+
+    kind: ClassVar[str] = "mlp"
+    fit_intercept: ClassVar[bool] = True
+    inputs: int
+    classes: int
+    hidden: tuple[int, ...] = (256,)
+    activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", read_integer("num_features", self.inputs, 1, MAX_FEATURES))
+        object.__setattr__(self, "classes", Softmax(self.classes).num_classes)
+        hidden = tuple(read_integer("hidden", width, 1, MAX_WIDTH) for width in self.hidden)
+        if not 1 <= len(hidden) <= MAX_HIDDEN_LAYERS:
+            raise InvalidValue(f"hidden must be 1 to {MAX_HIDDEN_LAYERS} widths", pointer=("hidden",))
+        object.__setattr__(self, "hidden", hidden)
+        if self.activation not in ACTIVATIONS:
+            raise InvalidValue(f"activation must be {one_of(ACTIVATIONS)}", pointer=("activation",))
+
+    @property
+    def num_features(self) -> int:
+        return self.inputs
+
+    @property
+    def num_classes(self) -> int:
+        return self.classes
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Of the layers' matrices, inputs first."""
+        widths = (self.inputs, *self.hidden, self.classes)
+        return tuple(pairwise(widths))
+
+    @property
+    def num_parameters(self) -> int:
+        return sum((rows + 1) * columns for rows, columns in self.shapes)
+
+    def initial(self, stream: AESCounter) -> npt.NDArray[np.float64]:
+        """Normal weights of variance 2 / inputs before a relu, 1 / inputs elsewhere; biases of zero."""
+        generator = np.random.Generator(stream)
+        parts = []
+        for index, (rows, columns) in enumerate(self.shapes):
+            gain = 2.0 if self.activation == "relu" and index < len(self.hidden) else 1.0
+            parts += [math.sqrt(gain / rows) * generator.standard_normal(rows * columns), np.zeros(columns)]
+        return np.concatenate(parts)
+
+    def gradients(self, point: Array, block: Block) -> OuterProducts:
+        xp, matrices = block.xp, self._matrices(block.xp, point)
+        inputs = self._forward(matrices, block)
+        deltas = Softmax(self.classes).residuals(xp, inputs.pop(), block.labels)
+        layers: list[Layer] = []
+        for index in reversed(range(len(matrices))):
+            squares = block.squares if index == 0 else None
+            layers.insert(0, Layer(inputs[index], deltas, has_bias=True, input_squares=squares))
+            if index:
+                deltas = by_pieces(xp, deltas, matrices[index][0].T, block.piece)
+                deltas *= self._slopes(xp, inputs[index])
+        return OuterProducts(xp, tuple(layers))
+
+    def losses(self, point: Array, block: Block) -> Array:
+        logits = self._forward(self._matrices(block.xp, point), block)[-1]
+        return Softmax(self.classes).values(block.xp, logits, block.labels)
+
+    def _matrices(self, xp: Namespace, point: Array) -> list[tuple[Array, Array]]:
+        """Each layer's matrix and bias."""
+        found, start = [], 0
+        for rows, columns in self.shapes:
+            split, stop = start + rows * columns, start + (rows + 1) * columns
+            found.append((xp.reshape(point[start:split], (rows, columns)), point[split:stop]))
+            start = stop
+        return found
+
+    def _forward(self, matrices: list[tuple[Array, Array]], block: Block) -> list[Array]:
+        """Each layer's inputs, and the logits."""
+        xp, values = block.xp, [block.features]
+        for index, (matrix, bias) in enumerate(matrices):
+            outputs = by_pieces(xp, values[-1], matrix, block.piece)
+            outputs += bias
+            values.append(self._activated(xp, outputs) if index < len(self.hidden) else outputs)
+        return values
+
+    def _activated(self, xp: Namespace, outputs: Array) -> Array:
+        if self.activation == "tanh":
+            return xp.tanh(outputs)
+        return xp.maximum(outputs, xp.zeros((), dtype=outputs.dtype))
+
+    def _slopes(self, xp: Namespace, activated: Array) -> Array:
+        """The activation's derivative, by its value."""
+        if self.activation == "tanh":
+            return 1.0 - activated * activated
+        return xp.astype(activated > 0.0, activated.dtype)
+
+    def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+        """Named "weights_1", "bias_1" and so on, from the first layer to the last."""
+        named: dict[str, npt.NDArray[np.float64]] = {}
+        for number, (matrix, bias) in enumerate(self._matrices(np, point), start=1):
+            named |= {f"weights_{number}": np.array(matrix), f"bias_{number}": np.array(bias)}
+        return named
+
+    def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:
+        rows = public_rows(features, self.inputs)
+        with silent():
+            for number in range(1, len(self.shapes) + 1):
+                rows = rows @ parameters[f"weights_{number}"] + parameters[f"bias_{number}"]
+                if number <= len(self.hidden):
+                    rows = self._activated(np, rows)
+        return np.asarray(np.argmax(rows, axis=1))

@@ -1,0 +1,80 @@
+"""The streams of randomness of one run: one for each purpose, so that none depends on how much another is used."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, fields
+
+from randomgen import AESCounter
+
+from accounting.events import Sampling
+from accounting.numbers import read_integer
+from trainer.noise import GaussianNoise, GumbelNoise, Noise
+from trainer.records import Records
+from trainer.samplers import Sampler, sampler_for
+
+KEY_BYTES = 16
+MAX_SEED = 2**128 - 1
+
+
+@dataclass(frozen=True)
+class RandomStreams:
+    """Independent streams of one run, each with a key of its own.
+
+    They are apart so that the noise is the same whatever the number of records: it depends on the plan alone.
+
+    Attributes:
+        lanes: Which lane each record is in.
+        sampling: Who takes part in a step.
+        noise: What is added to sums.
+        initialisation: The point that training starts from.
+        release: Which point is released, where one is drawn.
+    """
+
+    lanes: AESCounter
+    sampling: AESCounter
+    noise: AESCounter
+    initialisation: AESCounter
+    release: AESCounter
+
+    def gaussian_noise(self) -> Noise:
+        """Normal variates; one source takes the whole stream."""
+        return GaussianNoise(self.noise)
+
+    def gumbel_noise(self) -> GumbelNoise:
+        """Gumbel variates; one source takes the whole stream."""
+        return GumbelNoise(self.noise)
+
+    def sampler(self, sampling: Sampling, steps: int, divisor: int, dataset_size: int, records: Records) -> Sampler:
+        """What draws the rows of the steps of a phase; see `sampler_for`."""
+        return sampler_for(sampling, steps, divisor, dataset_size, records.positions, self.sampling)
+
+
+def random_streams(seed: int | None = None) -> RandomStreams:
+    """Fresh streams, each with a full key of its own from the operating system.
+
+    Args:
+        seed: For runs on public data alone: keys are then derived from it, and the run repeats.
+
+    Guarantees:
+        - unseeded_streams_differ: without a seed every call has new keys of 128 bits of the system's entropy.
+        - seeded_streams_repeat: equal seeds give equal streams; the streams of a seed are unrelated.
+
+    Raises:
+        InvalidValue: the seed is not an integer in [0, 2^128).
+
+    >>> random_streams(3).noise.random_raw() == random_streams(3).noise.random_raw()
+    True
+    """
+    if seed is not None:
+        seed = read_integer("seed", seed, 0, MAX_SEED)
+    return RandomStreams(**{field.name: _stream(field.name, seed) for field in fields(RandomStreams)})
+
+
+def _stream(purpose: str, seed: int | None) -> AESCounter:
+    if seed is None:
+        key = secrets.token_bytes(KEY_BYTES)
+    else:
+        key = hashlib.sha256(f"epsilond trainer {purpose} {seed}".encode()).digest()[:KEY_BYTES]
+    return AESCounter(key=int.from_bytes(key, "little"))
