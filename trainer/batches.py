@@ -3,13 +3,13 @@ r"""The records of one step, and the one thing that leaves them: a sum of bounde
 Why a margin covers the rounding of a float32 sum. Let u = 2^-24 and C the contribution bound.
 
 - What a record contributes is a function of the record and of the point alone: its logits come from products of a fixed
-  shape (`by_pieces`), in which no row depends on the others. So two neighbouring batches have, but for the one record,
+  shape in which no row depends on the others or on its place (`by_pieces`, which measures that). So two neighbouring batches have, but for the one record,
   the same contributions bit by bit; only the sums round differently.
 - A lane's sum of m <= `LANE_LIMIT` contributions of norm at most C is wrong by at most m u m C (1 + m u), in any order
   of summation. One record more or less changes its own lane; all other lanes' sums stay as they are, bit by bit.
 - `LANES_AT_ONCE` lanes' sums are added in float32: as many roundings of a sum of at most `LANES_AT_ONCE * LANE_LIMIT`
   contributions. Their sum is added to the total in float64, as is a lane that has more rows than the limit.
-- Norms are known to 2^-10 (of sums of up to 10^5 float32 squares).
+- Norms are known to 2^-10: up to 4096 squares are added in float32, more in float64.
 
 Two neighbouring sums as computed differ by the contribution, and by the rounding of two lanes and of two times the few
 sums above them: 2 (192 * 193 + 8 * 1536) u C < 0.0059 C. With 2^-10 for the norm that is less than 2^-7 C, the margin.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trainer.arrays import Array, Namespace, as_float64, squared_norms
+from trainer.uniform import uniform_rows
 
-#: Rows of one matrix product in which each row must not depend on where it stands, unless a run has another number. A
-#: product of a fixed shape treats its rows alike; one of another shape may round otherwise, and would let one record
-#: change its neighbours' logits.
+#: Rows of one matrix product in which each row must not depend on where it stands, unless a run has another number.
+#: Products of other shapes round otherwise, and would let one record change its neighbours' logits.
 PIECE_ROWS = 128
 
 
@@ -172,14 +172,14 @@ class DenseGradients:
 def by_pieces(xp: Namespace, rows: Array, matrix: Array, piece: int) -> Array:
     """``rows @ matrix`` by products of ``piece`` rows each, so that no row depends on the others or on its place.
 
+    Where the library's product of ``piece`` rows treats places differently, it is made of smaller products that do not.
+
     Args:
         rows: shape (B, m), B a multiple of ``piece``.
         matrix: shape (m, K).
-
-    Requires:
-        An array library whose product of a fixed shape rounds each row alike, wherever it stands.
     """
-    product = xp.reshape(rows, (-1, piece, rows.shape[1])) @ matrix
+    together = uniform_rows(xp, matrix, piece)
+    product = xp.reshape(rows, (-1, together, rows.shape[1])) @ matrix
     return xp.reshape(product, (rows.shape[0], matrix.shape[1]))
 
 

@@ -18,8 +18,10 @@ from randomgen import AESCounter
 Floats = npt.NDArray[np.float64]
 State = dict[str, Any]
 
-#: Normal variates drawn at a time, at least.
-_BLOCK = 1 << 14
+#: Normal variates drawn at a time: at most, once a run has shown that it is long, unless one draw has more.
+_LARGEST_BLOCK = 1 << 17
+#: Blocks from here on are worth a thread.
+_WORTH_A_THREAD = 1 << 14
 
 
 class Noise(Protocol):
@@ -64,6 +66,7 @@ class GaussianNoise:
         self._start: Any = stream.state
         self._block: Floats = np.empty(0)
         self._used = 0
+        self._draws = 1
         self._ahead: Future[tuple[Any, Floats]] | None = None
         self._worker: ThreadPoolExecutor | None = None
 
@@ -80,15 +83,18 @@ class GaussianNoise:
         return drawn.reshape(shape)
 
     def _next_block(self, size: int) -> None:
-        """Take the block that was drawn ahead and have the next one drawn."""
-        whole = size * -(-_BLOCK // size)  # so that draws of one size never lie across two blocks
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="noise")
-        if self._ahead is None:
-            self._ahead = self._worker.submit(self._draw, whole)
-        self._start, self._block = self._ahead.result()
-        self._used = 0
-        self._ahead = self._worker.submit(self._draw, whole)
+        """Take the block that was drawn ahead, or draw one; have the next drawn, twice as large, if that is worth it.
+
+        Blocks hold whole draws of ``size``, so that draws of one size never lie across two of them.
+        """
+        drawn = self._draw(size * self._draws) if self._ahead is None else self._ahead.result()
+        self._start, self._block = drawn
+        self._used, self._ahead = 0, None
+        self._draws = max(1, min(2 * self._draws, _LARGEST_BLOCK // size))
+        if size * self._draws >= _WORTH_A_THREAD:
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="noise")
+            self._ahead = self._worker.submit(self._draw, size * self._draws)
 
     def _draw(self, size: int) -> tuple[Any, Floats]:
         return self._stream.state, self._generator.standard_normal(size)

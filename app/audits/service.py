@@ -75,7 +75,7 @@ def attack(plan: bytes, request: dict[str, Any], seconds: float) -> dict[str, An
     deadline = time.monotonic() + seconds
     result = audit(
         plan_from_canonical(plan, sha256_hex(plan)),
-        delta=request["delta"],
+        delta=1e-5,
         trials=request["trials"],
         confidence=request["confidence"],
         method=request["method"],

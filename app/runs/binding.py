@@ -108,6 +108,9 @@ def _check_label(choice: ModelChoice, data: DataDescription) -> None:
             "model",
             "kind",
         )
+    if len(data.classes) < 2:
+        detail = f"the label {data.label.name!r} has one category: there is nothing to tell apart"
+        raise unprocessable("label_not_categorical", detail, "model", "kind")
     if task is models.Task.BINARY and len(data.classes) != 2:
         raise unprocessable(
             "label_not_binary",

@@ -69,12 +69,6 @@ def score(model: dict[str, Any], rows: breast_cancer.Rows) -> float:
     return float(np.mean((logits > 0) == (rows[1] == model["classes"].index("benign"))))
 
 
-@pytest.fixture
-def environment(databases: DatabaseFactory, tmp_path: Path) -> dict[str, str]:
-    """A fresh database and data folder for every server."""
-    return {"EPSILOND_DATABASE_URL": databases.empty(), "EPSILOND_DATA_DIR": str(tmp_path / "var")}
-
-
 def test_five_private_runs_on_fresh_budgets_score_above_090(databases: DatabaseFactory, tmp_path: Path) -> None:
     """Each budget is a private data set's for ever, so five fresh budgets are five fresh services."""
     private, public = breast_cancer.split()

@@ -200,6 +200,10 @@ def runs(then: Then) -> None:
     then.post("/v1/runs", request)
     states = [run["state"] for run in then.client.get("/v1/runs").json()["items"]]
     assert sorted(states) == ["cancelled", "failed", "queued", "succeeded"], states
+    if then.has("/v1/audits"):
+        then.post("/v1/audits", {"run_id": cancelled, "trials": 10})
+        calibration = {name: value for name, value in RUN.items() if name != "model"} | {"dataset_size": 1000}
+        then.post("/v1/audits", {"calibration": calibration, "trials": 10})
 
 
 def explode(*_: Any, **__: Any) -> Any:

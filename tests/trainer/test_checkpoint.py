@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
+from dataclasses import replace
 from typing import Any
 
 import array_api_strict
@@ -141,6 +142,29 @@ def test_resumed_runs_go_on_bit_by_bit(sampling: Sampling, release: Release, dty
         np.testing.assert_array_equal(again, whole)
         assert told == list(range(done, STEPS + 1))
     assert len(saved) == STEPS
+
+
+def test_resumed_runs_have_their_rows_in_the_lanes_where_they_were() -> None:
+    """A thousand rows are in eight lanes, and other lanes would round sums otherwise."""
+    model, plan = softmax_regression(3, 3), plan_of("dp_sgd", phase_of(Clip(1.0), steps=2), size=1000)
+    saved: list[bytes] = []
+    keep = Checkpoints(saved.append, lambda _: True, "tag", "1.0")
+    whole, other = (
+        run(plan, model, *data(1000), dtype="float32", streams=streams, checkpoint=some).parameters["weights"]
+        for streams, some in (
+            (random_streams(4), keep),
+            (replace(random_streams(4), lanes=random_streams(5).lanes), None),
+        )
+    )
+    again = run(
+        plan,
+        model,
+        *data(1000),
+        dtype="float32",
+        checkpoint=Checkpoints(saved.append, lambda _: False, "tag", "1.0", resume=saved[0]),
+    )
+    np.testing.assert_array_equal(again.parameters["weights"], whole)
+    assert not np.array_equal(other, whole)
 
 
 def test_a_run_that_was_resumed_can_be_resumed_again() -> None:

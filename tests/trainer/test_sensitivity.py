@@ -199,6 +199,23 @@ def test_the_sum_is_accurate(lanes: int, dtype: str) -> None:
     assert np.linalg.norm(found - exact) <= (2e-3 if dtype == "float32" else 1e-9)
 
 
+def test_lanes_are_summed_one_by_one() -> None:
+    """A lane of contributions that would vanish one by one in the float32 sum of another lane does not."""
+    model, count = logistic_regression(1, fit_intercept=False), 500
+    lanes = prepared(model, np.zeros((count, 1)), np.zeros(count), "float32", 4)
+    lane_of = np.searchsorted(lanes.lane_starts, lanes.positions, side="right") - 1
+    sizes = np.where(lane_of == 1, 1e-6, np.where(lane_of == 0, 2.0, 0.0))
+    records = prepared(model, sizes[:, None], np.zeros(count), "float32", 4)
+    np.testing.assert_array_equal(records.positions, lanes.positions)
+    total = summed(model, records, slice(0, count), np.zeros(1), Clip(2.0))[0]
+    large, small = np.count_nonzero(lane_of == 0), np.count_nonzero(lane_of == 1)
+    assert 80 < large < LANE_LIMIT
+    spacing = float(np.spacing(np.float32(large)))
+    assert spacing / 2.0 > 0.5e-6
+    assert abs(total - large - small * 0.5e-6) <= spacing
+    assert small * 0.5e-6 > 2.0 * spacing
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lanes_that_are_too_full_are_summed_in_float64(dtype: str) -> None:
     """Far more rows than declared, in one lane: the sum is as accurate as a float64 one, and memory is bounded."""

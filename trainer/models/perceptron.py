@@ -92,7 +92,7 @@ class MultilayerPerceptron(Model):
             layers.insert(0, Layer(inputs[index], deltas, has_bias=True, input_squares=squares))
             if index:
                 deltas = by_pieces(xp, deltas, matrices[index][0].T, block.piece)
-                deltas *= self._slopes(xp, inputs[index])
+                deltas = self._behind(xp, inputs[index], deltas)
         return OuterProducts(xp, tuple(layers))
 
     def losses(self, point: Array, block: Block) -> Array:
@@ -122,11 +122,11 @@ class MultilayerPerceptron(Model):
             return xp.tanh(outputs)
         return xp.maximum(outputs, xp.zeros((), dtype=outputs.dtype))
 
-    def _slopes(self, xp: Namespace, activated: Array) -> Array:
-        """The activation's derivative, by its value."""
+    def _behind(self, xp: Namespace, activated: Array, deltas: Array) -> Array:
+        """Deltas times the activation's derivative, which its value gives."""
         if self.activation == "tanh":
-            return 1.0 - activated * activated
-        return xp.astype(activated > 0.0, activated.dtype)
+            return deltas * (1.0 - activated * activated)
+        return xp.where(activated > 0.0, deltas, xp.zeros((), dtype=deltas.dtype))
 
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
         """Named "weights_1", "bias_1" and so on, from the first layer to the last."""

@@ -157,6 +157,14 @@ def test_every_method_is_reached(auditor, method):
     assert found["finding"]["guesses"] >= found["finding"]["correct"] >= 0
 
 
+@pytest.mark.parametrize("design", ["orthogonal", "opposed"])
+def test_every_design_is_reached(auditor, design):
+    found = audited(auditor, design=design, trials=20)
+    assert found["design"] == design
+    assert found["canaries_per_run"] == (20 if design == "orthogonal" else 1)
+    assert any("One canary in each run" in note for note in found["notes"]) == (design == "opposed")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -259,12 +267,13 @@ def test_an_audit_of_an_altered_plan_is_refused(service):
             "no_cost_in_filter",
             "/calibration/target/kind",
         ),
-        ({"trials": 9}, 422, "invalid_value", "/trials"),
-        ({"trials": 0}, 422, "invalid_request", "/trials"),
+        ({"trials": 9}, 422, "invalid_request", "/trials"),
         ({"trials": MAX_TRIALS + 1}, 422, "invalid_request", "/trials"),
         ({"trials": True}, 422, "invalid_request", "/trials"),
         ({"trials": 5000, "method": "one_run"}, 422, "invalid_value", "/trials"),
         ({"method": "gaussian_dp", "calibration": POISSON}, 422, "unsupported", "/method"),
+        ({"method": "one_run", "design": "opposed"}, 422, "invalid_value", "/design"),
+        ({"design": "lucky"}, 422, "invalid_request", "/design"),
         ({"method": "luck"}, 422, "invalid_request", "/method"),
         ({"confidence": 1}, 422, "invalid_request", "/confidence"),
         ({"confidence": 0}, 422, "invalid_request", "/confidence"),
@@ -292,9 +301,10 @@ def test_a_process_that_breaks_its_limits_says_the_same(settings, database):
 
 
 def test_the_deadline_is_asked_before_every_run(auditor):
-    plan = audits.carry_out(auditor.context, AuditRequest.model_validate(AUDIT)).plan.canonical()
+    request = AuditRequest.model_validate(AUDIT)
+    plan = audits.carry_out(auditor.context, request).plan.canonical()
     with pytest.raises(AuditCancelled):
-        audits.attack(plan, AUDIT | {"delta": 1e-5, "confidence": 0.95, "method": "guesses"}, seconds=-1.0)
+        audits.attack(plan, request.model_dump(), seconds=-1.0)
 
 
 def test_what_is_not_there_is_404(auditor):

@@ -185,6 +185,13 @@ def test_a_label_that_the_model_cannot_learn_is_refused_with_those_that_can(quic
         assert answer.status_code == 202 or answer.json()["code"] == "label_not_binary", (other, answer.text)
 
 
+@pytest.mark.parametrize("kind", ["logistic_regression", "softmax_regression", "mlp"])
+def test_a_label_of_one_category_is_nothing_to_learn(quick, kind):
+    label = {"name": "y", "type": "category", "categories": ["always"]}
+    answer = quick.run(dataset=inline(label), model={"kind": kind})
+    assert_problem(answer, 422, "label_not_categorical", "/model/kind")
+
+
 @pytest.mark.parametrize(
     ("model", "pointer", "code"),
     [

@@ -54,7 +54,7 @@ def test_more_delta_is_less_noise(name: str, spec: Spec) -> None:
 
 @every_case
 def test_more_records_are_less_noise_on_the_mean(name: str, spec: Spec) -> None:
-    sizes = [{"dataset_size": spec.dataset_size * factor} for factor in (1, 2, 4, 16)]
+    sizes = [{"dataset_size": spec.dataset_size * factor} for factor in (1, 2, 4)]
     assert_falls([noise_of(found.plan) for found in along(name, spec, sizes)])
 
 
@@ -94,7 +94,7 @@ def test_more_epsilon_is_no_larger_bound_or_rate(name: str, spec: Spec) -> None:
 
 @every_case
 def test_more_records_are_no_larger_bound_or_rate(name: str, spec: Spec) -> None:
-    sizes = [{"dataset_size": spec.dataset_size * factor} for factor in (1, 4, 16)]
+    sizes = [{"dataset_size": spec.dataset_size * factor} for factor in (1, 4)]
     assert_falls_by_name([losses_of(found) for found in along(name, spec, sizes)], strictly=False)
 
 

@@ -53,6 +53,18 @@ def test_it_trains_as_the_same_model_with_matrices_does() -> None:
     np.testing.assert_allclose(found.parameters["point"], expected.parameters["weights"], rtol=1e-12)
 
 
+def test_a_run_calls_the_function_with_few_rows_where_there_are_many_parameters() -> None:
+    seen: set[int] = set()
+
+    def zeros(point: Any, features: Any, labels: Any) -> Any:
+        seen.add(features.shape[0])
+        return np.zeros((features.shape[0], point.shape[0]))
+
+    model = PerRecordModel(3, np.zeros(2**18), zeros)
+    run(plan_of("dp_sgd", phase_of(Clip(1.0), steps=2), size=300), model, np.ones((300, 3)), np.zeros(300), seed=1)
+    assert seen == {model.piece_rows} == {32}
+
+
 def test_losses_and_predictions_are_there_as_far_as_they_were_given() -> None:
     def losses(point: Any, features: Any, labels: Any) -> Any:
         return np.sum((features - point) ** 2, axis=1)
