@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 from calibrators.units import PURE, Units
+
+_NOT_FINITE = "at these constants the formula has no finite value"
 
 
 class ProvenanceKind(StrEnum):
@@ -26,7 +29,7 @@ class Provenance:
     Attributes:
         name: Name in the HTTP contract, such as ``"step_size"``.
         value: The number, or one per step or phase; None where the formula's conditions fail (``assumptions`` then says
-            which).
+            which), as where it has no finite value.
         formula: LaTeX.
         source: Paper, theorem, equation.
         kind: How well it is known.
@@ -43,3 +46,9 @@ class Provenance:
     assumptions: tuple[str, ...] = ()
     vacuous: bool | None = None
     units: Units = PURE
+
+    def __post_init__(self) -> None:
+        values = self.value if isinstance(self.value, tuple) else (0.0 if self.value is None else self.value,)
+        if not all(math.isfinite(value) for value in values):
+            object.__setattr__(self, "value", None)
+            object.__setattr__(self, "assumptions", (*self.assumptions, _NOT_FINITE))

@@ -45,7 +45,14 @@ def calibrate(name: str, spec: Spec) -> Calibration:
         Unreachable: nothing meets the target.
     """
     algorithm = find_algorithm(name)
-    return algorithm.calibrate(with_defaults(algorithm, spec))
+    try:
+        return algorithm.calibrate(with_defaults(algorithm, spec))
+    except ArithmeticError:
+        raise InvalidValue(
+            "with these numbers a formula leaves the range of floating point; give constants and sizes nearer to 1, in "
+            "other units of the loss or of the parameters",
+            pointer=("assumptions",),
+        ) from None
 
 
 def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:

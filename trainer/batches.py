@@ -3,8 +3,8 @@ r"""The records of one step, and the one thing that leaves them: a sum of bounde
 Why a margin covers the rounding of a float32 sum. Let u = 2^-24 and C the contribution bound.
 
 - What a record contributes is a function of the record and of the point alone: its logits come from products of a fixed
-  shape in which no row depends on the others or on its place (`by_pieces`, which measures that). So two neighbouring batches have, but for the one record,
-  the same contributions bit by bit; only the sums round differently.
+  shape in which no row depends on the others or on its place (`by_pieces`, which measures that). So two neighbouring
+  batches have, but for the one record, the same contributions bit by bit; only the sums round differently.
 - A lane's sum of m <= `LANE_LIMIT` contributions of norm at most C is wrong by at most m u m C (1 + m u), in any order
   of summation. One record more or less changes its own lane; all other lanes' sums stay as they are, bit by bit.
 - `LANES_AT_ONCE` lanes' sums are added in float32: as many roundings of a sum of at most `LANES_AT_ONCE * LANE_LIMIT`

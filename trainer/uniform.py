@@ -2,7 +2,8 @@
 
 A matrix product of a fixed shape may still round its rows differently: kernels treat the last rows of a block, or the
 rows of another thread's share, by other instructions. Then one record more would move others to other places and change
-their last bits, which large parameters turn into large changes. So before a shape is used, the library at hand is asked.
+their last bits, which large parameters turn into large changes. So before a shape is used, the library at hand is
+asked.
 """
 
 from __future__ import annotations

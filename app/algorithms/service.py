@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
-from accounting.events import FullBatch
+from accounting.events import FullBatch, WithoutReplacement
 from accounting.targets import BudgetTarget, Target
 from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import BudgetReader, CostInBudgetBody, budget_target, cost_in_budget
@@ -22,6 +22,7 @@ from app.algorithms.schemas import (
 from app.algorithms.targets import AlgorithmChoice, BudgetGoal, to_target
 from app.algorithms.trainable import models_of
 from app.kit.context import Context
+from app.kit.process_pool import JobFailed
 from app.ledger.states import BudgetState
 from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
@@ -56,8 +57,7 @@ def calibrate(context: Context, choice: AlgorithmChoice, dataset_size: int, dime
     """
     target = to_target(choice.target, Unknown.NOISE_MULTIPLIER, None)
     spec = _spec(choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None)
-    with context.numerics:
-        return solve(Question(choice.algorithm, spec))
+    return solve_within_limits(context, Question(choice.algorithm, spec))
 
 
 def answer(context: Context, request: CalibrateRequest) -> CalibrateAnswer:
@@ -67,8 +67,8 @@ def answer(context: Context, request: CalibrateRequest) -> CalibrateAnswer:
         Problem: 422 that points at what is malformed, unsupported or unreachable.
     """
     question = read(request, BudgetReader(context))
+    calibration = solve_within_limits(context, question)
     with context.numerics:
-        calibration = solve(question)
         cost = price(question, calibration)
     return calibrate_answer(question.spec, calibration, cost)
 
@@ -95,6 +95,28 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
     target = to_target(body, unknown, goal)
     spec = _spec(request, unknown, request.dataset_size, request.dimension, target, request.noise_multiplier)
     return Question(request.algorithm, spec, budget_id, state, charge_delta)
+
+
+def solve_within_limits(context: Context, question: Question) -> Calibration:
+    """The numerics of a question; where they may take long, in a process with limits of time and memory.
+
+    Batches of a fixed size have intervals that sometimes take many evaluations: a thread that is at them cannot be
+    stopped.
+
+    Raises:
+        Problem: as `solve`, and 422 ``too_much_work``.
+    """
+    if question.spec.sampling != WithoutReplacement.kind:
+        with context.numerics:
+            return solve(question)
+    try:
+        return context.processes.run(registry.calibrate, question.algorithm, question.spec)
+    except AccountingError as error:
+        raise _refusal(error, question.spec) from None
+    except JobFailed as failure:
+        raise unprocessable(
+            "too_much_work", f"the calibration was given up: {failure}; poisson batches are quicker", "sampling"
+        ) from None
 
 
 def solve(question: Question) -> Calibration:

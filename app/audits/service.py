@@ -75,7 +75,7 @@ def attack(plan: bytes, request: dict[str, Any], seconds: float) -> dict[str, An
     deadline = time.monotonic() + seconds
     result = audit(
         plan_from_canonical(plan, sha256_hex(plan)),
-        delta=1e-5,
+        delta=request["delta"],
         trials=request["trials"],
         confidence=request["confidence"],
         method=request["method"],
@@ -145,7 +145,6 @@ def _plan(context: Context, request: AuditRequest) -> Plan:
     assert request.calibration is not None
     try:
         question = algorithms.read(request.calibration, BudgetReader(context))
-        with context.numerics:
-            return algorithms.solve(question).plan
+        return algorithms.solve_within_limits(context, question).plan
     except Problem as problem:
         raise problem.inside("calibration") from None

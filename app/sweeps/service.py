@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accounting.convention import convention
+from accounting.events import WithoutReplacement
 from app.algorithms import service as algorithms
 from app.algorithms.answers import solution_body
 from app.algorithms.budget_costs import BudgetReader
@@ -23,7 +24,8 @@ from calibrators.provenance import Provenance
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Calibration
 
-#: Longer sweeps are solved in another process, which has limits of time and memory of its own.
+#: Longer sweeps, and those of batches of a fixed size, are solved in another process, which has limits of time and
+#: memory of its own.
 MOST_CELLS_IN_THREAD = 64
 #: Cells that are handed to a process together: one that takes too long takes no more than these with it.
 CELLS_TOGETHER = 32
@@ -96,7 +98,8 @@ def solve_cells(questions: Sequence[Question], seconds: float) -> list[Cell | Ro
 
 
 def _solve_all(context: Context, questions: Sequence[Question]) -> list[Cell | RowProblem]:
-    if len(questions) <= MOST_CELLS_IN_THREAD:
+    quick = all(question.spec.sampling != WithoutReplacement.kind for question in questions)
+    if quick and len(questions) <= MOST_CELLS_IN_THREAD:
         with context.numerics:
             return solve_cells(questions, MOST_SECONDS)
     deadline = time.monotonic() + MOST_SECONDS_OF_LONG_SWEEPS

@@ -38,7 +38,9 @@ def test_every_example_runs_as_it_stands_and_meets_its_target(reader, name):
     assert answer.status_code == 200, answer.text
     body, target = answer.json(), request["target"]
     solved = request.get("solve_for", "noise_multiplier")
-    assert body["solution"][solved] > 0
+    [(name, value)] = [item for item in body["solution"].items() if item[0] not in ("epochs", "sampling_probability")]
+    assert name == ("noise_scale" if request["algorithm"] == "tree_sfw_l1" else solved)
+    assert min(value if isinstance(value, list) else [value]) > 0
     for field in sorted({"epsilon", "delta", "rho", "mu", "advantage", "tpr", "fpr"} & set(target)):
         achieved = body["achieved"][field]
         upper = achieved["upper"] if isinstance(achieved, dict) else achieved
@@ -180,3 +182,55 @@ def test_one_algorithm_has_its_input_schema(reader, name):
     body = reader.get(f"/v1/algorithms/{name}").json()
     assert body["inputs"]["properties"]["target"]
     assert_problem(reader.get("/v1/algorithms/adam"), 404, "not_found")
+
+
+_FAR = {
+    "algorithm": "dp_gd",
+    "dataset_size": 100,
+    "dimension": 5,
+    "iterations": 10,
+    "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+    "target": {"kind": "gaussian_dp", "mu": 10.0},
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"iterations": ..., "assumptions": {"smoothness": 1e-200, "initial_gap": 3.4e29}},
+        {"iterations": ..., "assumptions": {"smoothness": 1e30, "initial_gap": 1e30, "pl_constant": 1e-300}},
+        {
+            "algorithm": "dp_sgd",
+            "sampling": "full_batch",
+            "gradient_bound": {"kind": "clip", "max_grad_norm": 1e-200},
+            "assumptions": {"initial_gap": 1e30, "generalized_smoothness_l0": 0.1, "deviation_tau0": 0.0},
+        },
+    ],
+)
+def test_constants_beyond_floating_point_are_refused_with_a_pointer(reader, changes):
+    body = {key: value for key, value in (_FAR | changes).items() if value is not ...}
+    assert_problem(reader.post("/v1/calibrate", json=body), 422, "invalid_value", "/assumptions")
+
+
+def test_a_bound_without_a_finite_value_is_null(reader):
+    assumptions = {"smoothness": 1e30, "initial_gap": 5e29}
+    body = _FAR | {"assumptions": assumptions, "hyperparameters": {"step_size": 1e-300}}
+    answer = reader.post("/v1/calibrate", json=body)
+    assert answer.status_code == 200, answer.text
+    bounds = {item["name"]: item for item in answer.json()["utility"]}
+    assert bounds["gradient_norm_bound"]["value"] is None
+    assert any("no finite value" in sentence for sentence in bounds["gradient_norm_bound"]["assumptions"])
+
+
+def test_a_calibration_that_takes_too_long_is_given_up_and_says_what_would_be_quicker(reader, context):
+    context.processes.seconds = 4.0
+    body = {
+        "algorithm": "dp_nsgd",
+        "dataset_size": 1000000,
+        "batch_size": 1,
+        "iterations": 3,
+        "gradient_bound": {"kind": "normalize", "regularizer": 0.5},
+        "target": {"kind": "approximate_dp", "epsilon": 1e6, "delta": 1e-18},
+    }
+    problem = assert_problem(reader.post("/v1/calibrate", json=body), 422, "too_much_work", "/sampling")
+    assert "poisson" in problem["detail"]

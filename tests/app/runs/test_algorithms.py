@@ -47,8 +47,9 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 TARGETS: dict[str, dict[str, Any]] = {
     "approximate_dp": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
-    "zcdp": {"kind": "zcdp", "rho": 0.3},
-    "gaussian_dp": {"kind": "gaussian_dp", "mu": 0.7},
+    # Numbers that no six digits are: what is printed is rounded up.
+    "zcdp": {"kind": "zcdp", "rho": 1 / 3},
+    "gaussian_dp": {"kind": "gaussian_dp", "mu": 1 / 3},
     "pure_dp": {"kind": "pure_dp", "epsilon": 3},
 }
 STATEMENTS = {
@@ -218,6 +219,16 @@ def test_constants_of_the_requests_own_stand_before_derived_ones(quick):
     run = quick.trained(**request_for("dp_sgd_gradient", assumptions=given))
     assert run["plan"]["phases"][0]["gradient_bound"] == {"kind": "clip", "max_grad_norm": 0.25}
     assert "lipschitz" not in run["result"]["assumptions"]
+
+
+def test_constants_are_derived_in_the_norm_of_the_algorithm(quick):
+    """Thirty features in [-1, 1] and a constant: as long as sqrt(31) in l2, as 1 in the dual of l1."""
+    lipschitz = {}
+    for algorithm in ("dp_sgd_gradient", "tree_sfw_l1"):
+        found = quick.trained(**request_for(algorithm))["result"]["assumptions"]
+        lipschitz[algorithm] = found["lipschitz"]
+    assert lipschitz == {"dp_sgd_gradient": pytest.approx(math.sqrt(31)), "tree_sfw_l1": 1.0}
+    assert found["smoothness"] == 0.25
 
 
 def test_an_unknown_constant_is_pointed_at(quick):
