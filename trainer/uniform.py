@@ -28,8 +28,8 @@ def uniform_rows(xp: Namespace, matrix: Array, piece: int) -> int:
         piece: The most that are wanted.
 
     Returns:
-        ``piece`` or a part of it: the largest of piece, piece / 2, piece / 4 and so on for which random rows, each put
-        in every place, give the same row of the product in every place, bit by bit. One row is always alike.
+        The largest divisor of ``piece`` for which random rows, each put in every place, give the same row of the
+        product in every place, bit by bit. One row is always alike.
 
     Guarantees:
         - places_are_alike: of a shape for which a place was seen to differ, no product is made.
@@ -44,9 +44,8 @@ def uniform_rows(xp: Namespace, matrix: Array, piece: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _uniform_rows(xp: Namespace, inputs: int, outputs: int, dtype: str, is_transposed: bool, piece: int) -> int:
-    while piece > 1 and not _is_uniform(xp, inputs, outputs, dtype, is_transposed, piece):
-        piece = piece // 2 if piece % 2 == 0 else 1
-    return piece
+    divisors = (rows for rows in range(piece, 1, -1) if piece % rows == 0)
+    return next((rows for rows in divisors if _is_uniform(xp, inputs, outputs, dtype, is_transposed, rows)), 1)
 
 
 def _is_uniform(xp: Namespace, inputs: int, outputs: int, dtype: str, is_transposed: bool, piece: int) -> bool:

@@ -48,7 +48,7 @@ RUN_EXAMPLES: dict[str, Example] = {
         },
     },
     "gradient_descent": {
-        "summary": "DP-GD: logistic regression on all records in every step",
+        "summary": "DP-GD: logistic regression on all records in every step, with an l2 penalty",
         "value": {
             "algorithm": "dp_gd",
             "dataset_id": "ds_breast_cancer",
@@ -56,6 +56,8 @@ RUN_EXAMPLES: dict[str, Example] = {
             "iterations": 50,
             "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
             "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+            "penalty": {"kind": "l2", "strength": 0.01},
+            "assumptions": {"pl_constant": 0.01},
             "hyperparameters": {"step_size": 0.5},
         },
     },
@@ -78,8 +80,9 @@ RUN_EXAMPLES: dict[str, Example] = {
             "algorithm": "tree_sfw_l1",
             "dataset_id": "ds_breast_cancer",
             "model": {"kind": "logistic_regression"},
+            "iterations": 3,
             "target": {"kind": "pure_dp", "epsilon": 4},
-            "assumptions": {"radius": 5},
+            "assumptions": {"radius": 2},
         },
     },
     "multilayer_perceptron": {

@@ -201,19 +201,18 @@ def test_the_sum_is_accurate(lanes: int, dtype: str) -> None:
 
 def test_lanes_are_summed_one_by_one() -> None:
     """A lane of contributions that would vanish one by one in the float32 sum of another lane does not."""
-    model, count = logistic_regression(1, fit_intercept=False), 500
-    lanes = prepared(model, np.zeros((count, 1)), np.zeros(count), "float32", 4)
+    model, count = softmax_regression(16, 4, fit_intercept=False), 500
+    labels, rows = np.zeros(count), np.zeros((count, 16))
+    lanes = prepared(model, rows, labels, "float32", 4)
     lane_of = np.searchsorted(lanes.lane_starts, lanes.positions, side="right") - 1
-    sizes = np.where(lane_of == 1, 1e-6, np.where(lane_of == 0, 2.0, 0.0))
-    records = prepared(model, sizes[:, None], np.zeros(count), "float32", 4)
+    rows[:, 0] = np.where(lane_of == 1, 1e-6, np.where(lane_of == 0, 2.0, 0.0))
+    records = prepared(model, rows, labels, "float32", 4)
     np.testing.assert_array_equal(records.positions, lanes.positions)
-    total = summed(model, records, slice(0, count), np.zeros(1), Clip(2.0))[0]
-    large, small = np.count_nonzero(lane_of == 0), np.count_nonzero(lane_of == 1)
-    assert 80 < large < LANE_LIMIT
+    total = -summed(model, records, slice(0, count), np.zeros(64), Clip(2.0))[0]
+    large, small = 1.5 * np.count_nonzero(lane_of == 0), 0.75e-6 * np.count_nonzero(lane_of == 1)
     spacing = float(np.spacing(np.float32(large)))
-    assert spacing / 2.0 > 0.5e-6
-    assert abs(total - large - small * 0.5e-6) <= spacing
-    assert small * 0.5e-6 > 2.0 * spacing
+    assert 0.75e-6 < 0.5 * spacing < 0.25 * small
+    assert abs(total - large - small) <= spacing
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

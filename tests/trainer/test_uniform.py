@@ -51,6 +51,7 @@ def test_a_shape_whose_places_differ_is_cut_until_they_do_not(monkeypatch: pytes
     matrix = np.zeros((61, 67))  # a shape that nobody else asks about: answers are remembered
     assert uniform_rows(np, matrix, 128) == 16
     assert asked == [128, 64, 32, 16]
+    assert uniform_rows(np, matrix, 17 * 8) == 8  # whose half of a half is 34
 
 
 def test_pieces_give_the_product() -> None:
