@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
-from accounting.events import FullBatch, WithoutReplacement
+from accounting.events import DisjointBatches, FullBatch
 from accounting.targets import BudgetTarget, Target
 from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import BudgetReader, CostInBudgetBody, budget_target, cost_in_budget
@@ -100,13 +100,13 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
 def solve_within_limits(context: Context, question: Question) -> Calibration:
     """The numerics of a question; where they may take long, in a process with limits of time and memory.
 
-    Batches of a fixed size have intervals that sometimes take many evaluations: a thread that is at them cannot be
-    stopped.
+    Intervals of sampled steps sometimes take many evaluations (the paper's own calibration is judged under batches of a
+    fixed size, too), and a thread that is at them cannot be stopped. Full and disjoint batches have closed forms.
 
     Raises:
         Problem: as `solve`, and 422 ``too_much_work``.
     """
-    if question.spec.sampling != WithoutReplacement.kind:
+    if question.spec.sampling in (FullBatch.kind, DisjointBatches.kind):
         with context.numerics:
             return solve(question)
     try:
@@ -115,7 +115,9 @@ def solve_within_limits(context: Context, question: Question) -> Calibration:
         raise _refusal(error, question.spec) from None
     except JobFailed as failure:
         raise unprocessable(
-            "too_much_work", f"the calibration was given up: {failure}; poisson batches are quicker", "sampling"
+            "too_much_work",
+            f"the calibration was given up: {failure}; poisson batches are quicker, full batches quickest",
+            "sampling",
         ) from None
 
 
