@@ -25,6 +25,10 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
 
 
+#: So many requests at most wait for a place; others are told so at once.
+MOST_WAITING = 8
+
+
 class JobFailed(Exception):
     """A job without a result; the message says which limit it met."""
 
@@ -36,6 +40,7 @@ class ProcessPool:
         self.seconds = seconds
         self.memory_bytes = memory_bytes
         self._places = threading.BoundedSemaphore(size)
+        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._workers: set[_Worker] = set()
@@ -45,12 +50,11 @@ class ProcessPool:
         """``function(*args, **kwargs)`` in another process; function, arguments and result are pickled.
 
         Raises:
-            JobFailed: out of time or memory, or the process ended, or the pool is closed.
+            JobFailed: out of time or memory, too many wait already, the process ended, or the pool is closed.
             Exception: what the function raised.
         """
         deadline = time.monotonic() + self.seconds
-        if not self._places.acquire(timeout=self.seconds):
-            raise JobFailed(f"all processes for heavy numbers were busy for {self.seconds:g} s")
+        self._wait_for_a_place()
         try:
             worker = self._take()
             try:
@@ -68,6 +72,20 @@ class ProcessPool:
             raise JobFailed(f"it needed more than {self.memory_bytes / 2**30:g} GiB of memory")
         self._keep(worker)
         raise cast(Exception, value)
+
+    def _wait_for_a_place(self) -> None:
+        """Each who waits holds a thread of the service, so only a few may."""
+        if self._places.acquire(blocking=False):
+            return
+        if not self._waiting.acquire(blocking=False):
+            raise JobFailed(
+                f"all processes for heavy numbers are busy, and {MOST_WAITING} requests wait for one already"
+            )
+        try:
+            if not self._places.acquire(timeout=self.seconds):
+                raise JobFailed(f"all processes for heavy numbers were busy for {self.seconds:g} s")
+        finally:
+            self._waiting.release()
 
     def close(self) -> None:
         """End every worker, busy or not; jobs under way fail, and no new one starts."""

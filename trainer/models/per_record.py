@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from randomgen import AESCounter
 
 from accounting.errors import InvalidValue, Unsupported
 from accounting.numbers import read_integer
-from trainer.arrays import Array
+from trainer.arrays import Array, to_host
 from trainer.gradients import PIECE_ROWS, DenseGradients
 from trainer.models.model import MAX_FEATURES, Model, Parameters
 from trainer.records import Block
@@ -20,6 +20,8 @@ from trainer.records import Block
 MAX_PARAMETERS = 10**9
 #: Numbers of one block's gradients: some 64 MB.
 _BLOCK_NUMBERS = 2**23
+#: Random rows that are put in every place.
+_TRIES = 8
 
 #: From a point (d,), features (r, p) and labels (r,) to gradients (r, d), or to losses (r,).
 RowFunction = Callable[[Array, Array, Array], Array]
@@ -29,8 +31,9 @@ RowFunction = Callable[[Array, Array, Array], Array]
 class PerRecordModel(Model):
     """Gradients come from a function of point, features and labels.
 
-    It is called with a fixed number of rows each time, some of which may be padding, so that its matrix products, if it
-    has any, round each record's row alike whatever the others are.
+    It is called with a fixed number of rows each time, some of which may be padding: with the most for which it was
+    seen to treat a row alike in every place, bit by bit (`trainer.uniform` says why). That is measured at random points
+    and rows, which what it computes must not branch on.
 
     Attributes:
         inputs: p.
@@ -46,6 +49,7 @@ class PerRecordModel(Model):
     gradient: RowFunction
     loss: RowFunction | None = None
     classes: int = 0
+    _together: dict[tuple[RowFunction, str, int], int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", read_integer("num_features", self.inputs, 1, MAX_FEATURES))
@@ -84,9 +88,29 @@ class PerRecordModel(Model):
         return self._by_pieces(self.loss, point, block)
 
     def _by_pieces(self, function: RowFunction, point: Array, block: Block) -> Array:
-        count, size = block.features.shape[0], block.piece
-        pieces = [slice(start, start + size) for start in range(0, count, size)]
+        size = self._rows_together(function, point, block)
+        pieces = [slice(start, start + size) for start in range(0, block.features.shape[0], size)]
         return block.xp.concat([function(point, block.features[at, :], block.labels[at]) for at in pieces])
+
+    def _rows_together(self, function: RowFunction, point: Array, block: Block) -> int:
+        """The largest divisor of a piece for which the function treats all places alike."""
+        key = (function, str(block.features.dtype), block.piece)
+        if key not in self._together:
+            divisors = (rows for rows in range(block.piece, 1, -1) if block.piece % rows == 0)
+            alike = (rows for rows in divisors if self._is_uniform(function, point, block, rows))
+            self._together[key] = next(alike, 1)
+        return self._together[key]
+
+    def _is_uniform(self, function: RowFunction, point: Array, block: Block, rows: int) -> bool:
+        xp, rng, dtype = block.xp, np.random.default_rng(rows), block.features.dtype
+        for _ in range(_TRIES):
+            at = xp.astype(xp.asarray(rng.standard_normal(point.shape)), dtype)
+            row = xp.astype(xp.asarray(rng.standard_normal((1, self.inputs))), dtype)
+            labels = xp.zeros(rows, dtype=block.labels.dtype)
+            made = to_host(function(at, xp.concat([row] * rows), labels))
+            if not np.array_equal(made, np.broadcast_to(made[:1], made.shape), equal_nan=True):
+                return False
+        return True
 
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
         """Named "point", shape (d,)."""

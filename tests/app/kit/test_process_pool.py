@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 
 from accounting.errors import Unsupported
 from app.kit import process_worker
-from app.kit.process_pool import JobFailed, ProcessPool
+from app.kit.process_pool import MOST_WAITING, JobFailed, ProcessPool
 
 MEMORY = 2 * 2**30
 
@@ -180,3 +181,22 @@ def test_an_answer_is_a_value_or_an_exception() -> None:
     succeeded, error = process_worker.answer(math.sqrt, (-1.0,), {})
     assert not succeeded
     assert isinstance(error, ValueError)
+
+
+def test_only_a_few_wait_for_a_place() -> None:
+    pool = ProcessPool(size=1, seconds=30.0, memory_bytes=MEMORY)
+
+    def wait() -> None:
+        with suppress(JobFailed):  # the pool is closed before most get a place
+            pool.run(nap, 1.0)
+
+    waiting = [threading.Thread(target=wait, daemon=True) for _ in range(1 + MOST_WAITING)]
+    for thread in waiting:
+        thread.start()
+    while pool._waiting._value > 0:  # how many more may wait
+        time.sleep(0.01)
+    with pytest.raises(JobFailed, match="wait for one already"):
+        pool.run(math.sqrt, 4.0)
+    pool.close()
+    for thread in waiting:
+        thread.join(20)

@@ -79,3 +79,20 @@ def test_losses_and_predictions_are_there_as_far_as_they_were_given() -> None:
         model.predict(model.parameters(model.start), np.zeros((1, 2)))
     with pytest.raises(InvalidValue, match="start"):
         PerRecordModel(2, np.zeros((2, 2)), losses)
+
+
+def test_a_function_whose_places_differ_is_called_with_fewer_rows() -> None:
+    """As a matrix product may round its last rows otherwise."""
+    asked: set[int] = set()
+
+    def rounds_late_rows_otherwise(point: Any, features: Any, labels: Any) -> Any:
+        asked.add(features.shape[0])
+        made = features * point
+        made[16:] = np.nextafter(made[16:], np.inf)
+        return made
+
+    model = PerRecordModel(3, np.ones(3), rounds_late_rows_otherwise)
+    rows = np.repeat(np.array([[1.0, 2.0, 3.0]]), 128, axis=0)
+    made = rows_of(model.gradients(model.start, block_of(model, rows, np.zeros(128))), 128)
+    np.testing.assert_array_equal(made, np.repeat(made[:1], 128, axis=0))
+    assert asked == {128, 64, 32, 16}
