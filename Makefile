@@ -30,7 +30,7 @@ migrate: $(VENV)/.runtime  ## bring the database named by EPSILOND_DATABASE_URL 
 
 test: check  ## lint, types, layers, then every test (PostgreSQL included)
 	@echo "== tests"
-	@$(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 
 check: $(VENV)/.dev  ## lint, types and the direction of dependencies
 	@echo "== lint"
