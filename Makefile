@@ -30,7 +30,9 @@ migrate: $(VENV)/.runtime  ## bring the database named by EPSILOND_DATABASE_URL 
 
 test: check  ## lint, types, layers, then every test (PostgreSQL included)
 	@echo "== tests"
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+	@# One process more than there are cores: many tests wait for a server or a clock.
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) \
+		$(BIN)/python -m pytest
 
 check: $(VENV)/.dev  ## lint, types and the direction of dependencies
 	@echo "== lint"
