@@ -13,6 +13,7 @@ from trainer.arrays import DTYPES, Array, namespace_of
 MARGINS = {"float64": 1e-5, "float32": 2.0**-7}
 #: By dtype: clip thresholds below this are refused, since the smallest numbers are too coarse to keep them.
 SMALLEST_MAX_GRAD_NORMS = {"float64": 1e-100, "float32": 1e-12}
+_SMALLEST_NORMAL = 2.0**-1022
 
 
 def margin(dtype: str) -> float:
@@ -48,7 +49,7 @@ def clip_factors(norms: Array, max_grad_norm: float, margin: float) -> Array:
     [0.4, 1.0]
     """
     xp = namespace_of(norms)
-    return xp.minimum(xp.ones_like(norms), max_grad_norm * (1.0 - margin) / norms)
+    return _normal(xp.minimum(xp.ones_like(norms), max_grad_norm * (1.0 - margin) / norms))
 
 
 def normalize_factors(norms: Array, regularizer: float, margin: float) -> Array:
@@ -76,4 +77,10 @@ def normalize_factors(norms: Array, regularizer: float, margin: float) -> Array:
     [0.1818, 0.6667]
     """
     xp = namespace_of(norms)
-    return xp.minimum(1.0 / (regularizer + norms), (1.0 - margin) / norms)
+    return _normal(xp.minimum(1.0 / (regularizer + norms), (1.0 - margin) / norms))
+
+
+def _normal(factors: Array) -> Array:
+    """Factors below the normal numbers are too coarse to keep a bound: such a gradient contributes nothing."""
+    xp = namespace_of(factors)
+    return xp.where(factors >= _SMALLEST_NORMAL, factors, xp.zeros_like(factors))

@@ -14,6 +14,7 @@ REQUEST: dict[str, Any] = {
     "dataset_size": 1000,
     "iterations": 100,
     "sampling": "full_batch",
+    "neighboring_relation": "add_or_remove_one",
     "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
 }
 POISSON = {"sampling": "poisson", "batch_size": 20}

@@ -156,7 +156,8 @@ def walked(release: Release, seed: int, steps: int = 5) -> tuple[list[float], fl
     seen: list[float] = []
 
     def gradient(point: np.ndarray, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        if not seen or seen[-1] != point[0]:
+        is_the_record = features[0, 0] == 1.0  # and not a random row by which the model asks how it may call
+        if is_the_record and (not seen or seen[-1] != point[0]):
             seen.append(float(point[0]))
         found: np.ndarray = point - features
         return found
