@@ -5,14 +5,18 @@ Why a margin covers the rounding of a float32 sum. Let u = 2^-24 and C the contr
 - What a record contributes is a function of the record and of the point alone: its logits come from products of a fixed
   shape in which no row depends on the others or on its place (`by_pieces`, which measures that). So two neighbouring
   batches have, but for the one record, the same contributions bit by bit; only the sums round differently.
-- A lane's sum of m <= `LANE_LIMIT` contributions of norm at most C is wrong by at most m u m C (1 + m u), in any order
-  of summation. One record more or less changes its own lane; all other lanes' sums stay as they are, bit by bit.
-- `LANES_AT_ONCE` lanes' sums are added in float32: as many roundings of a sum of at most `LANES_AT_ONCE * LANE_LIMIT`
-  contributions. Their sum is added to the total in float64, as is a lane that has more rows than the limit.
+- A lane's sum of m <= `LANE_LIMIT` contributions of norm at most C: each product of a contribution's factors is rounded
+  once, and each addition of numbers that hold k of the contributions is wrong by at most u k C (1 + m u). Over any
+  order of summation these k add up to m (m + 1) / 2 at most, which is that of one after the other. One record more or
+  less changes its own lane; all other lanes' sums stay as they are, bit by bit.
+- `LANES_AT_ONCE` lanes' sums are added in float32: fewer roundings than lanes of a sum of at most
+  `LANES_AT_ONCE * LANE_LIMIT` contributions. Their sum is added to the total in float64, as is a lane that has more
+  rows than the limit.
 - Norms are known to 2^-10: up to 4096 squares are added in float32, more in float64.
 
 Two neighbouring sums as computed differ by the contribution, and by the rounding of two lanes and of two times the few
-sums above them: 2 (192 * 193 + 8 * 1536) u C < 0.0059 C. With 2^-10 for the norm that is less than 2^-7 C, the margin.
+sums above them: 2 (320 + 160 * 321 + 3 * 1280) (1 + 1280 u) u C < 0.0067 C. With 2^-10 for the norm that is less than
+2^-7 C, the margin.
 In float64 the same numbers are 2^29 times smaller; there the total's rounding counts, 2 (n / 1024) n 2^-53 C for n
 records in a step, which is below half the margin of 1e-5 up to n = 4 million.
 """
@@ -33,7 +37,7 @@ from trainer.samplers import Selection
 __all__ = ["LANE_LIMIT", "Batch", "SelectedBatch"]
 
 #: A lane with more records in a step than this is summed in float64.
-LANE_LIMIT = 192
+LANE_LIMIT = 320
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from trainer.gradients import PIECE_ROWS
 #: Rows handled at a time: bounds the memory of float64 intermediates.
 BLOCK_ROWS = 4096
 #: Records of a step in one lane, in the mean.
-LANE_ROWS = 128
+LANE_ROWS = 256
 #: Lanes whose records are gathered together, and whose sums are added in the run's dtype.
-LANES_AT_ONCE = 8
+LANES_AT_ONCE = 4
 #: By dtype: a row with an entry beyond this becomes zero. Squares and products of what is left do not overflow.
 LARGEST_ENTRIES = {"float64": 1e100, "float32": 1e18}
 
@@ -130,7 +130,7 @@ def lanes_for(rows_per_step: float) -> int:
     """How many lanes a run needs whose steps take so many records in the mean.
 
     >>> lanes_for(10.0), lanes_for(1024.0)
-    (1, 8)
+    (1, 4)
     """
     return max(1, math.ceil(rows_per_step / LANE_ROWS))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +13,16 @@ from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import DisjointBatches, Poisson, WithoutReplacement
 from calibrators.plan import Phase, Plan
 from trainer.algorithms import ALGORITHMS, Algorithm
-from trainer.arrays import DTYPES, Array, silent, to_host
+from trainer.arrays import DTYPES, Array, on_host, silent, to_host
 from trainer.checkpoint import Binding, Checkpoints, pack, unpack
 from trainer.loop import Task, Trainer
 from trainer.models import Model
-from trainer.records import lanes_for, piece_for, prepare
+from trainer.products import one_core_left
+from trainer.records import Records, lanes_for, piece_for, prepare
 from trainer.streams import RandomStreams, random_streams
+
+#: So many parameters make their noise worth a core, in steps of at most so many records.
+_LONG_NOISE, _SHORT_PRODUCTS = 1 << 15, 1024
 
 
 @dataclass(frozen=True)
@@ -114,14 +119,22 @@ def run(
     rows = rows_per_step(plan)
     records = prepare(model, features, labels, dtype, lanes_for(rows), streams.lanes, piece_for(rows))
     trainer = algorithm.make(Task(plan, model, records, streams, dtype))
-    try:
-        if state is not None:
-            trainer.restore(state)
-        _carry_out(trainer, plan.iterations, on_progress, is_cancelled, keeper)
-        with silent():
-            return RunResult(model.parameters(to_host(trainer.released())), trainer.steps_done)
-    finally:
-        trainer.close()
+    with _cores_for(rows, model, records):
+        try:
+            if state is not None:
+                trainer.restore(state)
+            _carry_out(trainer, plan.iterations, on_progress, is_cancelled, keeper)
+            with silent():
+                return RunResult(model.parameters(to_host(trainer.released())), trainer.steps_done)
+        finally:
+            trainer.close()
+
+
+def _cores_for(rows: float, model: Model, records: Records) -> AbstractContextManager[None]:
+    """A core is left to the noise where it takes about as long as the products do; both have d numbers a record."""
+    if on_host(records.xp) and model.num_parameters >= _LONG_NOISE and rows <= _SHORT_PRODUCTS:
+        return one_core_left()
+    return nullcontext()
 
 
 class _Keeper:

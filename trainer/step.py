@@ -21,7 +21,7 @@ class Step:
         divisor: Public constant by which the noisy sum is divided.
         noise_stddev_on_sum: Per coordinate, in the contributions' unit.
         step_size: Of this step.
-        standard_noise: Z, shape (d,), independent standard normal; not to be written to.
+        standard_noise: Z, shape (d,), independent standard normal; the update's own, which may write to it.
         margin: How far below their bound contributions stay, relative.
         domain: Where every point lies.
         penalty: What is added to the mean loss.

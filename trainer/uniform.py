@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from trainer.arrays import Array, Namespace, to_host
+from trainer.products import a_core_is_left
 
 #: Rows of the tries; each is put in every place.
 _TRIES = 16
@@ -35,15 +36,18 @@ def uniform_rows(xp: Namespace, matrix: Array, piece: int) -> int:
         - places_are_alike: of a shape for which a place was seen to differ, no product is made.
 
     Requires:
-        A library that does the same for every product of one shape, dtype and layout.
+        A library that does the same for every product of one shape, dtype and layout, on as many threads.
     """
     flags = getattr(matrix, "flags", None)
     is_transposed = flags is not None and not getattr(flags, "c_contiguous", True)
-    return _uniform_rows(xp, matrix.shape[0], matrix.shape[1], str(matrix.dtype).split(".")[-1], is_transposed, piece)
+    dtype = str(matrix.dtype).split(".")[-1]
+    return _uniform_rows(xp, matrix.shape[0], matrix.shape[1], dtype, is_transposed, piece, a_core_is_left())
 
 
 @lru_cache(maxsize=1024)
-def _uniform_rows(xp: Namespace, inputs: int, outputs: int, dtype: str, is_transposed: bool, piece: int) -> int:
+def _uniform_rows(
+    xp: Namespace, inputs: int, outputs: int, dtype: str, is_transposed: bool, piece: int, _a_core_is_left: bool
+) -> int:
     divisors = (rows for rows in range(piece, 1, -1) if piece % rows == 0)
     return next((rows for rows in divisors if _is_uniform(xp, inputs, outputs, dtype, is_transposed, rows)), 1)
 

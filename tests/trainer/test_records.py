@@ -104,7 +104,7 @@ def test_pieces_hold_the_records_that_are_gathered_together_nearly_always(rows: 
 
 
 def test_lanes_hold_so_many_rows_of_a_step() -> None:
-    assert [lanes_for(rows) for rows in (0.1, 1.0, LANE_ROWS, LANE_ROWS + 1, 60_000)] == [1, 1, 1, 2, 469]
+    assert [lanes_for(rows) for rows in (0.1, 1.0, LANE_ROWS, LANE_ROWS + 1, 60_000)] == [1, 1, 1, 2, 235]
 
 
 @pytest.mark.parametrize("xp", [np, array_api_strict])

@@ -28,8 +28,9 @@ def update(point: Array, batch: Batch, step: Step) -> Array:
         - one_record_moves_the_sum_by_at_most_the_bound: which is c, or 2 c where a record is replaced.
     """
     assert isinstance(step.gradient_bound, Clip)
-    change = batch.bounded_sum(step.factors())
-    change += step.noise_stddev_on_sum * step.standard_noise
+    change = step.standard_noise
+    change *= step.noise_stddev_on_sum
+    change += batch.bounded_sum(step.factors())
     change *= -step.step_size / step.divisor
     change += point
     return step.project(step.prox(change))

@@ -126,7 +126,7 @@ class MultilayerPerceptron(Model):
         """Deltas times the activation's derivative, which its value gives."""
         if self.activation == "tanh":
             return deltas * (1.0 - activated * activated)
-        return xp.where(activated > 0.0, deltas, xp.zeros((), dtype=deltas.dtype))
+        return deltas * xp.astype(activated > 0.0, deltas.dtype)
 
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
         """Named "weights_1", "bias_1" and so on, from the first layer to the last."""

@@ -48,7 +48,7 @@ NOISE = np.array([0.5, -1.0])
 
 def worked_step(bound: Clip | Normalize, **changes: Any) -> Step:
     phase = phase_of(bound, noise_multiplier=1.5)
-    return Step(bound, 4, phase.noise_stddev_on_sum, 0.1, NOISE, MARGIN, **changes)
+    return Step(bound, 4, phase.noise_stddev_on_sum, 0.1, NOISE.copy(), MARGIN, **changes)
 
 
 def test_update_is_equation_2() -> None:

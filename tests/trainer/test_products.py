@@ -1,0 +1,59 @@
+"""A core is left to the noise while a run wants it so, and to nobody after the last one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from trainer.models import MultilayerPerceptron, logistic_regression
+from trainer.products import a_core_is_left, one_core_left
+from trainer.records import prepare
+from trainer.run import _cores_for
+from trainer.streams import random_streams
+
+CORES = len(os.sched_getaffinity(0))
+
+
+@pytest.fixture(autouse=True)
+def _as_many_threads_as_cores() -> Iterator[None]:
+    with threadpool_limits(CORES, user_api="blas"):
+        yield
+
+
+def threads() -> set[int]:
+    return {library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas"}
+
+
+def test_the_first_to_come_leaves_a_core_and_the_last_to_go_takes_it_back() -> None:
+    assert threads() == {CORES}
+    with one_core_left():
+        with one_core_left():
+            assert threads() == {max(1, CORES - 1)}
+        assert threads() == {max(1, CORES - 1)}
+        assert a_core_is_left()
+    assert threads() == {CORES}
+    assert not a_core_is_left()
+
+
+def test_a_run_that_fails_takes_it_back() -> None:
+    with pytest.raises(ZeroDivisionError), one_core_left():
+        raise ZeroDivisionError
+    assert not a_core_is_left()
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "left"),
+    [
+        (MultilayerPerceptron(20, 10, hidden=(2000,)), 256.0, True),
+        (MultilayerPerceptron(20, 10, hidden=(2000,)), 5000.0, False),
+        (logistic_regression(20), 256.0, False),
+    ],
+)
+def test_long_noise_beside_short_products_gets_a_core(model: MultilayerPerceptron, rows: float, left: bool) -> None:
+    records = prepare(model, np.zeros((1, 20)), np.zeros(1), "float64", 1, random_streams(1).lanes)
+    with _cores_for(rows, model, records):
+        assert a_core_is_left() is left

@@ -1,0 +1,63 @@
+"""How many threads the matrix library uses, and how many it had better leave alone."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+
+class _Limit:
+    """One core less for products, for as long as any run of this process wants it so."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._limiter: Any = None
+
+    @property
+    def is_held(self) -> bool:
+        return self._holders > 0
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                limits = max(1, _cores() - 1)
+                self._limiter = ThreadpoolController().limit(limits=limits, user_api="blas")
+            self._holders += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._limiter.restore_original_limits()
+
+
+_LIMIT = _Limit()
+
+
+@contextmanager
+def one_core_left() -> Iterator[None]:
+    """Within it, NumPy's products leave a core to the thread that draws the noise.
+
+    A product waits for the slowest of its threads, and one that shares its core is slow: where noise takes about as
+    long as products do, they are done sooner on fewer cores.
+    """
+    _LIMIT.enter()
+    try:
+        yield
+    finally:
+        _LIMIT.leave()
+
+
+def a_core_is_left() -> bool:
+    """Whether any run is within `one_core_left`: products may then round in another way."""
+    return _LIMIT.is_held
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
