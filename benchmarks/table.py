@@ -8,8 +8,10 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.accounting.markdown import accounting_section
+from benchmarks.gpu.markdown import gpu_section
 from benchmarks.ledger.markdown import ledger_section
 from benchmarks.papers.page import papers_section
+from benchmarks.trainer.markdown import trainer_section
 
 README = report.ROOT / "README.md"
 BEGIN = "<!-- measured: made by `python -m benchmarks.table` from benchmarks/results; edit nothing here -->"
@@ -19,6 +21,8 @@ END = "<!-- measured: end -->"
 SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
     "accounting": accounting_section,
     "ledger": ledger_section,
+    "trainer": trainer_section,
+    "gpu": gpu_section,
     "papers": papers_section,
 }
 

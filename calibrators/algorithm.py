@@ -57,6 +57,7 @@ class Algorithm:
         verdict: On the paper's own calibration, in a sentence.
         errata: Where the paper is wrong or ambiguous, and what is done here.
         norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
+        variants: Its forms by name, the default first; none where there is but one.
         calibrate: Spec in, Calibration out; the spec's defaults are filled in (`calibrators.registry.calibrate`).
     """
 
@@ -75,3 +76,4 @@ class Algorithm:
     calibrate: Callable[[Spec], Calibration]
     gradient_bound_required: bool = True
     norm_order: float = 2.0
+    variants: tuple[str, ...] = ()

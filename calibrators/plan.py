@@ -19,16 +19,15 @@ from typing import Any, ClassVar
 from accounting import ENGINE_VERSION
 from accounting.canonical import Json, canonical_bytes, sha256_hex
 from accounting.errors import InvalidValue
-from accounting.events import Event, Gaussian, PureDp, ZcDp, event_from_json, prefix_of_events
+from accounting.events import Event, Gaussian, event_from_json, prefix_of_events
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Domain, Penalty, domain_from_json, penalty_from_json
+from calibrators.phases import PHASES, StructuredPhase
 from calibrators.release import LAST_ITERATE, Release, WeightedAverage, release_from_json
 
 #: A schedule of step sizes has at most as many numbers.
 MAX_SCHEDULE = 100_000
-#: A plan of tree Frank-Wolfe has at most as many trees: 2^21 - 2 steps.
-MAX_TREES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,72 +139,7 @@ class Phase:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class TreePhase:
-    """Tree Frank-Wolfe: gradients are averaged along the paths of binary trees, vertices are selected at the leaves.
-
-    Tree number tau = 1..T has depth tau; each of its nodes but the left children averages records that no other node
-    reads. A record's gradient is clipped to l_inf norm ``lipschitz`` at a root, its change between two points x and x'
-    to min(2 ``lipschitz``, ``smoothness`` |x - x'|_1) elsewhere. At a leaf a vertex of the l1 ball is selected by
-    report-noisy-max with Gumbel noise of scale ``noise_scales[tau - 1]``.
-
-    Attributes:
-        event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.
-        num_trees: T.
-        records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
-        noise_scales: Of the Gumbel noise in each tree, in loss units.
-        lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
-        smoothness: Bound on its change per unit of l1 distance.
-    """
-
-    kind: ClassVar[str] = "vertex_trees"
-    event: Event
-    num_trees: int
-    records_per_tree: int
-    noise_scales: tuple[float, ...]
-    lipschitz: float
-    smoothness: float
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.event.mechanism, ZcDp | PureDp) or self.event.count != 1:
-            raise InvalidValue("trees of selections are one zcdp or pure_dp event", pointer=("event", "mechanism"))
-        object.__setattr__(self, "num_trees", read_integer("num_trees", self.num_trees, 1, MAX_TREES))
-        records = read_integer("records_per_tree", self.records_per_tree, 1, MAX_DATASET_SIZE)
-        object.__setattr__(self, "records_per_tree", records)
-        if records.bit_count() != 1 or records < 1 << self.num_trees:
-            raise InvalidValue(
-                f"records_per_tree must be a power of two and at least 2^{self.num_trees}, got {records}",
-                pointer=("records_per_tree",),
-            )
-        scales = tuple(read_real("noise_scales", scale, 0.0, 1e30, open_lower=True) for scale in self.noise_scales)
-        if len(scales) != self.num_trees:
-            raise InvalidValue("noise_scales must have one number for each tree", pointer=("noise_scales",))
-        object.__setattr__(self, "noise_scales", scales)
-        object.__setattr__(self, "lipschitz", read_real("lipschitz", self.lipschitz, 0.0, 1e30, open_lower=True))
-        object.__setattr__(self, "smoothness", read_real("smoothness", self.smoothness, 0.0, 1e30))
-
-    @property
-    def steps(self) -> int:
-        """Leaves of all trees."""
-        return (1 << (self.num_trees + 1)) - 2
-
-    @property
-    def is_executable(self) -> bool:
-        return True
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "kind": self.kind,
-            "event": self.event.to_json(),
-            "num_trees": self.num_trees,
-            "records_per_tree": self.records_per_tree,
-            "noise_scales": self.noise_scales,
-            "lipschitz": self.lipschitz,
-            "smoothness": self.smoothness,
-        }
-
-
-AnyPhase = Phase | TreePhase
+AnyPhase = Phase | StructuredPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +196,8 @@ class Plan:
         for phase in self.phases:
             taken = min(left, phase.steps)
             if taken:
-                events += prefix_of_events([phase.event], taken if isinstance(phase, Phase) else 1)
+                counted = taken if phase.event.count == phase.steps else phase.event.count
+                events += prefix_of_events([phase.event], counted)
             left -= taken
         return tuple(events)
 
@@ -331,15 +266,8 @@ def _plan_from_json(value: Mapping[str, Any]) -> Plan:
 
 def _phase_from_json(value: Mapping[str, Any]) -> AnyPhase:
     event = event_from_json(value["event"])
-    if value.get("kind") == TreePhase.kind:
-        return TreePhase(
-            event=event,
-            num_trees=int(value["num_trees"]),
-            records_per_tree=int(value["records_per_tree"]),
-            noise_scales=tuple(float(scale) for scale in value["noise_scales"]),
-            lipschitz=float(value["lipschitz"]),
-            smoothness=float(value["smoothness"]),
-        )
+    if "kind" in value:
+        return PHASES[value["kind"]].from_json(value)
     bound = value["gradient_bound"]
     return Phase(
         event=event,

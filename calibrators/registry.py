@@ -56,11 +56,12 @@ def calibrate(name: str, spec: Spec) -> Calibration:
 
 
 def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
-    """The spec with the paper's own sampling and relation where it names none, checked against the algorithm."""
+    """The spec with the paper's own sampling, relation and variant where it names none, checked."""
     filled = replace(
         spec,
         sampling=algorithm.samplings[0].kind if spec.sampling is None else spec.sampling,
         neighboring_relation=spec.neighboring_relation or algorithm.relations[0],
+        variant=_variant(algorithm, spec.variant),
     )
     _check_sampling(algorithm, filled.sampling)
     if filled.neighboring_relation not in algorithm.relations:
@@ -72,6 +73,15 @@ def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
         )
     _check_gradient_bound(algorithm, spec)
     return filled
+
+
+def _variant(algorithm: Algorithm, name: str | None) -> str | None:
+    if name is None:
+        return algorithm.variants[0] if algorithm.variants else None
+    if name not in algorithm.variants:
+        has = f"use {one_of(algorithm.variants)}" if algorithm.variants else "it has but one form; leave variant out"
+        raise InvalidValue(f"{algorithm.name} has no variant {name!r}; {has}", pointer=("variant",))
+    return name
 
 
 def _check_sampling(algorithm: Algorithm, kind: str | None) -> None:

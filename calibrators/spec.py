@@ -78,6 +78,7 @@ class Spec:
         assumptions: Constants of the problem by their names in the HTTP contract.
         step_size: The caller's own step size; None asks the theorem for one.
         noise_multiplier: Noise on the sum over the contribution bound; given where something else is solved for.
+        variant: Which of an algorithm's forms; None is its first.
 
     Raises:
         InvalidValue: a number outside its range; what is solved for is given (``overdetermined``); the noise is neither
@@ -98,6 +99,7 @@ class Spec:
     assumptions: Mapping[str, float] = field(default_factory=dict)
     step_size: float | None = None
     noise_multiplier: float | None = None
+    variant: str | None = None
 
     def __post_init__(self) -> None:
         read_integer("dataset_size", self.dataset_size, 1, MAX_DATASET_SIZE)

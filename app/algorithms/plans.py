@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.algorithms.geometry import DomainBody, PenaltyBody
-from app.algorithms.schemas import GradientBoundBody
+from app.algorithms.phases import PhaseBody
 from app.kit.fields import Schema
-from app.privacy.schemas import EventSchema
 from calibrators import literal
-from calibrators.plan import Phase, Plan, TreePhase
+from calibrators.phases import StructuredPhase
+from calibrators.plan import Phase, Plan
 
 
 class NoiseBody(Schema):
@@ -23,27 +23,6 @@ class NoiseBody(Schema):
     noise_scale: list[float] | None = Field(
         description="Of noise that is not Gaussian, per phase (Gumbel: its scale parameter); else null."
     )
-
-
-class GradientStepsBody(Schema):
-    """Noisy gradient steps that are alike."""
-
-    event: EventSchema
-    gradient_bound: GradientBoundBody
-    divisor: int
-    step_size: float | list[float] | None = Field(description="One for all steps, or one for each.")
-
-
-class VertexTreesBody(Schema):
-    """Trees of averaged gradients, a vertex of the l1 ball selected at every leaf; one aggregate event."""
-
-    kind: Literal["vertex_trees"]
-    event: EventSchema
-    num_trees: int
-    records_per_tree: int
-    noise_scales: list[float]
-    lipschitz: float
-    smoothness: float
 
 
 class AverageIterateBody(Schema):
@@ -78,7 +57,7 @@ class PlanBody(Schema):
     algorithm: str
     dataset_size: int
     neighboring_relation: str
-    phases: list[VertexTreesBody | GradientStepsBody]
+    phases: list[PhaseBody]  # type: ignore[valid-type]  # made of the phases' fields
     # What has its default is left out, as in the canonical bytes that the hash is of.
     domain: DomainBody | None = Field(
         None, exclude_if=is_none, description="Where parameters are kept; left out, all of R^d."
@@ -112,9 +91,9 @@ def plan_body(plan: Plan) -> PlanBody:
 def noise_body(plan: Plan) -> NoiseBody:
     """The noise of the plan's first phase."""
     first = plan.phases[0]
-    if isinstance(first, TreePhase):
+    if isinstance(first, StructuredPhase):
         return NoiseBody(
-            stddev_on_sum=None, stddev_on_mean=None, l2_sensitivity=None, noise_scale=list(first.noise_scales)
+            stddev_on_sum=None, stddev_on_mean=None, l2_sensitivity=None, noise_scale=list(first.noise_scale)
         )
     return NoiseBody(
         stddev_on_sum=first.noise_stddev_on_sum,
@@ -127,7 +106,7 @@ def noise_body(plan: Plan) -> NoiseBody:
 def batch_size_of(plan: Plan) -> int:
     """The nominal number of records of the first phase's steps."""
     first = plan.phases[0]
-    return first.divisor if isinstance(first, Phase) else first.records_per_tree
+    return first.divisor if isinstance(first, Phase) else first.batch_size
 
 
 def literal_body(found: literal.Literal | None) -> LiteralBody | None:

@@ -83,6 +83,9 @@ class AlgorithmFields(Schema):
     )
     penalty: PenaltyBody | None = Field(None, description="Added to the mean loss; it costs no privacy.")
     hyperparameters: HyperparametersChoice = HyperparametersChoice(step_size=None)
+    variant: str | None = Field(
+        None, max_length=64, description="One of the algorithm's `variants`, whose first is the default."
+    )
     assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
         default={}, max_length=32, description="Constants of the problem; each algorithm's page names its own."
     )
@@ -124,6 +127,7 @@ class AlgorithmBody(Schema):
     neighboring_relations: list[str] = Field(description="The first is the paper's own, and the default.")
     gradient_bounds: list[str] = Field(description="Empty where the bound follows from the assumptions.")
     gradient_bound_required: bool
+    variants: list[str] = Field(description="Forms of the algorithm, the default first; empty where it has but one.")
     assumptions: list[AssumptionBody]
     guarantee: str
     gradient_complexity: str = Field(description="Per-record gradients of a run, LaTeX.")

@@ -171,6 +171,7 @@ def describe(algorithm: Algorithm) -> AlgorithmBody:
         ],
         guarantee=algorithm.guarantee,
         gradient_bound_required=algorithm.gradient_bound_required,
+        variants=list(algorithm.variants),
         gradient_complexity=algorithm.gradient_complexity,
         verdict=algorithm.verdict,
         errata=list(algorithm.errata),
@@ -206,6 +207,7 @@ def _spec(
             assumptions=fields.assumptions,
             step_size=fields.hyperparameters.step_size,
             noise_multiplier=noise_multiplier,
+            variant=fields.variant,
         )
         return registry.with_defaults(algorithm, spec)
     except AccountingError as error:

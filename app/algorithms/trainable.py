@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from accounting.errors import one_of
 from app.problems import unprocessable
-from calibrators.plan import Clip, Plan, TreePhase
+from calibrators.phases import TreePhase
+from calibrators.plan import Clip, Phase, Plan
 from trainer.algorithms import ALGORITHMS
 from trainer.algorithms.tree_sfw_l1 import MAX_RECORDS_PER_TREE
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
@@ -20,7 +21,7 @@ def models_of(algorithm: str) -> tuple[str, ...]:
     Trees of gradients clip each record's change of its gradient in the l_inf norm, which factorises for linear models
     alone.
     """
-    if ALGORITHMS[algorithm].phase_type is TreePhase:
+    if ALGORITHMS[algorithm].linear_models_only:
         return tuple(kind for kind in MODELS if kind != MultilayerPerceptron.kind)
     return MODELS
 
@@ -51,7 +52,7 @@ def check_plan(plan: Plan) -> None:
                     f"this plan has {phase.records_per_tree}: give a batch_size, which is that number"
                 )
                 raise unprocessable("invalid_value", detail, "batch_size")
-        elif isinstance(phase.gradient_bound, Clip):
+        elif isinstance(phase, Phase) and isinstance(phase.gradient_bound, Clip):
             _check_at_least("max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
 
 

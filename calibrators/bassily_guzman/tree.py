@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from calibrators.plan import MAX_TREES
+from calibrators.phases.vertex_trees import MAX_TREES
 
 
 @dataclass(frozen=True, slots=True)

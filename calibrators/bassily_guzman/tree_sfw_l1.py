@@ -51,7 +51,8 @@ from calibrators.bassily_guzman.tree import Trees, possible_trees
 from calibrators.bassily_guzman.tree_utility import LAYOUT_SOURCE, bound_of, utility
 from calibrators.literal import Literal
 from calibrators.noise import solve_steps
-from calibrators.plan import Plan, TreePhase
+from calibrators.phases import TreePhase
+from calibrators.plan import Plan
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
 from calibrators.units import LOSS

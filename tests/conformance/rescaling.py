@@ -9,7 +9,7 @@ from calibrators.algorithm import Algorithm
 from calibrators.geometry import Box, Domain, L1Penalty, L2Penalty, LpBall, Penalty, Simplex
 from calibrators.plan import AnyPhase, Clip, GradientBound, Phase
 from calibrators.spec import Spec
-from calibrators.units import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, Units
+from calibrators.units import GRADIENT, PARAMETER, PURE, SMOOTHNESS, Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,7 @@ class Rescaling:
     def numbers(self, phase: AnyPhase) -> dict[str, tuple[float | tuple[float, ...] | None, Units]]:
         """The numbers of a phase with their units."""
         if not isinstance(phase, Phase):
-            return {
-                "noise_scales": (phase.noise_scales, LOSS),
-                "lipschitz": (phase.lipschitz, GRADIENT),
-                "smoothness": (phase.smoothness, SMOOTHNESS),
-            }
+            return {name: (getattr(phase, name), units) for name, units in phase.units.items()}
         clipped = isinstance(phase.gradient_bound, Clip)
         own = phase.gradient_bound.max_grad_norm if clipped else phase.gradient_bound.regularizer
         return {

@@ -54,7 +54,7 @@ def noise_of(plan: Plan) -> tuple[float, ...]:
     """The scale of each phase's noise: on the mean of gradients, or on the scores of a selection."""
     scales: list[float] = []
     for phase in plan.phases:
-        scales += [phase.noise_stddev_on_mean] if isinstance(phase, Phase) else phase.noise_scales
+        scales += [phase.noise_stddev_on_mean] if isinstance(phase, Phase) else phase.noise_scale
     return tuple(scales)
 
 

@@ -16,7 +16,8 @@ from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import DisjointBatches, Event, Gaussian, ShuffledEpochs, WithoutReplacement, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L2Ball
-from calibrators.plan import Clip, Normalize, Phase, Plan, TreePhase
+from calibrators.phases import TreePhase
+from calibrators.plan import Clip, Normalize, Phase, Plan
 from calibrators.release import RandomIterate
 from tests.trainer.given import GivenStreams
 from tests.trainer.plans import BOUNDS, phase_of, plan_of

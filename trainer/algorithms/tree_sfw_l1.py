@@ -23,7 +23,8 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.relations import NeighboringRelation
 from calibrators.bassily_guzman.tree import movement
 from calibrators.geometry import L1Ball
-from calibrators.plan import Plan, TreePhase
+from calibrators.phases import TreePhase
+from calibrators.plan import Plan
 from trainer.arrays import Array, as_float64, silent
 from trainer.clipping import MARGINS, SMALLEST_MAX_GRAD_NORMS, clip_factors
 from trainer.gradients import PIECE_ROWS, Layer, OuterProducts

@@ -121,6 +121,6 @@ def _unit(plan: Plan) -> float:
 
 def _bound(phase: AnyPhase) -> float:
     if not isinstance(phase, Phase):
-        return phase.lipschitz
+        return phase.contribution_bound
     bound = phase.gradient_bound
     return bound.max_grad_norm if isinstance(bound, Clip) else 1.0 + bound.regularizer

@@ -29,7 +29,8 @@ from calibrators.bassily_guzman.tree import Problem, Trees, largest_records_per_
 from calibrators.bassily_guzman.tree_risk import excess_risk_bound
 from calibrators.geometry import Box, L1Ball, L2Penalty
 from calibrators.literal import Verdict
-from calibrators.plan import Clip, TreePhase, plan_from_canonical
+from calibrators.phases import TreePhase
+from calibrators.plan import Clip, plan_from_canonical
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown

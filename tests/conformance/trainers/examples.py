@@ -1,12 +1,12 @@
 """One small run for each algorithm: what the conformance suite of trainers carries out.
 
-A new algorithm adds its entry to `RUNS`, with its transcription in `transcriptions.py`; the suite does the rest.
+A new algorithm adds its entry to its paper's file in `runs`, and its transcription to that in `transcriptions`; the
+suite does the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,93 +14,13 @@ import numpy as np
 import pytest
 
 from accounting.errors import AccountingError
-from calibrators.geometry import L2Penalty
-from calibrators.plan import Clip, Normalize, Phase, Plan
+from calibrators.plan import Phase, Plan
 from calibrators.registry import ALGORITHMS as CALIBRATORS
 from calibrators.registry import calibrate
-from calibrators.spec import OpenEpsilon, Spec, Unknown
+from tests.conformance.trainers.runs import FEATURES, RUNS
 from trainer.algorithms import ALGORITHMS
 from trainer.losses import Squared
 from trainer.models import LinearModel
-
-#: Every declared record is there.
-ROWS, FEATURES = 24, 4
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A few steps on a few records.
-
-    Attributes:
-        spec: With given noise; sampling and relation left out.
-        variants: Changes that bring out other forms of the algorithm, by a word for each.
-    """
-
-    spec: Spec
-    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
-def spec(**given: Any) -> Spec:
-    """Whatever these steps cost: the noise is given."""
-    usual = {
-        "dataset_size": ROWS,
-        "target": OpenEpsilon(1e-5),
-        "unknown": Unknown.EPSILON,
-        "noise_multiplier": 0.7,
-        "dimension": FEATURES,
-    }
-    return Spec(**(usual | given))
-
-
-RUNS: dict[str, Run] = {
-    "dp_sgd": Run(
-        spec(batch_size=6, iterations=7, gradient_bound=Clip(0.8), step_size=0.4),
-        variants={"ridge": {"penalty": L2Penalty(0.3)}},
-    ),
-    "dp_nsgd": Run(spec(batch_size=6, iterations=7, gradient_bound=Normalize(0.3), step_size=0.4)),
-    "dp_sgd_gradient": Run(
-        spec(
-            batch_size=4,
-            iterations=9,
-            gradient_bound=Clip(0.8),
-            step_size=0.5,
-            assumptions={"radius": 0.4, "lipschitz": 0.8},
-        )
-    ),
-    "dp_gd": Run(
-        spec(
-            iterations=6,
-            gradient_bound=Clip(0.8),
-            step_size=0.3,
-            assumptions={"smoothness": 2.0, "initial_gap": 1.0, "pl_constant": 0.1},
-        ),
-        variants={
-            "any smooth loss": {"assumptions": {"smoothness": 2.0, "initial_gap": 1.0}},
-            "ridge": {"penalty": L2Penalty(0.3)},
-        },
-    ),
-    "clipped_sgd_strongly_convex": Run(
-        spec(
-            iterations=5,
-            gradient_bound=Clip(0.8),
-            penalty=L2Penalty(0.3),
-            assumptions={
-                "smoothness": 2.0,
-                "strong_convexity": 0.5,
-                "diameter": 1.0,
-                "moment_order": 4.0,
-                "moment_bound": 1.5,
-            },
-        )
-    ),
-    "tree_sfw_l1": Run(
-        spec(
-            dataset_size=60,
-            iterations=2,
-            assumptions={"lipschitz": 0.8, "smoothness": 1.5, "radius": 0.5},
-        )
-    ),
-}
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrators.plan import Phase, Plan, TreePhase
+from calibrators.phases import TreePhase
+from calibrators.plan import Phase, Plan
 from calibrators.release import LAST_ITERATE
 from tests.conformance.trainers.examples import (
     FEATURES,

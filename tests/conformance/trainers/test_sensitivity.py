@@ -15,7 +15,8 @@ import pytest
 
 from accounting.relations import NeighboringRelation
 from calibrators.bassily_guzman.tree import Problem, Trees
-from calibrators.plan import Phase, Plan, TreePhase
+from calibrators.phases import TreePhase
+from calibrators.plan import Phase, Plan
 from calibrators.release import LAST_ITERATE
 from tests.conformance.trainers.examples import FEATURES, data, every_dtype, every_gradient_plan, model, plans
 from tests.conformance.trainers.streams import RecordingStreams

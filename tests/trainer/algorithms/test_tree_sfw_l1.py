@@ -17,7 +17,8 @@ from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from calibrators.bassily_guzman.tree import Problem, Trees
 from calibrators.geometry import L1Ball, L2Ball
-from calibrators.plan import Clip, Phase, Plan, TreePhase
+from calibrators.phases import TreePhase
+from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.spec import Spec
 from tests.reference.tree_sfw_l1 import leaves, trajectory

@@ -15,7 +15,8 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, Gaussian, WithoutReplacement, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L1Ball, L2Ball
-from calibrators.plan import Clip, Normalize, Phase, Plan, TreePhase
+from calibrators.phases import TreePhase
+from calibrators.plan import Clip, Normalize, Phase, Plan
 from tests.trainer.plans import phase_of, plan_of
 from trainer.algorithms import ALGORITHMS
 from trainer.audit.audit import AuditCancelled, audit, schedule
