@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from accounting.errors import InvalidValue
 from calibrators.plan import Clip, Normalize, Phase, Plan
-from trainer.arrays import Array, float_dtype, silent
+from trainer.arrays import Array, float_dtype, namespace_of, silent
 from trainer.batches import Batch, SelectedBatch
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS, margin
 from trainer.domains import project
@@ -74,6 +74,55 @@ class Update(Protocol):
     def __call__(self, point: Array, batch: Batch, step: Step) -> Array: ...
 
 
+class Iteration(Protocol):
+    """The steps of an algorithm that carries more from one to the next than a point.
+
+    What it carries is made of noisy sums and public numbers alone, so that it costs no privacy.
+    """
+
+    @property
+    def query(self) -> Array:
+        """Where the next step's gradients are taken: shape (d,), float64."""
+        ...
+
+    @property
+    def point(self) -> Array:
+        """What the steps so far have led to, of which the release rule chooses: shape (d,), float64."""
+        ...
+
+    def advance(self, batch: Batch, step: Step) -> None:
+        """The next step, from the gradients at `query`."""
+        ...
+
+    def state(self) -> State:
+        """All that it carries, by names; one of them is "point"."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken."""
+        ...
+
+
+class _Updates:
+    """An `Update` carries its point and nothing else."""
+
+    def __init__(self, update: Update, point: Array) -> None:
+        self._update, self.point = update, point
+
+    @property
+    def query(self) -> Array:
+        return self.point
+
+    def advance(self, batch: Batch, step: Step) -> None:
+        self.point = self._update(self.point, batch, step)
+
+    def state(self) -> State:
+        return {"point": self.point}
+
+    def restore(self, state: State) -> None:
+        self.point = namespace_of(self.point).asarray(state["point"])
+
+
 class GradientSteps:
     """Every step: draw the rows, draw the noise, update.
 
@@ -81,7 +130,7 @@ class GradientSteps:
 
     Args:
         task: Of a plan whose phases are all `Phase`s with step sizes and the algorithm's kind of gradient bound.
-        update: The algorithm's.
+        start: From the first point to the algorithm's iteration.
         gradient_bound: The kind.
 
     Guarantees:
@@ -94,13 +143,14 @@ class GradientSteps:
         Unsupported: no sampler for what was charged.
     """
 
-    def __init__(self, task: Task, update: Update, gradient_bound: type[Clip] | type[Normalize]) -> None:
+    def __init__(
+        self, task: Task, start: Callable[[Array], Iteration], gradient_bound: type[Clip] | type[Normalize]
+    ) -> None:
         self._phases = check_phases(task, gradient_bound)
-        self._task, self._update = task, update
+        self._task = task
         xp = task.records.xp
-        self.point: Array = project(
-            task.plan.domain, xp, xp.asarray(task.model.initial(task.streams.initialisation), dtype=xp.float64)
-        )
+        initial = xp.asarray(task.model.initial(task.streams.initialisation), dtype=xp.float64)
+        self._iteration = start(project(task.plan.domain, xp, initial))
         self._noise = task.streams.gaussian_noise()
         self._rule = rule_for(task.plan.release, task.plan.iterations, self.point, task.streams.release)
         self._steps_done = 0
@@ -111,6 +161,11 @@ class GradientSteps:
     def steps_done(self) -> int:
         return self._steps_done
 
+    @property
+    def point(self) -> Array:
+        """What the steps so far have led to."""
+        return self._iteration.point
+
     def step(self) -> None:
         if self._within == self._phases[self._phase].steps:
             self._phase, self._within = self._phase + 1, 0
@@ -118,7 +173,8 @@ class GradientSteps:
         task, phase, xp = self._task, self._phases[self._phase], self._task.records.xp
         with silent():
             rows = self._sampler.draw()
-            narrow = xp.astype(self.point, float_dtype(xp, task.dtype), copy=False)
+            before = self._iteration.point
+            narrow = xp.astype(self._iteration.query, float_dtype(xp, task.dtype), copy=False)
             step = Step(
                 gradient_bound=phase.gradient_bound,
                 divisor=phase.divisor,
@@ -129,9 +185,8 @@ class GradientSteps:
                 domain=task.plan.domain,
                 penalty=task.plan.penalty,
             )
-            point = self._update(self.point, SelectedBatch(task.model, task.records, rows, narrow), step)
-            self._rule.see(self._steps_done, self.point, point)
-        self.point = point
+            self._iteration.advance(SelectedBatch(task.model, task.records, rows, narrow), step)
+            self._rule.see(self._steps_done, before, self._iteration.point)
         self._within += 1
         self._steps_done += 1
 
@@ -139,8 +194,7 @@ class GradientSteps:
         return self._rule.released()
 
     def state(self) -> State:
-        return {
-            "point": self.point,
+        return self._iteration.state() | {
             "phase": self._phase,
             "within": self._within,
             "steps_done": self._steps_done,
@@ -151,7 +205,7 @@ class GradientSteps:
         }
 
     def restore(self, state: State) -> None:
-        self.point = self._task.records.xp.asarray(state["point"])
+        self._iteration.restore(state)
         self._phase, self._within = int(state["phase"]), int(state["within"])
         self._steps_done = int(state["steps_done"])
         self._sampler = self._start_phase()
@@ -172,7 +226,7 @@ class GradientSteps:
 
 def gradient_steps(update: Update, gradient_bound: type[Clip] | type[Normalize]) -> Callable[[Task], Trainer]:
     """What makes a trainer of an algorithm that is an update."""
-    return lambda task: GradientSteps(task, update, gradient_bound)
+    return lambda task: GradientSteps(task, lambda point: _Updates(update, point), gradient_bound)
 
 
 def check_phases(task: Task, gradient_bound: type[Clip] | type[Normalize]) -> tuple[Phase, ...]:
