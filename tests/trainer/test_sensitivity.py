@@ -15,7 +15,7 @@ import pytest
 
 from calibrators.plan import Clip, Normalize
 from trainer.arrays import silent
-from trainer.batches import LANE_LIMIT, SelectedBatch
+from trainer.batches import LANE_LIMIT, SelectedBatch, _PairwiseSum
 from trainer.clipping import MARGINS, margin
 from trainer.models import Model, MultilayerPerceptron, PerRecordModel, build, logistic_regression, softmax_regression
 from trainer.records import LANES_AT_ONCE, Records, prepare
@@ -145,10 +145,34 @@ def test_margins_cover_the_rounding_of_sums() -> None:
     assert narrow < Fraction(67, 10_000)
     slack = Fraction(1, 2**15)  # second order, and the factors' own rounding
     assert (1 - Fraction(MARGINS["float32"])) * (1 + norm) + narrow + slack < 1
-    records = 4 * 10**6
-    total = 2 * Fraction(records, 1024) * records * Fraction(1, 2**53)
     wide = 2 * (lane + above) * Fraction(1, 2**53)
-    assert total + wide < Fraction(MARGINS["float64"]) / 2
+    for exponent, share in ((20, Fraction(1, 1000)), (28, Fraction(1, 5))):
+        total = 2 * (2 + exponent) * Fraction(2**exponent, 2**53)
+        assert total + wide < share * Fraction(MARGINS["float64"])
+
+
+def test_sums_are_added_in_pairs_by_their_place() -> None:
+    """Every term is added as often as a tree is deep, and a term that is not there moves no other."""
+    for count in (1, 2, 3, 7, 8, 13):
+        for missing in (None, *range(count)):
+            sums = _PairwiseSum()
+            for place in range(count):
+                sums.add(None if place == missing else np.array([f"{place:x}"], dtype=object))
+            found = sums.total()
+            expected = [f"{place:x}" for place in range(count) if place != missing]
+            assert (found is None) == (not expected)
+            assert found is None or found[0] == "".join(expected)
+
+
+def test_the_sum_of_many_blocks_is_as_wrong_as_a_tree_is_deep() -> None:
+    count = 1 << 14
+    sums, plain = _PairwiseSum(), np.zeros(1)
+    for _ in range(count):
+        sums.add(np.array([0.1]))
+        plain += 0.1
+    exact = Fraction(0.1) * count
+    assert abs(Fraction(float(sums.total()[0])) - exact) <= 14 * exact / 2**53
+    assert abs(Fraction(float(plain[0])) - exact) > 14 * exact / 2**53
 
 
 def many(rng: np.random.Generator, count: int, features: int, aligned: bool) -> tuple[np.ndarray, np.ndarray]:
