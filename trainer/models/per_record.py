@@ -49,7 +49,7 @@ class PerRecordModel(Model):
     gradient: RowFunction
     loss: RowFunction | None = None
     classes: int = 0
-    _together: dict[tuple[RowFunction, str, int], int] = field(default_factory=dict, init=False, repr=False)
+    _together: dict[tuple[bool, str, int], int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", read_integer("num_features", self.inputs, 1, MAX_FEATURES))
@@ -94,7 +94,7 @@ class PerRecordModel(Model):
 
     def _rows_together(self, function: RowFunction, point: Array, block: Block) -> int:
         """The largest divisor of a piece for which the function treats all places alike."""
-        key = (function, str(block.features.dtype), block.piece)
+        key = (function is self.gradient, str(block.features.dtype), block.piece)  # a callable may have no hash
         if key not in self._together:
             divisors = (rows for rows in range(block.piece, 1, -1) if block.piece % rows == 0)
             alike = (rows for rows in divisors if self._is_uniform(function, point, block, rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -96,3 +97,16 @@ def test_a_function_whose_places_differ_is_called_with_fewer_rows() -> None:
     made = rows_of(model.gradients(model.start, block_of(model, rows, np.zeros(128))), 128)
     np.testing.assert_array_equal(made, np.repeat(made[:1], 128, axis=0))
     assert asked == {128, 64, 32, 16}
+
+
+def test_a_method_of_what_has_no_hash_will_do() -> None:
+    @dataclass  # equal by value, hence without a hash
+    class Regularised:
+        strength: float
+
+        def rows(self, point: Any, features: Any, labels: Any) -> Any:
+            return logistic_rows(point, features, labels) + self.strength * point
+
+    model = PerRecordModel(3, np.zeros(3), Regularised(0.5).rows, classes=2)
+    block = block_of(model, np.ones((2, 3)), np.array([0, 1]))
+    assert model.gradients(np.ones(3), block).rows.shape == (128, 3)
