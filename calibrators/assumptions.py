@@ -46,8 +46,9 @@ def read_assumptions(
     names = [assumption.name for assumption in known]
     for name in given:
         if name not in names:
+            there_are = f"it has {', '.join(names)}" if names else "no theorem of its own asks for any"
             raise InvalidValue(
-                f"this algorithm has no assumption {name!r}; it has {', '.join(names)}",
+                f"this algorithm has no assumption {name!r}; {there_are}",
                 code="unknown_assumption",
                 pointer=("assumptions", name),
             )

@@ -6,17 +6,58 @@ from dataclasses import replace
 
 from accounting.errors import InvalidValue, Unsupported, one_of
 from calibrators.algorithm import Algorithm
+from calibrators.bassily_guzman.dp_fw import DP_FW
+from calibrators.bassily_guzman.noisy_mirror_descent import NOISY_MIRROR_DESCENT
+from calibrators.bassily_guzman.noisy_sfw_lp import NOISY_SFW_LP
+from calibrators.bassily_guzman.noisy_sfw_nonconvex_lp import NOISY_SFW_NONCONVEX_LP
+from calibrators.bassily_guzman.poly_sfw import POLY_SFW
+from calibrators.bassily_guzman.private_sfw_nonconvex_l1 import PRIVATE_SFW_NONCONVEX_L1
 from calibrators.bassily_guzman.tree_sfw_l1 import TREE_SFW_L1
+from calibrators.lowy_razaviyayn.clipped_acsa import CLIPPED_ACSA
+from calibrators.lowy_razaviyayn.clipped_mean import CLIPPED_MEAN
+from calibrators.lowy_razaviyayn.clipped_prox_sgd import CLIPPED_PROX_SGD
 from calibrators.lowy_razaviyayn.clipped_sgd_strongly_convex import CLIPPED_SGD_STRONGLY_CONVEX
+from calibrators.lowy_razaviyayn.localized_clipped_strongly_convex import LOCALIZED_CLIPPED_STRONGLY_CONVEX
+from calibrators.lowy_razaviyayn.localized_clipped_subgradient import LOCALIZED_CLIPPED_SUBGRADIENT
 from calibrators.spec import Calibration, Spec
+from calibrators.wang_erm.dp_accmd import DP_ACCMD
 from calibrators.wang_erm.dp_gd import DP_GD
+from calibrators.wang_erm.dp_svrg import DP_SVRG
+from calibrators.wang_erm.dp_svrg_pp import DP_SVRG_PP
 from calibrators.wang_nonsmooth.dp_sgd_gradient import DP_SGD_GRADIENT
+from calibrators.wang_nonsmooth.dp_sgd_output import DP_SGD_OUTPUT
+from calibrators.yang_nsgd.dp_adam import DP_ADAM
+from calibrators.yang_nsgd.dp_nadam import DP_NADAM
 from calibrators.yang_nsgd.dp_nsgd import DP_NSGD
 from calibrators.yang_nsgd.dp_sgd import DP_SGD
 
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm
-    for algorithm in (DP_SGD, DP_NSGD, DP_SGD_GRADIENT, DP_GD, CLIPPED_SGD_STRONGLY_CONVEX, TREE_SFW_L1)
+    for algorithm in (
+        DP_SGD,
+        DP_NSGD,
+        DP_ADAM,
+        DP_NADAM,
+        DP_SGD_OUTPUT,
+        DP_SGD_GRADIENT,
+        DP_GD,
+        DP_SVRG,
+        DP_SVRG_PP,
+        DP_ACCMD,
+        CLIPPED_ACSA,
+        CLIPPED_MEAN,
+        CLIPPED_PROX_SGD,
+        CLIPPED_SGD_STRONGLY_CONVEX,
+        LOCALIZED_CLIPPED_SUBGRADIENT,
+        LOCALIZED_CLIPPED_STRONGLY_CONVEX,
+        DP_FW,
+        NOISY_MIRROR_DESCENT,
+        POLY_SFW,
+        NOISY_SFW_LP,
+        NOISY_SFW_NONCONVEX_LP,
+        PRIVATE_SFW_NONCONVEX_L1,
+        TREE_SFW_L1,
+    )
 }
 
 

@@ -40,6 +40,13 @@ class Gradients(Protocol):
         """shape (B,), float64: upper bounds of |g_i|_inf, the largest entry in absolute value."""
         ...
 
+    def norms_of_order(self, order: float) -> Array:
+        """shape (B,), float64: upper bounds of |g_i|_q for q = ``order`` in [1, infinity), within 2^-28 of it.
+
+        Not finite wherever a number in the row is not, and 0 where all are.
+        """
+        ...
+
     def keep(self, rows: Array) -> Gradients:
         """The same with zeros for the records where ``rows``, booleans of shape (B,), is false."""
         ...
@@ -114,6 +121,15 @@ class OuterProducts:
             largest = entries if largest is None else xp.maximum(largest, entries)
         return largest
 
+    def norms_of_order(self, order: float) -> Array:
+        """The norm of an outer product is the product of the norms, in every l_q."""
+        xp = self.xp
+        lengths = [
+            _norms_of_order(xp, layer.inputs, order, constant=layer.has_bias) * _norms_of_order(xp, layer.deltas, order)
+            for layer in self.layers
+        ]
+        return lengths[0] if len(lengths) == 1 else _norms_of_order(xp, xp.stack(lengths, axis=1), order)
+
     def keep(self, rows: Array) -> OuterProducts:
         xp = self.xp
 
@@ -157,6 +173,9 @@ class DenseGradients:
     def dual_norms(self) -> Array:
         return as_float64(self.xp, self.xp.max(self.xp.abs(self.rows), axis=1))
 
+    def norms_of_order(self, order: float) -> Array:
+        return _norms_of_order(self.xp, self.rows, order)
+
     def keep(self, rows: Array) -> DenseGradients:
         return DenseGradients(self.xp, self.xp.where(rows[:, None], self.rows, self.xp.zeros_like(self.rows)))
 
@@ -181,6 +200,23 @@ def by_pieces(xp: Namespace, rows: Array, matrix: Array, piece: int) -> Array:
     together = uniform_rows(xp, matrix, piece)
     product = xp.reshape(rows, (-1, together, rows.shape[1])) @ matrix
     return xp.reshape(product, (rows.shape[0], matrix.shape[1]))
+
+
+def _norms_of_order(xp: Namespace, rows: Array, order: float, *, constant: bool = False) -> Array:
+    """Upper bounds of the rows' l_q norms, of (row, 1) if ``constant``.
+
+    Powers are of ratios to the largest entry, which neither overflow nor, as far as they count, vanish; their sum is at
+    least 1, and 2^-30 of the norm covers its rounding up to 2^22 entries.
+    """
+    sizes = xp.abs(as_float64(xp, rows))
+    largest = xp.max(sizes, axis=1)
+    if constant:
+        largest = xp.maximum(largest, xp.ones_like(largest))
+    unit = xp.where(largest > 0.0, largest, xp.ones_like(largest))
+    powers = xp.sum((sizes / unit[:, None]) ** order, axis=1)
+    if constant:
+        powers = powers + (1.0 / unit) ** order
+    return largest * powers ** (1.0 / order) * (1.0 + 2.0**-30)
 
 
 def _add(total: Array, more: Array) -> Array:

@@ -6,12 +6,12 @@ from calibrators.geometry import L1Penalty, L2Penalty, Penalty
 from trainer.arrays import Array, Namespace, namespace_of
 
 
-def prox(penalty: Penalty | None, xp: Namespace, point: Array, step_size: float) -> Array:
+def prox(penalty: Penalty | None, xp: Namespace, point: Array, step_size: float | Array) -> Array:
     """argmin_x |x - y|^2 / (2 step_size) + penalty(x); the point itself without a penalty.
 
     Args:
         point: y, shape (d,), float64.
-        step_size: Positive, in parameters^2 / loss.
+        step_size: Positive, in parameters^2 / loss; where it has shape (d,), each coordinate's own.
 
     Guarantees:
         - prox_is_the_minimiser: by its optimality condition (y - x) / step_size in the penalty's subdifferential.

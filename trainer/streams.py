@@ -10,6 +10,7 @@ from randomgen import AESCounter
 
 from accounting.events import Sampling
 from accounting.numbers import read_integer
+from trainer.generalized_gaussian import GeneralizedGaussianNoise
 from trainer.noise import GaussianNoise, GumbelNoise, Noise
 from trainer.records import Records
 from trainer.samplers import Sampler, sampler_for
@@ -45,6 +46,10 @@ class RandomStreams:
     def gumbel_noise(self) -> GumbelNoise:
         """Gumbel variates; one source takes the whole stream."""
         return GumbelNoise(self.noise)
+
+    def generalized_gaussian_noise(self) -> GeneralizedGaussianNoise:
+        """Generalised Gaussian vectors; one source takes the whole stream."""
+        return GeneralizedGaussianNoise(self.noise)
 
     def sampler(self, sampling: Sampling, steps: int, divisor: int, dataset_size: int, records: Records) -> Sampler:
         """What draws the rows of the steps of a phase; see `sampler_for`."""

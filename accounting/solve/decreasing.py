@@ -94,7 +94,8 @@ def _start(
             return found, failing if failing < found.value else 0.0, slope
         failing = max(failing, value)
         x = math.log(value) + (max(1.02 * min(excess, 20.0) / -slope, 1e-6) if math.isfinite(excess) else 1.0)
-        value = min(max(math.exp(x), limits[0]), limits[1])
+        # Where the cost hardly falls, the proposal may be out of every range.
+        value = limits[1] if x >= math.log(limits[1]) else max(math.exp(x), limits[0])
         found = Solution(value, assess(value))
     return Solution(limits[1], assess(limits[1])), failing, slope
 

@@ -22,7 +22,7 @@ class CalibrateRequest(AlgorithmFields):
 
     dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
     dimension: Integer | None = Field(
-        None, ge=1, le=MAX_DIMENSION, description="Number of parameters; utility needs it, privacy does not."
+        None, ge=1, le=MAX_DIMENSION, description="Number of parameters; utility needs it, and noise in l_p norms."
     )
     noise_multiplier: NoiseMultiplier | None = None
     target: TargetBody
@@ -64,7 +64,9 @@ class DeltaSolution(Schema):
 class NoiseScaleSolution(Schema):
     """Of noise that is not Gaussian: the smallest that meets the target."""
 
-    noise_scale: list[float] = Field(description="One for each phase, in loss units.")
+    noise_scale: list[float] = Field(
+        description="Wherever it changes: in loss units on scores, in gradient units on means of gradients."
+    )
 
 
 SolutionBody = (

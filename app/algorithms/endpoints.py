@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Query
 
-from app.algorithms import service
+from app.algorithms import advice, service
+from app.algorithms.advice import ADVISE_EXAMPLES, AdviseAnswer, AdviseRequest
 from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
+from app.algorithms.comparison import ComparisonAnswer, SettingQuery, compare
 from app.algorithms.examples import CALIBRATE_EXAMPLES
 from app.algorithms.schemas import AlgorithmDetails, AlgorithmList
 from app.kit.context import CurrentContext
@@ -37,6 +39,13 @@ def list_algorithms() -> AlgorithmList:
     return AlgorithmList(items=[service.describe(algorithm) for algorithm in ALGORITHMS.values()])
 
 
+@router.get("/algorithms/compare", operation_id="compare_algorithms", summary="The papers' tables at your sizes")
+def compare_algorithms(setting: Annotated[SettingQuery, Query()]) -> ComparisonAnswer:
+    """What each method of the papers' tables achieves and costs, up to constants: rates, numbers of gradients, lower
+    bounds, conditions, and what is known to be wrong with them."""
+    return compare(setting)
+
+
 @router.get("/algorithms/{name}", operation_id="get_algorithm", summary="One algorithm, with its input schema")
 def get_algorithm(name: str) -> AlgorithmDetails:
     """The description of one algorithm and the JSON schema of its calibration request."""
@@ -44,3 +53,12 @@ def get_algorithm(name: str) -> AlgorithmDetails:
         raise not_found("algorithm", name)
     body = service.describe(ALGORITHMS[name])
     return AlgorithmDetails(**body.model_dump(), inputs=CalibrateRequest.model_json_schema())
+
+
+@router.post("/advise", operation_id="advise", summary="Which algorithms apply to a problem, and why not the others")
+def advise(
+    context: CurrentContext, request: Annotated[AdviseRequest, Body(openapi_examples=ADVISE_EXAMPLES)]
+) -> AdviseAnswer:
+    """Every algorithm that applies is calibrated with the facts at hand and ranked by what its theorem promises; for
+    the others it says what stands against them. A number that is known up to a constant never ranks above a bound."""
+    return advice.answer(context, request)

@@ -10,7 +10,7 @@ from app.algorithms.geometry import DomainBody, PenaltyBody
 from app.algorithms.phases import PhaseBody
 from app.kit.fields import Schema
 from calibrators import literal
-from calibrators.phases import StructuredPhase
+from calibrators.phases import OutputPerturbation, StructuredPhase, VarianceReducedEpochs
 from calibrators.plan import Phase, Plan
 
 
@@ -18,7 +18,9 @@ class NoiseBody(Schema):
     """The noise of the plan's first phase: Gaussian on a sum of gradients, or on the scores of a selection."""
 
     stddev_on_sum: float | None = Field(description="Per coordinate, in the unit of one record's contribution.")
-    stddev_on_mean: float | None = Field(description="After division by the public batch size.")
+    stddev_on_mean: float | None = Field(
+        description="After division by the public batch size; of output perturbation on the mean of points."
+    )
     l2_sensitivity: float | None = Field(description="Largest distance of the sums of two neighbours, same unit.")
     noise_scale: list[float] | None = Field(
         description="Of noise that is not Gaussian, per phase (Gumbel: its scale parameter); else null."
@@ -91,6 +93,17 @@ def plan_body(plan: Plan) -> PlanBody:
 def noise_body(plan: Plan) -> NoiseBody:
     """The noise of the plan's first phase."""
     first = plan.phases[0]
+    if isinstance(first, VarianceReducedEpochs):
+        # On a batch's sum of changes of gradients, each of at most twice the bound.
+        return NoiseBody(
+            stddev_on_sum=first.noise_stddev_on_mean * first.records_per_step,
+            stddev_on_mean=first.noise_stddev_on_mean,
+            l2_sensitivity=2.0 * plan.neighboring_relation.sensitivity * first.max_grad_norm,
+            noise_scale=None,
+        )
+    if isinstance(first, OutputPerturbation):
+        # On the mean of points; how far that may move is random.
+        return NoiseBody(stddev_on_sum=None, stddev_on_mean=first.noise_stddev, l2_sensitivity=None, noise_scale=None)
     if isinstance(first, StructuredPhase):
         return NoiseBody(
             stddev_on_sum=None, stddev_on_mean=None, l2_sensitivity=None, noise_scale=list(first.noise_scale)

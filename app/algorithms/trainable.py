@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from accounting.errors import one_of
-from app.problems import unprocessable
-from calibrators.phases import TreePhase
+from accounting.errors import AccountingError, one_of
+from app.problems import from_accounting, unprocessable
+from calibrators.geometry import L1Ball
+from calibrators.phases import (
+    EstimatePhase,
+    GradientTreePhase,
+    LocalizedPhase,
+    MirrorPhase,
+    OutputPerturbation,
+    RecursiveSelections,
+    TreePhase,
+    VarianceReducedEpochs,
+    VertexSteps,
+)
 from calibrators.plan import Clip, Phase, Plan
-from trainer.algorithms import ALGORITHMS
+from trainer.algorithms import ALGORITHMS, dp_sgd_output
+from trainer.algorithms.localized_clipped_subgradient import MAX_GRADIENT_EVALUATIONS
 from trainer.algorithms.tree_sfw_l1 import MAX_RECORDS_PER_TREE
+from trainer.clipped_means import MAX_RECORDS
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
-from trainer.models import MODELS, MultilayerPerceptron
+from trainer.models import MODELS, MeanModel, Model, MultilayerPerceptron
+from trainer.recursive_gradients import rounding_is_paid_for
 
 #: Workers run in float64.
 _SMALLEST = SMALLEST_MAX_GRAD_NORMS["float64"]
@@ -19,11 +33,14 @@ def models_of(algorithm: str) -> tuple[str, ...]:
     """Kinds of models that a run of the algorithm can train.
 
     Trees of gradients clip each record's change of its gradient in the l_inf norm, which factorises for linear models
-    alone.
+    alone. Output perturbation rests on convex losses with known constants. A mean is one noisy sum, for which there are
+    algorithms of its own: steps that come nearer to it would only cost more.
     """
-    if ALGORITHMS[algorithm].linear_models_only:
-        return tuple(kind for kind in MODELS if kind != MultilayerPerceptron.kind)
-    return MODELS
+    trainer = ALGORITHMS[algorithm]
+    if trainer.means_only:
+        return (MeanModel.kind,)
+    left_out = {MeanModel.kind} | ({MultilayerPerceptron.kind} if trainer.linear_models_only else set())
+    return tuple(kind for kind in MODELS if kind not in left_out)
 
 
 def check_model(algorithm: str, kind: str) -> None:
@@ -37,13 +54,18 @@ def check_model(algorithm: str, kind: str) -> None:
         raise unprocessable("unsupported_model", f"{algorithm} trains {one_of(known)}, not {kind}", "model", "kind")
 
 
-def check_plan(plan: Plan) -> None:
-    """Refuse a plan whose bounds the trainer's arithmetic cannot keep.
+def check_plan(plan: Plan, model: Model) -> None:
+    """Refuse a plan whose bounds the trainer's arithmetic, or the model, cannot keep.
 
     Raises:
         Problem: 422 ``invalid_value``.
     """
     for phase in plan.phases:
+        if isinstance(phase, OutputPerturbation):
+            try:
+                dp_sgd_output.check(plan, model)
+            except AccountingError as error:
+                raise from_accounting(error) from None
         if isinstance(phase, TreePhase):
             _check_at_least("lipschitz", phase.lipschitz, "assumptions")
             if phase.records_per_tree > MAX_RECORDS_PER_TREE:
@@ -52,8 +74,41 @@ def check_plan(plan: Plan) -> None:
                     f"this plan has {phase.records_per_tree}: give a batch_size, which is that number"
                 )
                 raise unprocessable("invalid_value", detail, "batch_size")
+        elif isinstance(phase, RecursiveSelections | VertexSteps):
+            _check_selections(plan, phase)
+        elif isinstance(phase, MirrorPhase | EstimatePhase | GradientTreePhase):
+            _check_at_least("lipschitz", phase.lipschitz, "assumptions")
+            if phase.batch_size > MAX_RECORDS:
+                detail = f"sums of more than {MAX_RECORDS} records are not known to be exact enough; use fewer"
+                raise unprocessable("invalid_value", detail, "dataset_id")
+        elif isinstance(phase, VarianceReducedEpochs):
+            _check_at_least("max_grad_norm", phase.max_grad_norm, "gradient_bound")
+        elif isinstance(phase, LocalizedPhase):
+            _check_blocks(phase)
         elif isinstance(phase, Phase) and isinstance(phase.gradient_bound, Clip):
             _check_at_least("max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
+
+
+def _check_blocks(phase: LocalizedPhase) -> None:
+    _check_at_least("max_grad_norm", min(phase.max_grad_norm), "gradient_bound")
+    if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:
+        detail = (
+            f"this plan takes {phase.gradient_evaluations:.3g} per-record gradients, and a run at most "
+            f"{MAX_GRADIENT_EVALUATIONS:.0e}: give a localization_power nearer to 1, the least, or use clipped_acsa "
+            "or clipped_sgd_strongly_convex, which read every record once"
+        )
+        raise unprocessable("invalid_value", detail, "assumptions", "localization_power")
+
+
+def _check_selections(plan: Plan, phase: RecursiveSelections | VertexSteps) -> None:
+    _check_at_least("lipschitz", phase.lipschitz, "assumptions")
+    if phase.batch_size > MAX_RECORDS:
+        detail = f"sums of more than {MAX_RECORDS} records are not known to be exact enough; use tree_sfw_l1"
+        raise unprocessable("invalid_value", detail, "dataset_id")
+    radius = plan.domain.radius if isinstance(plan.domain, L1Ball) else 0.0
+    if isinstance(phase, RecursiveSelections) and not rounding_is_paid_for(phase, radius):
+        detail = "so many steps of this size round the estimate by more than the margin pays for; ask for fewer"
+        raise unprocessable("invalid_value", detail, "iterations")
 
 
 def _check_at_least(name: str, value: float, where: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from calibrators.geometry import Domain, L1Ball, L2Penalty, Penalty, l2_radius
+from calibrators.geometry import Box, Domain, L1Ball, L2Penalty, Penalty, Simplex, l2_radius
 from trainer import scaling
 from trainer.losses.loss import Loss
-from trainer.models import LinearModel, Model
+from trainer.models import LinearModel, MeanModel, Model
 
 #: Gradients with a bound have moments of every order. At this one a threshold that is made of moments lies within a few
 #: per cent of the bound; at order 2 it can be many times as long, for nothing.
@@ -24,18 +24,20 @@ def constants(
     domain: Domain | None = None,
     penalty: Penalty | None = None,
 ) -> dict[str, float]:
-    """Constants by their names in the HTTP contract; none for a model that is not linear.
+    """Constants by their names in the HTTP contract; none for a model that is neither linear nor a mean.
 
     With residuals r(z) by the logits and an input x of dual norm at most B, a record's gradient is x r(x.w): so its
     norm is at most B max|r|, and its change B^(1 + alpha) times the residual's Hoelder constant. At zero parameters the
     gap is at most the loss, since no loss is negative. Where every record's gradient has a bound, so has every moment
-    of its norm, the same one: ``moment_bound`` at any ``moment_order``.
+    of its norm, the same one: ``moment_bound`` at any ``moment_order``, and ``moment_bound_2k`` at twice it.
 
     An l2 penalty of strength s makes the objective, whose loss is convex, s-strongly convex, and adds s to its
     smoothness. It is no part of what is clipped, hence of no bound on gradients or moments.
 
     Constants that mean something together come together: a Hoelder constant belongs to its exponent, a moment's bound
     to its order. Where the request gives the one, the other is the request's to give.
+
+    Of a mean the records themselves are what is clipped, and a record is no longer than the features' bound.
 
     Args:
         model: What is trained, from zero parameters.
@@ -49,14 +51,18 @@ def constants(
         - no_row_is_looked_at: equal declarations give equal constants.
         - constants_hold_for_every_row: within the declared bounds, at every point that the radius admits.
     """
+    if isinstance(model, MeanModel):
+        longest = scaling.feature_norm_bound(columns)
+        return {} if "moment_bound" in given else {"moment_order": MOMENT_ORDER, "moment_bound": longest}
     if not isinstance(model, LinearModel):
         return {}
     loss, bound = model.loss, _input_bound(model, columns, norm_order)
     found = {
-        "initial_gap": loss.value_at_zero,
         "loss_at_zero": loss.value_at_zero,
         "gradient_at_zero": loss.slope_at_zero * bound,
     }
+    if _holds_zero(domain):
+        found["initial_gap"] = loss.value_at_zero
     if not given.keys() & {"holder_exponent", "holder_constant"}:
         found["holder_exponent"] = loss.holder_exponent
         found["holder_constant"] = loss.holder_constant * bound ** (1.0 + loss.holder_exponent)
@@ -69,9 +75,19 @@ def constants(
     if math.isfinite(longest):
         found["lipschitz"] = longest
         found["deviation_tau0"] = 2.0 * longest
-        if "moment_bound" not in given:
-            found |= {"moment_order": MOMENT_ORDER, "moment_bound": longest}
+        if not given.keys() & {"moment_bound", "moment_bound_2k"}:
+            found |= {"moment_order": MOMENT_ORDER, "moment_bound": longest, "moment_bound_2k": longest}
     return found
+
+
+def _holds_zero(domain: Domain | None) -> bool:
+    """Whether a run starts from zero: its first point is projected, and no penalty counts at zero."""
+    match domain:
+        case Box():
+            return domain.lower <= 0.0 <= domain.upper
+        case Simplex():
+            return False
+    return True
 
 
 def _input_bound(model: LinearModel, columns: Sequence[scaling.Column], norm_order: float) -> float:

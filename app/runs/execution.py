@@ -24,7 +24,7 @@ from app.runs.models import Run, RunState
 from app.runs.schemas import MetricBody
 from app.runs.versions import versions
 from calibrators.plan import Plan
-from trainer.models import Model
+from trainer.models import TASKS, Model, Task
 from trainer.run import RunResult, run
 
 log = structlog.get_logger()
@@ -100,6 +100,8 @@ def train(context: Context, job: Job, should_stop: Callable[[], bool]) -> RunRes
 def summarize(job: Job, result: RunResult) -> dict[str, Any]:
     """What is stored of a result beside the model file: shapes, and scores on public rows alone."""
     public = [data for data in (job.test, job.training) if data is not None and data.public]
+    if TASKS[job.model.kind] is Task.MEAN:
+        public = []  # it predicts no label
     return {
         "parameters": {name: list(array.shape) for name, array in result.parameters.items()},
         "metrics": [_score(job, result, data).model_dump(mode="json") for data in public if len(data.labels)],

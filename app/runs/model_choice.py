@@ -74,6 +74,12 @@ class MultilayerPerceptronChoice(Schema):
     activation: Literal["relu", "tanh"] = "relu"
 
 
+class MeanChoice(Schema):
+    """The mean of the scaled features, whatever the label is. For algorithms that estimate a mean."""
+
+    kind: Literal["mean"]
+
+
 ModelChoice = Annotated[
     LogisticRegressionChoice
     | SoftmaxRegressionChoice
@@ -82,7 +88,8 @@ ModelChoice = Annotated[
     | QuantileRegressionChoice
     | QNormRegressionChoice
     | QNormHingeChoice
-    | MultilayerPerceptronChoice,
+    | MultilayerPerceptronChoice
+    | MeanChoice,
     Field(discriminator="kind", title="Model"),
 ]
 

@@ -68,14 +68,11 @@ def prepare(context: Context, request: RunRequest) -> Preparation:
     calibration = algorithms.calibrate(context, choice, data.declared_size, model.num_parameters)
     plan = calibration.plan
     if not plan.is_executable:
-        raise unprocessable(
-            "missing",
-            "a run needs a step size: give hyperparameters.step_size, or the assumptions "
-            f"{', '.join(calibration.missing_assumptions)} that its theorem derives it from",
-            "hyperparameters",
-            "step_size",
-        )
-    check_plan(plan)
+        missing = ", ".join(calibration.missing_assumptions)
+        instead = f", or the assumptions {missing} that its theorem derives it from" if missing else ""
+        detail = f"a run needs a step size: give hyperparameters.step_size{instead}"
+        raise unprocessable("missing", detail, "hyperparameters", "step_size")
+    check_plan(plan, model)
     if request.expected_plan_hash not in (None, plan.plan_hash):
         raise unprocessable(
             "plan_hash_mismatch",

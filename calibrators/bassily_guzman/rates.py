@@ -61,6 +61,58 @@ def pure_tree_rate(problem: Problem, num_vertices: int, dataset_size: int, epsil
     return statistical + math.sqrt(curvature * amplitude * math.log(num_vertices) / (dataset_size * epsilon))
 
 
+def frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
+    r"""$A + (L_1 M^2)^{1/3} A^{2/3}$ with $A = L_0 M \ln K/(n \sqrt\rho)$: of the empirical risk.
+
+    Source: derived, by balancing $L_1 M^2/T$ against the regret $A \sqrt T$ of T selections; one is the least.
+    """
+    regret = problem.lipschitz * problem.diameter * math.log(num_vertices) / (dataset_size * math.sqrt(rho))
+    curvature = problem.smoothness * problem.diameter**2
+    return regret + math.pow(curvature, 1 / 3) * math.pow(regret, 2 / 3)
+
+
+def pure_frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
+    r"""$A + (L_1 M^2 A)^{1/2}$ with $A = L_0 M \ln K/(n \varepsilon)$: of the empirical risk.
+
+    Source: derived, as `frank_wolfe_rate`; the regret of T pure selections is $T A$.
+    """
+    regret = problem.lipschitz * problem.diameter * math.log(num_vertices) / (dataset_size * epsilon)
+    return regret + math.sqrt(problem.smoothness * problem.diameter**2 * regret)
+
+
+def gap_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
+    r"""$(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \sqrt\rho))^{2/5}]$: of the gap, for losses that need not be convex.
+
+    Source: derived, by balancing $1/\sqrt T$ against the error $\sqrt{T^{1/2}/n}$ and the regret
+    $T^{3/4} \ln K/(n \sqrt\rho)$ of single-round Frank-Wolfe.
+    """
+    amplitude, _, _ = _parts(problem, num_vertices, dataset_size)
+    noise = math.log(num_vertices) / (dataset_size * math.sqrt(rho))
+    return amplitude * (math.pow(dataset_size, -1 / 3) + math.pow(noise, 2 / 5))
+
+
+def pure_gap_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
+    r"""$(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \varepsilon))^{1/3}]$.
+
+    Source: derived, as `gap_rate`; the regret of pure selections is $T \ln K/(n \varepsilon)$.
+    """
+    amplitude, _, _ = _parts(problem, num_vertices, dataset_size)
+    noise = math.log(num_vertices) / (dataset_size * epsilon)
+    return amplitude * (math.pow(dataset_size, -1 / 3) + math.pow(noise, 1 / 3))
+
+
+def printed_gap_rate(problem: Problem, dimension: int, dataset_size: int, epsilon: float) -> float:
+    r"""$L_0 M \ln^{2/3} d/(n \varepsilon)^{1/3}$.
+
+    Source: Bassily, Guzman & Menart 2021, abstract, and Guzman's talk (secondary), in units of $L_0 M$.
+
+    >>> round(printed_gap_rate(Problem(1.0, 1.0, 1.0), 100, 10_000, 1.0), 12)
+    0.128478499619
+    """
+    logs = math.pow(math.log(dimension), 2 / 3)
+    return problem.lipschitz * problem.diameter * logs / math.pow(dataset_size * epsilon, 1 / 3)
+
+
 def lower_bound_rate(problem: Problem, dimension: int, dataset_size: int, epsilon: float | None) -> float:
     r"""$L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})$, up to logarithms.
 

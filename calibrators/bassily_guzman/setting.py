@@ -96,6 +96,16 @@ class Setting:
         largest = self.problem.lipschitz * self.problem.diameter
         return largest if self.initial_gap is None else min(largest, self.initial_gap)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Where a run has other vertices than the bounds."""
+        if self.num_vertices is None or self.dimension is None or self.num_vertices == 2 * self.dimension:
+            return ()
+        return (
+            f"A run selects among the {2 * self.dimension} vertices of the l1 ball; bounds and rates are for "
+            f"num_vertices {self.num_vertices}.",
+        )
+
 
 def read_setting(spec: Spec) -> Setting:
     """The setting of a spec.

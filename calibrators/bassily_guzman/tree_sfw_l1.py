@@ -36,15 +36,12 @@ those of a worst case, far above what is measured, so the best T may be another:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from accounting.conversions.rounding import rounded_up
 from accounting.errors import InvalidValue, Unsupported
-from accounting.events import DisjointBatches, Event, PureDp, ZcDp
-from accounting.filter_costs import exact
+from accounting.events import DisjointBatches
 from accounting.relations import NeighboringRelation
-from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarget, PureDpTarget
+from accounting.targets import ApproximateDpTarget, PureDpTarget
 from calibrators.algorithm import Algorithm
+from calibrators.bassily_guzman.selection_noise import Selections, checked_scales, is_pure, multiplier, refuse_penalty
 from calibrators.bassily_guzman.setting import ASSUMPTIONS, Setting, read_setting
 from calibrators.bassily_guzman.shuffled_trees import printed_calibration
 from calibrators.bassily_guzman.tree import Trees, possible_trees
@@ -54,7 +51,7 @@ from calibrators.noise import solve_steps
 from calibrators.phases import TreePhase
 from calibrators.plan import Plan
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
+from calibrators.spec import Calibration, Spec, Unknown
 from calibrators.units import LOSS
 
 SOURCE = "Asi, Feldman, Koren & Talwar 2021 (trees); derived: noise and bound, without shuffling"
@@ -73,40 +70,6 @@ ERRATA = (
     "The regularity constant 2 ln d of the talk is none: here it is the least over r of (r - 1) d^(2/r).",
 )
 
-#: Above it the engine states no rho.
-_MOST_RHO = 1e6
-#: Of noise, in loss units; its inverse is the largest.
-_SMALLEST_SCALE = 1e-30
-
-
-@dataclass(frozen=True, slots=True)
-class Selections:
-    """The one aggregate event of all selections, from the noise multiplier: sens^2 / (2 sigma^2), or sens / sigma.
-
-    Attributes:
-        pure: Whether epsilon at delta 0 is stated, rather than rho.
-        relation: Its sensitivity is the factor s of the module.
-
-    >>> Selections(False, NeighboringRelation.REPLACE_ONE)(2.0, 1, 1).mechanism
-    ZcDp(rho=0.5)
-    """
-
-    pure: bool
-    relation: NeighboringRelation
-
-    def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
-        """The cost does not depend on the number of trees and their records: the noise scales do."""
-        distance = exact(self.relation.sensitivity) / exact(noise_multiplier)
-        if self.pure:
-            return Event(PureDp(rounded_up(distance)))
-        rho = rounded_up(distance**2 / 2)
-        if rho > _MOST_RHO:
-            raise InvalidValue(
-                f"no rho above {_MOST_RHO:g} is stated; use more noise than {noise_multiplier:g}, or aim lower",
-                pointer=("noise_multiplier",),
-            )
-        return Event(ZcDp(rho))
-
 
 def calibrate(spec: Spec) -> Calibration:
     """Noise from the engine; the number of trees of least bound, unless `iterations` gives one.
@@ -118,7 +81,7 @@ def calibrate(spec: Spec) -> Calibration:
     """
     _refuse_what_has_no_part(spec)
     setting = read_setting(spec)
-    selections = Selections(_is_pure(spec), spec.relation)
+    selections = Selections(is_pure(spec), spec.relation)
     steps = solve_steps(spec, selections, iterations=1, batch_size=1)
     trees = _trees(spec, setting, selections.pure, steps.noise_multiplier)
     scales = _noise_scales(setting, trees, selections.pure, steps.noise_multiplier)
@@ -151,8 +114,7 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
             "noise_multiplier; the number of trees of least bound is then chosen where iterations is left out",
             pointer=("solve_for",),
         )
-    if spec.penalty is not None:
-        raise Unsupported("Frank-Wolfe steps have no proximal part: leave penalty out", pointer=("penalty",))
+    refuse_penalty(spec)
     if spec.step_size is not None:
         raise Unsupported(
             "the step sizes are 2/(k+2): movement and privacy are proved for them; leave step_size out",
@@ -160,28 +122,12 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
         )
 
 
-def _is_pure(spec: Spec) -> bool:
-    """Whether the target asks for epsilon at delta 0, or for what follows from it and not from rho."""
-    match spec.target:
-        case PureDpTarget() | GaussianDpTarget():
-            return True
-        case ApproximateDpTarget(delta=delta) | OpenEpsilon(delta=delta):
-            return delta == 0.0
-        case BudgetTarget(filter=budget, charge_delta=charge_delta):
-            return budget.kind in ("pure_dp", "gaussian_dp") or charge_delta == 0.0
-    return False
-
-
 def _noise_scales(setting: Setting, trees: Trees, pure: bool, noise_multiplier: float) -> tuple[float, ...]:
     """lambda_1..lambda_T, in loss units."""
     width, factor = (trees.pure_width, 1.0) if pure else (trees.zcdp_width, 0.5)
-    scales = tuple(factor * noise_multiplier * width(setting.problem, tree) for tree in range(1, trees.num_trees + 1))
-    if not all(_SMALLEST_SCALE <= scale <= 1.0 / _SMALLEST_SCALE for scale in scales):
-        raise InvalidValue(
-            f"the noise would have the scales {scales}, which floating point does not hold safely: choose other units",
-            pointer=("assumptions", "lipschitz"),
-        )
-    return scales
+    return checked_scales(
+        [factor * noise_multiplier * width(setting.problem, tree) for tree in range(1, trees.num_trees + 1)]
+    )
 
 
 def _trees(spec: Spec, setting: Setting, pure: bool, noise_multiplier: float) -> Trees:
@@ -229,14 +175,7 @@ def _hyperparameters(
     chosen = r"\arg\min_T \Gamma" if spec.iterations is None else "T"
     return (
         Provenance("noise_scale", scales, PURE_SCALE_FORMULA if pure else SCALE_FORMULA, SOURCE, derived, units=LOSS),
-        Provenance(
-            "noise_multiplier",
-            noise_multiplier,
-            r"\epsilon = s/\sigma" if pure else r"\rho = s^2/(2\sigma^2)",
-            SOURCE,
-            derived,
-            ("s is 2 under replace_one and 1 under replace_special",),
-        ),
+        multiplier(noise_multiplier, pure, SOURCE, "s is 2 under replace_one and 1 under replace_special"),
         Provenance("iterations", float(trees.num_trees), chosen, LAYOUT_SOURCE, derived, ("number of trees",)),
         Provenance(
             "batch_size",
@@ -256,14 +195,7 @@ def _warnings(spec: Spec, setting: Setting, trees: Trees) -> list[str]:
         warnings.append(
             f"{unread} of {spec.dataset_size} records are not read: each tree takes a power of two at its root."
         )
-    if setting.num_vertices is not None and setting.dimension is not None:
-        own = 2 * setting.dimension
-        if setting.num_vertices != own:
-            warnings.append(
-                f"A run selects among the {own} vertices of the l1 ball; bounds and rates are for num_vertices "
-                f"{setting.num_vertices}."
-            )
-    return warnings
+    return [*warnings, *setting.warnings]
 
 
 def _literal(spec: Spec) -> Literal | None:

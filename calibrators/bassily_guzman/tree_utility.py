@@ -84,7 +84,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
         rate = rates.tree_rate(problem, num_vertices, n, mechanism.rho)
         formula = r"c\,[A\sqrt{\ln K/n} + (L_1 M^2)^{1/3} (A \ln K/(n\sqrt\rho))^{2/3}],\; A = (L_0 + L_1 M) M"
     found = [order("excess_risk_rate", rate, formula, "derived, by balancing")]
-    epsilon, delta = _epsilon_and_delta(spec, steps)
+    epsilon, delta = epsilon_and_delta(spec, steps)
     dimension = setting.dimension
     if epsilon is not None and 0.0 < delta < 1.0:
         if dimension is not None:
@@ -122,7 +122,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
     return found
 
 
-def _epsilon_and_delta(spec: Spec, steps: Steps) -> tuple[float | None, float]:
+def epsilon_and_delta(spec: Spec, steps: Steps) -> tuple[float | None, float]:
     """The target's, with what was solved for filled in; no epsilon where the target speaks of something else."""
     found = steps.achieved.value.upper
     match spec.target:

@@ -31,15 +31,10 @@ the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from accounting.errors import InvalidValue, Unsupported
+from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches
-from accounting.relations import NeighboringRelation
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.assumptions import read_assumptions
-from calibrators.geometry import L2Ball, L2Penalty
 from calibrators.lowy_razaviyayn.moments import (
     LARGEST,
     MOMENT_BOUND,
@@ -50,16 +45,27 @@ from calibrators.lowy_razaviyayn.moments import (
     SMALLEST,
     Moments,
 )
+from calibrators.lowy_razaviyayn.one_pass import (
+    RELATIONS,
+    Chosen,
+    ball,
+    check_unknown,
+    gradient_evaluations,
+    l2_strength,
+    solve_pass,
+    with_diameter,
+)
 from calibrators.lowy_razaviyayn.printed_noise import printed_noise
 from calibrators.lowy_razaviyayn.strongly_convex import StronglyConvexProblem
 from calibrators.lowy_razaviyayn.theorem_11 import PlannedPass
 from calibrators.lowy_razaviyayn.zcdp import paper_epsilon
-from calibrators.noise import Steps, gaussian_event, solve_steps
 from calibrators.plan import MAX_SCHEDULE, Clip, Phase, Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.provenance import Provenance
 from calibrators.release import LAST_ITERATE, Release, WeightedAverage
-from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.spec import Calibration, Spec
 from calibrators.units import PARAMETER, SMOOTHNESS
+
+_NAME = "clipped_sgd_strongly_convex"
 
 ASSUMPTIONS = (
     Assumption(
@@ -94,15 +100,6 @@ ASSUMPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """What the paper leaves to its preset, filled in."""
-
-    iterations: int
-    batch_size: int
-    bound: Clip
-
-
 def calibrate(spec: Spec) -> Calibration:
     """Noise from the engine, T and C from Theorem 11, step sizes and weights from the explicit schedule.
 
@@ -113,11 +110,11 @@ def calibrate(spec: Spec) -> Calibration:
             depend; the domain is no l2 ball or the penalty not l2.
         Unreachable: no noise multiplier meets the target.
     """
-    _check_unknown(spec)
+    check_unknown(spec)
     problem, missing, order_constant = _read_problem(spec)
-    noise = _solve(spec, rounds=2)
+    noise = solve_pass(spec, rounds=2)
     chosen = _choose(spec, problem, paper_epsilon(noise.noise_multiplier))
-    steps = _solve(spec, rounds=chosen.iterations + 1)
+    steps = solve_pass(spec, rounds=chosen.iterations + 1)
     schedule = None if problem is None else problem.schedule(chosen.iterations, spec.step_size)
     release: Release = LAST_ITERATE
     step_size: float | tuple[float, ...] | None = spec.step_size
@@ -128,7 +125,7 @@ def calibrate(spec: Spec) -> Calibration:
         release = WeightedAverage((1.0 / (chosen.iterations + 1),) * (chosen.iterations + 1))
     phase = Phase(steps.event, chosen.bound, chosen.batch_size, step_size)
     hyperparameters: tuple[Provenance, ...] = ()
-    utility: tuple[Provenance, ...] = (_gradient_evaluations(phase),)
+    utility: tuple[Provenance, ...] = (gradient_evaluations(phase, r"s (T + 1) \le n", f"{PAPER}, Algorithm 6"),)
     warnings = list(steps.achieved.warnings)
     if problem is not None and schedule is not None:
         planned = PlannedPass(
@@ -139,11 +136,11 @@ def calibrate(spec: Spec) -> Calibration:
         warnings += planned.warnings()
     return Calibration(
         plan=Plan(
-            CLIPPED_SGD_STRONGLY_CONVEX.name,
+            _NAME,
             spec.dataset_size,
             spec.relation,
             (phase,),
-            domain=_domain(spec, problem),
+            domain=ball(spec, spec.assumptions.get("diameter") if problem is None else problem.diameter),
             penalty=spec.penalty,
             release=release,
         ),
@@ -155,28 +152,14 @@ def calibrate(spec: Spec) -> Calibration:
         utility=utility,
         missing_assumptions=missing,
         warnings=tuple(warnings),
-        literal=printed_noise(spec, phase),
+        literal=printed_noise(spec, phase, algorithm=6, rounds=phase.steps - 1),
     )
-
-
-def _check_unknown(spec: Spec) -> None:
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"one pass over disjoint batches costs the same whatever the number of its steps: {spec.unknown} cannot be "
-            "solved for; leave it to the preset, or give iterations",
-            pointer=("solve_for",),
-        )
-
-
-def _solve(spec: Spec, rounds: int) -> Steps:
-    """The pass; its noise is the same for every number of rounds, which its event states all the same."""
-    return solve_steps(spec, gaussian_event(spec), iterations=rounds, batch_size=max(1, spec.dataset_size // rounds))
 
 
 def _read_problem(spec: Spec) -> tuple[StronglyConvexProblem | None, tuple[str, ...], float]:
     """The constants, or None and the names of those that are missing; and the constant of the rates."""
-    known = read_assumptions(ASSUMPTIONS, _with_diameter(spec), needed=[("dimension", spec.dimension)])
-    strength = _penalty_strength(spec)
+    known = read_assumptions(ASSUMPTIONS, with_diameter(spec, _NAME), needed=[("dimension", spec.dimension)])
+    strength = l2_strength(spec, _NAME)
     if known.missing:
         return None, known.missing, known["order_constant"]
     problem = StronglyConvexProblem(
@@ -189,38 +172,6 @@ def _read_problem(spec: Spec) -> tuple[StronglyConvexProblem | None, tuple[str, 
     )
     _check_consistent(problem)
     return problem, (), known["order_constant"]
-
-
-def _with_diameter(spec: Spec) -> Mapping[str, float]:
-    """The spec's constants, with the diameter of the domain where only that was given."""
-    if spec.domain is None:
-        return spec.assumptions
-    if not isinstance(spec.domain, L2Ball):
-        raise Unsupported(
-            f"clipped_sgd_strongly_convex projects on an l2_ball, not on {spec.domain.kind}",
-            code="unsupported_domain",
-            pointer=("domain", "kind"),
-        )
-    across = 2.0 * spec.domain.radius
-    stated = spec.assumptions.get("diameter")
-    if isinstance(stated, int | float) and stated < across * (1.0 - 1e-12):
-        raise InvalidValue(
-            f"diameter must be at least twice the domain's radius, {across:g}, got {stated!r}",
-            pointer=("assumptions", "diameter"),
-        )
-    return {"diameter": across, **spec.assumptions}
-
-
-def _penalty_strength(spec: Spec) -> float:
-    if spec.penalty is None:
-        return 0.0
-    if not isinstance(spec.penalty, L2Penalty):
-        raise Unsupported(
-            f"clipped_sgd_strongly_convex adds the gradient of an l2 penalty; {spec.penalty.kind} has none",
-            code="unsupported_penalty",
-            pointer=("penalty", "kind"),
-        )
-    return spec.penalty.strength
 
 
 def _check_consistent(problem: StronglyConvexProblem) -> None:
@@ -245,7 +196,7 @@ def _check_consistent(problem: StronglyConvexProblem) -> None:
         )
 
 
-def _choose(spec: Spec, problem: StronglyConvexProblem | None, epsilon_p: float) -> _Chosen:
+def _choose(spec: Spec, problem: StronglyConvexProblem | None, epsilon_p: float) -> Chosen:
     n = spec.dataset_size
     if spec.iterations is not None:
         iterations = spec.iterations
@@ -271,43 +222,25 @@ def _choose(spec: Spec, problem: StronglyConvexProblem | None, epsilon_p: float)
         )
     if spec.gradient_bound is not None:
         assert isinstance(spec.gradient_bound, Clip), "the registry has seen to the gradient bound"
-        return _Chosen(iterations, size, spec.gradient_bound)
+        return Chosen(iterations, size, spec.gradient_bound)
     if problem is None:
         raise InvalidValue(
             "gradient_bound is needed: without the theorem's assumptions there is no preset for max_grad_norm",
             code="missing",
             pointer=("gradient_bound",),
         )
-    return _Chosen(iterations, size, Clip(problem.clip_threshold(iterations, n, epsilon_p)))
-
-
-def _domain(spec: Spec, problem: StronglyConvexProblem | None) -> L2Ball | None:
-    if isinstance(spec.domain, L2Ball):
-        return spec.domain
-    diameter = spec.assumptions.get("diameter") if problem is None else problem.diameter
-    return None if diameter is None else L2Ball(0.5 * diameter)
-
-
-def _gradient_evaluations(phase: Phase) -> Provenance:
-    evaluations = float(phase.steps * phase.divisor)
-    return Provenance(
-        "gradient_evaluations", evaluations, r"s (T + 1) \le n", f"{PAPER}, Algorithm 6", ProvenanceKind.EXACT
-    )
+    return Chosen(iterations, size, Clip(problem.clip_threshold(iterations, n, epsilon_p)))
 
 
 CLIPPED_SGD_STRONGLY_CONVEX = Algorithm(
-    name="clipped_sgd_strongly_convex",
+    name=_NAME,
     summary="One pass over disjoint batches for strongly convex losses with heavy-tailed gradients: clip, average, add "
     "Gaussian noise, step, project; release a weighted mean of the points.",
     source=f"{PAPER}, Algorithms 6 and 7, Theorem 11, Proposition 32",
     update=r"w_{t+1} = \Pi_W\left(w_t - \eta_t\left(\tfrac1s \sum_{i \in B_t} \min(1, C/\|g_i\|) g_i"
     r" + \tfrac{zC}{s} Z_t + \lambda w_t\right)\right),\; \hat w_T = \sum_t \zeta_t w_{t+1}",
     samplings=(DisjointBatches,),
-    relations=(
-        NeighboringRelation.REPLACE_ONE,
-        NeighboringRelation.REPLACE_SPECIAL,
-        NeighboringRelation.ADD_OR_REMOVE_ONE,
-    ),
+    relations=RELATIONS,
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,

@@ -47,6 +47,19 @@ def strongly_convex_lower_bound(
     return reach**2 / strong_convexity * max(public, _private_mean(moment_order, records, rho) ** 2 / 16.0)
 
 
+def mean_lower_bound(moment_order: float, moment_bound: float, records: int, rho: float) -> float:
+    """Certified, of E|nu~ - nu|^2: so far are some records' mean and what any rho-zCDP algorithm makes of them.
+
+    The two laws above with h = r_k, since here the records themselves have the moment; the two squared errors add up
+    to at least 2 m^2, so one is at least m^2 / 2 on average.
+
+    >>> round(mean_lower_bound(2.0, 3.0, 10_000, 0.5), 12)
+    0.00045
+    """
+    public = 1.0 / (12.0 * records)
+    return moment_bound**2 * max(public, 0.5 * _private_mean(moment_order, records, rho) ** 2)
+
+
 def convex_lower_rate(
     moment_order: float, moment_bound: float, diameter: float, dimension: int, records: int, rho: float
 ) -> float:

@@ -1,11 +1,11 @@
-"""The noise that Algorithm 6 prints, at the batches that its T + 1 rounds can have."""
+"""The noise that Algorithms 1, 2, 6 and 8 print, at the batches that their rounds can have."""
 
 from __future__ import annotations
 
 import math
 
 from accounting.errors import AccountingError
-from accounting.events import DisjointBatches, Event, Gaussian
+from accounting.events import DisjointBatches, FullBatch
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, ZcdpTarget
 from calibrators.literal import Literal, Verdict, judge
@@ -15,20 +15,23 @@ from calibrators.noise import GaussianSteps, solve_steps
 from calibrators.plan import Phase
 from calibrators.spec import Spec
 
-SOURCE = f"{PAPER}, Algorithm 6 with Algorithm 1 (Proposition 3 for targets in epsilon and delta)"
 FORMULA = (
     r"\sigma^2 = \frac{4 C^2 T^2}{\varepsilon_p^2 n^2},\; \varepsilon_p = \sqrt{2 \rho},\;"
     r" \rho = (\sqrt{\ln(1/\delta) + \varepsilon} - \sqrt{\ln(1/\delta)})^2"
 )
 _RELATION = NeighboringRelation.REPLACE_ONE
-_SETTING = "one pass over disjoint batches, replace_one"
 
 
-def printed_noise(spec: Spec, phase: Phase) -> Literal | None:
-    """Algorithm 6's noise at this spec with the engine's verdict; None for targets that the paper does not speak of.
+def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> Literal | None:
+    """An algorithm's noise at this spec with the engine's verdict; None for targets that the paper does not speak of.
 
-    Its T + 1 rounds read batches of n/T, which is n/T records more than there are. The noise is therefore judged on
-    batches of floor(n/(T + 1)), where its standard deviation on the mean is that of a smaller multiple of C/s.
+    It reads batches of n/T records. Where there are more rounds than T, or T does not divide n, that is more records
+    than there are. The noise is therefore judged on batches of the plan's size s, where its standard deviation on the
+    mean is that of a smaller multiple of C/s.
+
+    Args:
+        algorithm: Its number in the paper.
+        rounds: The T that is printed in the noise.
     """
     target = spec.target
     if isinstance(target, ZcdpTarget):
@@ -37,29 +40,41 @@ def printed_noise(spec: Spec, phase: Phase) -> Literal | None:
         rho = proposition_3_rho(target.epsilon, target.delta)
     else:
         return None
-    rounds, size = phase.steps, phase.divisor
-    printed = printed_noise_multiplier(rho, rounds - 1, size, spec.dataset_size)
+    oracle = "" if algorithm == 1 else "with Algorithm 1, and "
+    source = f"{PAPER}, Algorithm {algorithm} ({oracle}Proposition 3 for targets in epsilon and delta)"
+    size, steps = phase.divisor, phase.steps
+    printed = printed_noise_multiplier(rho, rounds, size, spec.dataset_size)
+    own = GaussianSteps(FullBatch.kind if steps == 1 else DisjointBatches.kind, spec.dataset_size, _RELATION)
     try:
-        event = Event(Gaussian(printed), DisjointBatches("by_position"), rounds)
+        event = own(printed, steps, size)
     except AccountingError as error:
         # It is for comparison: what the engine does not take refuses no request.
         why = f"The engine takes no such noise: {error.detail}"
-        return Literal(Verdict.UNSOUND, why, SOURCE, FORMULA, noise_multiplier=printed)
-    needed = _needed(spec, rounds, size)
-    verdict, why = judge([event], _RELATION, target, printed=printed, needed=needed, setting=_SETTING)
-    shares = f"T + 1 = {rounds} batches of n/T records are more records than there are; judged on batches of {size}. "
+        return Literal(Verdict.UNSOUND, why, source, FORMULA, noise_multiplier=printed)
+    setting = "all records in one step, replace_one" if steps == 1 else "one pass over disjoint batches, replace_one"
+    needed = _needed(spec, own, steps, size)
+    verdict, why = judge([event], _RELATION, target, printed=printed, needed=needed, setting=setting)
     return Literal(
         verdict,
-        shares + why,
-        SOURCE,
+        _shares(steps, rounds, size, spec.dataset_size) + why,
+        source,
         FORMULA,
         noise_multiplier=printed,
         noise_stddev_on_mean=printed * phase.gradient_bound.contribution_bound / size,
     )
 
 
+def _shares(steps: int, rounds: int, size: int, records: int) -> str:
+    """What is wrong with batches of n/T records, if anything is."""
+    if steps > rounds:
+        return f"T + 1 = {steps} batches of n/T records are more records than there are; judged on batches of {size}. "
+    if size * rounds != records:
+        return f"n/T = {records}/{rounds} is no number of records; judged on batches of {size}. "
+    return ""
+
+
 def printed_noise_multiplier(rho: float, iterations: int, batch_size: int, records: int) -> float:
-    """sigma of Algorithm 6, times s / C: sqrt(2 / rho) s T / n, a little below the sqrt(2 / rho) that s needs.
+    """The printed sigma, times s / C: sqrt(2 / rho) s T / n, which is below the sqrt(2 / rho) that s needs if s T < n.
 
     >>> printed_noise_multiplier(0.5, iterations=4, batch_size=20, records=100)
     1.6
@@ -67,10 +82,9 @@ def printed_noise_multiplier(rho: float, iterations: int, batch_size: int, recor
     return math.sqrt(2.0 / rho) * batch_size * iterations / records
 
 
-def _needed(spec: Spec, rounds: int, size: int) -> float | None:
+def _needed(spec: Spec, own: GaussianSteps, steps: int, size: int) -> float | None:
     question = Spec(spec.dataset_size, spec.target, neighboring_relation=_RELATION)
-    own = GaussianSteps(DisjointBatches.kind, spec.dataset_size, _RELATION)
     try:
-        return solve_steps(question, own, iterations=rounds, batch_size=size).noise_multiplier
+        return solve_steps(question, own, iterations=steps, batch_size=size).noise_multiplier
     except AccountingError:
         return None

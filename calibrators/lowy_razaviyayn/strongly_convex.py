@@ -32,13 +32,8 @@ $F(\hat w_T) \le \sum_t \zeta_t F(w_{t+1})$ by convexity. $\square$
 A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping changes nothing in this: F includes it, with
 $\beta$ and $\mu$ of the sum, and the moments are those of the gradients that are clipped.
 
-**Batches that are drawn (add or remove one record).** Each of n records draws one of T + 1 batches, independently; the
-sum is divided by s. Given what earlier steps have read, $R_t \sim \mathrm{Bin}(n, f)$ records are left,
-$f = (T + 1 - t)/(T + 1)$, each of which is in batch t with probability $1/(T + 1 - t)$. So the oracle's mean is
-$(1 + \alpha_t)$ times that of a clipped record, with
-$\mathbb{E}\alpha_t^2 = \big(\frac{n}{(T+1) s} - 1\big)^2 + \frac{n (1 - f)}{f (T+1)^2 s^2}$, and the proof holds with
-$B + \min(r_2, C) \sqrt{\mathbb{E} \alpha_t^2}$ for B (Minkowski) and $\frac{n}{(T+1) s} \min(r_2, C)^2 / s$ for the
-records' part of $\Sigma^2$.
+Where records draw their batches, `drawn_batches` has the root mean square bias of each step and the variance, and the
+proof holds with them for B and $\Sigma^2$.
 """
 
 from __future__ import annotations
@@ -49,6 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from calibrators.lowy_razaviyayn.drawn_batches import errors_of_drawn_batches
 from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
 from calibrators.lowy_razaviyayn.moments import LARGEST, Moments, trivial_excess_risk
 from calibrators.lowy_razaviyayn.stich_schedule import Schedule, closed_form, constant_schedule, stich_schedule
@@ -130,12 +126,7 @@ class StronglyConvexProblem:
 
     def evaluated_bound_of_drawn_batches(self, schedule: Schedule, oracle: MeanOracle, records: int) -> float:
         """`evaluated_bound` where each of n records draws its batch and sums are divided by the oracle's s."""
-        rounds, size = len(schedule.step_sizes), oracle.batch_size
-        left = np.arange(rounds, 0, -1) / rounds
-        load = records / (rounds * size)
-        deviation = np.sqrt((load - 1.0) ** 2 + load * (1.0 - left) / (left * rounds * size))
-        bias: Vector = oracle.sharp_bias + math.sqrt(oracle.clipped_second_moment) * deviation
-        variance = oracle.dimension * oracle.noise_variance + load * oracle.clipped_second_moment / size
+        bias, variance = errors_of_drawn_batches(oracle, len(schedule.step_sizes), records)
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * variance, 4.0 * bias**2 / self.strong_convexity)
 
     def printed_bound(self, iterations: int, oracle: MeanOracle) -> float:

@@ -12,6 +12,7 @@ from calibrators.lowy_razaviyayn.lower_bounds import (
 )
 from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
 from calibrators.lowy_razaviyayn.moments import PAPER
+from calibrators.lowy_razaviyayn.one_pass import FIXED_BATCHES
 from calibrators.lowy_razaviyayn.stich_schedule import Schedule
 from calibrators.lowy_razaviyayn.strongly_convex import StronglyConvexProblem
 from calibrators.lowy_razaviyayn.zcdp import paper_epsilon, paper_rho
@@ -24,7 +25,6 @@ HOLDS = (
     "the population loss is mu-strongly convex and beta-smooth on the ball, the penalty included",
     "at every point of the ball the clipped gradients have k-th moments of at most r_k^k",
 )
-_FIXED_BATCHES = "batches have the same size, which fails under add_or_remove_one"
 _OWN_SCHEDULE = "the step sizes are the schedule's, which fails here"
 
 
@@ -71,7 +71,7 @@ class PlannedPass:
     @property
     def _outside_the_theorem(self) -> tuple[str, ...]:
         """What of the theorem's own run this plan does not have, in words."""
-        drawn = (_FIXED_BATCHES,) if self._batches_are_drawn else ()
+        drawn = (FIXED_BATCHES,) if self._batches_are_drawn else ()
         return (*drawn, _OWN_SCHEDULE) if self.step_size is not None else drawn
 
     def recommended(self) -> tuple[Provenance, ...]:

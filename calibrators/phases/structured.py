@@ -76,6 +76,8 @@ def _read(annotation: Any, value: Any) -> Any:
         return event_from_json(value)
     if get_origin(annotation) is tuple:
         return tuple(_read(get_args(annotation)[0], item) for item in value)
+    if annotation == float | None:
+        return None if value is None else float(value)
     if annotation in (int, float, str):
         return annotation(value)
-    raise TypeError(f"fields of phases are events, numbers, strings and tuples of them, not {annotation}")
+    raise TypeError(f"fields of phases are events, numbers (or None), strings and tuples of them, not {annotation}")

@@ -148,7 +148,7 @@ def step_sizes(run: Run) -> list[Provenance]:
     if (rate := run.rate) is not None and (own := _paper_step_size(run, rate)) is not None:
         found.append(own)
     if (error := run.error) is not None:
-        limit = _limit(run.problem)
+        limit = step_size_limit(run.problem)
         found.append(
             Provenance(
                 "step_size_of_least_bound" if found else "step_size",
@@ -165,7 +165,7 @@ def step_sizes(run: Run) -> list[Provenance]:
 
 def _paper_step_size(run: Run, rate: Rate) -> Provenance | None:
     value = rate.step_size(run.phase.steps, run.problem.order_constant)
-    limit = _limit(run.problem)
+    limit = step_size_limit(run.problem)
     if value >= limit:
         if run.spec.step_size is not None:
             return None
@@ -199,7 +199,7 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
             theorem_12.EXPECTED_SOURCE,
             ProvenanceKind.DERIVED,
             (*HOLDS, "bounds the empirical optimisation error, in expectation over batches and noise"),
-            vacuous=_is_vacuous(problem, expected),
+            vacuous=is_vacuous(problem, expected),
             units=LOSS,
         )
     ]
@@ -228,7 +228,7 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
             theorem_12.ERROR_SOURCE,
             ProvenanceKind.EXACT if exact else ProvenanceKind.DERIVED,
             (*HOLDS, why, "gamma > 18 exp(-T d / 8)"),
-            vacuous=None if bound is None else _is_vacuous(problem, bound),
+            vacuous=None if bound is None else is_vacuous(problem, bound),
             units=LOSS,
         )
     )
@@ -267,14 +267,14 @@ def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
             theorem_12.RATE_SOURCE,
             ProvenanceKind.ORDER,
             tuple(assumptions),
-            vacuous=None if value is None else _is_vacuous(problem, value),
+            vacuous=None if value is None else is_vacuous(problem, value),
             units=LOSS,
         ),
         warning,
     )
 
 
-def _limit(problem: HolderProblem) -> float:
+def step_size_limit(problem: HolderProblem) -> float:
     """min(1, 1/L) as printed; the 1 is 1/c, a step size."""
     inverse = math.inf if not problem.constant else 1.0 / problem.constant
     return min(1.0 / problem.order_constant, inverse)
@@ -290,7 +290,7 @@ def _largest_loss_at_minimiser(problem: HolderProblem, error: OptimisationError)
     return problem.loss_at_zero + growth
 
 
-def _is_vacuous(problem: HolderProblem, bound: float) -> bool | None:
+def is_vacuous(problem: HolderProblem, bound: float) -> bool | None:
     """Whether w = 0 has as small a bound: its excess is at most M |w*| by convexity, and at most M_0."""
     trivial = [] if problem.loss_at_zero is None else [problem.loss_at_zero]
     if problem.gradient_at_zero is not None and problem.distance is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,7 @@ def request_of(name: str, spec: Spec) -> dict[str, Any]:
         "dimension": spec.dimension,
         **{key: None if value is None else value.to_json() for key, value in geometry.items()},
         "assumptions": dict(spec.assumptions),
+        "hyperparameters": None if spec.step_size is None else {"step_size": spec.step_size},
     }
     return {key: value for key, value in body.items() if value is not None}
 
@@ -157,6 +158,8 @@ def _facts(algorithm: Algorithm) -> str:
 
 
 def _assumptions(algorithm: Algorithm) -> list[str]:
+    if not algorithm.assumptions:
+        return ["None: no theorem speaks of what it attains, and its privacy needs none."]
     rows = [
         [
             f"`{item.name}`",
@@ -260,15 +263,18 @@ def _plan_rows(plan: Plan, found: Calibration) -> list[list[str]]:
             ["gradient bound", _kind_and_numbers(phase.gradient_bound.to_json())],
         ]
     else:
-        rows += [
-            ["records at a root", f"{phase.records_per_tree}"],
-            ["noise scales, per tree", number(phase.noise_scales)],
-        ]
+        own = {item.name: getattr(phase, item.name) for item in fields(phase) if item.name != "event"}
+        rows += [[name.replace("_", " "), _of_phase(value)] for name, value in own.items()]
     if plan.domain is not None:
         rows.append(["domain", _kind_and_numbers(plan.domain.to_json())])
     if plan.penalty is not None:
         rows.append(["penalty", _kind_and_numbers(plan.penalty.to_json())])
     return [*rows, ["released point", f"`{plan.release.kind}`"]]
+
+
+def _of_phase(value: Any) -> str:
+    """A field of a phase: integers are sizes, and shown in full."""
+    return f"{value}" if isinstance(value, int | str) else number(value)
 
 
 def _kind_and_numbers(described: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from calibrators.algorithm import Algorithm
+from calibrators.phases import OutputPerturbation
 from calibrators.plan import Phase, Plan
 from calibrators.provenance import Provenance
 from calibrators.registry import ALGORITHMS, calibrate
@@ -16,17 +17,19 @@ from calibrators.spec import Calibration, Spec
 from tests.conformance.examples import EXAMPLES
 
 
-def cases() -> list[Any]:
-    """(name, spec) of every example and variant of a registered algorithm."""
+def cases(*, bounded: bool = False) -> list[Any]:
+    """(name, spec) of every example and variant of a registered algorithm; or of those that a theorem speaks of."""
     return [
         pytest.param(name, spec, id=f"{name}-{word}" if word else name)
         for name in ALGORITHMS
-        if name in EXAMPLES
+        if name in EXAMPLES and (EXAMPLES[name].bounded or not bounded)
         for word, spec in EXAMPLES[name].specs().items()
     ]
 
 
+every_example = pytest.mark.parametrize(("name", "spec"), [(name, EXAMPLES[name].spec) for name in ALGORITHMS])
 every_case = pytest.mark.parametrize(("name", "spec"), cases())
+every_bounded_case = pytest.mark.parametrize(("name", "spec"), cases(bounded=True))
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
 
 
@@ -47,6 +50,8 @@ def pinned(name: str, spec: Spec) -> Spec:
         spec = replace(spec, iterations=int(steps))
     if spec.gradient_bound is None and isinstance(first, Phase):
         spec = replace(spec, gradient_bound=first.gradient_bound)
+    if spec.step_size is None and isinstance(first, OutputPerturbation):
+        spec = replace(spec, step_size=first.step_size)  # its noise is on what the steps lead to
     return spec
 
 

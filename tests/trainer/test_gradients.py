@@ -163,3 +163,25 @@ def test_norms_are_finite_only_where_every_number_of_the_row_is() -> None:
             with silent():
                 norms = OuterProducts(np, tuple(Layer(a, d, has_bias=False) for a, d in sides)).norms()
             assert np.isfinite(norms).tolist() == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize("order", [2.0, 3.0, 11.0, 1001.0])
+@pytest.mark.parametrize("xp", [np, array_api_strict])
+def test_norms_of_an_order_are_upper_bounds_of_the_rows(xp: Any, order: float) -> None:
+    rng = np.random.default_rng(16)
+    outer, rows = outer_products(xp, rng, 20)
+    largest = np.abs(rows).max(axis=1)
+    expected = largest * np.sum((np.abs(rows) / largest[:, None]) ** order, axis=1) ** (1.0 / order)
+    for gradients in (outer, DenseGradients(xp, xp.asarray(rows))):
+        found = np.asarray(gradients.norms_of_order(order))
+        np.testing.assert_allclose(found, expected, rtol=2.0**-28)
+        assert np.all(found >= expected * (1.0 - 1e-14))
+
+
+def test_norms_of_an_order_do_not_overflow_and_are_finite_only_where_the_row_is() -> None:
+    inputs = np.array([[3e37, 1.0], [np.nan, 1.0], [np.inf, 0.0], [0.0, 0.0], [1e-300, 0.0]])
+    gradients = OuterProducts(np, (Layer(inputs, np.ones((5, 1)), has_bias=False),))
+    with silent():
+        found = gradients.norms_of_order(50.0)
+    assert np.isfinite(found).tolist() == [True, False, False, True, True]
+    assert found[[0, 3, 4]] == pytest.approx([3e37, 0.0, 1e-300], rel=1e-8)

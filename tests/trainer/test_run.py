@@ -263,7 +263,7 @@ TREES = TreePhase(Event(ZcDp(0.1)), 1, 4, (1.0,), 1.0, 1.0)
 @pytest.mark.parametrize(
     ("broken", "error", "complaint"),
     [
-        (plan_of("dp_adam", phase_of(Clip(1.0))), Unsupported, "dp_nsgd"),
+        (plan_of("dp_nothing", phase_of(Clip(1.0))), Unsupported, "dp_nsgd"),
         (plan_of("dp_sgd", phase_of(Clip(1.0)), phase_of(Clip(1.0), step_size=None)), InvalidValue, "step_size"),
         (plan_of("dp_sgd", phase_of(Normalize(1.0))), InvalidValue, "by clip, not by normalize"),
         (plan_of("dp_nsgd", phase_of(Normalize(1.0)), phase_of(Clip(1.0))), InvalidValue, "by normalize, not by clip"),

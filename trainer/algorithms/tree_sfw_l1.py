@@ -5,40 +5,29 @@ at depth tau less the number of trailing zero bits of l; the nodes below it are 
 estimate and one entry point per depth are all that is kept. Source: Asi, Feldman, Koren & Talwar 2021
 (arXiv 2103.01516), and the talk of Bassily, Guzman & others, with constants of our own (`calibrators.bassily_guzman`).
 
-Why a margin of 1e-5 covers rounding. All sums are in float64, in pieces of at most `PIECE` records, added in order: the
-sum of m contributions of size c is off by at most (PIECE + m / PIECE) m 2^-53 c, twice that between neighbours, which
-is below 1e-5 c up to m = 2^22. What a record contributes is a function of the record and of the points alone, bit by
-bit, so that the other contributions are those of the neighbour. Gumbel noise is float64's: its upper tail ends at 36
-scales, and no claim is made about events rarer than that or about the last bits of what is released.
+Gumbel noise is float64's: its upper tail ends at 36 scales, and no claim is made about events rarer than that or about
+the last bits of what is released. What rounding does to the sums is in `trainer.clipped_means`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
-from accounting.errors import InvalidValue, Unsupported
+from accounting.errors import InvalidValue
 from accounting.relations import NeighboringRelation
 from calibrators.bassily_guzman.tree import movement
 from calibrators.geometry import L1Ball
 from calibrators.phases import TreePhase
 from calibrators.plan import Plan
-from trainer.arrays import Array, as_float64, silent
-from trainer.clipping import MARGINS, SMALLEST_MAX_GRAD_NORMS, clip_factors
-from trainer.gradients import PIECE_ROWS, Layer, OuterProducts
+from trainer.arrays import Array, silent
+from trainer.clipped_means import MAX_RECORDS, SMALLEST, ClippedMeans
 from trainer.loop import State, Task
-from trainer.models import LinearModel, Model
-from trainer.records import Block
-from trainer.samplers import occupied
+from trainer.samplers import Indices, occupied
+from trainer.vertices import noisy_vertex, towards
 
-#: Records summed by one product.
-PIECE = 8 * PIECE_ROWS
 #: Records at a root, up to which the margin covers rounding.
-MAX_RECORDS_PER_TREE = 1 << 22
-_MARGIN = MARGINS["float64"]
-_SMALLEST = SMALLEST_MAX_GRAD_NORMS["float64"]
+MAX_RECORDS_PER_TREE = MAX_RECORDS
 
 
 class TreeFrankWolfe:
@@ -61,7 +50,7 @@ class TreeFrankWolfe:
 
     def __init__(self, task: Task) -> None:
         self._phase, self._radius = _checked(task.plan)
-        self._model = _one_layer(task.model)
+        self._means = ClippedMeans(task.records, task.model, "tree_sfw_l1")
         self._records = task.records
         self._noise = task.streams.gumbel_noise()
         slots = np.random.Generator(task.streams.sampling).permutation(task.plan.dataset_size)
@@ -123,25 +112,14 @@ class TreeFrankWolfe:
 
     def _move(self, noise_scale: float) -> None:
         """x + 2/(k+2) (u - x) for the vertex u = +-D e_i of least noisy score."""
-        xp, estimate = self._records.xp, self._estimates[-1]
-        scores = self._radius * xp.concat([estimate, -estimate])
-        noise = xp.asarray(self._noise.gumbel((2 * estimate.shape[0],)))
-        chosen = int(xp.argmin(scores - noise_scale * noise))
-        sign, index = (1.0, chosen) if chosen < estimate.shape[0] else (-1.0, chosen - estimate.shape[0])
-        step_size = 2.0 / (self._done + 2.0)
-        point = (1.0 - step_size) * self._point
-        point[index] = point[index] + step_size * sign * self._radius
-        self._point = point
+        vertex = noisy_vertex(self._estimates[-1], self._radius, self._noise, noise_scale)
+        self._point = towards(self._point, vertex, 2.0 / (self._done + 2.0))
         self._done += 1
 
     def _mean_gradient(self) -> Array:
         """The mean gradient at the current point over a root's records, each clipped to L_0 in the largest entry."""
-        point = self._in_dtype(self._point)
-        return self._mean(
-            self._phase.records_per_tree,
-            self._phase.lipschitz,
-            lambda block: self._layer(point, block),
-        )
+        size = self._phase.records_per_tree
+        return self._means.of_gradients(self._next(size), size, self._point, self._phase.lipschitz)
 
     def _mean_change(self, entry: Array, depth: int) -> Array:
         """The mean change of the gradient since ``entry`` over a right child's records, each clipped.
@@ -151,39 +129,14 @@ class TreeFrankWolfe:
         xp = self._records.xp
         distance = min(float(xp.sum(xp.abs(self._point - entry))), movement(2.0 * self._radius, depth))
         bound = min(2.0 * self._phase.lipschitz, self._phase.smoothness * distance)
-        here, there = self._in_dtype(self._point), self._in_dtype(entry)
+        size = self._phase.records_per_tree >> depth
+        return self._means.of_changes(self._next(size), size, self._point, entry, bound)
 
-        def change(block: Block) -> Layer:
-            new, old = self._layer(here, block), self._layer(there, block)
-            return Layer(new.inputs, new.deltas - old.deltas, new.has_bias)
-
-        return self._mean(self._phase.records_per_tree >> depth, bound, change)
-
-    def _mean(self, size: int, bound: float, layer_of: Callable[[Block], Layer]) -> Array:
-        """The mean over the next ``size`` slots of outer products of largest entry at most ``bound``."""
-        xp = self._records.xp
-        total = xp.zeros(self._point.shape, dtype=xp.float64)
+    def _next(self, size: int) -> Indices:
+        """Positions of the rows in the next ``size`` slots."""
         rows = occupied(self._records.positions, self._order[self._taken : self._taken + size])
         self._taken += size
-        if bound < _SMALLEST:  # of changes alone, where the point has hardly moved
-            return total
-        for start in range(0, rows.size, PIECE):
-            block = self._records.block(rows[start : start + PIECE], self._model.piece_rows)
-            gradients = OuterProducts(xp, (layer_of(block),))
-            sizes = gradients.dual_norms()
-            usable = xp.isfinite(sizes) & (sizes > 0.0)
-            if not bool(xp.all(usable)):
-                gradients, sizes = gradients.keep(usable), xp.where(usable, sizes, xp.ones_like(sizes))
-            total = total + gradients.weighted_sum(clip_factors(sizes, bound, _MARGIN) * block.valid, wide=True)
-        return total / size
-
-    def _layer(self, point: Array, block: Block) -> Layer:
-        """The gradients' only layer, with derivatives in float64."""
-        [layer] = self._model.gradients(point, block).layers
-        return Layer(as_float64(block.xp, layer.inputs), as_float64(block.xp, layer.deltas), layer.has_bias)
-
-    def _in_dtype(self, point: Array) -> Array:
-        return self._records.xp.astype(point, self._records.all.features.dtype)
+        return rows
 
 
 def _trailing_zeros(number: int) -> int:
@@ -201,9 +154,9 @@ def _checked(plan: Plan) -> tuple[TreePhase, float]:
         )
     if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
         raise InvalidValue("slots are given to nodes by position", pointer=("neighboring_relation",))
-    if phase.lipschitz < _SMALLEST:
+    if phase.lipschitz < SMALLEST:
         raise InvalidValue(
-            f"lipschitz must be at least {_SMALLEST:g} to be kept in floating point; rescale the losses",
+            f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
             pointer=("phases", 0, "lipschitz"),
         )
     if phase.records_per_tree > MAX_RECORDS_PER_TREE:
@@ -212,14 +165,3 @@ def _checked(plan: Plan) -> tuple[TreePhase, float]:
             pointer=("phases", 0, "records_per_tree"),
         )
     return phase, domain.radius
-
-
-def _one_layer(model: Model) -> LinearModel:
-    if not isinstance(model, LinearModel):
-        raise Unsupported(
-            f"tree_sfw_l1 clips changes of gradients in the l_inf norm, which factorises for linear models alone; "
-            f"{model.kind} is none",
-            code="unsupported_model",
-            pointer=("model", "kind"),
-        )
-    return model

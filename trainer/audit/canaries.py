@@ -32,9 +32,20 @@ ORTHOGONAL = "orthogonal"
 OPPOSED = "opposed"
 DESIGNS = (ORTHOGONAL, OPPOSED)
 
-#: Algorithms whose update treats each coordinate alone. Without a domain and a penalty it subtracts the noisy sum times
-#: step size over divisor.
-COORDINATEWISE = frozenset({"clipped_sgd_strongly_convex", "dp_gd", "dp_nsgd", "dp_sgd", "dp_sgd_gradient"})
+#: Algorithms whose update, without a domain and a penalty, subtracts the noisy sum times step size over divisor.
+SUBTRACTING = frozenset(
+    {
+        "clipped_mean",
+        "clipped_prox_sgd",
+        "clipped_sgd_strongly_convex",
+        "dp_gd",
+        "dp_nsgd",
+        "dp_sgd",
+        "dp_sgd_gradient",
+    }
+)
+#: Algorithms whose update treats each coordinate alone.
+COORDINATEWISE = SUBTRACTING | {"clipped_acsa", "dp_adam", "dp_nadam"}
 #: Length of a canary's gradient in units of what a record may contribute: bounded for certain, normalised to nearly 1.
 _LENGTH = 1e6
 #: The same of the record that is outweighed.

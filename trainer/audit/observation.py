@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from calibrators.plan import Phase, Plan
 from trainer.arrays import to_host
-from trainer.audit.canaries import COORDINATEWISE, model, rows
+from trainer.audit.canaries import SUBTRACTING, model, rows
 from trainer.audit.scores import Floats, Observation
 from trainer.loop import GradientSteps, Task
 from trainer.records import lanes_for, prepare
@@ -63,7 +63,7 @@ def noisy_sums(plan: Plan, path: Floats) -> Floats | None:
     Returns:
         shape (T, m); None where the algorithm's points do not determine it.
     """
-    if plan.algorithm not in COORDINATEWISE or plan.domain is not None or plan.penalty is not None:
+    if plan.algorithm not in SUBTRACTING or plan.domain is not None or plan.penalty is not None:
         return None
     factors = [
         phase.divisor / (phase.step_size_at(index) * phase.gradient_bound.contribution_bound)

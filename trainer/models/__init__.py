@@ -9,6 +9,7 @@ from typing import Any
 from accounting.errors import InvalidValue, one_of
 from trainer.losses import Huber, Logistic, Loss, QNormHinge, QNormRegression, Quantile, Softmax, Squared
 from trainer.models.linear import Holder, LinearModel
+from trainer.models.mean import MeanModel
 from trainer.models.model import Model, Parameters
 from trainer.models.per_record import PerRecordModel
 from trainer.models.perceptron import MultilayerPerceptron
@@ -18,6 +19,7 @@ __all__ = [
     "TASKS",
     "Holder",
     "LinearModel",
+    "MeanModel",
     "Model",
     "MultilayerPerceptron",
     "Parameters",
@@ -35,6 +37,8 @@ class Task(StrEnum):
     BINARY = "binary"
     CLASSIFICATION = "classification"
     REGRESSION = "regression"
+    MEAN = "mean"
+    """None: the features are described, whatever the label is."""
 
 
 TASKS: dict[str, Task] = {
@@ -46,6 +50,7 @@ TASKS: dict[str, Task] = {
     QNormRegression.kind: Task.REGRESSION,
     QNormHinge.kind: Task.BINARY,
     MultilayerPerceptron.kind: Task.CLASSIFICATION,
+    MeanModel.kind: Task.MEAN,
 }
 #: The kinds that `build` knows.
 MODELS: tuple[str, ...] = tuple(TASKS)
@@ -64,7 +69,7 @@ def build(
     hidden: Sequence[int] = (256,),
     activation: str = "relu",
     **options: Any,
-) -> LinearModel | MultilayerPerceptron:
+) -> LinearModel | MeanModel | MultilayerPerceptron:
     """The model of a kind, for rows of so many features.
 
     Args:
@@ -83,6 +88,9 @@ def build(
     """
     if kind not in MODELS:
         raise InvalidValue(f"kind must be {one_of(MODELS)}", pointer=("kind",))
+    if kind == MeanModel.kind:
+        _no_options(kind, options)
+        return MeanModel(num_features)
     if kind == MultilayerPerceptron.kind:
         _no_options(kind, options)
         return MultilayerPerceptron(num_features, num_classes, tuple(hidden), activation)

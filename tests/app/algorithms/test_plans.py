@@ -15,6 +15,8 @@ from calibrators.registry import ALGORITHMS
 from tests.app.problem_assertions import assert_problem
 
 CLIP = {"kind": "clip", "max_grad_norm": 2.0}
+STEP = {"step_size": 0.125}
+LONG = {"step_size": 2}
 #: Sizes and constants alone: everything else is left to the paper. Full batches where sampling would take long.
 MINIMAL: dict[str, dict[str, Any]] = {
     "dp_sgd": {"batch_size": 1000, "sampling": "full_batch", "iterations": 10, "gradient_bound": CLIP},
@@ -24,12 +26,44 @@ MINIMAL: dict[str, dict[str, Any]] = {
         "gradient_bound": {"kind": "normalize", "regularizer": 0.5},
         "hyperparameters": {"step_size": 0.25},
     },
+    "dp_adam": {"sampling": "full_batch", "iterations": 10, "gradient_bound": CLIP, "hyperparameters": STEP},
+    "dp_nadam": {
+        "sampling": "full_batch",
+        "iterations": 10,
+        "gradient_bound": {"kind": "normalize", "regularizer": 0.5},
+        "hyperparameters": STEP,
+    },
     "dp_sgd_gradient": {
         "iterations": 1,
         "assumptions": {"radius": 1, "lipschitz": 2},
         "hyperparameters": {"step_size": 0.25},
     },
     "dp_gd": {"iterations": 10, "gradient_bound": CLIP, "assumptions": {"smoothness": 1, "initial_gap": 2}},
+    "dp_svrg": {
+        "iterations": 2,
+        "gradient_bound": CLIP,
+        "assumptions": {"smoothness": 1, "strong_convexity": 0.5, "initial_gap": 2, "inner_iterations": 10},
+    },
+    "dp_svrg_pp": {
+        "iterations": 3,
+        "gradient_bound": CLIP,
+        "assumptions": {"smoothness": 1, "initial_gap": 2, "initial_distance": 1, "inner_iterations": 4},
+    },
+    "clipped_acsa": {
+        "iterations": 3,
+        "assumptions": {"smoothness": 4, "diameter": 2, "moment_order": 2, "moment_bound": 3},
+    },
+    "clipped_mean": {"assumptions": {"moment_order": 2, "moment_bound": 3}},
+    "clipped_prox_sgd": {
+        "iterations": 3,
+        "assumptions": {
+            "smoothness": 4,
+            "pl_constant": 1,
+            "initial_gap": 2,
+            "moment_order": 2,
+            "moment_bound": 3,
+        },
+    },
     "clipped_sgd_strongly_convex": {
         "iterations": 3,
         "assumptions": {
@@ -40,15 +74,41 @@ MINIMAL: dict[str, dict[str, Any]] = {
             "moment_bound": 3,
         },
     },
+    "localized_clipped_subgradient": {"assumptions": {"diameter": 2, "moment_order": 2, "moment_bound_2k": 3}},
+    "localized_clipped_strongly_convex": {
+        "assumptions": {"strong_convexity": 1, "diameter": 2, "moment_order": 2, "moment_bound_2k": 3},
+    },
+    "dp_fw": {"iterations": 6, "assumptions": {"radius": 1, "lipschitz": 2, "smoothness": 0.5}},
+    "noisy_sfw_lp": {
+        "iterations": 4,
+        "assumptions": {"norm_order": 1.5, "radius": 1, "lipschitz": 2, "smoothness": 0.5},
+    },
+    "noisy_sfw_nonconvex_lp": {
+        "iterations": 4,
+        "assumptions": {"norm_order": 1.5, "radius": 1, "lipschitz": 2, "smoothness": 0.5},
+    },
+    "noisy_mirror_descent": {"iterations": 10, "assumptions": {"norm_order": 1.5, "radius": 1, "lipschitz": 2}},
+    "poly_sfw": {"iterations": 6, "assumptions": {"radius": 1, "lipschitz": 2, "smoothness": 0.5}},
+    "private_sfw_nonconvex_l1": {"iterations": 6, "assumptions": {"radius": 1, "lipschitz": 2, "smoothness": 0.5}},
     "tree_sfw_l1": {"iterations": 3, "assumptions": {"radius": 1, "lipschitz": 2, "smoothness": 0.5}},
 }
+#: Whose noise is that of selections, with scales in loss units.
+SELECTIONS = ("dp_fw", "poly_sfw", "private_sfw_nonconvex_l1", "tree_sfw_l1")
+#: Whose steps are charged by Renyi divergences at some orders, of which no rho follows.
+RENYI_ALONE = ("dp_svrg", "dp_svrg_pp")
+#: One event covers all steps, of which each record has a part in few.
+AGGREGATES = ("noisy_sfw_lp", "noisy_sfw_nonconvex_lp")
+#: One Gaussian mechanism covers the steps of every block.
+BLOCKS = ("localized_clipped_subgradient", "localized_clipped_strongly_convex")
 ZCDP = {"kind": "zcdp", "rho": 0.5}
 APPROXIMATE = {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-6}
+OTHER = {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5}
 PURE = {"kind": "pure_dp", "epsilon": 2}
 
 
 def body_for(algorithm: str, **changes: Any) -> dict[str, Any]:
-    body = {"algorithm": algorithm, "dataset_size": 1000, "dimension": 7, "target": ZCDP, **MINIMAL[algorithm]}
+    target = OTHER if algorithm in RENYI_ALONE else ZCDP
+    body = {"algorithm": algorithm, "dataset_size": 1000, "dimension": 7, "target": target, **MINIMAL[algorithm]}
     return {key: value for key, value in (body | changes).items() if value is not ...}
 
 
@@ -73,7 +133,7 @@ VARIATIONS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in MINIMAL),
     *((name, {"target": APPROXIMATE}) for name in MINIMAL),
     *((name, {"neighboring_relation": "replace_special"}) for name in MINIMAL),
-    ("tree_sfw_l1", {"target": PURE}),
+    *((name, {"target": PURE}) for name in SELECTIONS),
     ("tree_sfw_l1", {"assumptions": {"lipschitz": 1 / 3, "smoothness": 0, "diameter": 0.1}}),
     ("clipped_sgd_strongly_convex", {"neighboring_relation": "add_or_remove_one"}),
     ("clipped_sgd_strongly_convex", {"hyperparameters": {"step_size": 0.1}, "gradient_bound": CLIP}),
@@ -113,15 +173,19 @@ def test_what_a_plan_does_not_have_is_not_in_it(reader):
 @pytest.mark.parametrize("algorithm", MINIMAL)
 def test_what_is_left_out_is_the_papers_own(reader, algorithm):
     changes = {"sampling": ..., "iterations": 1}
-    if algorithm in ("dp_sgd", "dp_nsgd"):
+    if algorithm in ("dp_sgd", "dp_nsgd", "dp_adam", "dp_nadam"):
         changes["batch_size"] = 1000
+    if algorithm == "private_sfw_nonconvex_l1":
+        changes["iterations"] = 2  # a single step starts where nothing was learnt
     body = answered(reader, algorithm, **changes)
     paper = ALGORITHMS[algorithm]
     assert body["plan"]["neighboring_relation"] == str(paper.relations[0]) == "replace_one"
     assert body["convention"]["neighboring_relation"] == "replace_one"
     [event] = body["events"]
-    if algorithm == "tree_sfw_l1":
+    if (algorithm in SELECTIONS and algorithm != "dp_fw") or algorithm in (*AGGREGATES, *BLOCKS):
         assert event == {"mechanism": event["mechanism"], "sampling": {"kind": "full_batch"}, "count": 1}
+    elif algorithm in RENYI_ALONE:
+        assert (event["mechanism"]["kind"], event["sampling"]["kind"]) == ("renyi_dp", "full_batch")
     else:
         assert event["sampling"]["kind"] == paper.samplings[0].kind
     named = answered(
@@ -153,7 +217,7 @@ def test_a_budget_brings_its_relation(client, algorithm, relation):
         assert body["achieved"]["share_of_remaining"] == pytest.approx(1.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("algorithm", [name for name in MINIMAL if name != "tree_sfw_l1"])
+@pytest.mark.parametrize("algorithm", [name for name in MINIMAL if name not in SELECTIONS])
 def test_gaussian_noise_has_no_pure_dp_and_the_refusal_says_so(reader, algorithm):
     problem = assert_problem(ask(reader, algorithm, target=PURE), 422, "no_cost_in_filter", "/target/kind")
     assert "gaussian" in problem["detail"]
@@ -239,6 +303,16 @@ def test_constants_beyond_their_ranges_are_pointed_at(reader):
         ("tree_sfw_l1", {"neighboring_relation": "add_or_remove_one"}, "unsupported_relation", "/neighboring_relation"),
         ("tree_sfw_l1", {"sampling": "poisson"}, "unsupported_sampling", "/sampling"),
         ("tree_sfw_l1", {"batch_size": 48}, "invalid_value", "/batch_size"),
+        ("dp_fw", {"batch_size": 48}, "invalid_value", "/batch_size"),
+        ("poly_sfw", {"batch_size": 48}, "overdetermined", "/batch_size"),
+        ("poly_sfw", {"iterations": 700}, "too_few_records", "/iterations"),
+        ("poly_sfw", {"hyperparameters": LONG}, "invalid_value", "/hyperparameters/step_size"),
+        ("poly_sfw", {"dimension": ...}, "missing", "/dimension"),
+        ("private_sfw_nonconvex_l1", {"iterations": 1}, "invalid_value", "/iterations"),
+        ("private_sfw_nonconvex_l1", {"iterations": 501}, "too_few_records", "/iterations"),
+        ("private_sfw_nonconvex_l1", {"hyperparameters": LONG}, "invalid_value", "/hyperparameters/step_size"),
+        ("dp_fw", {"hyperparameters": {"step_size": 0.1}}, "unsupported", "/hyperparameters/step_size"),
+        ("dp_fw", {"iterations": ..., "dimension": ...}, "missing", "/iterations"),
         ("tree_sfw_l1", {"iterations": 12}, "invalid_value", "/iterations"),
         ("tree_sfw_l1", {"iterations": ..., "dimension": ...}, "missing", "/iterations"),
         ("tree_sfw_l1", {"assumptions": {"radius": 1, "smoothness": 1}}, "missing", "/assumptions/lipschitz"),
@@ -263,7 +337,7 @@ def test_a_part_that_an_algorithm_does_not_have_is_pointed_at(reader, algorithm,
     assert_problem(ask(reader, algorithm, **changes), 422, code, pointer)
 
 
-@pytest.mark.parametrize("algorithm", ["clipped_sgd_strongly_convex", "tree_sfw_l1"])
+@pytest.mark.parametrize("algorithm", ["clipped_sgd_strongly_convex", *SELECTIONS])
 @pytest.mark.parametrize("unknown", ["iterations", "batch_size"])
 def test_sizes_on_which_the_cost_does_not_depend_are_not_solved_for(reader, algorithm, unknown):
     answer = ask(reader, algorithm, solve_for=unknown, noise_multiplier=2.0, **{unknown: ...})

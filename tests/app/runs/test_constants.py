@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from app.runs.constants import MOMENT_ORDER, constants
-from calibrators.geometry import Box, L1Ball, L2Ball, L2Penalty
+from calibrators.geometry import Box, L1Ball, L2Ball, L2Penalty, Simplex
 from trainer import scaling
-from trainer.models import LinearModel, build
+from trainer.models import LinearModel, MeanModel, build
 
 COLUMNS: list[scaling.Column] = [scaling.NumberColumn(0, 10), scaling.CategoryColumn(3), scaling.NumberColumn(-1, 1)]
 RADIUS = 1.5
@@ -176,14 +176,15 @@ def test_without_a_usable_radius_an_unbounded_loss_has_no_bound(given: dict[str,
 @pytest.mark.parametrize(
     ("given", "left_out"),
     [
-        ({"moment_bound": 1.0}, {"moment_bound", "moment_order"}),
+        ({"moment_bound": 1.0}, {"moment_bound", "moment_bound_2k", "moment_order"}),
+        ({"moment_bound_2k": 1.0}, {"moment_bound", "moment_bound_2k", "moment_order"}),
         ({"holder_exponent": 0.5}, {"holder_exponent", "holder_constant"}),
         ({"holder_constant": 0.5}, {"holder_exponent", "holder_constant"}),
         ({"moment_order": 3.0}, set()),
     ],
 )
 def test_a_constant_that_means_nothing_without_another_is_not_put_beside_the_requests_own(given, left_out) -> None:
-    pairs = {"moment_bound", "moment_order", "holder_exponent", "holder_constant"}
+    pairs = {"moment_bound", "moment_bound_2k", "moment_order", "holder_exponent", "holder_constant"}
     assert pairs - set(constants(model_of("logistic"), COLUMNS, given, 2.0)) == left_out
 
 
@@ -196,3 +197,20 @@ def test_declarations_alone_decide() -> None:
     narrow: Sequence[scaling.Column] = [scaling.NumberColumn(0, 1e-9), scaling.CategoryColumn(3)]
     model = build(4, kind="logistic_regression")
     assert constants(model, wide, {}, 2.0) == constants(model, narrow, {}, 2.0)
+
+
+def test_the_records_of_a_mean_are_no_longer_than_their_bound() -> None:
+    model = MeanModel(scaling.num_features(COLUMNS))
+    found = constants(model, COLUMNS, {}, 2.0)
+    lengths = np.linalg.norm(rows(model_of("huber", fit_intercept=False))[0], axis=1)
+    assert found == {"moment_order": 64.0, "moment_bound": 3.0**0.5}
+    assert 0.98 * found["moment_bound"] <= np.nanmax(lengths) <= found["moment_bound"] * (1.0 + 1e-12)
+    assert constants(model, COLUMNS, {"moment_bound": 1.0}, 2.0) == {}
+
+
+def test_the_gap_of_the_start_is_known_where_a_run_starts_from_zero() -> None:
+    model = model_of("logistic")
+    for domain in (None, L2Ball(1.0), Box(-1.0, 0.0)):
+        assert constants(model, COLUMNS, {}, 2.0, domain=domain)["initial_gap"] == pytest.approx(np.log(2.0))
+    for away in (Simplex(1.0), Box(0.5, 1.0)):
+        assert "initial_gap" not in constants(model, COLUMNS, {}, 2.0, domain=away)

@@ -158,7 +158,24 @@ def test_a_bundled_set_with_a_number_as_its_label_is_learnt(quick):
 
 
 def test_every_kind_is_tried_here():
-    assert {choice["kind"] for choice in (*CLASSIFIERS.values(), *REGRESSIONS.values())} == set(MODELS)
+    tried = {choice["kind"] for choice in (*CLASSIFIERS.values(), *REGRESSIONS.values())}
+    assert tried | {"mean"} == set(MODELS)
+
+
+@pytest.mark.parametrize("label", [TWO, NUMBER_LABEL])
+def test_a_mean_is_that_of_the_scaled_features_whatever_the_label_is(quick, label):
+    choice = {"algorithm": "clipped_mean", "gradient_bound": {"kind": "clip", "max_grad_norm": 4.0}, "seed": 2}
+    left_out = dict.fromkeys(("sampling", "neighboring_relation", "batch_size", "iterations", "hyperparameters"), ...)
+    target = {"kind": "zcdp", "rho": 1e4}
+    request = {**TRAINED, **left_out, **choice, "target": target, "model": {"kind": "mean"}}
+    run = quick.trained(dataset=inline(label), **request)
+    assert run["result"]["metrics"] == []
+    model, parameters = released(quick, run)
+    features = [
+        np.concatenate([scaled(c, v) for c, v in zip(model["features"], row, strict=False)]) for row in rows(label)
+    ]
+    for found in parameters:
+        assert np.array(found["mean"]) == pytest.approx(np.mean(features, axis=0), abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,10 @@ SCORES = {
     "digits": 0.6,
     "breast_cancer": 0.9,
     "q_norm_hinge": 0.4,
+    "accelerated": 0.65,
+    "proximal": 0.65,
     "strongly_convex": 0.4,
+    "localized_subgradients": 0.75,
     "multilayer_perceptron": 0.8,
 }
 
@@ -96,10 +99,14 @@ def test_every_example_runs_as_it_stands_on_a_fresh_server(service, name):
     service.work()
     done = service.get(f"/v1/runs/{run['id']}")
     assert done["state"] == "succeeded", done
-    [metric] = done["result"]["metrics"]
-    assert SCORES.get(name, 0.0) < metric["accuracy"] <= 1.0
+    if done["model"]["kind"] == "mean":
+        assert done["result"]["metrics"] == [], "it predicts no label"
+    else:
+        [metric] = done["result"]["metrics"]
+        assert SCORES.get(name, 0.0) < metric["accuracy"] <= 1.0
     assert service.client.get(f"/v1/runs/{run['id']}/model").status_code == 200
-    assert "differentially private" in service.report(run)["statement"] or name in ("breast_cancer", "strongly_convex")
+    statement = service.report(run)["statement"]
+    assert "differentially private" in statement or "zCDP" in statement or name == "breast_cancer"
 
 
 def test_a_public_run_with_a_seed_repeats(service):

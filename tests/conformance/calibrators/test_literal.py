@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -9,15 +10,26 @@ from dataclasses import replace
 import pytest
 
 from accounting.errors import AccountingError, Unreachable
-from accounting.events import Event, Gaussian
+from accounting.events import Event, Gaussian, ZcDp
 from accounting.targets import ApproximateDpTarget
 from calibrators.literal import Literal, Verdict
 from calibrators.noise import GaussianSteps
+from calibrators.phases import EstimatePhase, LocalizedPhase, OutputPerturbation, RecursiveSelections
 from calibrators.plan import Phase
 from calibrators.spec import Calibration, Spec
-from tests.conformance.subjects import algorithm_of, calibrated, every_case, noise_multiplier_of, pinned
+from calibrators.wang_nonsmooth.dp_sgd_output import mixture_of
+from calibrators.wang_nonsmooth.mixture import Mixture
+from calibrators.wang_nonsmooth.stability import Stability
+from tests.conformance.subjects import (
+    algorithm_of,
+    calibrated,
+    every_case,
+    every_example,
+    noise_multiplier_of,
+    pinned,
+)
 
-EPSILONS = [0.1, 0.5, 1.0, 2.0, 4.0, 8.0]
+EPSILONS = [0.1, 1.0, 8.0]
 every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
 
 
@@ -32,6 +44,11 @@ def literal_at(name: str, spec: Spec, epsilon: float) -> tuple[Calibration, Lite
 def printed_multiplier(found: Calibration, literal: Literal) -> float | None:
     """Of the printed noise, on the sum over the contribution bound; None where it prints no Gaussian noise."""
     first = found.plan.phases[0]
+    if isinstance(first, EstimatePhase | LocalizedPhase | RecursiveSelections):
+        return literal.noise_multiplier  # of all estimates, blocks or selections together
+    if isinstance(first, OutputPerturbation):
+        assert literal.noise_stddev_on_mean is not None
+        return literal.noise_stddev_on_mean / (first.gradient_norm * first.step_size)
     if not isinstance(first, Phase):
         return None
     if literal.noise_multiplier is not None:
@@ -86,16 +103,31 @@ def assessed(name: str, found: Calibration, spec: Spec, multiplier: float, epsil
     """The certified epsilon of the printed noise under the paper's own sampling and relation."""
     algorithm = algorithm_of(name)
     [phase] = found.plan.phases
-    assert isinstance(phase, Phase)
+    assert isinstance(phase, Phase | EstimatePhase | LocalizedPhase | OutputPerturbation | RecursiveSelections)
     assert isinstance(spec.target, ApproximateDpTarget)
-    usual = GaussianSteps(algorithm.samplings[0].kind, spec.dataset_size, algorithm.relations[0])
-    sampling = usual(1.0, 1, phase.divisor).sampling
     try:
-        event = Event(Gaussian(multiplier), sampling, phase.steps)
+        if isinstance(phase, OutputPerturbation):
+            return output_perturbation(found, phase).epsilon(spec.target.delta, multiplier)
+        if isinstance(phase, Phase):
+            usual = GaussianSteps(algorithm.samplings[0].kind, spec.dataset_size, algorithm.relations[0])
+            event = Event(Gaussian(multiplier), usual(1.0, 1, phase.divisor).sampling, phase.steps)
+        elif isinstance(phase, EstimatePhase | RecursiveSelections):
+            event = Event(ZcDp(2.0 / multiplier**2))  # under replacement, at this noise multiplier
+        else:
+            event = replace(phase.event, mechanism=Gaussian(multiplier))
         target = replace(spec.target, epsilon=epsilon)
         return target.assess([event], algorithm.relations[0]).value.upper
     except AccountingError:
         return float("inf")
+
+
+def output_perturbation(found: Calibration, phase: OutputPerturbation) -> Mixture:
+    """The paper's own release: a record that is replaced is drawn in some of the steps."""
+    cap = math.inf if found.plan.domain is None else phase.radius
+    stability = Stability(
+        phase.holder_exponent, phase.holder_constant, phase.gradient_norm, phase.step_size, phase.iterations, cap
+    )
+    return mixture_of(stability, found.plan.dataset_size, 2.0)
 
 
 @every_epsilon
@@ -126,12 +158,12 @@ def test_other_samplings_and_relations_leave_the_papers_own_calibration_alone(na
         )
 
 
-@every_case
+@every_example
 def test_printed_noise_that_the_engine_does_not_take_refuses_no_request(name: str, spec: Spec) -> None:
     """The literal is for comparison: at a tiny epsilon it may be out of every range, and the answer stands."""
     fixed = pinned(name, spec)
     assert isinstance(spec.target, ApproximateDpTarget)
-    for epsilon, delta in ((1e-6, 1e-6), (1e-5, 1e-4), (1e-4, 1e-3)):
+    for epsilon, delta in ((1e-6, 1e-6), (1e-4, 1e-3)):
         with suppress(Unreachable):
             found = calibrated(name, fixed, target=ApproximateDpTarget(epsilon, delta))
             assert found.achieved.value.upper <= epsilon

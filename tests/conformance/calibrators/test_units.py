@@ -11,7 +11,7 @@ from calibrators.spec import Calibration, Spec
 from calibrators.units import GRADIENT, PURE, STEP, Units
 from tests.conformance.examples import EXAMPLES
 from tests.conformance.rescaling import Rescaling
-from tests.conformance.subjects import algorithm_of, calibrated, every_case, noise_multiplier_of
+from tests.conformance.subjects import algorithm_of, calibrated, every_bounded_case, every_case, noise_multiplier_of
 
 Number = float | tuple[float, ...] | None
 
@@ -101,7 +101,8 @@ def test_the_papers_own_noise_moves_like_the_engines(name: str, spec: Spec, loss
         return
     assert found.literal.verdict is base.literal.verdict
     assert_scaled("noise_multiplier", found.literal.noise_multiplier, base.literal.noise_multiplier, 1.0)
-    clipped = units.numbers(base.plan.phases[0]).get("noise_stddev_on_sum", (None, GRADIENT))[1]
+    numbers_of = units.numbers(base.plan.phases[0])
+    clipped = numbers_of.get("noise_stddev_on_sum", numbers_of.get("noise_stddev", (None, GRADIENT)))[1]
     assert_scaled(
         "noise_stddev_on_mean",
         found.literal.noise_stddev_on_mean,
@@ -110,7 +111,7 @@ def test_the_papers_own_noise_moves_like_the_engines(name: str, spec: Spec, loss
     )
 
 
-@every_case
+@every_bounded_case
 def test_some_number_has_units(name: str, spec: Spec) -> None:
     """Else everything above would hold of numbers that ignore their inputs."""
     found = calibrated(name, spec)

@@ -22,10 +22,13 @@ class Example:
     Attributes:
         spec: With all that the theorem needs.
         variants: Changes of the spec that bring out other forms of the theorem, by a word for each.
+        bounded: Whether a theorem speaks of what the algorithm attains. Where none does, there are no constants to give
+            and no bound to serve, and a warning says so.
     """
 
     spec: Spec
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    bounded: bool = True
 
     def specs(self) -> dict[str, Spec]:
         """The spec and its variants, by their words."""

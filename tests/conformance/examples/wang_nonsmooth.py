@@ -15,6 +15,21 @@ _HOLDER = {
 }
 
 EXAMPLES: dict[str, Example] = {
+    "dp_sgd_output": Example(
+        Spec(1_000_000, TARGET, dimension=50, assumptions=_HOLDER),
+        variants={
+            "smooth": {"dataset_size": 100_000, "assumptions": _HOLDER | {"holder_exponent": 1.0}},
+            "lipschitz": {
+                "dataset_size": 100_000,
+                "iterations": 4000,
+                "assumptions": {"radius": 2.0, "lipschitz": 1.0, "loss_at_zero": 1.0, "failure_probability": 0.05},
+            },
+            "all of space": {
+                "assumptions": {name: value for name, value in _HOLDER.items() if name != "radius"}
+                | {"initial_distance": 2.0}
+            },
+        },
+    ),
     "dp_sgd_gradient": Example(
         Spec(10_000, TARGET, batch_size=50, dimension=20, assumptions=_HOLDER),
         variants={

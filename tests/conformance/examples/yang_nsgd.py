@@ -37,4 +37,28 @@ EXAMPLES: dict[str, Example] = {
             assumptions=_NONCONVEX,
         )
     ),
+    "dp_adam": Example(
+        Spec(
+            50_000,
+            TARGET,
+            batch_size=1000,
+            iterations=5000,
+            gradient_bound=Clip(1.5),
+            dimension=20,
+            step_size=0.001,
+        ),
+        bounded=False,
+    ),
+    "dp_nadam": Example(
+        Spec(
+            50_000,
+            TARGET,
+            batch_size=1000,
+            iterations=5000,
+            gradient_bound=Normalize(1.0),
+            dimension=20,
+            step_size=0.001,
+        ),
+        bounded=False,
+    ),
 }

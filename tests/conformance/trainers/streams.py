@@ -36,13 +36,22 @@ class RecordingStreams(RandomStreams):
         seed: Of everything.
         noise_factor: On the Gaussian noise; 0 takes it away.
         gumbel: In place of the Gumbel noise, one array for each draw.
+        batches: In place of the rows that are drawn, their numbers for each step; absent ones are left out.
     """
 
-    def __init__(self, seed: int, *, noise_factor: float = 1.0, gumbel: Sequence[np.ndarray] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        noise_factor: float = 1.0,
+        gumbel: Sequence[np.ndarray] | None = None,
+        batches: Sequence[np.ndarray] | None = None,
+    ) -> None:
         super().__init__(**vars(random_streams(seed)))
         object.__setattr__(self, "record", Record())
         object.__setattr__(self, "_noise_factor", noise_factor)
         object.__setattr__(self, "_gumbel", None if gumbel is None else list(gumbel))
+        object.__setattr__(self, "_batches", None if batches is None else list(batches))
 
     @property
     def drawn(self) -> Record:
@@ -55,20 +64,29 @@ class RecordingStreams(RandomStreams):
     def gumbel_noise(self) -> Any:
         return _Gumbel(super().gumbel_noise(), self.drawn, self.__dict__["_gumbel"])
 
+    def generalized_gaussian_noise(self) -> Any:
+        return _GeneralizedGaussian(super().generalized_gaussian_noise(), self.drawn, self.__dict__["_noise_factor"])
+
     def sampler(self, sampling: Sampling, steps: int, divisor: int, dataset_size: int, records: Records) -> Any:
         self.drawn.phases.append((sampling, steps, divisor, dataset_size))
-        return _Sampler(super().sampler(sampling, steps, divisor, dataset_size, records), records, self.drawn)
+        sampler = super().sampler(sampling, steps, divisor, dataset_size, records)
+        return _Sampler(sampler, records, self.drawn, self.__dict__["_batches"])
 
 
 class _Sampler:
     """A sampler, its rows under the numbers that they came with."""
 
-    def __init__(self, sampler: Sampler, records: Records, record: Record) -> None:
-        self._sampler, self._record = sampler, record
-        self._numbers = np.argsort(records.positions)
+    def __init__(
+        self, sampler: Sampler, records: Records, record: Record, given: list[np.ndarray] | None = None
+    ) -> None:
+        self._sampler, self._record, self._given = sampler, record, given
+        self._positions, self._numbers = records.positions, np.argsort(records.positions)
 
     def draw(self) -> Selection:
         rows = self._sampler.draw()
+        if self._given is not None and not isinstance(rows, slice):
+            numbers = self._given[len(self._record.batches)]
+            rows = np.sort(self._positions[numbers[numbers < self._positions.size]])
         self._record.batches.append(np.sort(self._numbers[rows]))
         return rows
 
@@ -96,6 +114,22 @@ class _Noise:
 
     def close(self) -> None:
         self._noise.close()
+
+
+class _GeneralizedGaussian:
+    def __init__(self, noise: Any, record: Record, factor: float) -> None:
+        self._noise, self._record, self._factor = noise, record, factor
+
+    def vector(self, dimension: int, order: float) -> np.ndarray:
+        drawn: np.ndarray = self._factor * self._noise.vector(dimension, order)
+        self._record.noises.append(drawn.copy())
+        return drawn
+
+    def state(self) -> Any:
+        return self._noise.state()
+
+    def restore(self, state: Any) -> None:
+        self._noise.restore(state)
 
 
 class _Gumbel:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrators.phases import TreePhase
-from calibrators.plan import Phase, Plan
+from accounting.events import Sampling, WithoutReplacement
+from calibrators.phases import OutputPerturbation, TreePhase, VarianceReducedEpochs
+from calibrators.plan import AnyPhase, Clip, Phase, Plan
 from calibrators.release import LAST_ITERATE
 from tests.conformance.trainers.examples import (
-    FEATURES,
+    RUNS,
     every_dtype,
     every_gradient_plan,
     every_own_plan,
@@ -22,10 +23,10 @@ from tests.conformance.trainers.examples import (
     records_of,
 )
 from tests.conformance.trainers.streams import RecordingStreams
+from tests.conformance.trainers.sums import given_sums
 from tests.conformance.trainers.transcriptions import TRANSCRIPTIONS, Drawn
 from tests.reference.models import regression_gradient
 from trainer.algorithms import ALGORITHMS
-from trainer.clipping import margin
 from trainer.loop import Task, Trainer
 from trainer.records import lanes_for, prepare
 from trainer.run import rows_per_step, run
@@ -42,29 +43,41 @@ def trainer_of(plan: Plan, streams: RandomStreams, features: np.ndarray, labels:
     return ALGORITHMS[plan.algorithm].make(Task(plan, some, records, streams, "float64"))
 
 
+def noise_shapes(name: str, plan: Plan) -> list[tuple[int, ...]]:
+    return [shape for phase in plan.phases for shape in RUNS[name].noise_shapes(phase)]
+
+
 @every_plan
 def test_as_many_steps_as_were_charged(name: str, plan: Plan) -> None:
     streams = RecordingStreams(SEED)
     result = run(plan, model(), *records_of(plan), streams=streams)
     assert result.steps == plan.iterations
     drawn = streams.drawn
-    assert len(drawn.noises) == plan.iterations
-    gradient_phases = [phase for phase in plan.phases if isinstance(phase, Phase)]
-    for noise in drawn.noises:
-        assert noise.shape == ((FEATURES,) if gradient_phases else (2 * FEATURES,))
-    assert drawn.phases == [
-        (phase.event.sampling, phase.event.count, phase.divisor, plan.dataset_size) for phase in gradient_phases
-    ]
-    assert len(drawn.batches) == sum(phase.event.count for phase in gradient_phases)
+    assert [noise.shape for noise in drawn.noises] == noise_shapes(name, plan)
+    asked = [sampling_of(phase, plan.dataset_size) for phase in plan.phases]
+    assert drawn.phases == [each for each in asked if each is not None]
+    assert len(drawn.batches) == sum(steps for _, steps, _, _ in drawn.phases)
+
+
+def sampling_of(phase: AnyPhase, dataset_size: int) -> tuple[Sampling, int, int, int] | None:
+    """What the phase asks of a sampler: scheme, steps, nominal size, declared records; None where it has none."""
+    if isinstance(phase, VarianceReducedEpochs):
+        size = phase.records_per_step
+        return WithoutReplacement(size, dataset_size), phase.steps, size, dataset_size
+    if isinstance(phase, OutputPerturbation):
+        return WithoutReplacement(1, dataset_size), phase.steps, 1, dataset_size
+    if isinstance(phase, Phase):
+        return phase.event.sampling, phase.event.count, phase.divisor, dataset_size
+    return None
 
 
 @every_gradient_plan
 def test_phases_follow_one_another(name: str, plan: Plan) -> None:
-    """Twice the plan's phase, the second with other sizes: charged one after the other, and run so."""
-    [first] = plan.phases
-    assert isinstance(first, Phase)
-    second = replace(first, event=replace(first.event, count=2), step_size=0.05)
-    twice = replace(plan, phases=(first, second), release=LAST_ITERATE)
+    """The plan's last phase once more, with other sizes: charged one after the other, and run so."""
+    last = plan.phases[-1]
+    assert isinstance(last, Phase)
+    more = replace(last, event=replace(last.event, count=2), step_size=0.05)
+    twice = replace(plan, phases=(*plan.phases, more), release=LAST_ITERATE)
     streams = RecordingStreams(SEED)
     assert run(twice, model(), *records_of(plan), streams=streams).steps == plan.iterations + 2
     assert [steps for _, steps, _, _ in streams.drawn.phases] == [event.count for event in twice.events]
@@ -94,38 +107,66 @@ def test_the_released_point_is_the_transcriptions(name: str, plan: Plan, dtype: 
             noises=streams.drawn.noises,
             order=np.random.Generator(fresh.sampling).permutation(plan.dataset_size).tolist(),
             chosen=int(np.random.Generator(fresh.release).integers(plan.iterations)),
-            # Trees sum in float64 whatever the dtype of the records.
-            margin=margin(dtype if isinstance(plan.phases[0], Phase) else "float64"),
+            dtype=dtype,
         )
     )
     tolerance = 1e-9 if dtype == "float64" else 2e-3
     for key, value in some.parameters(theirs).items():
         np.testing.assert_allclose(ours[key], value, rtol=tolerance, atol=tolerance)
     assert np.linalg.norm(theirs) > 0.0
-    if name != "dp_nsgd":
-        assert min(lengths) < 0.8 < max(lengths), "some records are clipped and some are not"
+    for bound in lengths_that_are_kept(plan):
+        assert min(lengths) < bound < max(lengths), "some records are clipped and some are not"
+
+
+def lengths_that_are_kept(plan: Plan) -> set[float]:
+    """The longest gradients that contribute as they are; where gradients are normalised, none does."""
+    found = set()
+    for phase in plan.phases:
+        if not isinstance(phase, Phase):
+            found.add(phase.contribution_bound)
+        elif isinstance(phase.gradient_bound, Clip):
+            found.add(phase.gradient_bound.max_grad_norm)
+    return found
 
 
 @every_gradient_plan
 def test_the_noise_is_normal_at_the_planned_scale(name: str, plan: Plan) -> None:
-    """Records of zeros have no gradient, so that what a step adds is noise alone: Kolmogorov and Smirnov find none."""
+    """What is drawn is normal, as Kolmogorov and Smirnov find; and noise Z on a sum is sigma Z more in the sum.
+
+    Given sums of the noise's size, all that a step leads to is compared: an update may forget the size of a noisy sum.
+    """
     width = 10_000
-    bare = replace(plan, domain=None, penalty=None, release=LAST_ITERATE)
-    [phase] = bare.phases
-    assert isinstance(phase, Phase)
-    trainer = trainer_of(bare, random_streams(SEED), np.zeros((plan.dataset_size, width)), np.zeros(plan.dataset_size))
-    before, noises = np.zeros(width), []
-    for index in range(3):
-        trainer.step()
-        after = np.asarray(trainer.state()["point"])
-        noises.append((before - after) * phase.divisor / phase.step_size_at(index))
-        before = after
-    trainer.close()
+    scales = [
+        phase.noise_stddev_on_sum for phase in plan.phases if isinstance(phase, Phase) for _ in range(phase.steps)
+    ]
+    sums = [scale * np.random.default_rng(step).normal(size=width) for step, scale in enumerate(scales)]
+    loud, silent = RecordingStreams(SEED), RecordingStreams(SEED, noise_factor=0.0)
+    paths = [carried_out(plan, loud, sums)]
+    noises = loud.drawn.noises
+    noisy_sums = [total + scale * noise for total, scale, noise in zip(sums, scales, noises, strict=True)]
+    paths.append(carried_out(plan, silent, noisy_sums))
+    for noisy, expected in zip(*paths, strict=True):
+        assert noisy.keys() == expected.keys()
+        for vector, same in zip(noisy.values(), expected.values(), strict=True):
+            np.testing.assert_allclose(vector, same, rtol=1e-9, atol=1e-9 * np.abs(same).max())
     for noise in (*noises, np.concatenate(noises)):
-        assert stats.kstest(noise / phase.noise_stddev_on_sum, "norm").pvalue > 1e-3
+        assert stats.kstest(noise, "norm").pvalue > 1e-3
     # Steps are independent: their sample correlations have a standard deviation of 1 / sqrt(width).
-    correlations = np.corrcoef(noises)[np.triu_indices(3, 1)]
-    assert np.abs(correlations).max() < 5.0 / np.sqrt(width)
+    correlations = np.atleast_2d(np.corrcoef(noises))[np.triu_indices(len(noises), 1)]
+    assert np.abs(correlations).max(initial=0.0) < 5.0 / np.sqrt(width)
+
+
+def carried_out(plan: Plan, streams: RecordingStreams, sums: list[np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """What is carried from step to step, given a sum for each: all vectors of the trainer's state, by their names."""
+    width, left = sums[0].size, list(sums)
+    trainer = trainer_of(plan, streams, np.zeros((plan.dataset_size, width)), np.zeros(plan.dataset_size))
+    path = []
+    with given_sums(lambda sum_at: left.pop(0).copy()):
+        for _ in sums:
+            trainer.step()
+            path.append({key: value for key, value in trainer.state().items() if np.shape(value) == (width,)})
+    trainer.close()
+    return path
 
 
 @pytest.mark.parametrize("scale", [0.2, 1.0])
@@ -154,10 +195,7 @@ def test_a_selection_has_the_law_of_gumbel_noise_at_the_planned_scale(scale: flo
 @every_own_plan
 def test_other_noise_is_another_model(name: str, plan: Plan) -> None:
     """Else the comparison with the transcription would not see the noise."""
-    loud, silent = RecordingStreams(SEED), RecordingStreams(SEED, noise_factor=0.0, gumbel=quiet(plan))
+    quiet = [np.zeros(shape) for shape in noise_shapes(name, plan)]
+    loud, silent = RecordingStreams(SEED), RecordingStreams(SEED, noise_factor=0.0, gumbel=quiet)
     some = [run(plan, model(), *records_of(plan), streams=streams).parameters["weights"] for streams in (loud, silent)]
     assert not np.allclose(*some)
-
-
-def quiet(plan: Plan) -> list[np.ndarray]:
-    return [np.zeros(2 * FEATURES) for _ in range(plan.iterations)]

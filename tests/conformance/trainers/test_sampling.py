@@ -99,7 +99,8 @@ def test_disjoint_batches_have_every_row_once_at_most_in_steps_alike_likely(name
     by_position = phase.event.sampling.assignment == "by_position"
     times = taken.sum(axis=1)
     assert times.max() == 1
-    assert times.min() == (0 if steps * phase.divisor < plan.dataset_size else 1)
+    # Batches that are cut may leave rows over; where each row draws its batch, none is.
+    assert times.min() == (0 if by_position and steps * phase.divisor < plan.dataset_size else 1)
     share = phase.divisor / plan.dataset_size if by_position else 1.0 / steps
     for step in range(steps):
         assert_binomial(taken[:, step].sum(axis=0), runs, share)

@@ -2,13 +2,14 @@
 
 Neighbours are built against the trainer, under each relation that is accounted: a record that comes, one replaced by
 its opposite, one replaced by the null record; of every size up to the largest float and not finite, at points near and
-far. Steps are taken without noise and with the same draws on both sides.
+far. Both sides draw alike, and what they are given in place of their sums is alike: so what leads from the noisy sums
+to the points may be anything, but for a second way of the records into it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,9 @@ from accounting.relations import NeighboringRelation
 from calibrators.bassily_guzman.tree import Problem, Trees
 from calibrators.phases import TreePhase
 from calibrators.plan import Phase, Plan
-from calibrators.release import LAST_ITERATE
 from tests.conformance.trainers.examples import FEATURES, data, every_dtype, every_gradient_plan, model, plans
 from tests.conformance.trainers.streams import RecordingStreams
+from tests.conformance.trainers.sums import SumAt, given_sums
 from trainer.algorithms import ALGORITHMS
 from trainer.loop import Task, Trainer
 from trainer.records import lanes_for, prepare
@@ -63,44 +64,75 @@ def trainer_of(plan: Plan, streams: RecordingStreams, some: Data, dtype: str, fe
     return ALGORITHMS[plan.algorithm].make(Task(plan, model(features), records, streams, dtype))
 
 
-def step_from(point: np.ndarray, plan: Plan, some: Data, dtype: str, seed: int) -> np.ndarray:
-    """What the first step adds to a sum of contributions, without noise."""
-    streams = RecordingStreams(seed, noise_factor=0.0)
-    trainer = trainer_of(plan, streams, some, dtype)
-    trainer.restore(trainer.state() | {"point": point})
-    trainer.step()
+POINTS = (np.zeros(FEATURES), np.full(FEATURES, 0.3), np.full(FEATURES, -1e5))
+
+
+def taken(
+    plan: Plan, some: Data, dtype: str, seed: int, step: int, batches: Sequence[np.ndarray]
+) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """What a step sums at the points, the rows of all steps given; and the state that it leads to.
+
+    The sums that the steps go on with depend on their number alone.
+    """
+    found: list[np.ndarray] = []
+    asked: list[int] = []
+
+    def give(sum_at: SumAt) -> np.ndarray:
+        if len(asked) == step:
+            found.extend(sum_at(point) for point in POINTS)
+        asked.append(len(asked))
+        return np.random.default_rng(len(asked)).normal(size=FEATURES)
+
+    trainer = trainer_of(plan, RecordingStreams(seed, batches=batches), some, dtype)
+    with given_sums(give):
+        for index in range(step + 1):
+            trainer.step()
+            assert len(asked) == index + 1, "a step that is charged once takes one sum"
     trainer.close()
-    moved: np.ndarray = np.asarray(trainer.state()["point"])
-    phase = plan.phases[0]
-    assert isinstance(phase, Phase)
-    return (point - moved) * phase.divisor / phase.step_size_at(0)
+    return found, without_draws(trainer.state()) | {"released": trainer.released()}
+
+
+def without_draws(state: dict[str, Any]) -> dict[str, Any]:
+    """What noisy sums have led to: all of a state but what draws the rows, which is private."""
+    return {key: value for key, value in state.items() if key not in ("sampler", "sampling")}
 
 
 @every_dtype
 @every_gradient_plan
 def test_one_record_moves_the_sum_by_at_most_what_was_charged(name: str, plan: Plan, dtype: str) -> None:
-    bare = replace(plan, domain=None, penalty=None, release=LAST_ITERATE)
-    [phase] = bare.phases
-    assert isinstance(phase, Phase)
+    """In a step of each phase; given the sums, it moves nothing else."""
     relation = plan.neighboring_relation
-    bound = relation.sensitivity * phase.gradient_bound.contribution_bound
-    seed = next(seed for seed in range(100) if draws_last(bare, seed))
-    largest = 0.0
-    for point in (np.zeros(FEATURES), np.full(FEATURES, 0.3), np.full(FEATURES, -1e5)):
-        for one, other in neighbours(relation, bare.dataset_size):
-            difference = step_from(point, bare, one, dtype, seed) - step_from(point, bare, other, dtype, seed)
-            moved = float(np.linalg.norm(difference))
-            assert moved <= bound, (relation, one[0][-1], other[0][-1])
-            largest = max(largest, moved)
-    assert largest >= 0.98 * bound, "the bound is reached, so that the test has power"
+    first = 0
+    for phase in plan.phases:
+        assert isinstance(phase, Phase)
+        bound = relation.sensitivity * phase.gradient_bound.contribution_bound
+        seed, step, batches = draw_that_takes_the_last(plan, range(first, first + phase.steps))
+        largest = 0.0
+        for one, other in neighbours(relation, plan.dataset_size):
+            sums, state = taken(plan, one, dtype, seed, step, batches)
+            other_sums, other_state = taken(plan, other, dtype, seed, step, batches)
+            for at_a_point, other_at_it in zip(sums, other_sums, strict=True):
+                moved = float(np.linalg.norm(at_a_point - other_at_it))
+                assert moved <= bound, (relation, one[0][-1], other[0][-1])
+                largest = max(largest, moved)
+            np.testing.assert_equal(state, other_state)
+        assert largest >= 0.98 * bound, "the bound is reached, so that the test has power"
+        first += phase.steps
 
 
-def draws_last(plan: Plan, seed: int) -> bool:
-    streams = RecordingStreams(seed, noise_factor=0.0)
-    trainer = trainer_of(plan, streams, data(plan.dataset_size), "float64")
-    trainer.step()
-    trainer.close()
-    return bool(np.any(streams.drawn.batches[0] == plan.dataset_size - 1))
+def draw_that_takes_the_last(plan: Plan, steps: range) -> tuple[int, int, list[np.ndarray]]:
+    """A seed, the first of these steps that takes the last record under it, and the rows of all steps so far."""
+    for seed in range(100):
+        streams = RecordingStreams(seed)
+        trainer = trainer_of(plan, streams, data(plan.dataset_size), "float64")
+        for _ in range(steps.stop):
+            trainer.step()
+        trainer.close()
+        batches = streams.drawn.batches
+        for step in steps:
+            if np.any(batches[step] == plan.dataset_size - 1):
+                return seed, step, batches[: step + 1]
+    raise AssertionError("the last record takes part in some run")
 
 
 @pytest.mark.parametrize(

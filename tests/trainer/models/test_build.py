@@ -23,14 +23,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def test_every_kind_builds_the_model_of_its_name(kind: str) -> None:
     model = build(5, kind=kind, **OPTIONS.get(kind, {}))
     assert (model.kind, model.num_features) == (kind, 5)
-    expected = {Task.BINARY: 2, Task.CLASSIFICATION: 4, Task.REGRESSION: 0}[TASKS[kind]]
+    expected = {Task.BINARY: 2, Task.CLASSIFICATION: 4, Task.REGRESSION: 0, Task.MEAN: 0}[TASKS[kind]]
     assert model.num_classes == expected
     described = repr(model)
     for value in OPTIONS.get(kind, {}).values():
         assert str(tuple(value) if isinstance(value, list) else value) in described
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "mlp"])
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind not in ("mlp", "mean")])
 def test_linear_kinds_may_go_without_an_intercept(kind: str) -> None:
     with_one, without = (build(5, kind=kind, num_classes=3, fit_intercept=fit) for fit in (True, False))
     assert with_one.num_parameters - without.num_parameters == (3 if kind == "softmax_regression" else 1)

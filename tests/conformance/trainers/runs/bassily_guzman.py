@@ -2,14 +2,56 @@
 
 from __future__ import annotations
 
-from tests.conformance.trainers.runs.a_run import Run, spec
+from calibrators.geometry import LpBall
+from tests.conformance.trainers.runs.a_run import FEATURES, Run, spec
 
 RUNS: dict[str, Run] = {
+    "noisy_mirror_descent": Run(
+        spec(iterations=6, assumptions={"norm_order": 1.5, "lipschitz": 0.8, "radius": 0.3}),
+        variants={"own step": {"step_size": 0.05, "domain": LpBall(1.8, 0.5), "assumptions": {"lipschitz": 0.8}}},
+    ),
+    "dp_fw": Run(
+        spec(
+            iterations=6,
+            noise_multiplier=8.0,
+            assumptions={"lipschitz": 0.8, "smoothness": 1.5, "radius": 0.5},
+        ),
+        noise_shapes=lambda phase: [(2 * FEATURES,)] * phase.steps,
+    ),
+    "poly_sfw": Run(
+        spec(
+            iterations=7,
+            noise_multiplier=4.0,
+            assumptions={"lipschitz": 0.8, "smoothness": 1.5, "radius": 0.5},
+        ),
+        variants={"own step": {"iterations": None, "step_size": 0.3}},
+        noise_shapes=lambda phase: [(2 * FEATURES,)] * phase.steps,
+    ),
+    "noisy_sfw_lp": Run(
+        spec(assumptions={"norm_order": 1.5, "lipschitz": 0.8, "smoothness": 1.5, "radius": 0.5}),
+        variants={
+            "naive": {"variant": "naive", "step_size": 0.4},
+            "batch trees": {"variant": "batch_tree", "dataset_size": 60, "iterations": 2},
+        },
+    ),
+    "noisy_sfw_nonconvex_lp": Run(
+        spec(iterations=4, assumptions={"norm_order": 1.5, "lipschitz": 0.8, "smoothness": 1.5, "radius": 0.5}),
+        variants={"own step": {"step_size": 0.3, "iterations": 6}},
+    ),
+    "private_sfw_nonconvex_l1": Run(
+        spec(
+            iterations=8,
+            noise_multiplier=8.0,
+            assumptions={"lipschitz": 0.8, "smoothness": 1.5, "radius": 0.5},
+        ),
+        noise_shapes=lambda phase: [(2 * FEATURES,)] * phase.steps,
+    ),
     "tree_sfw_l1": Run(
         spec(
             dataset_size=60,
             iterations=2,
             assumptions={"lipschitz": 0.8, "smoothness": 1.5, "radius": 0.5},
-        )
+        ),
+        noise_shapes=lambda phase: [(2 * FEATURES,)] * phase.steps,
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibrators.geometry import L2Penalty
+from calibrators.geometry import L1Ball, L2Penalty
 from calibrators.plan import Clip
 from tests.conformance.trainers.runs.a_run import Run, spec
 
@@ -18,5 +18,29 @@ RUNS: dict[str, Run] = {
             "any smooth loss": {"assumptions": {"smoothness": 2.0, "initial_gap": 1.0}},
             "ridge": {"penalty": L2Penalty(0.3)},
         },
+    ),
+    "dp_svrg": Run(
+        spec(
+            batch_size=6,
+            iterations=2,
+            gradient_bound=Clip(0.8),
+            step_size=0.2,
+            assumptions={"inner_iterations": 4.0},
+        ),
+        variants={"ridge": {"penalty": L2Penalty(0.3)}},
+    ),
+    "dp_svrg_pp": Run(
+        spec(
+            batch_size=6,
+            iterations=2,
+            gradient_bound=Clip(0.8),
+            step_size=0.2,
+            assumptions={"inner_iterations": 2.0},
+        ),
+        variants={"ridge": {"penalty": L2Penalty(0.3)}},
+    ),
+    "dp_accmd": Run(
+        spec(iterations=6, gradient_bound=Clip(0.8), assumptions={"smoothness": 2.0, "radius": 0.3}),
+        variants={"l1 ball": {"domain": L1Ball(0.6), "assumptions": {"smoothness": 2.0}}},
     ),
 }

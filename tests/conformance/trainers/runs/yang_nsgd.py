@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibrators.geometry import L2Penalty
+from calibrators.geometry import Box, L2Penalty
 from calibrators.plan import Clip, Normalize
 from tests.conformance.trainers.runs.a_run import Run, spec
 
@@ -12,4 +12,9 @@ RUNS: dict[str, Run] = {
         variants={"ridge": {"penalty": L2Penalty(0.3)}},
     ),
     "dp_nsgd": Run(spec(batch_size=6, iterations=7, gradient_bound=Normalize(0.3), step_size=0.4)),
+    "dp_adam": Run(
+        spec(batch_size=6, iterations=7, gradient_bound=Clip(0.8), step_size=0.1),
+        variants={"ridge": {"penalty": L2Penalty(0.3)}, "box": {"domain": Box(-0.25, 0.2)}},
+    ),
+    "dp_nadam": Run(spec(batch_size=6, iterations=7, gradient_bound=Normalize(0.3), step_size=0.1)),
 }

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from calibrators.geometry import L2Penalty
 from calibrators.plan import Clip, Phase, Plan
+from trainer.clipping import margin
 
 Vector = npt.NDArray[np.float64]
 
@@ -26,7 +27,7 @@ class Drawn:
         noises: Of each step.
         order: Record numbers in a secret order, for algorithms that read them by it.
         chosen: The step that a random release takes its point from.
-        margin: How far contributions stay below their bound.
+        dtype: Of the records and of the sums of a few lanes.
     """
 
     plan: Plan
@@ -36,7 +37,12 @@ class Drawn:
     noises: Sequence[Vector]
     order: Sequence[int]
     chosen: int
-    margin: float
+    dtype: str
+
+    @property
+    def margin(self) -> float:
+        """How far contributions stay below their bound where they are summed in the run's dtype."""
+        return margin(self.dtype)
 
     @property
     def phase(self) -> Phase:

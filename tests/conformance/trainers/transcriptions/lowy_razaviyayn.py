@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from calibrators.geometry import L2Ball, L2Penalty
+from calibrators.geometry import Box, L1Penalty, L2Ball, L2Penalty
+from calibrators.phases import LocalizedPhase
 from calibrators.release import WeightedAverage
 from tests.conformance.trainers.transcriptions.drawn import Drawn, Transcription, Vector
-from tests.reference import clipped_sgd_strongly_convex
+from tests.reference import (
+    clipped_acsa,
+    clipped_mean,
+    clipped_prox_sgd,
+    clipped_sgd_strongly_convex,
+    localized_clipped_strongly_convex,
+    localized_clipped_subgradient,
+)
 
 
 def lowy_one_pass(drawn: Drawn) -> Vector:
@@ -28,6 +36,109 @@ def lowy_one_pass(drawn: Drawn) -> Vector:
     return average
 
 
+def lowy_accelerated(drawn: Drawn) -> Vector:
+    phase, domain, penalty = drawn.phase, drawn.plan.domain, drawn.plan.penalty
+    path = clipped_acsa.trajectory(
+        drawn.start,
+        drawn.gradient,
+        drawn.batches,
+        drawn.noises,
+        eta=0.5 / drawn.step_size,
+        C=drawn.clip,
+        s=phase.divisor,
+        sigma=phase.noise_stddev_on_mean,
+        radius=domain.radius if isinstance(domain, L2Ball) else float("inf"),
+        penalty=penalty.strength if isinstance(penalty, L2Penalty) else 0.0,
+    )
+    return path[-1][-1]
+
+
+def lowy_mean(drawn: Drawn) -> Vector:
+    """Of minus the gradients at the start; Z is added there, and so subtracted here."""
+    [batch], [noise] = drawn.batches, drawn.noises
+    records = [-drawn.gradient(drawn.start, i) for i in batch]
+    sigma = drawn.phase.noise_stddev_on_mean
+    return drawn.start + clipped_mean.mean_oracle_1(records, -noise, C=drawn.clip, sigma=sigma)
+
+
+def lowy_proximal(drawn: Drawn) -> Vector:
+    phase, domain, penalty = drawn.phase, drawn.plan.domain, drawn.plan.penalty
+
+    def prox(v: float, eta: float) -> float:
+        if isinstance(penalty, L1Penalty):
+            v = clipped_prox_sgd.soft_threshold(v, eta, penalty.strength)
+        if isinstance(penalty, L2Penalty):
+            v = clipped_prox_sgd.shrink(v, eta, penalty.strength)
+        return min(max(v, domain.lower), domain.upper) if isinstance(domain, Box) else v
+
+    return clipped_prox_sgd.trajectory(
+        drawn.start,
+        drawn.gradient,
+        drawn.batches,
+        drawn.noises,
+        prox=prox,
+        eta=drawn.step_size,
+        C=drawn.clip,
+        s=phase.divisor,
+        sigma=phase.noise_stddev_on_mean,
+    )[-1]
+
+
+def lowy_localized(drawn: Drawn) -> Vector:
+    [phase], domain, penalty = drawn.plan.phases, drawn.plan.domain, drawn.plan.penalty
+    assert isinstance(phase, LocalizedPhase)
+    assert isinstance(domain, L2Ball)
+    return localized_clipped_subgradient.algorithm_4(
+        drawn.start,
+        drawn.gradient,
+        drawn.order,
+        drawn.noises,
+        n=phase.records,
+        T=phase.inner_iterations,
+        eta=phase.step_size,
+        lam=phase.regularizer,
+        C=[bound * (1.0 - drawn.margin) for bound in phase.max_grad_norm],
+        sigma=phase.noise_stddev_on_mean,
+        D=phase.radius or [float("inf")] * len(phase.records),
+        W=localized_clipped_subgradient.ball(domain.radius),
+        penalty=penalty.strength if isinstance(penalty, L2Penalty) else 0.0,
+    )
+
+
+def lowy_reduction(drawn: Drawn) -> Vector:
+    [phase], domain, penalty = drawn.plan.phases, drawn.plan.domain, drawn.plan.penalty
+    assert isinstance(phase, LocalizedPhase)
+    assert isinstance(domain, L2Ball)
+    assert isinstance(penalty, L2Penalty)
+    firsts = [block for block, size in enumerate(phase.records) if block == 0 or size >= phase.records[block - 1]]
+    ends = [*firsts[1:], len(phase.records)]
+    return localized_clipped_strongly_convex.reduction(
+        drawn.start,
+        drawn.gradient,
+        drawn.order,
+        drawn.noises,
+        [
+            {
+                "n": phase.records[first:end],
+                "T": phase.inner_iterations[first:end],
+                "eta": phase.step_size[first:end],
+                "lam": phase.regularizer[first:end],
+                "C": [bound * (1.0 - drawn.margin) for bound in phase.max_grad_norm[first:end]],
+                "sigma": phase.noise_stddev_on_mean[first:end],
+                "D": phase.radius[first:end],
+            }
+            for first, end in zip(firsts, ends, strict=True)
+        ],
+        W=localized_clipped_subgradient.ball(domain.radius),
+        penalty=penalty.strength,
+    )
+
+
 TRANSCRIPTIONS: dict[str, Transcription] = {
+    "clipped_acsa": lowy_accelerated,
+    "clipped_mean": lowy_mean,
+    "clipped_prox_sgd": lowy_proximal,
     "clipped_sgd_strongly_convex": lowy_one_pass,
+    "localized_clipped_strongly_convex": lowy_reduction,
+    "localized_clipped_subgradient": lowy_localized,
 }

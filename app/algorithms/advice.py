@@ -1,0 +1,251 @@
+"""`POST /v1/advise`: which algorithms apply to a problem, and why the others do not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi.openapi.models import Example
+from pydantic import Field
+
+from accounting.errors import AccountingError
+from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE
+from accounting.relations import NeighboringRelation
+from app.algorithms.plans import NoiseBody, noise_body
+from app.algorithms.schemas import ClipBody, GradientBoundBody
+from app.algorithms.targets import RunTargetBody, to_target
+from app.kit.context import Context
+from app.kit.fields import Integer, Schema
+from app.kit.process_pool import JobFailed
+from app.privacy.answers import ProvenanceBody
+from app.problems import from_accounting, unprocessable
+from calibrators.advice import Advice, Facts, advise
+from calibrators.plan import Clip, GradientBound, Normalize
+from calibrators.registry import ALGORITHMS
+from calibrators.scopes import Measure, Problem, Shape
+from calibrators.spec import MAX_DIMENSION, OpenDelta, OpenEpsilon, Unknown
+
+
+class ProblemBody(Schema):
+    """An objective."""
+
+    shape: Shape = Field(
+        strict=False,
+        description="The best that is known: `strongly_convex`, `convex`, `polyak_lojasiewicz`, `weakly_convex` or "
+        "`nonconvex`.",
+    )
+    norm_order: float = Field(
+        2.0, ge=1, le=2, description="p of the l_p norm in which parameters are measured; gradients in its dual."
+    )
+    smooth: bool = Field(True, description="Whether the gradient is Lipschitz.")
+    heavy_tailed: bool = Field(False, description="Whether gradients have moments and no bound.")
+
+
+class AdviseRequest(Schema):
+    """What is known of the data, and what is wanted of the run."""
+
+    dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
+    dimension: Integer = Field(ge=1, le=MAX_DIMENSION, description="Number of parameters.")
+    problem: ProblemBody
+    target: RunTargetBody
+    neighboring_relation: NeighboringRelation | None = Field(
+        None, strict=False, description="Left out, each algorithm's own."
+    )
+    gradient_bound: GradientBoundBody | None = Field(
+        None, description="Left out, algorithms that clip do so at the assumption `lipschitz`."
+    )
+    batch_size: Integer | None = Field(
+        None, ge=1, le=MAX_DATASET_SIZE, description="For algorithms that cannot choose it."
+    )
+    iterations: Integer | None = Field(None, ge=1, le=MAX_COUNT, description="For algorithms that cannot choose it.")
+    assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
+        default={}, max_length=64, description="Constants of the problem in its norm; each algorithm takes its own."
+    )
+
+
+class ReasonBody(Schema):
+    detail: str
+    pointer: str = Field(description="Where in this request it lies; empty for the problem as a whole.")
+
+
+class AdviceBody(Schema):
+    """An algorithm that applies."""
+
+    algorithm: str
+    summary: str
+    source: str
+    bound: ProvenanceBody | None = Field(
+        description="With all constants; null where the theorem promises nothing here."
+    )
+    rate: ProvenanceBody | None = Field(description="Up to a constant, for which 1 is put.")
+    gradient_evaluations: float | None
+    iterations: int
+    noise: NoiseBody
+    reasons: list[ReasonBody] = Field(description="Why there is no bound, where there is none.")
+    request: dict[str, Any] = Field(description="What POST /v1/calibrate answers with this very plan.")
+    plan_hash: str
+
+
+class MeasureBody(Schema):
+    """Algorithms whose theorems are about the same thing, best first."""
+
+    measure: Measure | None = Field(strict=False, description="Null where no theorem speaks of the algorithms.")
+    ranked: list[AdviceBody]
+
+
+class RefusalBody(Schema):
+    """An algorithm that does not apply."""
+
+    algorithm: str
+    reasons: list[ReasonBody]
+
+
+class AdviseAnswer(Schema):
+    measures: list[MeasureBody] = Field(description="Numbers of different measures are not compared.")
+    others: list[RefusalBody]
+    warnings: list[str]
+
+
+ADVISE_EXAMPLES: dict[str, Example] = {
+    "convex": {
+        "summary": "A convex, smooth loss on an l2 ball",
+        "value": {
+            "dataset_size": 50000,
+            "dimension": 20,
+            "problem": {"shape": "convex"},
+            "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-6},
+            "assumptions": {
+                "lipschitz": 1,
+                "smoothness": 0.5,
+                "radius": 1,
+                "diameter": 2,
+                "initial_gap": 1,
+                "moment_order": 4,
+                "moment_bound": 1,
+            },
+        },
+    },
+    "sparse": {
+        "summary": "The same over the l1 ball",
+        "value": {
+            "dataset_size": 50000,
+            "dimension": 1000,
+            "problem": {"shape": "convex", "norm_order": 1},
+            "target": {"kind": "zcdp", "rho": 0.1},
+            "assumptions": {"lipschitz": 1, "smoothness": 0.5, "radius": 1, "initial_gap": 1},
+        },
+    },
+    "network": {
+        "summary": "A neural network: no convexity",
+        "value": {
+            "dataset_size": 60000,
+            "dimension": 200000,
+            "problem": {"shape": "nonconvex"},
+            "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-6},
+            "gradient_bound": {"kind": "clip", "max_grad_norm": 1},
+            "batch_size": 1000,
+            "iterations": 1000,
+        },
+    },
+}
+
+_WARNING = (
+    "Theorems promise what they do under their assumptions, in the worst case; where bounds are loose their order is "
+    "not that of what one would measure. A rate has 1 for its constant and never stands above a bound."
+)
+
+
+def answer(context: Context, request: AdviseRequest) -> AdviseAnswer:
+    """Calibrate every algorithm that applies, in a process with limits of time and memory.
+
+    Raises:
+        Problem: 422 that points at what is malformed, or ``too_much_work``.
+    """
+    problem, facts = _read(request)
+    try:
+        found = context.processes.run(advise, problem, facts)
+    except AccountingError as error:
+        raise from_accounting(error) from None
+    except JobFailed as failure:
+        detail = f"the advice was given up: {failure}; smaller sizes or fewer iterations are quicker"
+        raise unprocessable("too_much_work", detail, "dataset_size") from None
+    groups: dict[Measure | None, list[AdviceBody]] = {}
+    for item in found:
+        if item.calibration is not None:
+            groups.setdefault(item.measure, []).append(_advice(item, request))
+    return AdviseAnswer(
+        measures=[MeasureBody(measure=measure, ranked=ranked) for measure, ranked in groups.items()],
+        others=[
+            RefusalBody(algorithm=item.algorithm, reasons=_reasons(item)) for item in found if item.calibration is None
+        ],
+        warnings=[_WARNING],
+    )
+
+
+def _read(request: AdviseRequest) -> tuple[Problem, Facts]:
+    target = to_target(request.target, Unknown.NOISE_MULTIPLIER, None)
+    assert not isinstance(target, OpenEpsilon | OpenDelta), "a run's target leaves nothing open"
+    try:
+        problem = Problem(
+            request.problem.shape, request.problem.norm_order, request.problem.smooth, request.problem.heavy_tailed
+        )
+        return problem, Facts(
+            dataset_size=request.dataset_size,
+            dimension=request.dimension,
+            target=target,
+            neighboring_relation=request.neighboring_relation,
+            gradient_bound=_gradient_bound(request.gradient_bound),
+            batch_size=request.batch_size,
+            iterations=request.iterations,
+            assumptions=request.assumptions,
+        )
+    except AccountingError as error:
+        raise from_accounting(error) from None
+
+
+def _gradient_bound(body: GradientBoundBody | None) -> GradientBound | None:
+    if body is None:
+        return None
+    return Clip(body.max_grad_norm) if isinstance(body, ClipBody) else Normalize(body.regularizer)
+
+
+def _advice(item: Advice, request: AdviseRequest) -> AdviceBody:
+    assert item.calibration is not None
+    algorithm, plan = ALGORITHMS[item.algorithm], item.calibration.plan
+    gradients = [found.value for found in item.calibration.utility if found.name == "gradient_evaluations"]
+    return AdviceBody(
+        algorithm=item.algorithm,
+        summary=algorithm.summary,
+        source=algorithm.source,
+        bound=None if item.bound is None else ProvenanceBody.of(item.bound),
+        rate=None if item.rate is None else ProvenanceBody.of(item.rate),
+        gradient_evaluations=gradients[0] if gradients and isinstance(gradients[0], float) else None,
+        iterations=plan.iterations,
+        noise=noise_body(plan),
+        reasons=_reasons(item),
+        request=_calibration(item, request),
+        plan_hash=plan.plan_hash,
+    )
+
+
+def _reasons(item: Advice) -> list[ReasonBody]:
+    return [ReasonBody(detail=it.detail, pointer="".join(f"/{part}" for part in it.pointer)) for it in item.reasons]
+
+
+def _calibration(item: Advice, request: AdviseRequest) -> dict[str, Any]:
+    """The body with which `/v1/calibrate` solves for the same plan."""
+    spec = item.spec
+    assert spec is not None
+    body: dict[str, Any] = {
+        "algorithm": item.algorithm,
+        "dataset_size": spec.dataset_size,
+        "dimension": spec.dimension,
+        "target": request.target.model_dump(),
+    }
+    optional = {
+        "neighboring_relation": None if spec.neighboring_relation is None else str(spec.neighboring_relation),
+        "gradient_bound": None if spec.gradient_bound is None else spec.gradient_bound.to_json(),
+        "batch_size": spec.batch_size,
+        "iterations": spec.iterations,
+        "assumptions": dict(spec.assumptions) or None,
+    }
+    return body | {name: value for name, value in optional.items() if value is not None}

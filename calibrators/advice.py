@@ -1,0 +1,195 @@
+"""Which algorithms apply to a problem, ranked by what their theorems promise there, and why the others do not.
+
+Every algorithm that could apply is calibrated with the facts at hand, so that what is said of it is what a calibration
+says. A number that is known up to a constant never ranks above a bound, nor a vacuous bound above another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from accounting.errors import AccountingError, InvalidValue
+from accounting.events import FullBatch
+from accounting.relations import NeighboringRelation
+from accounting.targets import Target
+from calibrators.algorithm import Algorithm
+from calibrators.plan import Clip, GradientBound
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.registry import ALGORITHMS, calibrate
+from calibrators.scopes import SCOPES, Measure, Problem, Scope
+from calibrators.spec import Calibration, Spec
+
+#: Names in a calibration's utility, the first that is there and finite counts.
+_BOUNDS = ("excess_risk_bound", "gradient_norm_bound")
+_RATES = ("excess_risk_rate", "gradient_norm_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the data and wanted of the run.
+
+    Attributes:
+        dataset_size, dimension: Public sizes.
+        target: What the run is held under.
+        neighboring_relation: None leaves it to each algorithm.
+        gradient_bound: None clips to the ``lipschitz`` assumption, where it is given and the algorithm clips.
+        batch_size, iterations: For algorithms that cannot choose them.
+        assumptions: Constants of the problem, in its norm; each algorithm takes those that it knows.
+    """
+
+    dataset_size: int
+    dimension: int
+    target: Target
+    neighboring_relation: NeighboringRelation | None = None
+    gradient_bound: GradientBound | None = None
+    batch_size: int | None = None
+    iterations: int | None = None
+    assumptions: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an algorithm does not apply, or has no number.
+
+    Attributes:
+        detail: In a sentence.
+        pointer: Where in the facts it lies; empty for the problem itself.
+    """
+
+    detail: str
+    pointer: tuple[str | int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What is to be said of one algorithm.
+
+    Attributes:
+        algorithm: Its name.
+        measure: What its bound or rate is of, else what its theorem is about; None where it has none.
+        spec: What it was calibrated with; None where it does not apply.
+        calibration: The answer; None where it does not apply or refused.
+        bound: What its theorem promises, with all constants; None where it promises nothing at these facts.
+        rate: The same up to a constant.
+        reasons: Why it does not apply, refused, or has no bound.
+    """
+
+    algorithm: str
+    measure: Measure | None
+    spec: Spec | None = None
+    calibration: Calibration | None = None
+    bound: Provenance | None = None
+    rate: Provenance | None = None
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Smaller is better: bounds that say something, vacuous ones, rates, nothing."""
+        if self.bound is not None:
+            return (1 if self.bound.vacuous else 0), _number(self.bound)
+        return (2, _number(self.rate)) if self.rate is not None else (3, 0.0)
+
+
+def advise(problem: Problem, facts: Facts) -> tuple[Advice, ...]:
+    """Advice on every algorithm: those that calibrate, best first within each measure, then the others.
+
+    Guarantees:
+        - bounds_come_first: within a measure, no rate is above a bound, no vacuous bound above another.
+        - nothing_is_left_out: every algorithm of the registry is there once.
+    """
+    found = [_advice(ALGORITHMS[name], problem, facts) for name in ALGORITHMS]
+    order = list(Measure)
+    answered = [item for item in found if item.calibration is not None]
+    answered.sort(key=lambda item: (len(order) if item.measure is None else order.index(item.measure), item.rank))
+    return (*answered, *(item for item in found if item.calibration is None))
+
+
+def _advice(algorithm: Algorithm, problem: Problem, facts: Facts) -> Advice:
+    scope = SCOPES[algorithm.name]
+    reasons = tuple(Reason(text) for text in scope.conflicts(problem))
+    if reasons:
+        return Advice(algorithm.name, scope.measure, reasons=reasons)
+    try:
+        spec, calibration = _calibrated(algorithm, _spec(algorithm, scope, problem, facts), facts)
+    except AccountingError as error:
+        return Advice(algorithm.name, scope.measure, reasons=(Reason(error.detail, tuple(error.pointer)),))
+    bound, rate = _first(calibration, _BOUNDS, is_order=False), _first(calibration, _RATES, is_order=True)
+    named = bound or rate
+    return Advice(
+        algorithm.name,
+        scope.measure if named is None else _measure_of(named, scope),
+        spec,
+        calibration,
+        bound,
+        rate,
+        tuple(_why_no_bound(calibration, bound)),
+    )
+
+
+def _calibrated(algorithm: Algorithm, spec: Spec, facts: Facts) -> tuple[Spec, Calibration]:
+    """With the algorithm's own batch size and number of steps where it has them, else with those that are given."""
+    try:
+        return spec, calibrate(algorithm.name, spec)
+    except InvalidValue as error:
+        if error.code != "missing" or (facts.batch_size is None and facts.iterations is None):
+            raise
+    full = algorithm.samplings[0].kind == FullBatch.kind
+    spec = replace(spec, iterations=facts.iterations, batch_size=None if full else facts.batch_size)
+    return spec, calibrate(algorithm.name, spec)
+
+
+def _measure_of(item: Provenance, scope: Scope) -> Measure | None:
+    """Some theorems bound the risk of some objectives and the gradient of others."""
+    if item.name.startswith("gradient_norm"):
+        return Measure.STATIONARITY
+    return Measure.EMPIRICAL_RISK if scope.measure is Measure.STATIONARITY else scope.measure
+
+
+def _why_no_bound(calibration: Calibration, bound: Provenance | None) -> list[Reason]:
+    if bound is not None:
+        return []
+    if calibration.missing_assumptions:
+        return [
+            Reason(f"its bound needs {name}", (name,) if name == "dimension" else ("assumptions", name))
+            for name in calibration.missing_assumptions
+        ]
+    return [Reason(warning) for warning in calibration.warnings]
+
+
+def _spec(algorithm: Algorithm, scope: Scope, problem: Problem, facts: Facts) -> Spec:
+    known = {assumption.name for assumption in algorithm.assumptions}
+    constants = problem.constants(facts.assumptions)
+    given = {name: value for name, value in constants.items() if name in known}
+    if "norm_order" in known and scope.norms is not None:
+        given.setdefault("norm_order", problem.norm_order)
+    return Spec(
+        dataset_size=facts.dataset_size,
+        target=facts.target,
+        neighboring_relation=facts.neighboring_relation,
+        gradient_bound=_gradient_bound(algorithm, facts),
+        dimension=facts.dimension,
+        assumptions=given,
+    )
+
+
+def _gradient_bound(algorithm: Algorithm, facts: Facts) -> GradientBound | None:
+    kinds, given = algorithm.gradient_bounds, facts.gradient_bound
+    if given is not None and isinstance(given, kinds):
+        return given
+    lipschitz = facts.assumptions.get("lipschitz")
+    if lipschitz is not None and lipschitz > 0.0 and Clip in kinds and algorithm.gradient_bound_required:
+        return Clip(lipschitz)
+    return None
+
+
+def _first(calibration: Calibration, names: tuple[str, ...], *, is_order: bool) -> Provenance | None:
+    for item in calibration.utility:
+        if item.name in names and isinstance(item.value, float) and (item.kind is ProvenanceKind.ORDER) == is_order:
+            return item
+    return None
+
+
+def _number(item: Provenance) -> float:
+    assert isinstance(item.value, float), "such were chosen"
+    return item.value

@@ -1,0 +1,120 @@
+r"""The generalised Gaussian mechanism: noise of density proportional to $\exp(-\|z\|_+^2/(2\sigma^2))$.
+
+**Privacy.** Let $\|\cdot\|_+ = \|\cdot\|_r$ and the pair $(\kappa_+, \kappa)$ be as in `regularity`, and let neighbours
+move what is released by $\mu$. Apply smoothness of the squared norm at $y = z - \mu = (1-\lambda) a + \lambda b$ with
+$a = z$, $b = z - \alpha\mu$, $\lambda = 1/\alpha$, to a and b, and average:
+
+$$(1-\lambda)\|a\|_+^2 + \lambda\|b\|_+^2 - \|y\|_+^2 \le \kappa_+ \lambda(1-\lambda)\|a-b\|_+^2.$$
+
+Times $\alpha$ this is $-\alpha\|z-\mu\|_+^2 + (\alpha-1)\|z\|_+^2 \le -\|z-\alpha\mu\|_+^2 + \kappa_+ \alpha(\alpha-1)
+\|\mu\|_+^2$; integrated over z, $D_\alpha \le \alpha\kappa_+\|\mu\|_+^2/(2\sigma^2)$ at every order. With
+$\|\mu\|_* \le \Delta$ that is $\rho = \kappa\Delta^2/(2\sigma^2)$ of zCDP. Bassily, Guzman & Nandi 2021 expand at z,
+and have $\alpha^2/(\alpha-1)$ for $\alpha$.
+
+No pure epsilon holds: the log-ratio of two shifted densities is unbounded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from accounting.conversions.rounding import rounded_up
+from accounting.errors import InvalidValue, NoCostInFilter
+from accounting.events import Event, ZcDp
+from accounting.filter_costs import exact
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarget, PureDpTarget
+from calibrators.bassily_guzman.regularity import RegularityPair
+from calibrators.spec import OpenEpsilon, Spec
+
+#: Above it the engine states no rho.
+_MOST_RHO = 1e6
+#: Of noise, in its unit; its inverse is the largest.
+_SMALLEST_SCALE = 1e-30
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    r"""The event of generalised Gaussian releases, from the noise multiplier: $\rho = s^2/(2\sigma^2)$.
+
+    Attributes:
+        relation: Its sensitivity is s: 2 where a record is replaced, 1 where it becomes the null record.
+        each: Whether every record has a part in each of the steps, so that each is charged; else a record has a part in
+            releases that cost it rho together, and one event covers all.
+    """
+
+    relation: NeighboringRelation
+    each: bool
+
+    def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
+        rho = rounded_up((exact(self.relation.sensitivity) / exact(noise_multiplier)) ** 2 / 2)
+        if rho > _MOST_RHO:
+            raise InvalidValue(
+                f"no rho above {_MOST_RHO:g} is stated; use more noise than {noise_multiplier:g}, or aim lower",
+                pointer=("noise_multiplier",),
+            )
+        return Event(ZcDp(rho), count=iterations if self.each else 1)
+
+
+def noise_scale(
+    regularity: RegularityPair, bound: float, records: int, noise_multiplier: float, releases: int = 1
+) -> float:
+    r"""$\sigma$ of the noise on a mean: $\sqrt{\kappa h}\,(c/m)$ times the noise multiplier.
+
+    Args:
+        regularity: Of the dual norm; the noise is of its norm.
+        bound: c, dual norm of one record's part in the sum.
+        records: m, of the mean.
+        noise_multiplier: As `Releases` reads it.
+        releases: h, in how many of them one record has a part, at a joint cost of rho.
+
+    Raises:
+        InvalidValue: floating point would not hold the scale safely.
+
+    Source: derived, as above.
+
+    >>> from calibrators.bassily_guzman.regularity import kappa_pair
+    >>> round(noise_scale(kappa_pair(1.5, 100), 0.01, 1, 1.0 / math.sqrt(2.0 * 0.0174689047691)), 10)
+    0.0756601436
+    """
+    scale = math.sqrt(regularity.kappa * releases) * bound / records * noise_multiplier
+    if scale != 0.0 and not _SMALLEST_SCALE <= scale <= 1.0 / _SMALLEST_SCALE:
+        raise InvalidValue(
+            f"the noise would have the scale {scale:g}, which floating point does not hold safely: choose other units",
+            pointer=("assumptions", "lipschitz"),
+        )
+    return scale
+
+
+def mean_square(regularity: RegularityPair, dimension: int, scale: float) -> float:
+    r"""$\kappa_+ d \sigma^2$: what noise of this scale adds to the expected squared error, in the smooth norm.
+
+    Source: Bassily, Guzman & Nandi 2021, Proposition 8, has $E\|z\|_+^2 = d\sigma^2$; the sum of independent vectors
+    costs the factor.
+    """
+    return regularity.kappa_plus * dimension * scale**2
+
+
+def refuse_pure_dp(spec: Spec) -> None:
+    """Refuse targets that the noise cannot meet.
+
+    Raises:
+        NoCostInFilter: the target asks for epsilon at delta 0, or for Gaussian DP.
+    """
+    match spec.target:
+        case PureDpTarget() | GaussianDpTarget():
+            refused = "kind"
+        case ApproximateDpTarget(delta=0.0) | OpenEpsilon(delta=0.0):
+            refused = "delta"
+        case BudgetTarget(filter=budget, charge_delta=charge_delta) if (
+            budget.kind in ("pure_dp", "gaussian_dp") or charge_delta == 0.0
+        ):
+            refused = "kind"
+        case _:
+            return
+    raise NoCostInFilter(
+        "generalised gaussian noise is rho-zCDP, from which neither epsilon at delta 0 nor Gaussian DP follows: the "
+        "log-ratio of its shifted densities has no bound. Use a target with delta above 0, or in rho",
+        pointer=("target", refused),
+    )

@@ -1,0 +1,206 @@
+"""The setting: Lipschitz losses over an l_p ball, 1 < p <= 2; what a caller says of them, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accounting.errors import InvalidValue, Unsupported
+from calibrators.algorithm import Assumption
+from calibrators.assumptions import Given, read_assumptions
+from calibrators.bassily_guzman.regularity import RegularityPair, kappa_pair
+from calibrators.bassily_guzman.tree import Problem
+from calibrators.geometry import LpBall
+from calibrators.spec import Spec, Unknown
+from calibrators.units import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS
+
+#: Relative difference that two ways of giving the same number may have.
+_SAME = 1e-12
+
+NORM_ORDER = Assumption(
+    "norm_order",
+    "p",
+    PURE,
+    "order of the norm of parameters; gradients are measured in l_q, 1/p + 1/q = 1. An lp_ball as domain says it too",
+    lower=1.0,
+    upper=2.0,
+    open_lower=True,
+    required=False,
+)
+LIPSCHITZ = Assumption(
+    "lipschitz",
+    "L_0",
+    GRADIENT,
+    "every record's gradient has l_q norm at most L_0 in the domain; longer ones are clipped, so privacy needs the "
+    "number and not its truth",
+    open_lower=True,
+)
+SMOOTH = Assumption(
+    "smoothness",
+    "L_1",
+    SMOOTHNESS,
+    "between two points every record's gradient changes by at most L_1 times their l_p distance, in the l_q norm; "
+    "longer changes are clipped",
+)
+SIZES = (
+    Assumption(
+        "diameter", "M", PARAMETER, "largest l_p distance of two points of the ball", open_lower=True, required=False
+    ),
+    Assumption(
+        "radius", "D", PARAMETER, "radius of the l_p ball, M/2; give one of the two", open_lower=True, required=False
+    ),
+    Assumption(
+        "initial_gap",
+        r"\Gamma_0",
+        LOSS,
+        "upper bound of F(x_0) - min F, in place of L_0 M",
+        open_lower=True,
+        required=False,
+    ),
+    Assumption(
+        "order_constant",
+        "c",
+        PURE,
+        "factor of the rates, whose constants are unknown",
+        open_lower=True,
+        required=False,
+        default=1.0,
+    ),
+)
+SMOOTH_ASSUMPTIONS = (NORM_ORDER, LIPSCHITZ, SMOOTH, *SIZES)
+LIPSCHITZ_ASSUMPTIONS = (NORM_ORDER, LIPSCHITZ, *SIZES)
+
+
+@dataclass(frozen=True, slots=True)
+class LpSetting:
+    """What the spec says.
+
+    Attributes:
+        problem: L_0, L_1 (0 where the algorithm has no use for it) and M.
+        norm_order: p.
+        dimension: Number d of parameters.
+        regularity: Of the dual norm: the noise is of its smooth norm.
+        initial_gap: The caller's own; None leaves L_0 M.
+        order_constant: c of the rates.
+    """
+
+    problem: Problem
+    norm_order: float
+    dimension: int
+    regularity: RegularityPair
+    initial_gap: float | None
+    order_constant: float
+
+    @property
+    def radius(self) -> float:
+        return self.problem.diameter / 2.0
+
+    @property
+    def domain(self) -> LpBall:
+        return LpBall(self.norm_order, self.radius)
+
+    @property
+    def trivial_gap(self) -> float:
+        """What holds at the starting point without a step."""
+        largest = self.problem.lipschitz * self.problem.diameter
+        return largest if self.initial_gap is None else min(largest, self.initial_gap)
+
+
+def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
+    """The setting of a spec.
+
+    Raises:
+        InvalidValue: an assumption is unknown or outside its range; one that the noise is scaled to, or the dimension,
+            is missing (``missing``); p or sizes contradict each other (``contradiction``); the domain is no l_p ball.
+    """
+    given = read_assumptions(known, spec.assumptions)
+    for name in given.missing:
+        raise InvalidValue(
+            f"{name} is needed for the privacy itself: the noise is scaled to it, and gradients are clipped to it",
+            code="missing",
+            pointer=("assumptions", name),
+        )
+    if spec.domain is not None and not isinstance(spec.domain, LpBall):
+        raise InvalidValue(
+            f"the domain is an l_p ball with 1 < p <= 2, of kind lp_ball; got {spec.domain.kind}",
+            code="unsupported_domain",
+            pointer=("domain", "kind"),
+        )
+    dimension = spec.need("dimension", "the noise is scaled to the regularity of the dual norm, which depends on it")
+    order = _norm_order(given, spec.domain)
+    return LpSetting(
+        problem=Problem(given["lipschitz"], given.get("smoothness") or 0.0, _diameter(given, spec.domain)),
+        norm_order=order,
+        dimension=dimension,
+        regularity=kappa_pair(order, dimension),
+        initial_gap=given.get("initial_gap"),
+        order_constant=given["order_constant"],
+    )
+
+
+def refuse_what_has_no_part(spec: Spec) -> None:
+    """Refuse what l_p algorithms cannot do.
+
+    Raises:
+        Unsupported: a size is solved for, or a penalty is given.
+    """
+    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
+        raise Unsupported(
+            f"{spec.unknown} is not solved for: step sizes and noise change with it together. Solve for "
+            "noise_multiplier, or for epsilon or delta at given noise",
+            pointer=("solve_for",),
+        )
+    if spec.penalty is not None:
+        raise Unsupported("the steps have no proximal part: leave penalty out", pointer=("penalty",))
+
+
+def _norm_order(given: Given, domain: LpBall | None) -> float:
+    order = given.get("norm_order")
+    if domain is None:
+        if order is None:
+            raise InvalidValue(
+                "norm_order is needed: the p of the norm of parameters, above 1 and at most 2",
+                code="missing",
+                pointer=("assumptions", "norm_order"),
+            )
+        return order
+    if domain.norm_order > 2.0:
+        raise InvalidValue(
+            f"norm_order must be at most 2, got {domain.norm_order:g}: above it the dual norm is not regular enough "
+            "for this noise. Use the l2 ball of the same radius times d^(1/2 - 1/p)",
+            pointer=("domain", "norm_order"),
+        )
+    if order is not None and abs(order - domain.norm_order) > _SAME * order:
+        raise InvalidValue(
+            f"assumptions.norm_order is {order:g}, and the domain's {domain.norm_order:g}; give one",
+            code="contradiction",
+            pointer=("assumptions", "norm_order"),
+        )
+    return domain.norm_order
+
+
+def _diameter(given: Given, domain: LpBall | None) -> float:
+    """M of the assumptions or of the spec's domain, which must agree."""
+    sizes: list[tuple[tuple[str, ...], float]] = []
+    for name, factor in (("diameter", 1.0), ("radius", 2.0)):
+        value = given.get(name)
+        if value is not None:
+            sizes.append((("assumptions", name), factor * value))
+    if domain is not None:
+        sizes.append((("domain", "radius"), 2.0 * domain.radius))
+    if not sizes:
+        raise InvalidValue(
+            "the size of the l_p ball is needed: give assumptions.radius, or assumptions.diameter (twice the radius)",
+            code="missing",
+            pointer=("assumptions", "radius"),
+        )
+    (_, diameter), *others = sizes
+    for pointer, other in others:
+        if abs(other - diameter) > _SAME * diameter:
+            raise InvalidValue(
+                f"the diameter of an l_p ball is twice its radius: {'.'.join(pointer)} makes it {other:g}, and "
+                f"{'.'.join(sizes[0][0])} {diameter:g}; give one",
+                code="contradiction",
+                pointer=pointer,
+            )
+    return diameter

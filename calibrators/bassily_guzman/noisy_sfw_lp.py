@@ -1,0 +1,383 @@
+r"""Noisy Frank-Wolfe over an l_p ball, 1 < p <= 2, in one pass: variance-reduced gradients, generalised Gaussian noise.
+
+**Setting.** Minimise $F(x) = E f(x, z)$ over $\{\|x\|_p \le D\}$, diameter $M = 2D$, from n independent records; every
+$f(\cdot, z)$ is convex, $\|\nabla f\|_q \le L_0$ and $\|\nabla f(x) - \nabla f(y)\|_q \le L_1 \|x - y\|_p$.
+
+**Update.** From $x_0 = 0$, $x_{t+1} = (1-\eta_t) x_t + \eta_t v_t$ with the least point $v_t$ of the ball along an
+estimate $d_t$ of $\nabla F(x_t)$; the last point is released. The estimate is, by `variant`,
+
+    naive        d_0 = mean gradient of n0 records + noise; d_t = d_{t-1} + mean change over m fresh ones + noise
+    prefix_tree  the same sums; the noise is that of the nodes of a binary tree over the steps, popcount(t) of them
+    batch_tree   the trees of Asi, Feldman, Koren & Talwar 2021, with noise on what each node reads
+
+with $n_0 = \lfloor n/2 \rfloor$, $T = \lfloor\sqrt n\rfloor$ steps after the first, $m = \lfloor (n-n_0)/T \rfloor$ and
+$\eta = \ln n/(2\sqrt n)$ in the first two; with another T, $\eta = \ln n/(2T)$, at most 1. Trees are as in
+`tree_sfw_l1`: b records at a root, steps 2/(k+2).
+
+**Privacy.** Gradients are clipped to $L_0$ in l_q, changes to $\min(2 L_0, L_1 \|x - x'\|_p)$, which is at most
+$c = \min(2 L_0, L_1 \eta M)$ from one step to the next and $c_j$ at depth j of a tree. A secret order gives each slot
+to one mean. Noise of scale $\sqrt\kappa\,c/m$ times the noise multiplier $\sigma$ makes what is read of a record cost
+$\rho = s^2/(2\sigma^2)$ (`generalized_gaussian`), s = 2 where it is replaced and 1 where it becomes the null record;
+other records' means cost it nothing. In a prefix tree a change is a part of at most $h = \lfloor\log_2 T\rfloor + 1$
+nodes, so that their noise is $\sqrt h$ times as large; nodes are released as they are completed, and later changes
+depend on a record through released nodes alone.
+
+**Utility.** The recursions of `estimate_risk`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from accounting.errors import InvalidValue, Unsupported
+from accounting.events import DisjointBatches
+from accounting.relations import NeighboringRelation
+from calibrators.algorithm import Algorithm
+from calibrators.bassily_guzman import lp_rates
+from calibrators.bassily_guzman.estimate_risk import excess_risk_bound, tree_excess_risk_bound
+from calibrators.bassily_guzman.generalized_gaussian import Releases, noise_scale, refuse_pure_dp
+from calibrators.bassily_guzman.lp_setting import (
+    SMOOTH_ASSUMPTIONS,
+    LpSetting,
+    read_lp_setting,
+    refuse_what_has_no_part,
+)
+from calibrators.bassily_guzman.printed_lp_noise import PAPER, naive_literal, unknown_literal
+from calibrators.bassily_guzman.tree import Trees, possible_trees
+from calibrators.literal import Literal
+from calibrators.noise import Steps, solve_steps
+from calibrators.phases import EstimatePhase, GradientTreePhase
+from calibrators.phases.gradient_estimates import MAX_ESTIMATES
+from calibrators.plan import Plan
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.units import GRADIENT, LOSS
+
+PREFIX_TREE, NAIVE, BATCH_TREE = VARIANTS = ("prefix_tree", "naive", "batch_tree")
+SOURCE = f"{PAPER}, Algorithm 3; trees of the extended version and of Asi, Feldman, Koren & Talwar 2021"
+SIZES_SOURCE = f"{PAPER}, Algorithm 3"
+TREE_SOURCE = "derived; trees of Asi, Feldman, Koren & Talwar 2021"
+TREE_FORMULA = r"\sigma_j \propto c_j\, 2^j / b"
+SCALE_FORMULAS = {
+    NAIVE: r"(\sqrt\kappa\,(L_0/n_0)\,\sigma,\; \sqrt\kappa\,(\min(2 L_0, L_1 \eta M)/m)\,\sigma)",
+    PREFIX_TREE: r"(\sqrt\kappa\,(L_0/n_0)\,\sigma,\; \sqrt{\kappa h}\,(\min(2 L_0, L_1 \eta M)/m)\,\sigma)",
+    BATCH_TREE: r"\sigma_j = \sqrt\kappa\, c_j\, (2^j/b)\, \sigma,\; j = 0, \ldots, T",
+}
+RISK_HOLDS = (
+    "every loss is convex, L_0-Lipschitz and L_1-smooth in the l_p norm",
+    "records are independent draws of one distribution, and F is its mean loss",
+)
+ERRATA = (
+    "kappa = 2 ln d, for p near 1, is no regularity constant: at p = 1 it is below that of every l_r norm. Here kappa "
+    "is the least of (r - 1) d^(2/r - 2/q), with the r that goes with it.",
+    "kappa and kappa_+ are set by separate minima, which need not belong to one norm. Here they are chosen jointly.",
+    "sigma^2 = 2 kappa ln(1/delta) Delta^2/epsilon^2 is not what its proof gives, and too little above epsilon 5 or 6. "
+    "Here the noise is that of rho.",
+    "The first gradient's sensitivity is printed 2 L_0/n for a batch of n/2 records; it is 4 L_0/n.",
+    "Algorithm 3 takes e^2 ln d where section 2 has e^2 (ln d - 1), which is negative for d <= 2.",
+    "The constants of the extended version's trees are not known here: they are derived, without shuffling.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the records are read, before there is any noise.
+
+    Attributes:
+        iterations: T.
+        first_batch, batch: n0 and m.
+        step_size: eta.
+    """
+
+    iterations: int
+    first_batch: int
+    batch: int
+    step_size: float
+
+
+def calibrate(spec: Spec) -> Calibration:
+    """Noise from the engine; sizes as the paper has them, and the number of trees of least bound.
+
+    Raises:
+        InvalidValue: an assumption or the dimension is missing or outside its range, or sizes do not fit the records.
+        NoCostInFilter: the target is of pure or Gaussian DP.
+        Unsupported: a size is solved for; a penalty is given; trees are given a step size.
+        Unreachable: no noise meets the target.
+    """
+    refuse_what_has_no_part(spec)
+    refuse_pure_dp(spec)
+    setting = read_lp_setting(spec, SMOOTH_ASSUMPTIONS)
+    steps = solve_steps(spec, Releases(spec.relation, each=False), iterations=1, batch_size=1)
+    phase = _trees(spec, setting, steps) if spec.variant == BATCH_TREE else _estimates(spec, setting, steps)
+    return Calibration(
+        plan=Plan(NOISY_SFW_LP.name, spec.dataset_size, spec.relation, (phase,), domain=setting.domain),
+        unknown=spec.unknown,
+        value=phase.noise_scale if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
+        achieved=steps.achieved,
+        next_achieved=None,
+        hyperparameters=_hyperparameters(spec, phase, steps.noise_multiplier),
+        utility=_utility(spec, setting, phase, steps),
+        missing_assumptions=(),
+        warnings=(*steps.achieved.warnings, *_warnings(spec, phase)),
+        literal=_literal(spec, setting),
+    )
+
+
+def layout(spec: Spec) -> Layout:
+    """Of the variants without batch trees.
+
+    >>> from accounting.targets import ZcdpTarget
+    >>> layout(Spec(40_000, ZcdpTarget(1.0)))
+    Layout(iterations=200, first_batch=20000, batch=100, step_size=0.02649158683274018)
+    """
+    n = spec.dataset_size
+    if n < 4:
+        raise InvalidValue(f"at least 4 records are read, got dataset_size {n}", pointer=("dataset_size",))
+    if spec.batch_size is not None:
+        raise Unsupported(
+            "the batches follow from dataset_size and iterations: leave batch_size out", pointer=("batch_size",)
+        )
+    first = n // 2
+    iterations = math.isqrt(n) if spec.iterations is None else spec.iterations
+    if iterations > min(n - first, MAX_ESTIMATES - 1):
+        raise InvalidValue(
+            f"every step reads records of its own: at most {min(n - first, MAX_ESTIMATES - 1)} iterations fit",
+            pointer=("iterations",),
+        )
+    spread = math.sqrt(n) if iterations == math.isqrt(n) else iterations
+    step_size = min(1.0, math.log(n) / (2.0 * spread)) if spec.step_size is None else spec.step_size
+    if step_size > 1.0:
+        raise InvalidValue(
+            f"a step goes to a point between: step_size must be at most 1, got {step_size:g}", pointer=("step_size",)
+        )
+    return Layout(iterations, first, (n - first) // iterations, step_size)
+
+
+def _estimates(spec: Spec, setting: LpSetting, steps: Steps) -> EstimatePhase:
+    sizes, problem = layout(spec), setting.problem
+    change = min(2.0 * problem.lipschitz, problem.smoothness * sizes.step_size * problem.diameter)
+    tree = spec.variant == PREFIX_TREE
+    multiplier = steps.noise_multiplier
+    return EstimatePhase(
+        event=steps.event,
+        estimator="prefix_tree" if tree else "sums",
+        norm_order=setting.norm_order,
+        noise_order=setting.regularity.r,
+        estimates=sizes.iterations + 1,
+        first_batch=sizes.first_batch,
+        batch=sizes.batch,
+        first_scale=noise_scale(setting.regularity, problem.lipschitz, sizes.first_batch, multiplier),
+        scale=noise_scale(
+            setting.regularity, change, sizes.batch, multiplier, sizes.iterations.bit_length() if tree else 1
+        ),
+        lipschitz=problem.lipschitz,
+        smoothness=problem.smoothness,
+        step_size=sizes.step_size,
+    )
+
+
+def _trees(spec: Spec, setting: LpSetting, steps: Steps) -> GradientTreePhase:
+    """The caller's layout, or of those that the caller leaves open the one of least bound."""
+    if spec.step_size is not None:
+        raise Unsupported(
+            "the step sizes of trees are 2/(k+2): movement and privacy are proved for them; leave step_size out",
+            pointer=("step_size",),
+        )
+    if spec.batch_size is not None and spec.batch_size.bit_count() != 1:
+        raise InvalidValue(
+            f"batch_size is the number of records at a root, halved at every depth: a power of two, not "
+            f"{spec.batch_size}",
+            pointer=("batch_size",),
+        )
+    possible = possible_trees(spec.dataset_size, spec.batch_size)
+    if not possible:
+        raise InvalidValue(
+            "not even one tree fits: the records must be at least 3/2 of those at its root, which are at least 2",
+            pointer=("dataset_size" if spec.batch_size is None else "batch_size",),
+        )
+    if spec.iterations is not None:
+        possible = [trees for trees in possible if trees.num_trees == spec.iterations]
+        if not possible:
+            raise InvalidValue(
+                f"iterations is the number of trees, and {spec.iterations} do not fit: a root needs at least 2 to that "
+                "power of records, and each record is read once",
+                pointer=("iterations",),
+            )
+    phases = [_tree_phase(setting, trees, steps) for trees in possible]
+    return min(phases, key=lambda phase: tree_excess_risk_bound(setting, phase))
+
+
+def _tree_phase(setting: LpSetting, trees: Trees, steps: Steps) -> GradientTreePhase:
+    scales = [
+        noise_scale(
+            setting.regularity,
+            setting.problem.contribution_bound(depth),
+            trees.records_per_tree >> depth,
+            steps.noise_multiplier,
+        )
+        for depth in range(trees.num_trees + 1)
+    ]
+    return GradientTreePhase(
+        event=steps.event,
+        norm_order=setting.norm_order,
+        noise_order=setting.regularity.r,
+        num_trees=trees.num_trees,
+        records_per_tree=trees.records_per_tree,
+        scales=tuple(scales),
+        lipschitz=setting.problem.lipschitz,
+        smoothness=setting.problem.smoothness,
+    )
+
+
+def _hyperparameters(
+    spec: Spec, phase: EstimatePhase | GradientTreePhase, noise_multiplier: float
+) -> tuple[Provenance, ...]:
+    derived, exact = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
+    scales = SCALE_FORMULAS[str(spec.variant)]
+    found = [
+        Provenance("noise_scale", phase.noise_scale, scales, f"{PAPER}, section 3; derived", derived, units=GRADIENT),
+        Provenance(
+            "noise_multiplier",
+            noise_multiplier,
+            r"\rho = s^2/(2\sigma^2)",
+            "derived",
+            derived,
+            ("s is 2 under replace_one and 1 under replace_special",),
+        ),
+    ]
+    if isinstance(phase, GradientTreePhase):
+        chosen = r"\arg\min_T \Gamma" if spec.iterations is None else "T"
+        return (
+            *found,
+            Provenance("iterations", float(phase.num_trees), chosen, TREE_SOURCE, derived, ("number of trees",)),
+            Provenance(
+                "batch_size",
+                float(phase.records_per_tree),
+                r"b = 2^{\lfloor \log_2 (n / (T + T(T+1)/4)) \rfloor} \ge 2^T",
+                TREE_SOURCE,
+                derived,
+                ("records at the root of a tree",),
+            ),
+        )
+    found += [
+        Provenance("iterations", phase.estimates - 1.0, r"T = \lfloor\sqrt n\rfloor", SIZES_SOURCE, exact),
+        Provenance(
+            "batch_size",
+            (float(phase.first_batch), float(phase.batch)),
+            r"n_0 = \lfloor n/2 \rfloor,\; m = \lfloor (n - n_0)/T \rfloor",
+            SIZES_SOURCE,
+            exact,
+        ),
+    ]
+    if spec.step_size is None:
+        formula = r"\eta = \min(1, \ln(n)/(2\sqrt n))\ \text{or}\ \min(1, \ln(n)/(2T))"
+        found.append(Provenance("step_size", phase.step_size, formula, f"{SIZES_SOURCE}; derived", derived))
+    return tuple(found)
+
+
+def _utility(
+    spec: Spec, setting: LpSetting, phase: EstimatePhase | GradientTreePhase, steps: Steps
+) -> tuple[Provenance, ...]:
+    if isinstance(phase, GradientTreePhase):
+        bound, eta = tree_excess_risk_bound(setting, phase), r"\eta_t = \tfrac{2}{t+2}"
+        evaluations = Trees(phase.num_trees, phase.records_per_tree).gradient_evaluations
+        formula, source = r"b \sum_{\tau=1}^{T} (1 + \tau)", TREE_SOURCE
+    else:
+        bound, eta = excess_risk_bound(setting, phase), r"\eta_t = \eta"
+        evaluations = phase.first_batch + 2 * (phase.estimates - 1) * phase.batch
+        formula, source = "n_0 + 2 T m", SIZES_SOURCE
+    found = [
+        Provenance(
+            "excess_risk_bound",
+            bound,
+            r"\Gamma_{t+1} = (1-\eta_t)\Gamma_t + \eta_t M\sqrt{r_t} + \tfrac12 L_1 M^2\eta_t^2,\; " + eta,
+            f"{PAPER}, section 5; derived",
+            ProvenanceKind.DERIVED,
+            RISK_HOLDS,
+            vacuous=bound >= setting.trivial_gap,
+            units=LOSS,
+        ),
+        *smooth_orders(spec, setting, steps),
+        Provenance("gradient_evaluations", float(evaluations), formula, source, ProvenanceKind.EXACT),
+    ]
+    return tuple(found)
+
+
+def smooth_orders(spec: Spec, setting: LpSetting, steps: Steps) -> list[Provenance]:
+    """What is known up to a constant, at the target's epsilon and delta."""
+    asked = lp_rates.epsilon_and_delta(spec, steps)
+    if asked is None:
+        return []
+    (epsilon, delta), problem, n, d = asked, setting.problem, spec.dataset_size, setting.dimension
+    amplitude = (problem.lipschitz + problem.smoothness * problem.diameter) * problem.diameter
+    found = [
+        lp_rates.order(
+            setting,
+            "excess_risk_rate",
+            amplitude * lp_rates.smooth_rate(setting.regularity.kappa, d, n, epsilon),
+            r"(L_0 + L_1 M) M [\sqrt{\kappa/n} + \kappa\sqrt d/(\varepsilon n)]",
+            lp_rates.TALK,
+            "of the variants with trees; logarithms are left out",
+        )
+    ]
+    if spec.variant == NAIVE:
+        printed = lp_rates.naive_rate(setting, n, epsilon, delta)
+        found[0] = lp_rates.order(
+            setting,
+            "excess_risk_rate",
+            printed,
+            r"[(\kappa L_0 M + L_1 M^2 \ln n)/\sqrt n"
+            r" + \kappa L_1 M^2 \ln n \sqrt{d \ln(1/\delta)}/(\varepsilon n^{3/4})]",
+            f"{PAPER}, Theorem 9",
+            "its second term",
+        )
+    if 1.0 < setting.norm_order < 2.0:
+        small = delta < 1.0 / n
+        value = lp_rates.population_lower_bound(setting.norm_order, d, n, epsilon if small else None)
+        found.append(
+            lp_rates.order(
+                setting,
+                "lower_bound_rate",
+                problem.lipschitz * setting.radius * value,
+                r"L_0 D \max\{1/\sqrt n, (p-1)\sqrt d/(\varepsilon n)\}",
+                f"{PAPER}, Theorem 18",
+                "for 1 < p < 2; the second term is there for delta below 1/n",
+            )
+        )
+    return found
+
+
+def _warnings(spec: Spec, phase: EstimatePhase | GradientTreePhase) -> list[str]:
+    if isinstance(phase, GradientTreePhase):
+        read = Trees(phase.num_trees, phase.records_per_tree).records
+    else:
+        read = phase.first_batch + (phase.estimates - 1) * phase.batch
+    unread = spec.dataset_size - read
+    return [f"{unread} of {spec.dataset_size} records are not read: batches are of one size."] if unread else []
+
+
+def _literal(spec: Spec, setting: LpSetting) -> Literal | None:
+    if spec.variant == NAIVE:
+        return naive_literal(spec, setting)
+    return unknown_literal(spec, f"{PAPER}, extended version (secondary)", TREE_FORMULA)
+
+
+NOISY_SFW_LP = Algorithm(
+    name="noisy_sfw_lp",
+    summary="Frank-Wolfe over an l_p ball in one pass: variance-reduced gradients with generalised Gaussian noise.",
+    source=SOURCE,
+    update=r"x \leftarrow (1-\eta) x + \eta \arg\min_{\|v\|_p \le D} \langle v, d_t \rangle",
+    samplings=(DisjointBatches,),
+    relations=(NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL),
+    gradient_bounds=(),
+    gradient_bound_required=False,
+    assumptions=SMOOTH_ASSUMPTIONS,
+    guarantee="rho-zCDP of all noisy estimates together, hence of the released point; no pure epsilon.",
+    gradient_complexity=r"n_0 + 2 T m,\ \text{or}\ b \sum_{\tau=1}^{T} (1 + \tau)",
+    verdict="Naive: sound up to about epsilon 5 where the printed kappa is a regularity constant, unsound where it is "
+    "2 ln d. The constants of the trees are not known: nothing to certify.",
+    errata=ERRATA,
+    calibrate=calibrate,
+    variants=VARIANTS,
+)

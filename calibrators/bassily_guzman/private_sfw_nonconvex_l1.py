@@ -1,0 +1,248 @@
+r"""Private stochastic Frank-Wolfe over the l1 ball for smooth losses that need not be convex.
+
+**Setting.** Losses over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, $\|\nabla f\|_\infty \le L_0$ and
+$\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$, n independent records, $F = E f$. Sought is a point of small
+gap $\max_{y} \langle \nabla F(x), x - y \rangle$, which is 0 where x is stationary.
+
+**Update.** In a single round, T steps: $n_0 = \lfloor n/2 \rfloor$, $m = \lfloor (n-n_0)/T \rfloor$,
+$\eta = 1/\sqrt T$, $x_0 = 0$;
+
+    d_0 <- mean of grad f(x_0, .) over n_0 records
+    t >= 1: d_t <- (1-eta)(d_{t-1} + mean of (grad f(x_t, .) - grad f(x_{t-1}, .))) + eta mean of grad f(x_t, .)
+            over m fresh records
+    u <- the vertex +-D e_i of least  <u, d_t> - lambda Gumbel;   x_{t+1} <- x_t + eta (u - x_t)
+
+One of $x_0..x_{T-1}$ is released, drawn uniformly and independently of the data.
+
+**Privacy.** A secret order gives every record slot to one step. The trainer clips gradients and their changes, so
+privacy needs no property of the losses; the cost is that of `recursion`. In terms of the noise multiplier $\sigma$ of
+all selections together, rho is $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$. Which
+point is released is drawn without looking at data, and all of them follow from the selections.
+
+**Utility.** The mean gap of `recursion_risk`. Left out, T is that of least bound among the powers of the square root of
+two.
+"""
+
+from __future__ import annotations
+
+import math
+
+from accounting.errors import InvalidValue
+from accounting.events import DisjointBatches, PureDp, ZcDp
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget, PureDpTarget
+from calibrators.algorithm import Algorithm
+from calibrators.bassily_guzman import rates
+from calibrators.bassily_guzman.recursion import Recursion
+from calibrators.bassily_guzman.recursion_risk import mean_gap_bound
+from calibrators.bassily_guzman.recursive_calibration import (
+    RECURSIVE_ASSUMPTIONS,
+    Solved,
+    calibration,
+    checked_step_size,
+    refuse_what_has_no_part,
+    shared_out,
+    solve,
+)
+from calibrators.bassily_guzman.regularity import kappa_pair
+from calibrators.bassily_guzman.setting import Setting, read_setting
+from calibrators.bassily_guzman.tree_utility import epsilon_and_delta
+from calibrators.literal import Literal, Verdict
+from calibrators.phases.recursive_selections import MAX_SELECTIONS
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.release import RandomIterate
+from calibrators.spec import Calibration, Spec
+from calibrators.units import LOSS
+
+SOURCE = "Bassily, Guzman & Menart 2021, smooth losses over polyhedra (secondary); derived: one round, noise and bound"
+BOUND_FORMULA = (
+    r"\frac{\Gamma_0}{\eta T} + \frac1T \sum_{t<T} (M\sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2 \eta,\;"
+    r" r_0 = \tfrac{4\kappa L_0^2}{n_0},\; r_t = (1-\eta)^2 r_{t-1} + \tfrac{4\kappa c^2}{m}"
+)
+GAP_HOLDS = (
+    "every loss is L_0-Lipschitz and L_1-smooth in the l1 norm; none need be convex",
+    "records are independent draws of one distribution, and F is its mean loss",
+    "it is of the mean over the released point: the gap max_y <grad F(x), x - y>",
+)
+ERRATA = (
+    "The published schedule has rounds of 2^i steps with falling step sizes, and its constants are known here from a "
+    "secondary source alone. Here there is one round of one step size, with every constant proved.",
+    "Whether the published l1 result is of pure or of approximate differential privacy is not said: its rate has no "
+    "delta. Pure noise has that rate here, and zCDP noise a better one in epsilon.",
+    "Report-noisy-max with Laplace noise of the scores' sensitivity over epsilon, as the talk has it, is 2 epsilon-DP. "
+    "Here the noise is scaled to the range of the scores' change, and it is Gumbel.",
+    "No lower bound on the gap is known, and none is given.",
+)
+
+
+def calibrate(spec: Spec) -> Calibration:
+    """Noise from the engine; the number of steps of least bound, unless `iterations` gives one.
+
+    Raises:
+        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: a size is solved for; a penalty is given.
+        Unreachable: no noise meets the target.
+    """
+    refuse_what_has_no_part(spec)
+    setting = read_setting(spec)
+    solved = solve(spec)
+    recursion = _recursion(spec, setting, solved)
+    return calibration(
+        PRIVATE_SFW_NONCONVEX_L1.name,
+        SOURCE,
+        spec,
+        setting,
+        recursion,
+        solved,
+        hyperparameters=_hyperparameters(spec, recursion),
+        utility=_utility(spec, setting, recursion, solved),
+        literal=_literal(spec),
+        release=RandomIterate(),
+    )
+
+
+def steps_of(dataset_size: int, iterations: int, step_size: float | None = None) -> Recursion:
+    """T steps over n records, of size 1/sqrt(T) unless it is given.
+
+    >>> steps_of(100_000, 100)
+    Recursion(selections=100, first_batch=50000, batch=500, step_size=0.1)
+
+    Raises:
+        InvalidValue: fewer than one record for each step.
+    """
+    first = dataset_size // 2
+    eta = 1.0 / math.sqrt(iterations) if step_size is None else checked_step_size(step_size)
+    return Recursion(iterations, first, shared_out(dataset_size - first, iterations), eta)
+
+
+def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
+    """The caller's number of steps, or that of least bound."""
+    if spec.iterations is not None:
+        if not 2 <= spec.iterations <= MAX_SELECTIONS:
+            raise InvalidValue(
+                f"iterations must be in [2, {MAX_SELECTIONS}]: a single step starts from the point that nothing has "
+                "touched, and that would be released",
+                pointer=("iterations",),
+            )
+        return steps_of(spec.dataset_size, spec.iterations, spec.step_size)
+    if setting.num_vertices is None:
+        raise InvalidValue(
+            "iterations is needed where the dimension is not given: the bound decides otherwise",
+            code="missing",
+            pointer=("iterations",),
+        )
+    left = spec.dataset_size - spec.dataset_size // 2
+    tried = sorted({round(2.0 ** (0.5 * power)) for power in range(2, 40)})
+    tried = [count for count in tried if count <= min(left, MAX_SELECTIONS)]
+    possible = [steps_of(spec.dataset_size, count, spec.step_size) for count in tried]
+    if not possible:
+        raise InvalidValue(
+            "two steps need a record each beside those of the first estimate: at least 3 records",
+            pointer=("dataset_size",),
+        )
+    return min(possible, key=lambda recursion: _bound(setting, recursion, solved))
+
+
+def _bound(setting: Setting, recursion: Recursion, solved: Solved) -> float:
+    """The mean gap; the setting has its vertices."""
+    assert setting.num_vertices is not None, "asked for where bounds are"
+    return mean_gap_bound(
+        setting.problem,
+        recursion,
+        solved.noise_scale(setting, recursion),
+        num_vertices=setting.num_vertices,
+        kappa=kappa_pair(1.0, setting.regularity_dimension).kappa,
+        initial_gap=setting.trivial_excess_risk,
+    )
+
+
+def _hyperparameters(spec: Spec, recursion: Recursion) -> tuple[Provenance, ...]:
+    chosen = "T" if spec.iterations else r"\arg\min_T"
+    formula = r"\eta = 1/\sqrt T" if spec.step_size is None else r"\eta"
+    derived = ProvenanceKind.DERIVED
+    return (
+        Provenance("iterations", float(recursion.selections), chosen, SOURCE, derived),
+        Provenance("step_size", recursion.step_size, formula, SOURCE, derived),
+    )
+
+
+def _utility(spec: Spec, setting: Setting, recursion: Recursion, solved: Solved) -> tuple[Provenance, ...]:
+    if setting.num_vertices is None:
+        return ()
+    bound = _bound(setting, recursion, solved)
+    certified = Provenance(
+        "gradient_norm_bound",
+        bound,
+        BOUND_FORMULA,
+        "derived",
+        ProvenanceKind.DERIVED,
+        GAP_HOLDS,
+        vacuous=bound >= setting.problem.lipschitz * setting.problem.diameter,
+        units=LOSS,
+    )
+    return (certified, *_orders(spec, setting, setting.num_vertices, solved))
+
+
+def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> list[Provenance]:
+    """What is known up to a constant."""
+    problem, n, mechanism = setting.problem, spec.dataset_size, solved.steps.event.mechanism
+
+    def order(name: str, value: float, formula: str, source: str, *holds: str) -> Provenance:
+        assumed = ("known up to the factor order_constant", *holds)
+        return Provenance(
+            name, setting.order_constant * value, formula, source, ProvenanceKind.ORDER, assumed, units=LOSS
+        )
+
+    if isinstance(mechanism, PureDp):
+        rate = rates.pure_gap_rate(problem, num_vertices, n, mechanism.epsilon)
+        formula = r"c\,(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n\varepsilon))^{1/3}]"
+    else:
+        assert isinstance(mechanism, ZcDp)
+        rate = rates.gap_rate(problem, num_vertices, n, mechanism.rho)
+        formula = r"c\,(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n\sqrt\rho))^{2/5}]"
+    found = [order("gradient_norm_rate", rate, formula, "derived, by balancing", "at the best number of steps")]
+    epsilon, _ = epsilon_and_delta(spec, solved.steps)
+    if epsilon is not None and setting.dimension is not None:
+        found.append(
+            order(
+                "gradient_norm_rate_printed",
+                rates.printed_gap_rate(problem, setting.dimension, n, epsilon),
+                r"c\,L_0 M\,\ln^{2/3} d/(n\varepsilon)^{1/3}",
+                "Bassily, Guzman & Menart 2021, abstract (secondary)",
+                "as Guzman's talk has it, in units of L_0 M",
+            )
+        )
+    return found
+
+
+def _literal(spec: Spec) -> Literal | None:
+    """Nothing printed can be certified."""
+    if not isinstance(spec.target, ApproximateDpTarget | PureDpTarget):
+        return None
+    why = (
+        "The published schedule is known here from a secondary source, with constants and logarithms unspecified: "
+        "there is no printed noise to certify."
+    )
+    source = "Bassily, Guzman & Menart 2021, algorithm for polyhedra (secondary source)"
+    formula = r"\eta_t = 1/\sqrt{t+1},\quad b_t = \lfloor b/(t+1) \rfloor,\quad b = n/\ln^2 n"
+    return Literal(Verdict.UNSOUND, why, source, formula)
+
+
+PRIVATE_SFW_NONCONVEX_L1 = Algorithm(
+    name="private_sfw_nonconvex_l1",
+    summary="Frank-Wolfe over the l1 ball towards a stationary point of smooth losses, convex or not, in one pass.",
+    source=SOURCE,
+    update=r"d_t = (1-\eta)(d_{t-1} + \bar\Delta_t) + \eta \bar g_t,\quad x_{t+1} = x_t + \eta(u - x_t),\quad "
+    r"u = \arg\min_{v \in \{\pm D e_i\}} \langle v, d_t \rangle - \lambda G_v",
+    samplings=(DisjointBatches,),
+    relations=(NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL),
+    gradient_bounds=(),
+    gradient_bound_required=False,
+    assumptions=RECURSIVE_ASSUMPTIONS,
+    guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
+    gradient_complexity="n_0 + 2 (T-1) m",
+    norm_order=1.0,
+    verdict="The published constants are unspecified: there is nothing to certify, which is unsound.",
+    errata=ERRATA,
+    calibrate=calibrate,
+)

@@ -1,0 +1,197 @@
+"""What the calibrations of Frank-Wolfe with a recursive estimate have in common: refusals, noise, plan, numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from accounting.errors import InvalidValue, Unsupported
+from calibrators.algorithm import Assumption
+from calibrators.bassily_guzman.recursion import Recursion
+from calibrators.bassily_guzman.selection_noise import Selections, checked_scales, is_pure, multiplier, refuse_penalty
+from calibrators.bassily_guzman.setting import ASSUMPTIONS, Setting
+from calibrators.literal import Literal
+from calibrators.noise import Steps, solve_steps
+from calibrators.phases import RecursiveSelections
+from calibrators.plan import Plan
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.release import LAST_ITERATE, Release
+from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.units import LOSS
+
+SCALE_FORMULA = (
+    r"\lambda = \tfrac{\sigma}{2} \max\Bigl\{\tfrac{M L_0}{n_0} \sqrt{\tfrac{1-(1-\eta)^{2T}}{\eta(2-\eta)}},"
+    r" \tfrac{M c}{m} \sqrt{\tfrac{1-(1-\eta)^{2(T-1)}}{\eta(2-\eta)}}\Bigr\},\;"
+    r" c = (1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0"
+)
+PURE_SCALE_FORMULA = (
+    r"\lambda = \sigma \max\Bigl\{\tfrac{M L_0}{n_0} \tfrac{1-(1-\eta)^T}{\eta},"
+    r" \tfrac{M c}{m} \tfrac{1-(1-\eta)^{T-1}}{\eta}\Bigr\},\;"
+    r" c = (1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0"
+)
+_GAP = "upper bound of F(x_0) - min F, in place of L_0 M"
+#: The paper's, with what the initial gap is for here.
+RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
+    replace(item, meaning=_GAP) if item.name == "initial_gap" else item for item in ASSUMPTIONS
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The noise that meets the target, whatever the batches: its scale is theirs.
+
+    Attributes:
+        pure: Whether epsilon at delta 0 is stated, rather than rho.
+        steps: The engine's answer.
+    """
+
+    pure: bool
+    steps: Steps
+
+    def noise_scale(self, setting: Setting, recursion: Recursion) -> float:
+        """lambda, in loss units.
+
+        Raises:
+            InvalidValue: floating point does not hold it.
+        """
+        width = recursion.pure_width if self.pure else recursion.zcdp_width
+        factor = 1.0 if self.pure else 0.5
+        [scale] = checked_scales([factor * self.steps.noise_multiplier * width(setting.problem)])
+        return scale
+
+
+def solve(spec: Spec) -> Solved:
+    """The aggregate event of all selections.
+
+    Raises:
+        Unreachable: no noise meets the target.
+    """
+    pure = is_pure(spec)
+    return Solved(pure, solve_steps(spec, Selections(pure, spec.relation), iterations=1, batch_size=1))
+
+
+def refuse_what_has_no_part(spec: Spec) -> None:
+    """Sizes that are solved for, penalties, batch sizes.
+
+    Raises:
+        Unsupported: a size is solved for; a penalty is given.
+        InvalidValue: a batch size is given.
+    """
+    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
+        raise Unsupported(
+            f"{spec.unknown} is not solved for: the noise scales with the selections and the batches so that the cost "
+            "stays. Solve for noise_multiplier",
+            pointer=("solve_for",),
+        )
+    refuse_penalty(spec)
+    if spec.dataset_size < 2:
+        raise InvalidValue("dataset_size must be at least 2", pointer=("dataset_size",))
+    if spec.batch_size is not None:
+        raise InvalidValue(
+            "batch sizes follow from dataset_size and iterations: half of the records make the first estimate, the "
+            "others are shared among the steps after it; leave batch_size out",
+            code="overdetermined",
+            pointer=("batch_size",),
+        )
+
+
+def checked_step_size(step_size: float) -> float:
+    """The caller's own step size.
+
+    Raises:
+        InvalidValue: it leaves the ball, or stands still.
+    """
+    if not 0.0 < step_size <= 1.0:
+        raise InvalidValue(
+            f"step_size is the share of the way to a vertex, in (0, 1], got {step_size:g}", pointer=("step_size",)
+        )
+    return step_size
+
+
+def shared_out(records: int, steps: int) -> int:
+    """Records of each of so many batches.
+
+    Raises:
+        InvalidValue: not one for each.
+    """
+    if steps > records:
+        raise InvalidValue(
+            f"each step after the first takes records of its own: {records} are left for them, and {steps} are needed; "
+            "ask for fewer iterations",
+            code="too_few_records",
+            pointer=("iterations",),
+        )
+    return records // steps if steps else max(records, 1)
+
+
+def calibration(
+    name: str,
+    source: str,
+    spec: Spec,
+    setting: Setting,
+    recursion: Recursion,
+    solved: Solved,
+    *,
+    hyperparameters: tuple[Provenance, ...],
+    utility: tuple[Provenance, ...],
+    literal: Literal | None,
+    release: Release = LAST_ITERATE,
+) -> Calibration:
+    """The answer, with what all of these algorithms say in it.
+
+    Args:
+        hyperparameters: Number of selections and step size.
+        utility: Bounds and rates.
+    """
+    scale, steps = solved.noise_scale(setting, recursion), solved.steps
+    phase = RecursiveSelections(
+        event=steps.event,
+        selections=recursion.selections,
+        first_batch=recursion.first_batch,
+        batch=recursion.batch,
+        step_size=recursion.step_size,
+        gumbel_scale=scale,
+        lipschitz=setting.problem.lipschitz,
+        smoothness=setting.problem.smoothness,
+    )
+    derived = ProvenanceKind.DERIVED
+    sizes = (float(recursion.first_batch), float(recursion.batch))
+    unread = spec.dataset_size - recursion.records
+    warnings = [f"{unread} of {spec.dataset_size} records are not read."] if unread > 0 else []
+    return Calibration(
+        plan=Plan(name, spec.dataset_size, spec.relation, (phase,), domain=setting.domain, release=release),
+        unknown=spec.unknown,
+        value=(scale,) if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
+        achieved=steps.achieved,
+        next_achieved=None,
+        hyperparameters=(
+            Provenance(
+                "noise_scale",
+                scale,
+                PURE_SCALE_FORMULA if solved.pure else SCALE_FORMULA,
+                f"{source}; noise derived",
+                derived,
+                units=LOSS,
+            ),
+            multiplier(
+                steps.noise_multiplier,
+                solved.pure,
+                f"{source}; noise derived",
+                "of all selections together; s is 2 under replace_one and 1 under replace_special",
+            ),
+            *hyperparameters,
+            Provenance("batch_size", sizes, r"(n_0, m)", source, derived, ("of the first step and of every other",)),
+        ),
+        utility=(
+            *utility,
+            Provenance(
+                "gradient_evaluations",
+                float(recursion.gradient_evaluations),
+                "n_0 + 2 (T-1) m",
+                source,
+                ProvenanceKind.EXACT,
+            ),
+        ),
+        missing_assumptions=("dimension",) if setting.num_vertices is None else (),
+        warnings=(*steps.achieved.warnings, *warnings, *setting.warnings),
+        literal=literal,
+    )

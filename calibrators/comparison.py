@@ -1,0 +1,138 @@
+"""The papers' tables of methods as data: what each costs and achieves up to a constant, at the caller's sizes.
+
+All constants of the problem are 1 (Lipschitz constant, smoothness, radius, diameter, moments, initial gap), and so is
+every constant that a table leaves open. Numbers of one table may be compared for their growth and for nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from accounting.numbers import MAX_DATASET_SIZE, read_integer, read_real
+
+MAX_COMPARED_DIMENSION = 10**10
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the tables' expressions are evaluated at.
+
+    Attributes:
+        dataset_size: n.
+        dimension: d.
+        epsilon, delta: Of approximate differential privacy, delta in (0, 1).
+        holder_exponent: alpha of Hoelder smooth losses.
+        condition_number: kappa of strongly convex or Polyak-Lojasiewicz objectives; the strong convexity is 1 / kappa.
+        moment_order: k of heavy-tailed gradients.
+        norm_order: p of l_p geometries, in (1, 2].
+        gaussian_width: Of a constraint set; None is that of the l2 ball, sqrt(d).
+
+    Raises:
+        InvalidValue: a number outside its range.
+    """
+
+    dataset_size: int
+    dimension: int
+    epsilon: float
+    delta: float
+    holder_exponent: float = 0.5
+    condition_number: float = 10.0
+    moment_order: float = 4.0
+    norm_order: float = 1.5
+    gaussian_width: float | None = None
+
+    def __post_init__(self) -> None:
+        read_integer("dataset_size", self.dataset_size, 2, MAX_DATASET_SIZE)
+        read_integer("dimension", self.dimension, 1, MAX_COMPARED_DIMENSION)
+        read_real("epsilon", self.epsilon, 0.0, 1e6, open_lower=True)
+        read_real("delta", self.delta, 0.0, math.nextafter(1.0, 0.0), open_lower=True)
+        read_real("holder_exponent", self.holder_exponent, 0.0, 1.0)
+        read_real("condition_number", self.condition_number, 1.0, 1e12)
+        read_real("moment_order", self.moment_order, 2.0, 1e6)
+        read_real("norm_order", self.norm_order, 1.0, 2.0, open_lower=True)
+        if self.gaussian_width is not None:
+            read_real("gaussian_width", self.gaussian_width, 0.0, 1e12, open_lower=True)
+
+    @property
+    def log_delta(self) -> float:
+        """ln(1/delta)."""
+        return -math.log(self.delta)
+
+    @property
+    def privacy(self) -> float:
+        """sqrt(d ln(1/delta)) / (n epsilon), of which most rates are made."""
+        return math.sqrt(self.dimension * self.log_delta) / (self.dataset_size * self.epsilon)
+
+    @property
+    def width(self) -> float:
+        """The Gaussian width."""
+        return math.sqrt(self.dimension) if self.gaussian_width is None else self.gaussian_width
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A formula of the setting.
+
+    Attributes:
+        formula: LaTeX; what is left open is 1.
+        value: Its value; None where the table has no formula to evaluate.
+    """
+
+    formula: str
+    value: Callable[[Setting], float] | None = None
+
+    def at(self, setting: Setting) -> float | None:
+        """Its value, or None where it has none or the value is not finite."""
+        if self.value is None:
+            return None
+        try:
+            found = self.value(setting)
+        except (ArithmeticError, ValueError):
+            return None
+        return found if math.isfinite(found) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method.
+
+    Attributes:
+        method: Its name, or the work's.
+        conditions: On losses, domain and penalty.
+        utility: What the table measures.
+        gradients: Number of single-record gradients; None where the table does not say.
+        algorithm: Its name here, where it is here.
+        remark: What is known to be wrong or missing.
+    """
+
+    method: str
+    conditions: str
+    utility: Expression
+    gradients: Expression | None = None
+    algorithm: str | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a paper.
+
+    Attributes:
+        name: Of ours.
+        title: What is compared.
+        source: Paper and table.
+        measure: What ``utility`` is.
+        rows: In the paper's order.
+        lower_bound: What no private method beats, up to its constant; None where the paper has none.
+        remark: What holds for all rows.
+    """
+
+    name: str
+    title: str
+    source: str
+    measure: str
+    rows: tuple[Row, ...]
+    lower_bound: Expression | None = None
+    remark: str = ""

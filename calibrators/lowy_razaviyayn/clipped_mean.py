@@ -1,0 +1,257 @@
+r"""The clipped noisy mean of heavy-tailed records: MeanOracle1 on all of them (Algorithm 1, Lemma 6).
+
+**Setting.** n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$ and k bounded moments,
+$\mathbb{E}\|x\|^k \le r_k^k$. What is released is
+
+$$\tilde\nu = \frac1n \sum_{i=1}^n \Pi_C(x_i) + \frac{z C}{n} Z, \qquad Z \sim N(0, I_d).$$
+
+**Update.** It is one step of size 1 from 0 for the loss $\frac12\|w - x\|^2$, whose gradient at 0 is $-x$; so a plan
+has one phase of one full batch, and a run trains the model `mean`, whose features are the records.
+
+**Privacy.** One Gaussian mechanism: a record moves the sum by at most C, or 2 C where it is replaced.
+
+**Preset.** $C = r_k (\varepsilon_p n/\sqrt d)^{1/k}$ with $\varepsilon_p = 2/z$, that of Theorems 9 and 11 for
+one round: noise and squared bias cost about the same.
+
+**Guarantee.** $\mathbb{E}\|\tilde\nu - \nu\|^2$ is the squared bias plus the variance, hence at most $B^2 + \Sigma^2$
+(`mean_oracle` has the proofs). `lower_bound` is what some law of such records costs every algorithm with this noise's
+zCDP. All are about clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64,
+$2^{-7}$ in float32) is not in B. Numbers in the records' unit are called loss / parameter here, as gradients are; the
+step has no unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from accounting.errors import InvalidValue, Unsupported
+from accounting.events import FullBatch
+from calibrators.algorithm import Algorithm
+from calibrators.assumptions import read_assumptions
+from calibrators.lowy_razaviyayn.lower_bounds import mean_lower_bound
+from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
+from calibrators.lowy_razaviyayn.moments import LARGEST, PAPER, Moments
+from calibrators.lowy_razaviyayn.moments import MOMENT_BOUND as GRADIENT_MOMENT_BOUND
+from calibrators.lowy_razaviyayn.moments import MOMENT_BOUND_2 as GRADIENT_MOMENT_BOUND_2
+from calibrators.lowy_razaviyayn.moments import MOMENT_ORDER as GRADIENT_MOMENT_ORDER
+from calibrators.lowy_razaviyayn.one_pass import RELATIONS
+from calibrators.lowy_razaviyayn.printed_noise import printed_noise
+from calibrators.lowy_razaviyayn.zcdp import paper_epsilon, paper_rho
+from calibrators.noise import Steps, solve_gaussian_steps
+from calibrators.plan import Clip, Phase, Plan
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.units import GRADIENT, Units
+
+_NAME = "clipped_mean"
+#: Of squared distances between means.
+_SQUARED = Units(loss=2, parameter=-2)
+
+MOMENT_ORDER = replace(GRADIENT_MOMENT_ORDER, meaning="how many moments of a record's norm are bounded; a real number")
+MOMENT_BOUND = replace(GRADIENT_MOMENT_BOUND, meaning="of the records themselves: E[|x|^k]^(1/k) <= r_k")
+MOMENT_BOUND_2 = replace(GRADIENT_MOMENT_BOUND_2, meaning="the same of the second moment; r_k where it is left out")
+ASSUMPTIONS = (MOMENT_ORDER, MOMENT_BOUND, MOMENT_BOUND_2)
+
+HOLDS = (
+    "the records are independent and identically distributed, as many as declared",
+    "their norms have a k-th moment of at most r_k^k, and a second moment of at most r_2^2",
+)
+
+
+def calibrate(spec: Spec) -> Calibration:
+    """Noise from the engine, C where noise and squared bias cost about the same.
+
+    Raises:
+        InvalidValue: a number is outside its range; the threshold is missing where no preset can fill it in; there is
+            more than one step, another batch than all records, or another step size than 1.
+        Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.
+        Unreachable: no noise multiplier meets the target.
+    """
+    _check_one_step(spec)
+    known = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
+    steps = solve_gaussian_steps(replace(spec, iterations=1, batch_size=spec.dataset_size))
+    moments = None
+    if not known.missing:
+        moments = Moments(known["moment_order"], known["moment_bound"], known.get("moment_bound_2"))
+    preset = None if moments is None else _clip_threshold(spec, moments, steps)
+    phase = Phase(steps.event, _bound(spec, preset), spec.dataset_size, 1.0)
+    hyperparameters: tuple[Provenance, ...] = ()
+    evaluations = float(spec.dataset_size)
+    utility: tuple[Provenance, ...] = (
+        Provenance("gradient_evaluations", evaluations, "n", f"{PAPER}, Algorithm 1", ProvenanceKind.EXACT),
+    )
+    if moments is not None and preset is not None:
+        oracle = MeanOracle(
+            phase.gradient_bound.contribution_bound,
+            spec.dataset_size,
+            steps.noise_multiplier,
+            spec.need("dimension"),
+            moments,
+        )
+        hyperparameters = _recommended(preset)
+        utility += _PlannedMean(oracle).utility()
+    return Calibration(
+        plan=Plan(_NAME, spec.dataset_size, spec.relation, (phase,)),
+        unknown=spec.unknown,
+        value=steps.value,
+        achieved=steps.achieved,
+        next_achieved=steps.next_achieved,
+        hyperparameters=hyperparameters,
+        utility=utility,
+        missing_assumptions=known.missing,
+        warnings=steps.achieved.warnings,
+        literal=printed_noise(spec, phase, algorithm=1, rounds=1),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedMean:
+    """What is known of the planned mean's error.
+
+    Attributes:
+        oracle: The only call.
+    """
+
+    oracle: MeanOracle
+
+    def utility(self) -> tuple[Provenance, ...]:
+        oracle, exact, derived = self.oracle, ProvenanceKind.EXACT, ProvenanceKind.DERIVED
+        lemma = f"{PAPER}, Lemma 6"
+        error = oracle.sharp_bias**2 + oracle.sharp_variance
+        closed_form = oracle.bias**2 + oracle.variance
+        return (
+            Provenance(
+                "mean_squared_error_bound",
+                error,
+                r"B^2 + \Sigma^2,\; B = \tfrac{(k-1)^{k-1}}{k^k} \tfrac{r_k^k}{C^{k-1}},\;"
+                r" \Sigma^2 = d\sigma^2 + \tfrac{\min(r_2, C)^2}{n},\; \sigma = \tfrac{z C}{n}",
+                f"{lemma} (constants derived)",
+                derived,
+                HOLDS,
+                vacuous=error >= self._trivial,
+                units=_SQUARED,
+            ),
+            Provenance(
+                "mean_squared_error_bound_closed_form",
+                closed_form,
+                r"B^2 + \Sigma^2,\; B = \tfrac{r_k^k}{(k-1) C^{k-1}},\; \Sigma^2 = d\sigma^2 + \tfrac{r_2^2}{n}",
+                f"{lemma}, the ends of its two lines",
+                exact,
+                HOLDS,
+                vacuous=closed_form >= self._trivial,
+                units=_SQUARED,
+            ),
+            Provenance("bias", oracle.bias, r"\tfrac{r_k^k}{(k-1) C^{k-1}}", lemma, exact, HOLDS, units=GRADIENT),
+            Provenance(
+                "variance", oracle.variance, r"d\sigma^2 + \tfrac{r_2^2}{n}", lemma, exact, HOLDS, units=_SQUARED
+            ),
+            Provenance(
+                "lower_bound",
+                mean_lower_bound(
+                    oracle.moments.order, oracle.moments.bound, oracle.batch_size, paper_rho(oracle.noise_multiplier)
+                ),
+                r"r_k^2 \max\left\{\tfrac{1}{12 n},\, \tfrac12 q^{(2k-2)/k}\right\},\;"
+                r" q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
+                f"{PAPER}, Theorem 8 (its mean estimation, constants derived)",
+                derived,
+                (
+                    "of the worst law of records with these k and r_k, for every algorithm with the zCDP that this "
+                    "plan's noise has when a record is replaced",
+                ),
+                units=_SQUARED,
+            ),
+        )
+
+    @property
+    def _trivial(self) -> float:
+        """The squared error of 0, which no record has to be read for."""
+        return self.oracle.moments.second**2
+
+
+def _check_one_step(spec: Spec) -> None:
+    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
+        raise Unsupported(
+            f"{_NAME} reads all records in one step: there is no {spec.unknown} to solve for", pointer=("solve_for",)
+        )
+    for name, value, only in (
+        ("iterations", spec.iterations, 1),
+        ("batch_size", spec.batch_size, spec.dataset_size),
+        ("step_size", spec.step_size, 1.0),
+    ):
+        if value not in (None, only):
+            raise InvalidValue(
+                f"{_NAME} takes one step of size 1 with all {spec.dataset_size} records: leave {name} out (it is "
+                f"{only}), got {value!r}",
+                code="overdetermined",
+                pointer=(name,),
+            )
+    if spec.domain is not None:
+        raise Unsupported(
+            f"{_NAME} has no domain: project the released mean, which costs no privacy",
+            code="unsupported_domain",
+            pointer=("domain", "kind"),
+        )
+    if spec.penalty is not None:
+        raise Unsupported(
+            f"{_NAME} has no penalty: shrink the released mean, which costs no privacy",
+            code="unsupported_penalty",
+            pointer=("penalty", "kind"),
+        )
+
+
+def _bound(spec: Spec, preset: float | None) -> Clip:
+    if spec.gradient_bound is not None:
+        assert isinstance(spec.gradient_bound, Clip), "the registry has seen to the gradient bound"
+        return spec.gradient_bound
+    if preset is None:
+        raise InvalidValue(
+            "gradient_bound is needed: without the moments and the dimension there is no preset for max_grad_norm",
+            code="missing",
+            pointer=("gradient_bound",),
+        )
+    return Clip(preset)
+
+
+def _clip_threshold(spec: Spec, moments: Moments, steps: Steps) -> float:
+    signal = paper_epsilon(steps.noise_multiplier) * spec.dataset_size / spec.need("dimension") ** 0.5
+    return float(min(LARGEST, moments.bound * signal ** (1.0 / moments.order)))
+
+
+def _recommended(threshold: float) -> tuple[Provenance, ...]:
+    derived = ProvenanceKind.DERIVED
+    return (
+        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 1 (as one step: derived)", derived),
+        Provenance("step_size", 1.0, "1", f"{PAPER}, Algorithm 1 (as one step: derived)", derived),
+        Provenance(
+            "max_grad_norm",
+            threshold,
+            r"C = r_k \left(\varepsilon_p n/\sqrt d\right)^{1/k},\; \varepsilon_p = 2/z",
+            f"{PAPER}, Theorems 9 and 11 for one round (derived)",
+            derived,
+            units=GRADIENT,
+        ),
+    )
+
+
+CLIPPED_MEAN = Algorithm(
+    name=_NAME,
+    summary="The mean of heavy-tailed records: clip each record, average all, add Gaussian noise.",
+    source=f"{PAPER}, Algorithm 1, Lemma 6",
+    update=r"\tilde\nu = \tfrac1n \sum_{i=1}^n \min(1, C/\|x_i\|) x_i + \tfrac{zC}{n} Z",
+    samplings=(FullBatch,),
+    relations=RELATIONS,
+    gradient_bounds=(Clip,),
+    gradient_bound_required=False,
+    assumptions=ASSUMPTIONS,
+    guarantee="The privacy of one Gaussian mechanism on all records.",
+    gradient_complexity="n",
+    verdict="Sound: for zCDP its noise is the least there is, in (epsilon, delta) Proposition 3 asks for more than is "
+    "needed. Computed anew for every request.",
+    errata=(
+        "Lemma 6 prints E|nu_hat - nu| between the two ends of the bias line. That includes the sampling error, and is "
+        "false; the two ends hold.",
+        "Lemma 6's bias has the factor 1/(k-1); the smallest is (k-1)^(k-1)/k^k, which a law of two points attains.",
+        "The paper has no threshold for a mean alone; here it is that of its theorems for one round.",
+    ),
+    calibrate=calibrate,
+)

@@ -1,0 +1,339 @@
+r"""Algorithm 4 with constants: how far localised noisy subgradient steps end from the minimum (Theorem 12).
+
+**Assumption 1.** $\mathbb{E}[\sup_{w \in W} \|\nabla f(w, x)\|^{2k}] \le \tilde r_{2k}^{2k}$, for all subgradients.
+Then $\tilde r_1 \le \tilde r_2 \le \tilde r_{2k}$, and F is $\tilde r_1$-Lipschitz. Losses are convex and need not be
+smooth; $L_f = \sup \|\nabla f\|$ may be infinite.
+
+**Steps.** Of n records, block $i = 1..l$ takes $n_i = 2^{-i} n$, starts at $w_{i-1}$ and makes $T_i$ steps over all its
+records with $\eta_i = 4^{-i} \eta$, $\lambda_i = 1/(\eta_i n_i^p)$, in
+$W_i = \{w \in W : \|w - w_{i-1}\| \le D_i\}$, $D_i = 2L/\lambda_i$. With
+
+$$T_i = \lceil 2 n_i^p \ln(e + n_i^p) \rceil,\quad
+  C_i = \Big[\tfrac{5}{4} \tfrac{\rho\, n_i^{2+p}\, \tilde r_{2k}^{2k}}{(k-1)^2 d T_i}\Big]^{1/(2k)},\quad
+  \sigma_i^2 = \tfrac{2 C_i^2 T_i}{\rho n_i^2},$$
+$$V_i = 36 L^2 + 8 \tilde r_2^2 + 8 d \sigma_i^2 + \tfrac{20 n_i^p \tilde r_{2k}^{2k}}{(k-1)^2 C_i^{2k-2}},\quad
+  a = \tfrac{2^{p+1} D^2}{n^p},\quad
+  b = \sum_{i \le l} \tfrac{2 \tilde r_2^2 n_i^{p-1}}{4^i} + 2^{p+1} \sum_{i<l} \tfrac{V_i}{4^i}
+      + \tfrac{\tilde r_1 n_l^{p/2} \sqrt{V_l}}{4^l},$$
+
+$$\mathbb{E} F(w_l) - F^* \le \frac{a}{\eta} + b \eta + \tilde r_1 D \zeta, \qquad \eta^* = \sqrt{a/b}.$$
+
+Where $L_f$ is known, $L = L_f$, $\zeta = 0$ and $p = \max(1, 1 + 2 \ln(L_f/\tilde r_{2k})/\ln n)$ will do. Else
+$L = \tilde r_{2k} (l/\zeta)^{1/(2k)}$ bounds every block's mean of $\sup_w \|\nabla f\|$ but with probability $\zeta$
+(Markov's inequality for the 2k-th power, and a union bound), and $p = 1 + 1/(2k)$ with $\zeta = n^{-1/2}$ keeps the
+rate. Any $p \ge 1$ is valid, and $p = 1$ the cheapest.
+
+*Proof.* Let $\hat w_i$ minimise the block's mean loss plus $\frac{\lambda_i}{2}\|w - w_{i-1}\|^2$ over W. Where the
+block's mean of $\sup_w \|\nabla f\|$ is at most L, $\|\hat w_i - w_{i-1}\| \le L/\lambda_i$, so that it lies in $W_i$.
+A clipped mean is the gradient plus a bias of at most $\frac{1}{n_i} \sum_j \sup \|\nabla f_j\|^k / ((k-1) C_i^{k-1})$,
+and strong convexity with $\eta_i \lambda_i \le 1$ gives (the paper's Lemma 14)
+
+$$\mathbb{E}\|w_i - \hat w_i\|^2 \le e^{-\lambda_i \eta_i T_i / 2} D_i^2 + \tfrac{8 \eta_i}{\lambda_i}
+  (\tilde r_2^2 + \lambda_i^2 D_i^2 + d \sigma_i^2) + \tfrac{20}{\lambda_i^2}
+  \tfrac{\tilde r_{2k}^{2k}}{(k-1)^2 C_i^{2k-2}} \le \eta_i^2 n_i^p V_i .$$
+
+Regularised minima generalise: $\mathbb{E} F(\hat w_i) - F(y) \le \frac{2 \tilde r_2^2}{\lambda_i n_i} +
+\frac{\lambda_i}{2} \|y - w_{i-1}\|^2$ for any $y \in W$ (Proposition 17). Add it up over the blocks with
+$y = \hat w_{i-1}$ and $\hat w_0 = w^*$, use $\lambda_i = 4 \cdot 2^p \lambda_{i-1}$ and that F is
+$\tilde r_1$-Lipschitz at the end. On a first failure at block j the sum up to there is
+$F(\hat w_j) - F^* \ge 0$, and the failure costs at most $\tilde r_1 D$. $\square$
+
+Where $C_i \ge L_f$ nothing is clipped, and the last term of $V_i$ is 0. A penalty $\frac s2 \|w\|^2$ whose gradient is
+added outside the clip is a loss without noise: L, $\tilde r_1$ and $\tilde r_2$ grow by $s D / 2$, its longest gradient
+on the ball, wherever they are not those of what is clipped.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from accounting.errors import InvalidValue
+from calibrators.lowy_razaviyayn.moments import LARGEST
+from calibrators.lowy_razaviyayn.zcdp import paper_epsilon, paper_rho
+from calibrators.phases.localized_phases import MAX_BLOCK_STEPS
+
+_LARGEST_EXPONENT = 500.0
+
+
+@dataclass(frozen=True, slots=True)
+class UniformMoments:
+    """Assumption 1, of the gradients that are clipped; in gradient units but for the order.
+
+    Attributes:
+        order: k, at least 2.
+        bound_2k: r_2k.
+        bound_2, bound_1: r_2 and r_1; None takes the next higher one.
+        lipschitz: L_f; None where it is not known, or infinite.
+    """
+
+    order: float
+    bound_2k: float
+    bound_2: float | None = None
+    bound_1: float | None = None
+    lipschitz: float | None = None
+
+    @property
+    def high(self) -> float:
+        """r_2k, which is at most L_f."""
+        return self.bound_2k if self.lipschitz is None else min(self.bound_2k, self.lipschitz)
+
+    @property
+    def second(self) -> float:
+        """r_2, at most r_2k."""
+        return self.high if self.bound_2 is None else min(self.bound_2, self.high)
+
+    @property
+    def first(self) -> float:
+        """r_1, at most r_2."""
+        return self.second if self.bound_1 is None else min(self.bound_1, self.second)
+
+    def never_clipped(self, max_grad_norm: float) -> bool:
+        """Whether no gradient is longer."""
+        return self.lipschitz is not None and max_grad_norm >= self.lipschitz
+
+    def power(self, records: int) -> float:
+        """p of the paper's rate: with L_f where n^p reaches n (L_f / r_2k)^2, without it where 2k moments need it.
+
+        >>> UniformMoments(2.0, 1.5, lipschitz=3.0).power(1024), UniformMoments(4.0, 1.5).power(1024)
+        (1.2, 1.125)
+        """
+        if self.lipschitz is None:
+            return 1.0 + 0.5 / self.order
+        return max(1.0, 1.0 + 2.0 * math.log(self.lipschitz / self.high) / math.log(records))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalizedProblem:
+    """Constants of the objective.
+
+    Attributes:
+        diameter: D, of the domain, a ball centred at 0.
+        dimension: d.
+        moments: Of the gradients that are clipped.
+        penalty_strength: s, of the l2 penalty that is added without being clipped.
+        strong_convexity: mu of F, the penalty included; 0 where it is not used.
+    """
+
+    diameter: float
+    dimension: int
+    moments: UniformMoments
+    penalty_strength: float = 0.0
+    strong_convexity: float = 0.0
+
+    @property
+    def penalty_slope(self) -> float:
+        """The longest gradient of the penalty on the ball."""
+        return 0.5 * self.penalty_strength * self.diameter
+
+    @property
+    def lipschitz_of_mean(self) -> float:
+        """r_1, the penalty included: F is so steep at most."""
+        return self.moments.first + self.penalty_slope
+
+    @property
+    def second(self) -> float:
+        """r_2, the penalty included."""
+        return self.moments.second + self.penalty_slope
+
+    def reach(self, blocks: int, failure_probability: float) -> float:
+        """L: no block's mean of the longest gradients is above it, but with the failure probability.
+
+        >>> problem = LocalizedProblem(2.0, 5, UniformMoments(2.0, 1.5))
+        >>> round(problem.reach(10, 1024**-0.5), 9)
+        6.344227581
+        """
+        moments = self.moments
+        if moments.lipschitz is not None:
+            return moments.lipschitz + self.penalty_slope
+        spread = math.pow(blocks / failure_probability, 0.5 / moments.order)
+        return moments.high * spread + self.penalty_slope
+
+    def balanced_threshold(self, records: int, steps: int, power: float, noise_multiplier: float) -> float:
+        """C_i, where noise and squared bias cost the same; never above L_f, which no gradient exceeds."""
+        moments, k = self.moments, self.moments.order
+        log_signal = math.log(1.25 * paper_rho(noise_multiplier) / (self.dimension * steps))
+        log_signal += (2.0 + power) * math.log(records) - 2.0 * math.log(k - 1.0)
+        threshold = moments.high * math.exp(0.5 * log_signal / k)
+        return min(threshold, LARGEST if moments.lipschitz is None else moments.lipschitz)
+
+    def printed_threshold(self, records: int, total: int, noise_multiplier: float) -> float:
+        """C_i as it is printed, its constant taken as 1: r_2k (epsilon_p n_i / sqrt(d ln n))^(1/k), no ln n at n_i = 1.
+
+        >>> problem = LocalizedProblem(2.0, 5, UniformMoments(2.0, 1.5))
+        >>> round(problem.printed_threshold(512, 1024, 2.0**0.5), 8)
+        16.63546221
+        """
+        log = math.log(total) if records > 1 else 1.0
+        signal = paper_epsilon(noise_multiplier) * records / math.sqrt(self.dimension * log)
+        return min(LARGEST, self.moments.high * math.pow(signal, 1.0 / self.moments.order))
+
+    def rate_factor(self, total: int, noise_multiplier: float) -> float:
+        """Q = n^(-1/2) + (sqrt(d ln n) / (epsilon_p n))^((k-1)/k)."""
+        spread = math.sqrt(self.dimension * math.log(total)) / (paper_epsilon(noise_multiplier) * total)
+        return 1.0 / math.sqrt(total) + math.pow(spread, 1.0 - 1.0 / self.moments.order)
+
+    def rate(self, total: int, noise_multiplier: float) -> float:
+        """r_2k D Q: Theorem 12 without its constant."""
+        return self.moments.high * self.diameter * self.rate_factor(total, noise_multiplier)
+
+    def printed_step_size(self, total: int, power: float, noise_multiplier: float) -> float | None:
+        """eta as it is printed, its constant taken as 1; None without L_f, which its formula has.
+
+        >>> moments = UniformMoments(2.0, 1.5, 1.2, 1.0, 3.0)
+        >>> round(LocalizedProblem(2.0, 5, moments).printed_step_size(1024, 1.2, 2.0**0.5), 12)
+        0.005105489643
+        """
+        m = self.moments
+        if m.lipschitz is None:
+            return None
+        n, d, share, epsilon = total, self.dimension, 1.0 - 1.0 / m.order, paper_epsilon(noise_multiplier)
+        private = math.pow(epsilon / math.sqrt(d), share) / m.high
+        first = m.high * self.diameter * n**2 / m.first * min(1.0 / m.lipschitz, private)
+        signal = math.pow(epsilon * n / math.sqrt(d * math.log(n)), share)
+        root = math.pow(n, 0.5 * power)
+        others = (math.sqrt(n) / (m.second * root), 1.0 / m.lipschitz, signal / (m.high * root))
+        return min(first * self.rate_factor(total, noise_multiplier), self.diameter / root * min(others))
+
+
+def block_sizes(records: int, blocks: int) -> tuple[int, ...]:
+    """n_i = n / 2^i of the most records that so many halvings leave whole.
+
+    >>> block_sizes(1000, 3), block_sizes(1000, 9)
+    ((500, 250, 125), (256, 128, 64, 32, 16, 8, 4, 2, 1))
+    """
+    whole = records >> blocks << blocks
+    return tuple(whole >> index for index in range(1, blocks + 1))
+
+
+def block_steps(records: int, power: float) -> int:
+    """T_i = ceil(2 n_i^p ln(e + n_i^p)), by which the start of a block is forgotten.
+
+    Raises:
+        InvalidValue: more steps than a plan can hold.
+
+    >>> block_steps(512, 1.0), block_steps(1, 1.0)
+    (6394, 3)
+    """
+    size = math.pow(records, power)
+    steps = 2.0 * size * math.log(math.e + size)
+    if steps > MAX_BLOCK_STEPS:
+        raise InvalidValue(
+            f"with localization_power {power:g} a block of {records} records would need {steps:.3g} steps, above "
+            f"{MAX_BLOCK_STEPS}; give a smaller localization_power, which is at least 1",
+            pointer=("assumptions", "localization_power"),
+        )
+    return math.ceil(steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The blocks of one run of Algorithm 4: all that its noise depends on, once a noise multiplier is there.
+
+    Attributes:
+        sizes: n_i.
+        power: p.
+        thresholds: C_i.
+    """
+
+    sizes: tuple[int, ...]
+    power: float
+    thresholds: tuple[float, ...]
+
+    @property
+    def inner_iterations(self) -> tuple[int, ...]:
+        """T_i."""
+        return tuple(block_steps(size, self.power) for size in self.sizes)
+
+    def noise_stddevs(self, noise_multiplier: float) -> tuple[float, ...]:
+        """sigma_i = z C_i sqrt(T_i) / n_i, of each coordinate of the mean: T_i steps cost what one with z does.
+
+        >>> Blocks((2,), 1.0, (4.0,)).noise_stddevs(0.5) == (7.0**0.5,)
+        True
+        """
+        each = zip(self.sizes, self.inner_iterations, self.thresholds, strict=True)
+        return tuple(noise_multiplier * bound * math.sqrt(steps) / size for size, steps, bound in each)
+
+    def step_sizes(self, step_size: float) -> tuple[float, ...]:
+        """eta_i = eta / 4^i."""
+        return tuple(step_size / 4.0**index for index in range(1, len(self.sizes) + 1))
+
+    def regularizers(self, step_size: float) -> tuple[float, ...]:
+        """lambda_i = 1 / (eta_i n_i^p).
+
+        >>> Blocks((2, 1), 1.0, (1.0, 1.0)).regularizers(0.5)
+        (4.0, 32.0)
+        """
+        each = zip(self.step_sizes(step_size), self.sizes, strict=True)
+        return tuple(1.0 / (step * math.pow(size, self.power)) for step, size in each)
+
+
+@dataclass(frozen=True, slots=True)
+class Localization:
+    """One run of Algorithm 4 and the bound on what it leads to.
+
+    Attributes:
+        problem: Constants of the objective.
+        blocks: n_i, p and C_i.
+        reach: L.
+        failure_probability: zeta.
+        noise_multiplier: z of the aggregate, on a sum over the bound of a contribution; rho = 2 / z^2.
+    """
+
+    problem: LocalizedProblem
+    blocks: Blocks
+    reach: float
+    failure_probability: float
+    noise_multiplier: float
+
+    @property
+    def distances(self) -> tuple[float, ...]:
+        """V_i, in squared gradient units."""
+        fixed = 36.0 * self.reach**2 + 8.0 * self.problem.second**2
+        d, p = self.problem.dimension, self.blocks.power
+        each = zip(
+            self.blocks.sizes, self.blocks.thresholds, self.blocks.noise_stddevs(self.noise_multiplier), strict=True
+        )
+        return tuple(
+            fixed + 8.0 * d * stddev**2 + 20.0 * math.pow(size, p) * self._squared_bias(bound)
+            for size, bound, stddev in each
+        )
+
+    def _squared_bias(self, threshold: float) -> float:
+        """r_2k^2k / ((k-1)^2 C^(2k-2)), in logarithms."""
+        moments, k = self.problem.moments, self.problem.moments.order
+        if moments.never_clipped(threshold):
+            return 0.0
+        exponent = (2.0 * k - 2.0) * math.log(moments.high / threshold) - 2.0 * math.log(k - 1.0)
+        # No clipped mean is farther off than r_2k: where the number would leave floating point, a smaller one will do.
+        return moments.high**2 * math.exp(min(exponent, _LARGEST_EXPONENT))
+
+    def start_cost(self, start: float) -> float:
+        """a, from a bound on the root mean square of |w_0 - w*|."""
+        p = self.blocks.power
+        return math.pow(2.0, p + 1.0) * start**2 / math.pow(2 * self.blocks.sizes[0], p)
+
+    @property
+    def step_cost(self) -> float:
+        """b."""
+        p, sizes, distances = self.blocks.power, self.blocks.sizes, self.distances
+        terms = [
+            2.0 * self.problem.second**2 * math.pow(size, p - 1.0) / 4.0**index
+            for index, size in enumerate(sizes, start=1)
+        ]
+        terms += [2.0 ** (p + 1.0) * far / 4.0**index for index, far in enumerate(distances[:-1], start=1)]
+        last = math.pow(sizes[-1], p / 2.0) * math.sqrt(distances[-1]) / 4.0 ** len(sizes)
+        return math.fsum([*terms, self.problem.lipschitz_of_mean * last])
+
+    def best_step_size(self, start: float) -> float:
+        """eta* = sqrt(a / b)."""
+        return math.sqrt(self.start_cost(start) / self.step_cost)
+
+    def bound(self, start: float, step_size: float) -> float:
+        """a / eta + b eta + r_1 D zeta, in loss units."""
+        failed = self.problem.lipschitz_of_mean * self.problem.diameter * self.failure_probability
+        return self.start_cost(start) / step_size + self.step_cost * step_size + failed
+
+    def radii(self, step_size: float) -> tuple[float, ...]:
+        """D_i = 2 L / lambda_i."""
+        return tuple(2.0 * self.reach / strength for strength in self.blocks.regularizers(step_size))

@@ -1,0 +1,188 @@
+r"""Localised noisy clipped subgradient steps for strongly convex losses that need not be smooth (Theorem 18).
+
+**Setting.** That of `localized_clipped_subgradient`, and the population loss is $\mu$-strongly convex, mostly by a
+penalty $\frac\lambda2\|w\|^2$: ask for it as `penalty`, and its gradient is added outside the clip. $\mu$ is that of
+the sum, the moments those of what is clipped.
+
+**Update.** M runs of Algorithm 4 one after the other, run j on $N_j = 2^{j-2} n/\log_2 n$ records that no other run
+reads (a power of two), from the point where the run before it ended. The last point of the last run is released.
+
+**Privacy.** As for one run: all blocks of all runs are disjoint, and each is a Gaussian mechanism with the same mu.
+
+**Guarantee.** `theorem_18` has the bound: that of `localization` run by run, each from a bound on its distance from the
+minimum that strong convexity makes of the last one. Less than half of the records are in the last run, and it alone
+counts in the end: below some $10^6$ records the bound is mostly vacuous.
+"""
+
+from __future__ import annotations
+
+from accounting.errors import InvalidValue
+from accounting.events import DisjointBatches
+from calibrators.algorithm import Algorithm, Assumption
+from calibrators.lowy_razaviyayn.localization import LocalizedProblem, block_sizes
+from calibrators.lowy_razaviyayn.localized_clipped_subgradient import ERRATA, gradient_evaluations, unread
+from calibrators.lowy_razaviyayn.localized_setting import (
+    ASSUMPTIONS,
+    RELATIONS,
+    LocalizedRun,
+    phase_of,
+    printed_noise,
+    read_setting,
+    solve_noise,
+    thresholds,
+)
+from calibrators.lowy_razaviyayn.moments import LARGEST, PAPER, SMALLEST
+from calibrators.lowy_razaviyayn.one_pass import ball
+from calibrators.lowy_razaviyayn.theorem_18 import PlannedReduction, default_power, localized_chain, run_sizes
+from calibrators.plan import Clip, Plan
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.spec import Calibration, Spec
+from calibrators.units import SMOOTHNESS
+
+NAME = "localized_clipped_strongly_convex"
+_POWERS = "a run has twice as many as the one before, a power of two, and the last one at most half of all"
+STRONG_CONVEXITY = Assumption(
+    "strong_convexity",
+    r"\mu",
+    SMOOTHNESS,
+    "the population loss is this strongly convex on the domain, a penalty included",
+    lower=SMALLEST,
+    upper=LARGEST,
+)
+
+
+def calibrate(spec: Spec) -> Calibration:
+    """Noise from the engine; runs, blocks, steps, thresholds, step sizes and radii from the theorem with constants.
+
+    Raises:
+        InvalidValue: a number is outside its range, or missing where no preset can fill it in; there are not enough
+            records for the runs; the assumptions contradict each other; a block would have too many steps.
+        Unsupported: the number of steps or the batch size is solved for, on which the privacy does not depend; the
+            domain is no l2 ball or the penalty not l2.
+        Unreachable: no noise multiplier meets the target.
+    """
+    steps = solve_noise(spec)
+    setting = read_setting(spec, NAME, LOCALIZED_CLIPPED_STRONGLY_CONVEX.assumptions)
+    problem, z = setting.problem, steps.noise_multiplier
+    if problem is not None:
+        _check_consistent(problem)
+    totals = _totals(spec)
+    blocks = []
+    for total in totals:
+        power = setting.power
+        if power is None:
+            power = 1.0 if problem is None else default_power(problem, total)
+        blocks.append(thresholds(spec, problem, block_sizes(total, total.bit_length() - 1), power, z))
+    runs = tuple(LocalizedRun(each, spec.step_size) for each in blocks)
+    if problem is not None:
+        runs = localized_chain(problem, blocks, z, spec.step_size)
+    phase = phase_of(steps.event, z, runs)
+    hyperparameters: tuple[Provenance, ...] = ()
+    utility: tuple[Provenance, ...] = (gradient_evaluations(phase),)
+    if problem is not None:
+        planned = PlannedReduction(
+            problem=problem,
+            runs=runs,
+            phase=phase,
+            noise_multiplier=z,
+            dataset_size=spec.dataset_size,
+            order_constant=setting.order_constant,
+            own_numbers=spec.step_size is not None or spec.gradient_bound is not None,
+        )
+        hyperparameters = (_iterations(totals), *planned.recommended())
+        utility += planned.utility()
+    return Calibration(
+        plan=Plan(
+            NAME,
+            spec.dataset_size,
+            spec.relation,
+            (phase,),
+            domain=ball(spec, spec.assumptions.get("diameter")),
+            penalty=spec.penalty,
+        ),
+        unknown=spec.unknown,
+        value=steps.value,
+        achieved=steps.achieved,
+        next_achieved=None,
+        hyperparameters=hyperparameters,
+        utility=utility,
+        missing_assumptions=setting.missing,
+        warnings=(*steps.achieved.warnings, *unread(spec, phase, _POWERS)),
+        literal=printed_noise(spec),
+    )
+
+
+def _totals(spec: Spec) -> tuple[int, ...]:
+    """N_j of all runs, or of the first ones, as many as the caller wants."""
+    totals = run_sizes(spec.dataset_size) if spec.dataset_size > 2 else (1,)
+    if totals[0] < 2:
+        raise InvalidValue(
+            "dataset_size must be at least 16, so that the first run has two records",
+            code="too_few_records",
+            pointer=("dataset_size",),
+        )
+    if spec.iterations is None:
+        return totals
+    if spec.iterations > len(totals):
+        raise InvalidValue(
+            f"iterations is the number of runs, each on twice as many records as the one before: {spec.dataset_size} "
+            f"records are for {len(totals)}, got {spec.iterations}",
+            code="too_few_records",
+            pointer=("iterations",),
+        )
+    return totals[: spec.iterations]
+
+
+def _check_consistent(problem: LocalizedProblem) -> None:
+    mu, strength = problem.strong_convexity, problem.penalty_strength
+    if strength > mu:
+        raise InvalidValue(
+            f"strong_convexity includes the penalty: it must be at least its strength {strength:g}, got {mu!r}",
+            pointer=("assumptions", "strong_convexity"),
+        )
+    least = 0.5 * (mu - strength) * problem.diameter
+    if problem.moments.first < least * (1.0 - 1e-12):
+        raise InvalidValue(
+            "no loss has these constants: mean gradients at opposite ends of the domain differ by strong_convexity "
+            f"(less the penalty's strength) times diameter, so every moment bound must be at least half of that, "
+            f"{least:g}",
+            pointer=("assumptions", "strong_convexity"),
+        )
+
+
+def _iterations(totals: tuple[int, ...]) -> Provenance:
+    return Provenance(
+        "iterations",
+        float(len(totals)),
+        r"M = \lceil \log_2 \log_2 n \rceil",
+        f"{PAPER}, Theorem 18",
+        ProvenanceKind.EXACT,
+        ("number of runs; batch_size and inner_iterations have the records and the steps of each of their blocks",),
+    )
+
+
+LOCALIZED_CLIPPED_STRONGLY_CONVEX = Algorithm(
+    name=NAME,
+    summary="Localised clipped subgradient steps, run after run on ever more records: for strongly convex losses that "
+    "need not be smooth, with heavy-tailed subgradients.",
+    source=f"{PAPER}, Algorithm 4 run by run, Theorem 18",
+    update=r"w \leftarrow \Pi_{W_i}\left(w - \eta_i\left(\tfrac{1}{n_i} \sum_{j \in B_i} \min(1, C_i/\|g_j\|) g_j"
+    r" + \sigma_i Z + \lambda_i (w - w_{i-1})\right)\right),\; W_i = \{w \in W : \|w - w_{i-1}\| \le D_i\}",
+    samplings=(DisjointBatches,),
+    relations=RELATIONS,
+    gradient_bounds=(Clip,),
+    gradient_bound_required=False,
+    assumptions=(STRONG_CONVEXITY, *ASSUMPTIONS),
+    guarantee="The privacy of one Gaussian mechanism for all points of all runs together, hence for the last one.",
+    gradient_complexity=r"\sum_j \sum_i n_{j,i} T_{j,i} \approx n^{p+1} \ln n",
+    verdict="The printed noise is exactly what zCDP needs; in (epsilon, delta) it is loose by the slack of Proposition "
+    "3. Computed anew for every request.",
+    errata=(
+        "The proof of Theorem 18 gives run j the distance E|w_{j-1} - w*|^2, which the algorithm does not know. Here a "
+        "bound on it, by strong convexity from the bound of the run before, takes its place.",
+        "It is printed that N_j = 2 N_{j+1}; each run has twice as many records as the one before, N_{j+1} = 2 N_j.",
+        "Without L_f the power p = 1 + 1/(2k) of Theorem 12 would end at n^(-1 + 1/(2k)). Here p = 1 + 1/k.",
+        *ERRATA,
+    ),
+    calibrate=calibrate,
+)

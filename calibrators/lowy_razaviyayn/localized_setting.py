@@ -1,0 +1,264 @@
+"""What the localised algorithms are asked, read and checked; their one event, their plan and the paper's own noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accounting.errors import AccountingError, InvalidValue, Unsupported
+from accounting.events import Event, Gaussian
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget, ZcdpTarget
+from calibrators.algorithm import Assumption
+from calibrators.assumptions import read_assumptions
+from calibrators.literal import Literal, Verdict, judge
+from calibrators.lowy_razaviyayn.localization import Blocks, Localization, LocalizedProblem, UniformMoments
+from calibrators.lowy_razaviyayn.moments import LARGEST, MOMENT_ORDER, ORDER_CONSTANT, PAPER, SMALLEST
+from calibrators.lowy_razaviyayn.one_pass import l2_strength, with_diameter
+from calibrators.lowy_razaviyayn.zcdp import proposition_3_rho
+from calibrators.noise import Steps, solve_steps
+from calibrators.phases import LocalizedPhase
+from calibrators.plan import Clip
+from calibrators.spec import Spec, Unknown
+from calibrators.units import GRADIENT, PARAMETER, PURE
+
+#: Slots and block sizes stay under these; where a record comes or goes, later blocks would shift.
+RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
+
+_OPTIONAL = "; the next higher moment's where it is left out"
+ASSUMPTIONS = (
+    Assumption(
+        "diameter",
+        "D",
+        PARAMETER,
+        "of the domain, which is the l2 ball of radius D/2 where no domain is given; twice its radius where one is",
+        lower=SMALLEST,
+        upper=LARGEST,
+    ),
+    MOMENT_ORDER,
+    Assumption(
+        "moment_bound_2k",
+        r"\tilde r_{2k}",
+        GRADIENT,
+        "E[sup over the domain of |grad f(w, x)|^(2k)]^(1/(2k)) is at most this, for all subgradients, of the "
+        "gradients that are clipped: twice as many moments as moment_order",
+        lower=SMALLEST,
+        upper=LARGEST,
+    ),
+    Assumption(
+        "moment_bound_2",
+        r"\tilde r_2",
+        GRADIENT,
+        f"the same of the second moment{_OPTIONAL}",
+        lower=SMALLEST,
+        upper=LARGEST,
+        required=False,
+    ),
+    Assumption(
+        "moment_bound_1",
+        r"\tilde r_1",
+        GRADIENT,
+        f"the same of the first moment{_OPTIONAL}",
+        lower=SMALLEST,
+        upper=LARGEST,
+        required=False,
+    ),
+    Assumption(
+        "lipschitz",
+        "L_f",
+        GRADIENT,
+        "no record's subgradient is longer anywhere in the domain; leave it out where that is not so",
+        lower=SMALLEST,
+        upper=LARGEST,
+        required=False,
+    ),
+    Assumption(
+        "localization_power",
+        "p",
+        PURE,
+        "block i takes about n_i^p steps; chosen for the rate where it is left out, and 1 is cheapest",
+        lower=1.0,
+        upper=8.0,
+        required=False,
+    ),
+    ORDER_CONSTANT,
+)
+
+PRINTED_FORMULA = (
+    r"\sigma_i^2 = \frac{4 C_i^2 T_i}{\varepsilon_p^2 n_i^2},\; \varepsilon_p = \sqrt{2 \rho},\;"
+    r" \rho = (\sqrt{\ln(1/\delta) + \varepsilon} - \sqrt{\ln(1/\delta)})^2"
+)
+_SETTING = "full batches of disjoint blocks as one Gaussian mechanism, replace_one"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalizedSetting:
+    """What the spec says.
+
+    Attributes:
+        problem: None where the theorem lacks a constant.
+        missing: Their names.
+        power: The caller's p.
+        order_constant: c of the rates.
+    """
+
+    problem: LocalizedProblem | None
+    missing: tuple[str, ...]
+    power: float | None
+    order_constant: float
+
+
+@dataclass(frozen=True, slots=True)
+class LocalizedRun:
+    """A run of Algorithm 4 in a plan.
+
+    Attributes:
+        blocks: Its blocks.
+        step_size: eta; None in a plan for privacy alone.
+        localization: What is known of it; None without the theorem's constants.
+        start: Bound on the root mean square of |w_0 - w*|; 0 likewise.
+    """
+
+    blocks: Blocks
+    step_size: float | None
+    localization: Localization | None = None
+    start: float = 0.0
+
+    @property
+    def bound(self) -> float:
+        """On the excess risk after it, in loss units."""
+        assert self.localization is not None, "asked for where bounds are"
+        assert self.step_size is not None, "which there is with a localization"
+        return self.localization.bound(self.start, self.step_size)
+
+
+def one_mechanism(noise_multiplier: float, _iterations: int, _batch_size: int) -> Event:
+    """All blocks together: the steps of each are one Gaussian mechanism with this multiplier, whatever their number."""
+    return Event(Gaussian(noise_multiplier))
+
+
+def solve_noise(spec: Spec) -> Steps:
+    """The one Gaussian mechanism that meets the target.
+
+    Raises:
+        Unsupported: a number of steps or of records is solved for.
+        InvalidValue: a batch size is given.
+    """
+    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
+        raise Unsupported(
+            f"the blocks cost the same whatever the number of their steps: {spec.unknown} cannot be solved for; solve "
+            "for noise_multiplier, and the theorem chooses blocks and steps",
+            pointer=("solve_for",),
+        )
+    if spec.batch_size is not None:
+        raise InvalidValue(
+            "a step takes its whole block, whose size follows from dataset_size: leave batch_size out",
+            code="overdetermined",
+            pointer=("batch_size",),
+        )
+    return solve_steps(spec, one_mechanism, iterations=1, batch_size=1)
+
+
+def read_setting(spec: Spec, algorithm: str, assumptions: Sequence[Assumption]) -> LocalizedSetting:
+    """The setting of a spec.
+
+    Raises:
+        InvalidValue: a constant is unknown, outside its range, or contradicts another.
+        Unsupported: the domain is no l2 ball, or the penalty not l2.
+    """
+    given = with_diameter(spec, algorithm)
+    known = read_assumptions(assumptions, given, needed=[("dimension", spec.dimension)])
+    strength = l2_strength(spec, algorithm)
+    power, order_constant = known.get("localization_power"), known["order_constant"]
+    if known.missing:
+        return LocalizedSetting(None, known.missing, power, order_constant)
+    moments = UniformMoments(
+        known["moment_order"],
+        known["moment_bound_2k"],
+        known.get("moment_bound_2"),
+        known.get("moment_bound_1"),
+        known.get("lipschitz"),
+    )
+    problem = LocalizedProblem(
+        known["diameter"], spec.need("dimension"), moments, strength, known.get("strong_convexity") or 0.0
+    )
+    return LocalizedSetting(problem, (), power, order_constant)
+
+
+def thresholds(
+    spec: Spec, problem: LocalizedProblem | None, sizes: tuple[int, ...], power: float, noise_multiplier: float
+) -> Blocks:
+    """The blocks with the spec's own C, or with the C_i of the theorem.
+
+    Raises:
+        InvalidValue: neither is there (``missing``), or blocks have too many steps.
+    """
+    if isinstance(spec.gradient_bound, Clip):
+        return Blocks(sizes, power, (spec.gradient_bound.max_grad_norm,) * len(sizes))
+    if problem is None:
+        raise InvalidValue(
+            "gradient_bound is needed: without the theorem's assumptions there is no preset for max_grad_norm",
+            code="missing",
+            pointer=("gradient_bound",),
+        )
+    return Blocks(sizes, power, balanced_thresholds(problem, sizes, power, noise_multiplier))
+
+
+def balanced_thresholds(
+    problem: LocalizedProblem, sizes: tuple[int, ...], power: float, noise_multiplier: float
+) -> tuple[float, ...]:
+    """C_i of the theorem."""
+    steps = Blocks(sizes, power, (1.0,) * len(sizes)).inner_iterations
+    return tuple(
+        problem.balanced_threshold(size, count, power, noise_multiplier)
+        for size, count in zip(sizes, steps, strict=True)
+    )
+
+
+def phase_of(event: Event, noise_multiplier: float, runs: Sequence[LocalizedRun]) -> LocalizedPhase:
+    """The blocks of all runs, one after the other."""
+    step_sizes: list[float] = []
+    strengths: list[float] = []
+    radii: list[float] = []
+    for run in runs:
+        if run.step_size is not None:
+            step_sizes += run.blocks.step_sizes(run.step_size)
+            strengths += run.blocks.regularizers(run.step_size)
+            radii += [] if run.localization is None else run.localization.radii(run.step_size)
+    return LocalizedPhase(
+        event=event,
+        records=tuple(size for run in runs for size in run.blocks.sizes),
+        inner_iterations=tuple(count for run in runs for count in run.blocks.inner_iterations),
+        max_grad_norm=tuple(bound for run in runs for bound in run.blocks.thresholds),
+        noise_stddev_on_mean=tuple(stddev for run in runs for stddev in run.blocks.noise_stddevs(noise_multiplier)),
+        step_size=tuple(step_sizes),
+        regularizer=tuple(strengths),
+        radius=tuple(radii),
+    )
+
+
+def printed_noise(spec: Spec) -> Literal | None:
+    """Algorithm 3's noise at this spec with the engine's verdict; None for targets that the paper does not speak of."""
+    target = spec.target
+    if isinstance(target, ZcdpTarget):
+        rho = target.rho
+    elif isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:
+        rho = proposition_3_rho(target.epsilon, target.delta)
+    else:
+        return None
+    source = f"{PAPER}, Algorithms 3 and 4 (with Algorithm 1, and Proposition 3 for targets in epsilon and delta)"
+    printed = math.sqrt(2.0 / rho)
+    own = Spec(spec.dataset_size, target, neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    try:
+        event = one_mechanism(printed, 1, 1)
+    except AccountingError as error:
+        # It is for comparison: what the engine does not take refuses no request.
+        why = f"The engine takes no such noise: {error.detail}"
+        return Literal(Verdict.UNSOUND, why, source, PRINTED_FORMULA, noise_multiplier=printed)
+    try:
+        needed = solve_steps(own, one_mechanism, iterations=1, batch_size=1).noise_multiplier
+    except AccountingError:
+        needed = None
+    verdict, why = judge([event], own.relation, target, printed=printed, needed=needed, setting=_SETTING)
+    return Literal(verdict, why, source, PRINTED_FORMULA, noise_multiplier=printed)

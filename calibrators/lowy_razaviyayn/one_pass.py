@@ -1,0 +1,226 @@
+"""What the paper's one-pass algorithms have in common: noise, rounds, batches and clip threshold of a spec, and the
+errors that a theorem reads off a planned pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from accounting.errors import InvalidValue, Unsupported
+from accounting.relations import NeighboringRelation
+from calibrators.geometry import L2Ball, L2Penalty
+from calibrators.lowy_razaviyayn.drawn_batches import Vector, constant_errors, errors_of_drawn_batches
+from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
+from calibrators.lowy_razaviyayn.moments import Moments
+from calibrators.lowy_razaviyayn.zcdp import paper_epsilon, paper_rho
+from calibrators.noise import Steps, gaussian_event, solve_steps
+from calibrators.plan import Clip, Phase
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.spec import Spec, Unknown
+
+FIXED_BATCHES = "batches have the same size, which fails under add_or_remove_one"
+
+#: Bounds are added up round by round.
+MAX_ROUNDS = 100_000
+#: Under each of them one pass costs one mechanism; the first is the paper's.
+RELATIONS = (
+    NeighboringRelation.REPLACE_ONE,
+    NeighboringRelation.REPLACE_SPECIAL,
+    NeighboringRelation.ADD_OR_REMOVE_ONE,
+)
+
+
+class Preset(Protocol):
+    """What a theorem chooses where the spec leaves it open."""
+
+    def recommended_iterations(self, records: int, paper_epsilon: float) -> int: ...
+
+    def clip_threshold(self, iterations: int, records: int, paper_epsilon: float) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The spec's sizes, filled in.
+
+    Attributes:
+        iterations: The paper's T.
+        batch_size: s, of each round.
+        bound: Clipping at C.
+    """
+
+    iterations: int
+    batch_size: int
+    bound: Clip
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatches:
+    """The oracle's calls in a planned pass.
+
+    Attributes:
+        phase: The steps, which need no step size yet.
+        dimension: d.
+        moments: Of the gradients that are clipped.
+        dataset_size: n.
+        relation: Decides whether batches are cut or drawn.
+    """
+
+    phase: Phase
+    dimension: int
+    moments: Moments
+    dataset_size: int
+    relation: NeighboringRelation
+
+    @property
+    def oracle(self) -> MeanOracle:
+        """One call on a batch of fixed size."""
+        bound = self.phase.gradient_bound.contribution_bound
+        return MeanOracle(bound, self.phase.divisor, self._noise_multiplier, self.dimension, self.moments)
+
+    @property
+    def paper_epsilon(self) -> float:
+        """epsilon_p of the noise."""
+        return paper_epsilon(self._noise_multiplier)
+
+    @property
+    def rho(self) -> float:
+        """The zCDP of the pass when a record is replaced."""
+        return paper_rho(self._noise_multiplier)
+
+    @property
+    def are_drawn(self) -> bool:
+        """Whether records draw their batches, so that batches vary in size."""
+        return self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
+
+    def errors(self) -> tuple[Vector, float]:
+        """Bounds on the root mean square bias of each step, and on the variance of every one; sharp constants."""
+        if self.are_drawn:
+            return errors_of_drawn_batches(self.oracle, self.phase.steps, self.dataset_size)
+        return constant_errors(self.oracle, self.phase.steps)
+
+    @property
+    def _noise_multiplier(self) -> float:
+        return self.phase.noise_stddev_on_sum / self.phase.gradient_bound.contribution_bound
+
+
+def check_unknown(spec: Spec) -> None:
+    """Refuse to solve for what the privacy of one pass does not depend on.
+
+    Raises:
+        Unsupported: the number of steps or the batch size is solved for.
+    """
+    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
+        raise Unsupported(
+            f"one pass over disjoint batches costs the same whatever the number of its steps: {spec.unknown} cannot be "
+            "solved for; leave it to the preset, or give iterations",
+            pointer=("solve_for",),
+        )
+
+
+def solve_pass(spec: Spec, rounds: int) -> Steps:
+    """The pass; its noise is the same for every number of rounds, which its event states all the same."""
+    return solve_steps(spec, gaussian_event(spec), iterations=rounds, batch_size=max(1, spec.dataset_size // rounds))
+
+
+def choose(spec: Spec, preset: Preset | None, paper_epsilon: float, *, preset_words: str) -> Chosen:
+    """T rounds of floor(n / T) records, and C: the spec's own where it has them, else the preset's.
+
+    Args:
+        preset: None where the theorem's assumptions are not there.
+        paper_epsilon: Of the noise that was solved for.
+        preset_words: The preset's formula for T.
+
+    Raises:
+        InvalidValue: there are more rounds than records or than `MAX_ROUNDS`, the batch size is given and another one,
+            or what no preset fills in is missing.
+    """
+    n = spec.dataset_size
+    if spec.iterations is not None:
+        iterations = spec.iterations
+    elif preset is not None:
+        iterations = preset.recommended_iterations(n, paper_epsilon)
+    else:
+        iterations = spec.need("iterations", "the number of rounds, which without the assumptions has no preset")
+    most = min(n, MAX_ROUNDS)
+    if iterations > most:
+        asked = "got " if spec.iterations is not None else f"the preset, {preset_words}, is "
+        raise InvalidValue(
+            f"iterations must be at most {most}: each round needs records of its own, and there are at most "
+            f"{MAX_ROUNDS} rounds; {asked}{iterations}",
+            code="too_few_records" if iterations > n else None,
+            pointer=("iterations",),
+        )
+    size = n // iterations
+    if spec.batch_size not in (None, size):
+        raise InvalidValue(
+            f"batch_size follows from one pass in {iterations} rounds: leave it out (it is {size})",
+            code="overdetermined",
+            pointer=("batch_size",),
+        )
+    if spec.gradient_bound is not None:
+        assert isinstance(spec.gradient_bound, Clip), "the registry has seen to the gradient bound"
+        return Chosen(iterations, size, spec.gradient_bound)
+    if preset is None:
+        raise InvalidValue(
+            "gradient_bound is needed: without the theorem's assumptions there is no preset for max_grad_norm",
+            code="missing",
+            pointer=("gradient_bound",),
+        )
+    return Chosen(iterations, size, Clip(preset.clip_threshold(iterations, n, paper_epsilon)))
+
+
+def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
+    """The spec's constants, with the diameter of the domain where only that was given.
+
+    Raises:
+        InvalidValue: the diameter that is stated is smaller than the domain's.
+        Unsupported: the domain is no l2 ball.
+    """
+    if spec.domain is None:
+        return spec.assumptions
+    if not isinstance(spec.domain, L2Ball):
+        raise Unsupported(
+            f"{algorithm} projects on an l2_ball, not on {spec.domain.kind}",
+            code="unsupported_domain",
+            pointer=("domain", "kind"),
+        )
+    across = 2.0 * spec.domain.radius
+    stated = spec.assumptions.get("diameter")
+    if isinstance(stated, int | float) and stated < across * (1.0 - 1e-12):
+        raise InvalidValue(
+            f"diameter must be at least twice the domain's radius, {across:g}, got {stated!r}",
+            pointer=("assumptions", "diameter"),
+        )
+    return {"diameter": across, **spec.assumptions}
+
+
+def ball(spec: Spec, diameter: float | None) -> L2Ball | None:
+    """The spec's domain, or the ball of the diameter; None where neither is known."""
+    if isinstance(spec.domain, L2Ball):
+        return spec.domain
+    return None if diameter is None else L2Ball(0.5 * diameter)
+
+
+def l2_strength(spec: Spec, algorithm: str) -> float:
+    """Of the penalty whose gradient is added outside the clip; 0 without one.
+
+    Raises:
+        Unsupported: the penalty has no gradient everywhere.
+    """
+    if spec.penalty is None:
+        return 0.0
+    if not isinstance(spec.penalty, L2Penalty):
+        raise Unsupported(
+            f"{algorithm} adds the gradient of an l2 penalty; {spec.penalty.kind} has none",
+            code="unsupported_penalty",
+            pointer=("penalty", "kind"),
+        )
+    return spec.penalty.strength
+
+
+def gradient_evaluations(phase: Phase, formula: str, source: str) -> Provenance:
+    """The number of per-record gradients of the plan."""
+    evaluations = float(phase.steps * phase.divisor)
+    return Provenance("gradient_evaluations", evaluations, formula, source, ProvenanceKind.EXACT)

@@ -1,0 +1,103 @@
+"""Frank-Wolfe steps along estimates of the gradient that are made of fresh batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from accounting.errors import InvalidValue, one_of
+from accounting.events import ZcDp
+from accounting.numbers import MAX_DATASET_SIZE, read_integer, read_real
+from calibrators.phases.mirror_steps import read_orders
+from calibrators.phases.structured import StructuredPhase
+from calibrators.units import GRADIENT, SMOOTHNESS, Units
+
+#: A plan has at most as many steps.
+MAX_ESTIMATES = 1 << 21
+#: How an estimate is made of the first mean and of the changes since.
+ESTIMATORS = ("sums", "prefix_tree", "momentum")
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatePhase(StructuredPhase):
+    """Frank-Wolfe over an l_p ball: steps towards the point of the ball that is least along an estimated gradient.
+
+    The first estimate is the mean gradient of ``first_batch`` records and noise; each further step reads ``batch``
+    fresh records and adds noise to what it makes of them:
+
+    - sums: the mean change of gradients since the last step, noise to each, all of them added;
+    - prefix_tree: the same, with noise to the nodes of a binary tree over the steps, so that a sum of t changes has the
+      noise of as many nodes as t has binary digits 1;
+    - momentum: estimate d becomes (1 - eta)(d + mean change) + eta (mean gradient), noise to what is fresh of it.
+
+    Gradients are clipped to l_q norm ``lipschitz``, 1/p + 1/q = 1, changes to min(2 ``lipschitz``, ``smoothness`` times
+    the l_p distance of the two points). The noise has a density proportional to exp(-|z|_r^2 / (2 scale^2)).
+
+    Attributes:
+        event: One aggregate, since no two steps share records: `ZcDp`, count 1.
+        estimator: sums, prefix_tree or momentum.
+        norm_order: p in (1, 2].
+        noise_order: r in [2, q].
+        estimates: Number of steps, the first one included.
+        first_batch, batch: Records, each read once.
+        first_scale, scale: Of the noise, in gradient units; 0 for changes that are always 0.
+        lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
+        smoothness: Bound on its change per unit of l_p distance.
+        step_size: eta in (0, 1].
+    """
+
+    kind: ClassVar[str] = "gradient_estimates"
+    units: ClassVar[Mapping[str, Units]] = {
+        "first_scale": GRADIENT,
+        "scale": GRADIENT,
+        "lipschitz": GRADIENT,
+        "smoothness": SMOOTHNESS,
+    }
+    estimator: str
+    norm_order: float
+    noise_order: float
+    estimates: int
+    first_batch: int
+    batch: int
+    first_scale: float
+    scale: float
+    lipschitz: float
+    smoothness: float
+    step_size: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event.mechanism, ZcDp) or self.event.count != 1:
+            raise InvalidValue("estimates of the gradient are one zcdp event", pointer=("event", "mechanism"))
+        if self.estimator not in ESTIMATORS:
+            raise InvalidValue(f"estimator must be {one_of(ESTIMATORS)}", pointer=("estimator",))
+        order, noise_order = read_orders(self.norm_order, self.noise_order)
+        object.__setattr__(self, "norm_order", order)
+        object.__setattr__(self, "noise_order", noise_order)
+        for name, largest in (
+            ("estimates", MAX_ESTIMATES),
+            ("first_batch", MAX_DATASET_SIZE),
+            ("batch", MAX_DATASET_SIZE),
+        ):
+            object.__setattr__(self, name, read_integer(name, getattr(self, name), 1, largest))
+        for name in ("first_scale", "lipschitz"):
+            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1e30, open_lower=True))
+        for name in ("scale", "smoothness"):
+            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1e30))
+        object.__setattr__(self, "step_size", read_real("step_size", self.step_size, 0.0, 1.0, open_lower=True))
+
+    @property
+    def steps(self) -> int:
+        return self.estimates
+
+    @property
+    def batch_size(self) -> int:
+        return self.first_batch
+
+    @property
+    def contribution_bound(self) -> float:
+        return self.lipschitz
+
+    @property
+    def noise_scale(self) -> tuple[float, ...]:
+        return (self.first_scale, self.scale)

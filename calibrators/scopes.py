@@ -1,0 +1,169 @@
+"""What each algorithm's theorem is about: the shape of the objective, the norm, smoothness and tails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accounting.numbers import read_real
+
+
+class Shape(StrEnum):
+    """What an objective looks like."""
+
+    STRONGLY_CONVEX = "strongly_convex"
+    CONVEX = "convex"
+    POLYAK_LOJASIEWICZ = "polyak_lojasiewicz"
+    WEAKLY_CONVEX = "weakly_convex"
+    NONCONVEX = "nonconvex"
+
+
+#: Of what an objective of each shape is an instance, too.
+_INSTANCES: dict[Shape, frozenset[Shape]] = {
+    Shape.STRONGLY_CONVEX: frozenset(Shape),
+    Shape.CONVEX: frozenset({Shape.CONVEX, Shape.WEAKLY_CONVEX, Shape.NONCONVEX}),
+    Shape.POLYAK_LOJASIEWICZ: frozenset({Shape.POLYAK_LOJASIEWICZ, Shape.NONCONVEX}),
+    Shape.WEAKLY_CONVEX: frozenset({Shape.WEAKLY_CONVEX, Shape.NONCONVEX}),
+    Shape.NONCONVEX: frozenset({Shape.NONCONVEX}),
+}
+
+
+class Measure(StrEnum):
+    """What a theorem bounds; numbers of different measures are not compared."""
+
+    POPULATION_RISK = "excess_population_risk"
+    EMPIRICAL_RISK = "excess_empirical_risk"
+    STATIONARITY = "stationarity"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An objective.
+
+    Attributes:
+        shape: Its best.
+        norm_order: p of the l_p norm in which parameters are measured, in [1, 2].
+        is_smooth: Whether its gradient is Lipschitz.
+        is_heavy_tailed: Whether gradients have moments and no bound.
+
+    Raises:
+        InvalidValue: norm_order is outside [1, 2].
+    """
+
+    shape: Shape
+    norm_order: float = 2.0
+    is_smooth: bool = True
+    is_heavy_tailed: bool = False
+
+    def __post_init__(self) -> None:
+        read_real("norm_order", self.norm_order, 1.0, 2.0)
+
+    def constants(self, given: Mapping[str, float]) -> dict[str, float]:
+        """The constants that an objective of this shape has: others would bring out theorems that do not hold for it.
+
+        >>> Problem(Shape.STRONGLY_CONVEX).constants({"strong_convexity": 2.0})
+        {'strong_convexity': 2.0, 'pl_constant': 2.0}
+        >>> Problem(Shape.CONVEX).constants({"strong_convexity": 2.0, "pl_constant": 2.0})
+        {}
+        """
+        found = dict(given)
+        if self.shape is not Shape.STRONGLY_CONVEX:
+            found.pop("strong_convexity", None)
+        elif "strong_convexity" in found:
+            found.setdefault("pl_constant", found["strong_convexity"])
+        if self.shape not in (Shape.STRONGLY_CONVEX, Shape.POLYAK_LOJASIEWICZ):
+            found.pop("pl_constant", None)
+        return found
+
+
+def _euclidean(norm_order: float) -> bool:
+    return norm_order == 2.0
+
+
+def _polyhedral(norm_order: float) -> bool:
+    return norm_order == 1.0
+
+
+def _between(norm_order: float) -> bool:
+    return 1.0 < norm_order <= 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a theorem is about.
+
+    Attributes:
+        shape: The objective's; None where no theorem speaks of the algorithm.
+        measure: What is bounded; None likewise.
+        norms: Which orders of the norm; None is l2.
+        norm_names: The same in words.
+        needs_smoothness: Whether the gradient must be Lipschitz.
+        allows_heavy_tails: Whether gradients may have moments and no bound.
+        only_for: A task other than minimising a loss, in words.
+    """
+
+    shape: Shape | None
+    measure: Measure | None
+    norms: Callable[[float], bool] | None = None
+    norm_names: str = "the l2 norm"
+    needs_smoothness: bool = True
+    allows_heavy_tails: bool = False
+    only_for: str = ""
+
+    def conflicts(self, problem: Problem) -> list[str]:
+        """Why the theorem does not speak of the problem, in sentences; none if it does."""
+        if self.only_for:
+            return [f"it is for {self.only_for}"]
+        found = []
+        if self.shape is not None and self.shape not in _INSTANCES[problem.shape]:
+            found.append(f"its theorem needs a {self.shape} objective, and this one is {problem.shape}")
+        if not (self.norms or _euclidean)(problem.norm_order):
+            found.append(f"it measures parameters in {self.norm_names}, not in that of order {problem.norm_order:g}")
+        if self.shape is not None and self.needs_smoothness and not problem.is_smooth:
+            found.append("its theorem needs a smooth objective")
+        if self.shape is not None and problem.is_heavy_tailed and not self.allows_heavy_tails:
+            found.append("its theorem needs gradients with a bound, and these are heavy-tailed")
+        return found
+
+
+def _l1(shape: Shape, measure: Measure) -> Scope:
+    return Scope(shape, measure, _polyhedral, "the l1 norm")
+
+
+def _lp(shape: Shape, measure: Measure, *, needs_smoothness: bool = True) -> Scope:
+    return Scope(shape, measure, _between, "an l_p norm, 1 < p <= 2", needs_smoothness=needs_smoothness)
+
+
+def _heavy(shape: Shape, *, needs_smoothness: bool = True) -> Scope:
+    return Scope(shape, Measure.POPULATION_RISK, needs_smoothness=needs_smoothness, allows_heavy_tails=True)
+
+
+_NO_THEOREM = Scope(None, None)
+_CLIPPED = Scope(Shape.NONCONVEX, Measure.STATIONARITY)
+
+SCOPES: dict[str, Scope] = {
+    "dp_sgd": _CLIPPED,
+    "dp_nsgd": _CLIPPED,
+    "dp_adam": _NO_THEOREM,
+    "dp_nadam": _NO_THEOREM,
+    "dp_sgd_output": Scope(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),
+    "dp_sgd_gradient": Scope(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),
+    "dp_gd": Scope(Shape.NONCONVEX, Measure.STATIONARITY),
+    "dp_svrg": Scope(Shape.STRONGLY_CONVEX, Measure.EMPIRICAL_RISK),
+    "dp_svrg_pp": Scope(Shape.CONVEX, Measure.EMPIRICAL_RISK),
+    "dp_accmd": Scope(Shape.CONVEX, Measure.EMPIRICAL_RISK, lambda order: order in (1.0, 2.0), "the l1 or the l2 norm"),
+    "clipped_mean": Scope(None, None, only_for="the mean of records, not for minimising a loss"),
+    "clipped_acsa": _heavy(Shape.CONVEX),
+    "clipped_sgd_strongly_convex": _heavy(Shape.STRONGLY_CONVEX),
+    "clipped_prox_sgd": _heavy(Shape.POLYAK_LOJASIEWICZ),
+    "localized_clipped_subgradient": _heavy(Shape.CONVEX, needs_smoothness=False),
+    "localized_clipped_strongly_convex": _heavy(Shape.STRONGLY_CONVEX, needs_smoothness=False),
+    "dp_fw": _l1(Shape.CONVEX, Measure.EMPIRICAL_RISK),
+    "poly_sfw": _l1(Shape.CONVEX, Measure.POPULATION_RISK),
+    "tree_sfw_l1": _l1(Shape.CONVEX, Measure.POPULATION_RISK),
+    "private_sfw_nonconvex_l1": _l1(Shape.NONCONVEX, Measure.STATIONARITY),
+    "noisy_mirror_descent": _lp(Shape.CONVEX, Measure.EMPIRICAL_RISK, needs_smoothness=False),
+    "noisy_sfw_lp": _lp(Shape.CONVEX, Measure.POPULATION_RISK),
+    "noisy_sfw_nonconvex_lp": _lp(Shape.NONCONVEX, Measure.STATIONARITY),
+}

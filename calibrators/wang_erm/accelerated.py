@@ -1,0 +1,182 @@
+r"""What accelerated mirror descent with one noisy gradient a step attains in a ball: DP-AccMD in its safe form.
+
+**Steps.** For $k = 0..T-1$, with $r = 2/(k+2)$, $\alpha = (k+2)/(4 L_C)$ and $y_0 = z_0 = x_0$,
+
+$$x = r z_k + (1-r) y_k,\quad g = \nabla F(x) + b,\quad z_{k+1} = \arg\min_{z \in C} B_w(z, z_k) + \alpha\langle g, z
+\rangle,\quad y_{k+1} = r z_{k+1} + (1-r) y_k .$$
+
+**Bound.** $F$ is $L_C$-smooth in $\|\cdot\|_C$ and convex, $w$ is 1-strongly convex in it, $W = E\|b/\sigma\|_{C*}^2$.
+Smoothness at $y_{k+1} - x = r(z_{k+1} - z_k)$, times $\alpha/r$, and the mirror step's inequality leave
+$-\frac14\|z_{k+1}-z_k\|_C^2$, since $\alpha r L_C = \frac12$; it absorbs the noise, $-\alpha\langle b,
+z_{k+1}-z_k\rangle - \frac14\|z_{k+1}-z_k\|_C^2 \le \alpha^2\|b\|_{C*}^2$, and $b$ is independent of $z_k$. Convexity
+gives $\frac{(k+2)^2}{8 L_C} D_{k+1} \le \frac{k(k+2)}{8 L_C} D_k + B_w(x^*, z_k) - B_w(x^*, z_{k+1}) + \alpha^2
+\sigma^2 W$ in expectation, $D_k = F(y_k) - F(x^*)$, and $k(k+2) \le (k+1)^2$. Summed,
+
+$$E D_T \le \frac{8 L_C B}{(T+1)^2} + \frac{\sigma^2 W}{2 L_C} \cdot \frac{(T+2)(2T+3)}{6(T+1)},\qquad
+B = B_w(x^*, x_0).$$
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from scipy.integrate import quad
+from scipy.special import erfc
+
+from accounting.numbers import MAX_COUNT
+from calibrators.geometry import Domain, L1Ball, L2Ball
+
+#: From so many parameters on the quotient of gamma functions is a root, to the last digit that logarithms would keep.
+_MANY = 10**6
+
+
+class Geometry(Protocol):
+    """A ball C of radius R around 0, its norm, and a function w that is 1-strongly convex in it."""
+
+    @property
+    def radius(self) -> float:
+        """R, in parameters."""
+        ...
+
+    @property
+    def domain(self) -> Domain: ...
+    @property
+    def divergence(self) -> float:
+        """B: no point of C is farther from its centre in the Bregman divergence of w; a pure number."""
+        ...
+
+    @property
+    def width(self) -> float:
+        """G_C, the Gaussian width E max_{x in C} <x, N>, in parameters."""
+        ...
+
+    @property
+    def dual_moment(self) -> float:
+        """W = E (max_{x in C} <x, N>)^2, in squared parameters."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Euclidean:
+    """The l2 ball with w = |x|^2 / (2 R^2).
+
+    >>> ball = Euclidean(radius=2.0, dimension=5)
+    >>> round(ball.width, 9), ball.dual_moment, ball.divergence
+    (4.255384324, 20.0, 0.5)
+    """
+
+    radius: float
+    dimension: int
+
+    @property
+    def domain(self) -> Domain:
+        return L2Ball(self.radius)
+
+    @property
+    def divergence(self) -> float:
+        return 0.5
+
+    @property
+    def width(self) -> float:
+        p = self.dimension
+        if p >= _MANY:
+            return self.radius * math.sqrt(p)
+        return self.radius * math.sqrt(2.0) * math.exp(math.lgamma(0.5 * (p + 1)) - math.lgamma(0.5 * p))
+
+    @property
+    def dual_moment(self) -> float:
+        return self.radius**2 * self.dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Entropic:
+    """The l1 ball as x = R (u+ - u-), w the negative entropy of the 2 p weights u, which are nonnegative and sum to 1.
+
+    >>> ball = Entropic(radius=1.0, dimension=10)
+    >>> round(ball.width, 9), round(ball.dual_moment, 9)
+    (1.880715694, 3.799620856)
+    """
+
+    radius: float
+    dimension: int
+
+    @property
+    def domain(self) -> Domain:
+        return L1Ball(self.radius)
+
+    @property
+    def divergence(self) -> float:
+        return math.log(2.0 * self.dimension)
+
+    @property
+    def width(self) -> float:
+        return self.radius * _largest_of_normals(self.dimension, 1)
+
+    @property
+    def dual_moment(self) -> float:
+        return self.radius**2 * _largest_of_normals(self.dimension, 2)
+
+
+@lru_cache(maxsize=64)
+def _largest_of_normals(count: int, power: int) -> float:
+    """E max_j |N_j|^power of so many independent standard normals: the integral of power t^(power-1) P(max > t)."""
+
+    def integrand(t: float) -> float:
+        return float(-power * t ** (power - 1) * math.expm1(count * math.log1p(-erfc(t / math.sqrt(2.0)))))
+
+    # P(max > t) falls from 1 to 0 around the middle; ten beyond, count * erfc is below e^-50.
+    middle = math.sqrt(2.0 * math.log(2.0 * count))
+    below = quad(integrand, 1e-12, middle, epsabs=0.0, epsrel=1e-12, limit=200)[0]
+    above = quad(integrand, middle, middle + 10.0, epsabs=0.0, epsrel=1e-12, limit=200)[0]
+    return float(below + above)
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerated:
+    """The bound of the module for an L-smooth convex F in a ball, from its centre.
+
+    Attributes:
+        geometry: The ball.
+        smoothness: L, in the norm of the ball: |grad F(x) - grad F(y)| <= L |x - y| in l2, or in l_inf by l1, which
+            follows. L_C = L R^2. A larger L than F has makes shorter steps.
+
+    >>> theorem = Accelerated(Euclidean(radius=2.0, dimension=5), smoothness=1.0)
+    >>> round(theorem.bound(0.1, 20), 10)
+    0.2239795918
+    """
+
+    geometry: Geometry
+    smoothness: float
+
+    @property
+    def scaled_smoothness(self) -> float:
+        """L_C, in loss units."""
+        return self.smoothness * self.geometry.radius**2
+
+    def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:
+        """The bound on the expected excess risk of y_T, in loss units."""
+        after = iterations + 1.0
+        start = 8.0 * self.scaled_smoothness * self.geometry.divergence / after**2
+        noise = noise_stddev_on_mean**2 * self.geometry.dual_moment / (2.0 * self.scaled_smoothness)
+        return start + noise * (after + 1.0) * (2.0 * after + 1.0) / (6.0 * after)
+
+    def best_iterations(self, noise_stddev_of_one_step: float) -> int:
+        """The T >= 1 with the least bound where T steps need sqrt(T) times the noise of one.
+
+        The bound is then convex in T: with S = T + 1 its second term is a multiple of 2 S^2 + S - 2 - 1/S.
+        """
+
+        def rises_at(count: int) -> bool:
+            at, after = (self.bound(noise_stddev_of_one_step * math.sqrt(steps), steps) for steps in (count, count + 1))
+            return after >= at
+
+        lower, upper = 0, 1  # the bound falls at the one, and rises at the other
+        while upper < MAX_COUNT and not rises_at(upper):
+            lower, upper = upper, min(2 * upper, MAX_COUNT)
+        while upper - lower > 1:
+            middle = (lower + upper) // 2
+            lower, upper = (lower, middle) if rises_at(middle) else (middle, upper)
+        return upper

@@ -1,0 +1,266 @@
+"""What DP-SVRG and DP-SVRG++ share: what is refused, the batch size, the noise, the phase and the printed noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from accounting.errors import AccountingError, InvalidValue, NoCostInFilter, Unsupported
+from accounting.numbers import MAX_COUNT
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget
+from calibrators.algorithm import Assumption
+from calibrators.assumptions import Given
+from calibrators.literal import Literal, Verdict
+from calibrators.noise import Steps, solve_steps
+from calibrators.phases import VarianceReducedEpochs
+from calibrators.phases.variance_reduced_epochs import MAX_EPOCHS
+from calibrators.plan import Clip
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.spec import Spec, Unknown
+from calibrators.units import GRADIENT, PURE, SMOOTHNESS
+from calibrators.wang_erm.full_gradient import PAPER
+from calibrators.wang_erm.inner_steps import InnerSteps
+
+SMOOTH = Assumption(
+    "smoothness", "L", SMOOTHNESS, "|grad f(x, z) - grad f(y, z)| <= L |x - y| for every record", open_lower=True
+)
+INNER_ITERATIONS = Assumption(
+    "inner_iterations", "m", PURE, "a whole number of steps; left out, the theorem's", lower=1.0, upper=1e8,
+    required=False,
+)  # fmt: skip
+ORDER_CONSTANT = Assumption(
+    "order_constant",
+    "c",
+    PURE,
+    "stands for the constant that the paper leaves open, in its printed noise and rates",
+    open_lower=True,
+    required=False,
+    default=1.0,
+)
+RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
+GUARANTEE = (
+    "(epsilon, delta)-differential privacy of all iterates of all epochs together, hence of the released one, by Renyi "
+    "divergences at 64 orders. Under replace_special it is charged what replace_one costs. Not under "
+    "add_or_remove_one: batches of a fixed size make the number of records public, and a record that comes or goes "
+    "takes another one's place in them."
+)
+ERRATA = (
+    "The privacy theorems ask for epsilon <= c_1 N/n^2 with N inner steps, which amplification of one-record steps "
+    "needs. With the paper's own numbers of steps that is far below any epsilon at which its bounds say anything.",
+    "The remark that advanced composition removes this constraint at a logarithm's cost does not repair it: it needs "
+    "every step to be private before amplification, which the printed noise is not.",
+    "The full gradient at the snapshot has no noise of its own. It enters every inner step, so that it is hidden by "
+    "each step's noise, and paid for in each: the second term of the divergence here.",
+    "An analyst who sees the iterates of the printed algorithm (1e4 records, 1000 parameters, c = 8, epsilon 1) and "
+    "projects each direction on one record's change of gradient finds that record in half of the runs, at a false "
+    "positive rate of 1e-9.",
+)
+#: What a rate says and what the paper hides in it.
+HIDDEN = "order_constant stands for the constant that the paper leaves open"
+OF_THE_PRINTED = "of the printed noise, which is not private: for comparison"
+#: What must hold for any of the bounds, beside convexity.
+HOLDS = (
+    "every record's gradient is no longer than max_grad_norm wherever the iterates go, so that none is clipped",
+    "every record's loss is convex and L-smooth wherever the iterates go",
+    "F^r(x_0) - min F^r <= D_0",
+)
+_STEP_SOURCE = f"{PAPER}, section 4; the two terms of a step's divergence derived"
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """Epochs with nothing left open.
+
+    Attributes:
+        steps: Noise, batch size and what they cost.
+        noise_stddev_on_mean: sigma, in gradient units.
+        inner_iterations: Of each epoch.
+    """
+
+    steps: Steps
+    noise_stddev_on_mean: float
+    inner_iterations: tuple[int, ...]
+
+    def phase(self, bound: Clip, step_size: float | None) -> VarianceReducedEpochs:
+        return VarianceReducedEpochs(
+            self.steps.event,
+            self.inner_iterations,
+            self.steps.batch_size,
+            bound.max_grad_norm,
+            self.noise_stddev_on_mean,
+            step_size,
+        )
+
+    @property
+    def count(self) -> int:
+        """Inner steps of all epochs."""
+        return sum(self.inner_iterations)
+
+
+def refuse_what_has_no_part(spec: Spec) -> None:
+    """Refuse what these algorithms cannot answer.
+
+    Raises:
+        Unsupported: the number of epochs is solved for.
+        NoCostInFilter: the target is one that Renyi divergences do not imply.
+    """
+    if spec.unknown is Unknown.ITERATIONS:
+        raise Unsupported(
+            "the number of epochs is not solved for: each lowers the risk by a known factor. Solve for "
+            "noise_multiplier at the number of epochs that the bound asks for",
+            pointer=("solve_for",),
+        )
+    target = spec.target
+    no_bound = isinstance(target, ZcdpTarget | GaussianDpTarget | PureDpTarget) or (
+        isinstance(target, ApproximateDpTarget) and target.delta == 0.0
+    )
+    if no_bound or (isinstance(target, BudgetTarget) and target.filter.kind not in ("approximate_dp", "renyi_dp")):
+        raise NoCostInFilter(
+            "inner steps are charged by their Renyi divergences at some orders, which imply no rho of zCDP, no mu of "
+            "gaussian DP and no epsilon at delta 0: use an approximate_dp target with a positive delta",
+            pointer=("target", "kind"),
+        )
+
+
+def epochs_of(spec: Spec) -> int:
+    """T, the number of epochs.
+
+    Raises:
+        InvalidValue: it is missing, or more than a plan can hold.
+    """
+    epochs = spec.need("iterations", "T, the number of epochs")
+    if epochs > MAX_EPOCHS:
+        raise InvalidValue(
+            f"iterations is the number of epochs, at most {MAX_EPOCHS}, each of many steps; got {epochs}",
+            pointer=("iterations",),
+        )
+    return epochs
+
+
+def inner_iterations_of(given: Given, theorems: int | None, needs: str) -> int:
+    """m: the request's, or else the theorem's.
+
+    Raises:
+        InvalidValue: neither is there, or it is no integer or too large.
+    """
+    stated = given.get("inner_iterations")
+    if stated is None and theorems is None:
+        raise InvalidValue(
+            f"inner_iterations is needed (or what the theorem makes it of: {needs})",
+            code="missing",
+            pointer=("assumptions", "inner_iterations"),
+        )
+    if stated is not None and not stated.is_integer():
+        raise InvalidValue(
+            f"inner_iterations must be an integer, got {stated!r}", pointer=("assumptions", "inner_iterations")
+        )
+    return int(stated) if stated is not None else theorems or 1
+
+
+def solve_epochs(spec: Spec, bound: Clip, inner_iterations: tuple[int, ...]) -> Solved:
+    """The noise of all inner steps, or what else the spec leaves open.
+
+    Raises:
+        InvalidValue: there are too many inner steps.
+        Unreachable: nothing meets the target.
+    """
+    count = sum(inner_iterations)
+    if count > MAX_COUNT:
+        raise InvalidValue(
+            f"these epochs have {count} inner steps, and no plan has more than {MAX_COUNT}: give fewer iterations, "
+            "which are epochs, or fewer inner_iterations",
+            pointer=("iterations",),
+        )
+    size = spec.batch_size
+    if size is None and spec.unknown is not Unknown.BATCH_SIZE:
+        size = own_batch_size(spec.dataset_size, count)
+    steps = solve_steps(spec, InnerSteps(spec.dataset_size, count), iterations=len(inner_iterations), batch_size=size)
+    return Solved(steps, 2.0 * bound.max_grad_norm * steps.noise_multiplier / steps.batch_size, inner_iterations)
+
+
+def own_batch_size(dataset_size: int, count: int) -> int:
+    """b = 2 n / sqrt(N), rounded up, at most n.
+
+    A batch has to hide a difference of up to 4 G behind sigma b. The noise sigma that large batches need grows like
+    G sqrt(N)/n, so that with this b the noise on the sum over G depends on the target alone, not on n and N; larger
+    batches then save a few per cent of noise and cost gradients in proportion.
+
+    >>> own_batch_size(10_000, 32_657)
+    111
+    """
+    return min(dataset_size, math.ceil(2.0 * dataset_size / math.sqrt(count)))
+
+
+def hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
+    """The noise, the batch size and the epochs."""
+    derived = ProvenanceKind.DERIVED
+    own = spec.batch_size is None and spec.unknown is not Unknown.BATCH_SIZE
+    return (
+        Provenance(
+            "noise_stddev_on_mean", solved.noise_stddev_on_mean, r"\sigma = 2 G s / b", _STEP_SOURCE, derived,
+            ("s is the noise multiplier: on the sum of a batch's changes of gradients, over their bound 2 G",),
+            units=GRADIENT,
+        ),
+        Provenance("noise_multiplier", solved.steps.noise_multiplier, r"s = \sigma b / (2 G)", _STEP_SOURCE, derived),
+        Provenance(
+            "batch_size",
+            float(solved.steps.batch_size),
+            r"b = \lceil 2 n / \sqrt{N} \rceil" if own else "b",
+            _STEP_SOURCE,
+            derived,
+            ("N inner steps; the noise then hides the batch whatever n and N are, and larger ones save little",)
+            if own
+            else (),
+        ),
+        Provenance("iterations", float(len(solved.inner_iterations)), "T", f"{PAPER}, section 4", ProvenanceKind.EXACT),
+    )  # fmt: skip
+
+
+def warnings_of(spec: Spec, solved: Solved) -> list[str]:
+    """What a reader must see beside the numbers."""
+    found = list(solved.steps.achieved.warnings)
+    if solved.steps.batch_size == spec.dataset_size:
+        found.append(
+            "Batches of all records are gradient descent at three times its noise, since the snapshot's gradient is "
+            "charged beside them: use dp_gd."
+        )
+    return found
+
+
+def printed_noise(
+    spec: Spec, solved: Solved, bound: Clip, order_constant: float, *, steps: float, numerator: float, formula: str
+) -> Literal | None:
+    """The paper's noise at this spec; None for targets that it does not speak of.
+
+    Args:
+        steps: N, as the paper counts inner steps in its noise and in its condition.
+        numerator: k of its ln(k/delta).
+        formula: LaTeX.
+    """
+    target, n = spec.target, spec.dataset_size
+    if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
+        return None
+    root = math.sqrt(order_constant * steps * math.log(numerator / target.delta))
+    printed = bound.max_grad_norm * root / (n * target.epsilon)
+    why = (
+        f"The theorem holds for epsilon up to c_1 N/n^2 = c_1 {steps / n**2:.6g} with an open c_1, and gives noise up "
+        f"to an open c: here epsilon is {target.epsilon:.6g}, and c = {order_constant:g} is a guess. "
+        f"{_certified(spec, target, solved.count, root / (2.0 * n * target.epsilon))}"
+    )
+    source = f"{PAPER}, equation ({3 if numerator == 1.0 else 6}) (c is order_constant)"
+    return Literal(Verdict.UNSOUND, why, source, formula, noise_stddev_on_mean=printed)
+
+
+def _certified(spec: Spec, target: ApproximateDpTarget, count: int, noise_multiplier: float) -> str:
+    """What is known of the printed noise with the paper's one record a step."""
+    try:
+        event = InnerSteps(spec.dataset_size, count)(noise_multiplier, 1, 1)
+        upper = target.assess([event], NeighboringRelation.REPLACE_ONE).value.upper
+    except AccountingError as error:
+        return f"With one record a step, as printed, the engine has no certificate for that noise: {error.detail}."
+    where = "above" if upper > target.epsilon else "below"
+    return (
+        f"With one record a step, as printed, the engine certifies an epsilon of {upper:.6g} for that noise, {where} "
+        f"the target of {target.epsilon:.6g}."
+    )

@@ -1,0 +1,97 @@
+r"""Adam on noisy means of bounded gradients: what DP-Adam and DP-NAdam share (Yang et al. 2022, Appendix D).
+
+With $\tilde g$ the noisy mean of step $t$, squares and quotients coordinate by coordinate:
+
+$$m \leftarrow b_1 m + (1 - b_1)\, \tilde g,\quad v \leftarrow b_2 v + (1 - b_2)\, \tilde g^2,\quad
+x \leftarrow x - \eta\, \frac{m / (1 - b_1^t)}{\sqrt{v / (1 - b_2^t)} + \xi}$$
+
+The moments $m$ and $v$ are functions of noisy means, so the privacy is that of the steps without them. No theorem of
+the paper speaks of Adam: there is no bound to serve and no step size to recommend.
+
+A penalty or a domain is that of a step in Adam's own metric: the next point minimises
+$\sum_i (z_i - y_i)^2 / (2 a_i)$ plus the penalty over the domain, where $y$ is the point above and
+$a_i = \eta / (\sqrt{v_i / (1 - b_2^t)} + \xi)$. Only then is a point that stays where it is a stationary one. For l1
+and l2 penalties and a box the minimiser is found coordinate by coordinate; in any other domain a Euclidean projection
+would settle elsewhere, so there is none.
+"""
+
+from __future__ import annotations
+
+from accounting.errors import Unsupported
+from calibrators.algorithm import Algorithm
+from calibrators.assumptions import read_assumptions
+from calibrators.geometry import Box
+from calibrators.noise import solve_gaussian_steps
+from calibrators.plan import Phase, Plan
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.spec import Calibration, Spec
+from calibrators.yang_nsgd.lemma_3_1 import lemma_3_1
+from calibrators.yang_nsgd.nonconvex import ERRATA as SHARED_ERRATA
+
+#: b_1, b_2 and xi. The paper does not give its own.
+FIRST_DECAY, SECOND_DECAY, STABILIZER = 0.9, 0.999, 1e-8
+
+_ADAM = "Kingma & Ba 2015, Algorithm 1"
+_NOT_THE_PAPERS = "the value of Adam's authors: Yang et al. do not give theirs"
+
+ERRATA = (
+    *SHARED_ERRATA,
+    "Appendix D names Adam and none of its constants. Here they are those of Adam's authors: decay rates 0.9 and "
+    "0.999, and 1e-8 beside the root.",
+    "The NAdam of this paper is normalised Adam; the name is better known for Adam with Nesterov's momentum, which "
+    "this is not.",
+)
+NO_THEOREM = (
+    "No theorem of the paper speaks of Adam, so there is no bound on what the run attains. The privacy does not depend "
+    "on one."
+)
+_NO_STEP_SIZE = (
+    "No theorem recommends a step size for Adam: without hyperparameters.step_size this plan is for its privacy alone "
+    "and does not run. A coordinate moves by about the step size in a step, whatever the units of the loss."
+)
+
+
+def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
+    """Noise from the engine for what the spec leaves open; the caller's step size goes into the plan as it is.
+
+    Raises:
+        InvalidValue: a number is outside its range; a constant is given, of which there are none.
+        Unsupported: the sampling is not available; a domain other than a box.
+        Unreachable: nothing meets the target.
+    """
+    assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
+    read_assumptions(algorithm.assumptions, spec.assumptions)
+    if spec.domain is not None and not isinstance(spec.domain, Box):
+        raise Unsupported(
+            f"{algorithm.name} keeps parameters in a box alone, where a projection is one in Adam's own metric, not in "
+            f"the domain {spec.domain.kind}; use box or none, or an algorithm without moments such as dp_sgd",
+            code="unsupported_domain",
+            pointer=("domain", "kind"),
+        )
+    steps = solve_gaussian_steps(spec)
+    event, size = steps.event, steps.batch_size
+    phase = Phase(event, spec.gradient_bound, size, spec.step_size)
+    return Calibration(
+        plan=Plan(algorithm.name, spec.dataset_size, spec.relation, (phase,), domain=spec.domain, penalty=spec.penalty),
+        unknown=spec.unknown,
+        value=steps.value,
+        achieved=steps.achieved,
+        next_achieved=steps.next_achieved,
+        hyperparameters=(
+            _constant("first_moment_decay", FIRST_DECAY, "b_1"),
+            _constant("second_moment_decay", SECOND_DECAY, "b_2"),
+            _constant("stabilizer", STABILIZER, r"\xi", "a fixed number, in whatever unit gradients are measured"),
+        ),
+        utility=(
+            Provenance(
+                "gradient_evaluations", float(event.count * size), "T B", algorithm.source, ProvenanceKind.EXACT
+            ),
+        ),
+        missing_assumptions=(),
+        warnings=(*steps.achieved.warnings, NO_THEOREM, *(() if spec.step_size else (_NO_STEP_SIZE,))),
+        literal=lemma_3_1(spec, phase),
+    )
+
+
+def _constant(name: str, value: float, formula: str, *more: str) -> Provenance:
+    return Provenance(name, value, formula, _ADAM, ProvenanceKind.EXACT, (_NOT_THE_PAPERS, *more))

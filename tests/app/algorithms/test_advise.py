@@ -1,0 +1,82 @@
+"""`POST /v1/advise`: what it recommends calibrates as it says, and faults are pointed at."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from app.algorithms.advice import ADVISE_EXAMPLES
+from calibrators.registry import ALGORITHMS
+
+
+def example(name: str, **changes: Any) -> dict[str, Any]:
+    body: dict[str, Any] = copy.deepcopy(ADVISE_EXAMPLES[name]["value"])
+    return body | changes
+
+
+@pytest.mark.parametrize("name", ADVISE_EXAMPLES)
+def test_every_example_runs_as_it_stands_and_what_it_recommends_calibrates(reader, name):
+    answer = reader.post("/v1/advise", json=example(name))
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    ranked = [item for group in body["measures"] for item in group["ranked"]]
+    assert ranked
+    assert sorted([item["algorithm"] for item in (*ranked, *body["others"])]) == sorted(ALGORITHMS)
+    for item in ranked:
+        calibrated = reader.post("/v1/calibrate", json=item["request"])
+        assert calibrated.status_code == 200, calibrated.text
+        assert calibrated.json()["plan_hash"] == item["plan_hash"]
+        assert calibrated.json()["noise"] == item["noise"]
+        assert item["bound"] is not None or item["reasons"]
+    assert all(item["reasons"] for item in body["others"])
+
+
+def test_bounds_stand_above_rates(reader):
+    groups = reader.post("/v1/advise", json=example("convex")).json()["measures"]
+    for group in groups:
+        standing = [
+            3
+            if item["bound"] is None and item["rate"] is None
+            else 2
+            if item["bound"] is None
+            else item["bound"]["vacuous"]
+            for item in group["ranked"]
+        ]
+        assert standing == sorted(standing)
+        sound = [item["bound"]["value"] for item in group["ranked"] if item["bound"] and not item["bound"]["vacuous"]]
+        assert sound == sorted(sound)
+    assert groups[0]["measure"] == "excess_population_risk"
+    assert groups[0]["ranked"][0]["bound"]["value"] > 0
+
+
+def test_the_reason_says_where_in_the_request_it_lies(reader):
+    body = reader.post("/v1/advise", json=example("convex", assumptions={})).json()
+    pointers = {reason["pointer"] for item in body["others"] for reason in item["reasons"]}
+    assert "/gradient_bound" in pointers
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"problem": {"shape": "flat"}}, "/problem/shape"),
+        ({"problem": {"shape": "convex", "norm_order": 3}}, "/problem/norm_order"),
+        ({"dimension": 0}, "/dimension"),
+        ({"dataset_size": True}, "/dataset_size"),
+        ({"target": {"kind": "approximate_dp", "epsilon": 1}}, "/target/delta"),
+        ({"surprise": 1}, "/surprise"),
+    ],
+)
+def test_faults_are_pointed_at(reader, changes, pointer):
+    answer = reader.post("/v1/advise", json=example("convex", **changes))
+    problem = answer.json()
+    assert answer.status_code == 422
+    assert pointer in {error["pointer"] for error in problem["errors"]}
+
+
+def test_a_private_network_has_no_theorem_and_says_so(reader):
+    body = reader.post("/v1/advise", json=example("network")).json()
+    [without] = [group for group in body["measures"] if group["measure"] is None]
+    assert {"dp_adam"} <= {item["algorithm"] for item in without["ranked"]}
+    assert all(item["bound"] is None and item["rate"] is None for item in without["ranked"])

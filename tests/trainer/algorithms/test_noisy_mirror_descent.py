@@ -1,0 +1,89 @@
+"""Noisy mirror descent: what one record does to each mean, the noise that is added, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from accounting.errors import InvalidValue
+from accounting.events import Event, ZcDp
+from accounting.relations import NeighboringRelation
+from calibrators.geometry import L2Ball, LpBall
+from calibrators.phases import MirrorPhase
+from calibrators.plan import Plan
+from calibrators.release import AverageIterate
+from tests.conformance.trainers.streams import RecordingStreams
+from tests.trainer.algorithms.replayed import means_of, neighbours, trainer_of, under
+from trainer.clipped_means import MAX_RECORDS
+from trainer.lp_geometry import mirror_step, norm
+from trainer.streams import random_streams
+
+PHASE = MirrorPhase(Event(ZcDp(0.5), count=3), 1.5, 2.0, 10, 0.1, lipschitz=0.8, step_size=0.2)
+PLAN = Plan(
+    "noisy_mirror_descent",
+    10,
+    NeighboringRelation.REPLACE_ONE,
+    (PHASE,),
+    domain=LpBall(1.5, 0.6),
+    release=AverageIterate(),
+)
+
+
+@pytest.mark.parametrize("relation", [NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL])
+def test_one_record_moves_every_mean_by_at_most_what_was_charged(relation: NeighboringRelation) -> None:
+    plan, bound, reached = under(PLAN, relation), relation.sensitivity * 0.8 / 10, 0.0
+    for seed in range(40):
+        one, other = neighbours(plan, 3, seed)
+        moved = [float(np.linalg.norm(found, 3.0)) for found in means_of(plan, one, other, seed=seed)]
+        assert len(moved) == 3
+        assert max(moved) <= bound
+        reached = max(reached, max(moved) / bound)
+    assert reached > 0.98
+
+
+def test_a_step_without_records_is_the_noises_alone() -> None:
+    """At the planned scale and of the planned order."""
+    phase = replace(PHASE, noise_order=3.0, scale=0.7)
+    streams = RecordingStreams(2)
+    trainer = trainer_of(replace(PLAN, phases=(phase,)), (np.zeros((0, 4)), np.zeros(0)), streams)
+    trainer.step()
+    [noise] = streams.drawn.noises
+    expected = mirror_step(np, np.zeros(4), 0.7 * noise, 0.2, 1.5, 0.6)
+    assert np.asarray(trainer.state()["point"]) == pytest.approx(expected, rel=1e-12)
+    assert noise == pytest.approx(random_streams(2).generalized_gaussian_noise().vector(4, 3.0))
+
+
+def test_points_stay_in_the_ball_and_their_average_is_released() -> None:
+    rng = np.random.default_rng(1)
+    trainer = trainer_of(
+        replace(PLAN, phases=(replace(PHASE, step_size=9.0),)),
+        (rng.normal(size=(10, 4)), rng.uniform(-1.0, 1.0, 10)),
+        random_streams(5),
+    )
+    seen = []
+    for _ in range(3):
+        seen.append(np.asarray(trainer.state()["point"]))
+        trainer.step()
+        assert norm(np, trainer.state()["point"], 1.5) <= 0.6 * (1.0 + 1e-12)
+    assert np.asarray(trainer.released()) == pytest.approx(np.mean(seen, axis=0), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (replace(PLAN, domain=L2Ball(1.0)), "l_p ball"),
+        (replace(PLAN, domain=LpBall(1.6, 1.0)), "l_p ball"),
+        (replace(PLAN, dataset_size=11), "all records"),
+        (replace(PLAN, phases=(PHASE, PHASE)), "one phase"),
+        (replace(PLAN, phases=(replace(PHASE, lipschitz=1e-120),)), "at least 1e-100"),
+        (
+            replace(PLAN, dataset_size=MAX_RECORDS + 1, phases=(replace(PHASE, records=MAX_RECORDS + 1),)),
+            "exact enough",
+        ),
+    ],
+)
+def test_plans_that_it_does_not_carry_out_are_refused(plan: Plan, message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        trainer_of(plan, (np.zeros((4, 2)), np.zeros(4)), random_streams(0))

@@ -1,0 +1,75 @@
+"""Adam's step on noisy means: its moments are functions of what is already noised, and cost no privacy.
+
+Source: Kingma & Ba 2015 (arXiv 1412.6980), Algorithm 1; on noisy means Yang, Zhang, Chen & Liu 2022
+(arXiv 2206.13033), Appendix D.
+"""
+
+from __future__ import annotations
+
+from accounting.errors import InvalidValue
+from calibrators.geometry import Box, Domain
+from calibrators.yang_nsgd.adam import FIRST_DECAY, SECOND_DECAY, STABILIZER
+from trainer.arrays import Array, namespace_of
+from trainer.gradients import Batch
+from trainer.loop import State
+from trainer.penalties import prox
+from trainer.step import Step
+
+
+class Adam:
+    """x, and the moving means of noisy means and of their squares.
+
+    Args:
+        domain: A box or none.
+        start: x_0, shape (d,), float64.
+
+    Guarantees:
+        - records_enter_through_noisy_sums_alone: x and both moments are functions of those and of the plan.
+        - steps_are_in_adams_own_metric: the next point minimises sum_i (z_i - y_i)^2 / (2 a_i) plus the penalty over
+          the box, where y = x - a m / (1 - b_1^t) and a = eta / (sqrt(v / (1 - b_2^t)) + xi).
+
+    Raises:
+        InvalidValue: a domain in which that is not found coordinate by coordinate.
+    """
+
+    def __init__(self, domain: Domain | None, start: Array) -> None:
+        if domain is not None and not isinstance(domain, Box):
+            raise InvalidValue(
+                f"Adam's steps are kept in a box alone, not in {domain.kind}: coordinates have step sizes of their own",
+                pointer=("domain", "kind"),
+            )
+        self.point = start
+        self._first, self._second = 0.0 * start, 0.0 * start
+        self._done = 0
+
+    @property
+    def query(self) -> Array:
+        return self.point
+
+    def advance(self, batch: Batch, step: Step) -> None:
+        """The noisy mean (sum_i h_i g_i + s Z) / B of the batch, and Adam's step with it.
+
+        Args:
+            batch: the g_i, at x.
+            step: h_i by its gradient_bound, eta = step_size, B = divisor, s = noise_stddev_on_sum, Z = standard_noise.
+        """
+        xp, noisy = namespace_of(self.point), step.standard_noise
+        noisy *= step.noise_stddev_on_sum
+        noisy += batch.bounded_sum(step.factors())
+        noisy /= step.divisor
+        self._done += 1
+        self._first = FIRST_DECAY * self._first + (1.0 - FIRST_DECAY) * noisy
+        self._second = SECOND_DECAY * self._second + (1.0 - SECOND_DECAY) * (noisy * noisy)
+        first = self._first / (1.0 - FIRST_DECAY**self._done)
+        second = self._second / (1.0 - SECOND_DECAY**self._done)
+        sizes = step.step_size / (xp.sqrt(second) + STABILIZER)
+        self.point = step.project(prox(step.penalty, xp, self.point - sizes * first, sizes))
+
+    def state(self) -> State:
+        return {"point": self.point, "first": self._first, "second": self._second, "done": self._done}
+
+    def restore(self, state: State) -> None:
+        xp = namespace_of(self.point)
+        self.point = xp.asarray(state["point"])
+        self._first, self._second = xp.asarray(state["first"]), xp.asarray(state["second"])
+        self._done = int(state["done"])

@@ -1,0 +1,65 @@
+"""Clipped noisy accelerated SGD, one pass: gradients at a point between two sequences, ever longer steps.
+
+Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithms 2 and 5.
+"""
+
+from __future__ import annotations
+
+from trainer.arrays import Array, namespace_of
+from trainer.batches import Batch
+from trainer.loop import State
+from trainer.penalties import gradient
+from trainer.step import Step
+
+
+class AcceleratedSequences:
+    """w_t, which the steps move, and w_t^ag, the mean of them that is released; both lie in the domain.
+
+    Everything that it carries is made of noisy sums, so that it costs no privacy.
+
+    Args:
+        start: w_0, shape (d,), float64.
+
+    Guarantees:
+        - iteration_is_algorithm_2: equal to the paper's, up to the clip's margin; with a penalty, whose gradient at
+          w_t^md is added outside the clip.
+        - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
+    """
+
+    def __init__(self, start: Array) -> None:
+        self._moved, self.point = start, start
+        self._done = 0
+
+    @property
+    def query(self) -> Array:
+        """w_t^md = (1 - alpha_t) w_{t-1}^ag + alpha_t w_{t-1}, where the next step's gradients are taken."""
+        return self._towards(self._moved)
+
+    def advance(self, batch: Batch, step: Step) -> None:
+        """w_t = Pi_W(w_{t-1} - t gamma g_t), w_t^ag = (1 - alpha_t) w_{t-1}^ag + alpha_t w_t.
+
+        Args:
+            batch: the records' gradients, at w_t^md.
+            step: gamma = 1 / (2 eta) = step_size, s = divisor, z C = noise_stddev_on_sum, W = domain.
+        """
+        clipped_sum = batch.bounded_sum(step.factors())
+        noisy_mean = (clipped_sum + step.noise_stddev_on_sum * step.standard_noise) / step.divisor
+        noisy_gradient = noisy_mean + gradient(step.penalty, self.query)
+        length = (self._done + 1) * step.step_size
+        moved = step.project(self._moved - length * noisy_gradient)
+        self.point = self._towards(moved)
+        self._moved = moved
+        self._done += 1
+
+    def state(self) -> State:
+        return {"point": self.point, "moved": self._moved, "done": self._done}
+
+    def restore(self, state: State) -> None:
+        xp = namespace_of(self.point)
+        self.point, self._moved = xp.asarray(state["point"]), xp.asarray(state["moved"])
+        self._done = int(state["done"])
+
+    def _towards(self, other: Array) -> Array:
+        """From w_{t-1}^ag the share alpha_t = 2 / (t + 1) of the way to another point."""
+        share = 2.0 / (self._done + 2.0)
+        return (1.0 - share) * self.point + share * other

@@ -1,0 +1,149 @@
+"""DP-AccMD in its safe form: accelerated mirror descent in a ball, one noisy full gradient a step.
+
+As printed, y takes a step along the gradient without noise, which releases it; here y is the running mean
+r z + (1 - r) y, so that records enter through noisy sums alone. In the l2 ball a mirror step is a projected one. In the
+l1 ball it is a multiplicative one of 2 d weights u that sum to 1, z = R (u+ - u-): u is kept in logarithms.
+
+Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 3; the step for y is ours.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from accounting.errors import InvalidValue
+from calibrators.geometry import L1Ball, L2Ball
+from calibrators.plan import Clip
+from trainer.arrays import Array, namespace_of
+from trainer.batches import Batch
+from trainer.domains import project
+from trainer.loop import GradientSteps, State, Task
+from trainer.step import Step
+
+
+class MirrorPoint(Protocol):
+    """z, moved by mirror steps."""
+
+    @property
+    def point(self) -> Array:
+        """z, shape (d,)."""
+        ...
+
+    def move(self, gradient: Array, length: float) -> None:
+        """argmin_v B_w(v, z) R^2 + length <gradient, v> over the ball; length in parameters^2 / loss."""
+        ...
+
+    def state(self) -> Array: ...
+    def restore(self, state: Array) -> None: ...
+
+
+class EuclideanPoint:
+    """In the l2 ball: project z - length g."""
+
+    def __init__(self, domain: L2Ball, start: Array) -> None:
+        self._domain, self.point = domain, start
+
+    def move(self, gradient: Array, length: float) -> None:
+        self.point = project(self._domain, namespace_of(gradient), self.point - length * gradient)
+
+    def state(self) -> Array:
+        return self.point
+
+    def restore(self, state: Array) -> None:
+        self.point = state
+
+
+class EntropicPoint:
+    """In the l1 ball: u <- u exp(-(length / R) [g; -g]), normalised.
+
+    Half of the weight, or more, is spread evenly at the start, so that every coordinate can move; the centre is its
+    own lift, other points are drawn towards it where they are farther than R/2.
+    """
+
+    def __init__(self, domain: L1Ball, start: Array) -> None:
+        xp = namespace_of(start)
+        self._radius = domain.radius
+        parts = xp.concat([start, -start])
+        inside = xp.maximum(parts, xp.zeros_like(parts)) / self._radius
+        share = float(xp.sum(inside))
+        inside = inside * min(1.0, 0.5 / share) if share > 0.0 else inside
+        self._logs = xp.log(inside + (1.0 - float(xp.sum(inside))) / parts.shape[0])
+
+    @property
+    def point(self) -> Array:
+        xp = namespace_of(self._logs)
+        weights = xp.exp(self._logs - xp.max(self._logs))
+        weights = weights / xp.sum(weights)
+        half = weights.shape[0] // 2
+        return self._radius * (weights[:half] - weights[half:])
+
+    def move(self, gradient: Array, length: float) -> None:
+        xp = namespace_of(gradient)
+        moved = self._logs - (length / self._radius) * xp.concat([gradient, -gradient])
+        self._logs = moved - xp.max(moved)  # a common factor is no change
+
+    def state(self) -> Array:
+        return self._logs
+
+    def restore(self, state: Array) -> None:
+        self._logs = state
+
+
+class AcceleratedMirrorDescent:
+    """z takes mirror steps of growing length, y is their weighted mean, gradients are taken between the two.
+
+    Guarantees:
+        - records_enter_through_noisy_sums_alone: z, y and the next query are functions of those and of the plan.
+        - points_stay_in_the_ball: z by its step, y and the query as convex combinations.
+
+    Raises:
+        InvalidValue: the plan's domain is no l2 or l1 ball.
+    """
+
+    def __init__(self, task: Task, start: Array) -> None:
+        self._mirror = _mirror_point(task, start)
+        self._done = 0
+        self.point = self._mirror.point
+
+    @property
+    def query(self) -> Array:
+        share = self._share
+        return share * self._mirror.point + (1.0 - share) * self.point
+
+    def advance(self, batch: Batch, step: Step) -> None:
+        """One noisy mean gradient at the query; step k of size eta moves z by (k + 2) eta / 4, which is alpha R^2."""
+        assert isinstance(step.gradient_bound, Clip)
+        assert step.penalty is None, "dp_accmd has no penalty"
+        noisy = (batch.bounded_sum(step.factors()) + step.noise_stddev_on_sum * step.standard_noise) / step.divisor
+        share = self._share
+        self._mirror.move(noisy, 0.25 * (self._done + 2) * step.step_size)
+        self.point = share * self._mirror.point + (1.0 - share) * self.point
+        self._done += 1
+
+    def state(self) -> State:
+        return {"point": self.point, "mirror": self._mirror.state(), "done": self._done}
+
+    def restore(self, state: State) -> None:
+        xp = namespace_of(self.point)
+        self.point = xp.asarray(state["point"])
+        self._mirror.restore(xp.asarray(state["mirror"]))
+        self._done = int(state["done"])
+
+    @property
+    def _share(self) -> float:
+        """r = 2 / (k + 2)."""
+        return 2.0 / (self._done + 2)
+
+
+def _mirror_point(task: Task, start: Array) -> MirrorPoint:
+    domain = task.plan.domain
+    if isinstance(domain, L2Ball):
+        return EuclideanPoint(domain, start)
+    if isinstance(domain, L1Ball):
+        return EntropicPoint(domain, start)
+    raise InvalidValue("dp_accmd runs in an l2 ball or an l1 ball", pointer=("domain",))
+
+
+def make(task: Task) -> GradientSteps:
+    """The trainer of a plan."""
+    return GradientSteps(task, lambda start: AcceleratedMirrorDescent(task, start), Clip)

@@ -1,0 +1,253 @@
+r"""DP-SGD-Output: projected steps of one record each, without noise; their average is released with noise, once.
+
+Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925), Algorithm 1.
+
+What is charged rests on what the losses are, for every data set. So models are linear, their labels within their range
+(`trainer.records`), and rows longer than B are scaled down to it, B the length up to which the model's constants are
+within the plan's: a record's loss is then convex with the planned Hoelder constants, and its gradients are the planned
+length at most. Rows that are not finite have no loss.
+
+Why a margin of 2^-7 on B covers rounding. All is in float64, u = 2^-53. What a step adds is a function of the record
+and of the point alone, bit by bit, so that two runs are the same until the record that differs is first drawn. A
+computed logit is that of a point at most (p + 2) u |w| away, as every column of the sum of p products is. The step is
+the exact one there, up to 16 u eta G and the rounding of norms in the projection: both runs together leave the exact
+ones by at most 2 (3 p + 20) u (R + eta G) a step, the mean of T points by its share of it. Summed over T steps that is
+at most 2^-7 eta G, by which every drawn record's gradient stays below what was charged: plans with more steps are
+refused. The ball is drawn in by 2^-40, for the cap of 2 R.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from accounting.errors import InvalidValue, Unsupported
+from accounting.events import WithoutReplacement
+from calibrators.geometry import L2Ball
+from calibrators.phases import OutputPerturbation
+from calibrators.plan import Plan
+from calibrators.release import AverageIterate
+from calibrators.wang_nonsmooth.stability import iterate_radius
+from trainer.arrays import Array, as_float64, silent
+from trainer.loop import State, Task
+from trainer.models import LinearModel, Model
+
+#: How far rows stay below the longest that the plan admits, relative.
+MARGIN = 2.0**-7
+_UNIT = 2.0**-53
+_BISECTIONS = 200
+_SMALLEST = 1e-100
+
+
+class OutputPerturbationSteps:
+    """The steps of a plan of output perturbation; the noise is drawn in the last.
+
+    Guarantees:
+        - the_noise_alone_makes_the_release: points and indices stay inside.
+        - losses_are_the_planned_ones: for every data set.
+        - one_record_is_drawn_uniformly: of the declared slots, each step anew; an empty slot moves nothing.
+
+    Raises:
+        InvalidValue: the plan has not the one phase of this algorithm, or the model's constants are not within its.
+        Unsupported: the model is not linear.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._phase = phase_of(task.plan)
+        self._model = linear(task.model)
+        self._longest = longest_row(task.plan, self._model)
+        self._task, self._records = task, task.records
+        xp, size = task.records.xp, task.plan.dataset_size
+        self._domain = task.plan.domain
+        self._point: Array = xp.zeros(self._model.num_parameters, dtype=xp.float64)
+        self._sum: Array = xp.zeros(self._model.num_parameters, dtype=xp.float64)
+        self._noise = task.streams.gaussian_noise()
+        self._sampler = task.streams.sampler(WithoutReplacement(1, size), self._phase.iterations, 1, size, task.records)
+        self._released: Array | None = None
+        self.steps_done = 0
+
+    def step(self) -> None:
+        phase, records = self._phase, self._records
+        with silent():
+            rows = self._sampler.draw()
+            assert not isinstance(rows, slice), "single slots are drawn"
+            # A row of zeros stands after the records: an empty slot takes the same path.
+            row = int(rows[0]) if rows.size else records.count
+            self._sum = self._sum + self._point
+            self._point = self._inside(self._point - phase.step_size * self._gradient(row))
+            self.steps_done += 1
+            if self.steps_done == phase.iterations:
+                noise = records.xp.asarray(self._noise.standard_normal(self._point.shape))
+                self._released = self._sum / phase.iterations + phase.noise_stddev * noise
+
+    def released(self) -> Array:
+        assert self._released is not None, "released after the last step"
+        return self._released
+
+    def state(self) -> State:
+        found: State = {
+            "done": self.steps_done,
+            "point": self._point,
+            "sum": self._sum,
+            "sampler": self._sampler.state(),
+            "sampling": self._task.streams.sampling.state,
+            "noise": self._noise.state(),
+        }
+        return found if self._released is None else found | {"released": self._released}
+
+    def restore(self, state: State) -> None:
+        xp = self._records.xp
+        self.steps_done = int(state["done"])
+        self._point, self._sum = xp.asarray(state["point"]), xp.asarray(state["sum"])
+        self._sampler.restore(state["sampler"])
+        self._task.streams.sampling.state = state["sampling"]
+        self._noise.restore(state["noise"])
+        if "released" in state:
+            self._released = xp.asarray(state["released"])
+
+    def close(self) -> None:
+        self._noise.close()
+
+    def _gradient(self, row: int) -> Array:
+        """Of the record that stands there, scaled down; no other record's numbers are touched."""
+        model, xp, everything = self._model, self._records.xp, self._records.all
+        outputs, width = model.num_outputs, model.features
+        length = max(math.sqrt(float(everything.squares[row])), _SMALLEST)
+        x = as_float64(xp, everything.features[row, :]) * min(1.0, self._longest / length)
+        weights = xp.reshape(self._point[: width * outputs], (width, outputs))
+        logits = xp.sum(x[:, None] * weights, axis=0)
+        if model.fit_intercept:
+            logits = logits + self._point[width * outputs :]
+        labels = everything.labels[row : row + 1]
+        labels = labels if model.num_classes else as_float64(xp, labels)
+        slope = model.loss.residuals(xp, logits[None, :], labels)[0, :] * float(everything.valid[row])
+        gradient = xp.reshape(x[:, None] * slope[None, :], (-1,))
+        return xp.concat([gradient, slope]) if model.fit_intercept else gradient
+
+    def _inside(self, point: Array) -> Array:
+        """The projection onto the ball, a little drawn in; the point itself without one."""
+        if not isinstance(self._domain, L2Ball):
+            return point
+        radius = self._domain.radius * (1.0 - 2.0**-40)
+        length = float(self._records.xp.sqrt(self._records.xp.sum(point * point)))
+        return point * min(1.0, radius / max(length, _SMALLEST))
+
+
+def phase_of(plan: Plan) -> OutputPerturbation:
+    """The plan's one phase.
+
+    Raises:
+        InvalidValue: the plan is another algorithm's.
+    """
+    [phase] = plan.phases if len(plan.phases) == 1 else [None]
+    if not isinstance(phase, OutputPerturbation):
+        raise InvalidValue(f"{plan.algorithm} has one phase, of kind {OutputPerturbation.kind}", pointer=("phases",))
+    if plan.release != AverageIterate() or plan.penalty is not None:
+        raise InvalidValue("the average is released, and there is no penalty", pointer=("release",))
+    if plan.domain is not None and not (isinstance(plan.domain, L2Ball) and plan.domain.radius <= phase.radius):
+        raise InvalidValue("the domain is the l2 ball of the phase's radius, or none", pointer=("domain",))
+    return phase
+
+
+def linear(model: Model) -> LinearModel:
+    """The model, where it is linear.
+
+    Raises:
+        Unsupported: it is not.
+    """
+    if not isinstance(model, LinearModel):
+        raise Unsupported(
+            f"dp_sgd_output trains linear models alone, not {model.kind}: its cost rests on convex losses with known "
+            "Hoelder constants, which clipping does not give",
+            code="unsupported_model",
+            pointer=("model", "kind"),
+        )
+    return model
+
+
+def longest_row(plan: Plan, model: LinearModel) -> float:
+    """The l2 norm to which longer rows are scaled down; without the constant feature of an intercept.
+
+    Guarantees:
+        - constants_are_within_the_plans: of every record's loss, by the margin.
+
+    Raises:
+        InvalidValue: no row is short enough, or there are too many steps for float64.
+    """
+    phase, loss = phase_of(plan), model.loss
+    input_norm = min(_smooth_enough(phase, model), _short_enough(phase, model)) * (1.0 - MARGIN)
+    least = 1.0 if model.fit_intercept else 0.0
+    if not input_norm > least + _SMALLEST:
+        raise InvalidValue(
+            f"{model.kind} keeps the plan's holder_constant {phase.holder_constant:g} and gradients of at most "
+            f"{phase.gradient_norm:g} for inputs of l2 norm {input_norm:.4g} only, and an input has at least {least:g} "
+            "(the intercept's constant): give the constants that belong to the model",
+            pointer=("assumptions", "holder_constant"),
+        )
+    if plan.domain is None:
+        reached = iterate_radius(
+            phase.holder_exponent,
+            phase.holder_constant,
+            phase.gradient_norm,
+            loss.value_at_zero,
+            phase.step_size,
+            phase.iterations,
+        )
+        if reached > phase.radius * (1.0 + 1e-12):
+            raise InvalidValue(
+                f"{model.kind} has a loss of up to {loss.value_at_zero:g} at 0, with which points may leave the plan's "
+                f"radius {phase.radius:g}: give loss_at_zero, or a radius",
+                pointer=("assumptions", "loss_at_zero"),
+            )
+    wide, moved = model.features + model.fit_intercept, phase.step_size * phase.gradient_norm
+    rounding = 2.0 * phase.iterations * (3.0 * wide + 20.0) * _UNIT * (phase.radius + moved)
+    if rounding > MARGIN * moved:
+        raise InvalidValue(
+            f"{phase.iterations} steps of size {phase.step_size:g} are too many for float64: what they round could "
+            "exceed the margin of what was charged; use fewer steps, or larger ones",
+            pointer=("iterations",),
+        )
+    return math.sqrt(max(input_norm**2 - least, 0.0))
+
+
+def _smooth_enough(phase: OutputPerturbation, model: LinearModel) -> float:
+    """The longest input at which the loss has the plan's Hoelder constants."""
+    loss, found = model.loss, []
+    if loss.holder_exponent == phase.holder_exponent and loss.holder_constant > 0.0:
+        found.append(math.pow(phase.holder_constant / loss.holder_constant, 1.0 / (1.0 + phase.holder_exponent)))
+    if phase.holder_exponent == 0.0 and loss.lipschitz is not None:
+        found.append(phase.holder_constant / (2.0 * loss.lipschitz))
+    if not found:
+        raise InvalidValue(
+            f"{model.kind} has the Hoelder exponent {loss.holder_exponent:g}, and the plan is for "
+            f"{phase.holder_exponent:g}: give the constants that belong to the model",
+            pointer=("assumptions", "holder_exponent"),
+        )
+    return max(found)
+
+
+def _short_enough(phase: OutputPerturbation, model: LinearModel) -> float:
+    """The longest input whose gradients are within the plan's at every point that steps reach."""
+    loss = model.loss
+
+    def longest(norm: float) -> float:
+        power = math.pow(norm, 1.0 + loss.holder_exponent) * math.pow(phase.radius, loss.holder_exponent)
+        grown = loss.slope_at_zero * norm + loss.holder_constant * power
+        return grown if loss.lipschitz is None else min(grown, loss.lipschitz * norm)
+
+    low, high = 0.0, phase.gradient_norm / loss.slope_at_zero
+    if loss.lipschitz is not None:
+        high = max(high, phase.gradient_norm / loss.lipschitz)
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if longest(middle) <= phase.gradient_norm else (low, middle)
+    return low
+
+
+def check(plan: Plan, model: Any) -> None:
+    """Refuse what could not be carried out, before anything is charged.
+
+    Raises:
+        InvalidValue, Unsupported: as `OutputPerturbationSteps`.
+    """
+    longest_row(plan, linear(model))

@@ -1,0 +1,217 @@
+"""Frank-Wolfe steps in an l_p ball along estimates of the gradient that are made of fresh batches.
+
+What reads the records and draws the noise is here; what an algorithm makes of both is its own `Estimator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from accounting.errors import InvalidValue
+from accounting.relations import NeighboringRelation
+from calibrators.geometry import LpBall
+from calibrators.phases import EstimatePhase
+from calibrators.plan import Plan
+from trainer.arrays import Array, Namespace, silent
+from trainer.clipped_means import MAX_RECORDS, SMALLEST, ClippedMeans
+from trainer.loop import State, Task
+from trainer.lp_geometry import least_in_ball, norm
+from trainer.release import rule_for
+from trainer.samplers import Indices
+from trainer.slots import SecretSlots
+
+
+class Fresh(Protocol):
+    """A batch that no other step reads; each method may be called once, and sees all of it."""
+
+    def change(self) -> Array:
+        """The mean change of the clipped gradients since the last step: shape (d,), float64."""
+        ...
+
+    def gradient(self) -> Array:
+        """The mean clipped gradient at the current point: shape (d,), float64."""
+        ...
+
+
+class Estimator(Protocol):
+    """Makes an estimate of the gradient for each step but the first, whose is a noisy mean."""
+
+    def start(self, estimate: Array) -> None:
+        """The first estimate, noise included."""
+        ...
+
+    def advance(self, step: int, fresh: Fresh, noise: Array) -> Array:
+        """The estimate of step number ``step``, from 1 on; ``noise`` is to be added to what is made of the batch."""
+        ...
+
+    def state(self) -> State:
+        """All that is kept from step to step."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken."""
+        ...
+
+
+class EstimateFrankWolfe:
+    """The steps of a plan of one `EstimatePhase`, from the centre of the ball.
+
+    Slots are given to steps by a permutation that is drawn before the first one from the declared size alone.
+
+    Args:
+        task: Of such a plan.
+        estimators: What makes each of the algorithm's estimators, by its name in the phase.
+
+    Guarantees:
+        - no_record_is_read_twice: each slot belongs to one step, or to none.
+        - a_mean_moves_by_what_was_charged: between neighbours by at most s L_0 / n_0 in the l_q norm at first, and
+          then, of changes, by s min(2 L_0, L_1 eta M) / m, for any losses.
+        - iterates_stay_in_the_ball: each is a convex combination of the last one and of a point of it.
+
+    Raises:
+        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound or a number of
+            records that floating point cannot keep.
+        Unsupported: the model's gradients are no outer products of one layer.
+    """
+
+    def __init__(self, task: Task, estimators: Mapping[str, Callable[[EstimatePhase], Estimator]]) -> None:
+        self._phase, self._radius = _checked(task.plan)
+        phase = self._phase
+        if phase.estimator not in estimators:
+            raise InvalidValue(
+                f"{task.plan.algorithm} has no estimates of {phase.estimator}",
+                code="invalid_plan",
+                pointer=("phases", 0, "estimator"),
+            )
+        dual_order = phase.norm_order / (phase.norm_order - 1.0)
+        self._means = ClippedMeans(task.records, task.model, task.plan.algorithm, dual_order=dual_order)
+        self._estimator = estimators[phase.estimator](phase)
+        self._slots = SecretSlots(task)
+        self._noise = task.streams.generalized_gaussian_noise()
+        self._xp = task.records.xp
+        self._done = 0
+        self._point: Array = self._xp.zeros(task.model.num_parameters, dtype=self._xp.float64)
+        self._before = self._point
+        self._rule = rule_for(task.plan.release, task.plan.iterations, self._point, task.streams.release)
+
+    @property
+    def steps_done(self) -> int:
+        return self._done
+
+    def step(self) -> None:
+        phase, xp = self._phase, self._xp
+        with silent():
+            noise = xp.asarray(self._noise.vector(self._point.shape[0], phase.noise_order))
+            if self._done == 0:
+                rows = self._slots.take(phase.first_batch)
+                mean = self._means.of_gradients(rows, phase.first_batch, self._point, phase.lipschitz)
+                estimate = mean + phase.first_scale * noise
+                self._estimator.start(estimate)
+            else:
+                fresh = _Batch(
+                    self._means, self._slots.take(phase.batch), phase, self._point, self._before, self._bound()
+                )
+                estimate = self._estimator.advance(self._done, fresh, phase.scale * noise)
+            target = least_in_ball(xp, estimate, phase.norm_order, self._radius)
+            self._before = self._point
+            self._point = (1.0 - phase.step_size) * self._point + phase.step_size * target
+            self._rule.see(self._done, self._before, self._point)
+        self._done += 1
+
+    def _bound(self) -> float:
+        """On a change since the last step; the distance is public, and what was planned for stays a bound."""
+        phase = self._phase
+        moved = norm(self._xp, self._point - self._before, phase.norm_order)
+        distance = min(moved, 2.0 * self._radius * phase.step_size)
+        return min(2.0 * phase.lipschitz, phase.smoothness * distance)
+
+    def released(self) -> Array:
+        return self._rule.released()
+
+    def state(self) -> State:
+        return {
+            "done": self._done,
+            "point": self._point,
+            "before": self._before,
+            "slots": self._slots.state(),
+            "estimator": self._estimator.state(),
+            "noise": self._noise.state(),
+            "release": self._rule.state(),
+        }
+
+    def restore(self, state: State) -> None:
+        self._done = int(state["done"])
+        self._point, self._before = (self._xp.asarray(state[name]) for name in ("point", "before"))
+        self._slots.restore(state["slots"])
+        self._estimator.restore(_arrays_of(self._xp, state["estimator"]))
+        self._noise.restore(state["noise"])
+        self._rule.restore(state["release"])
+
+    def close(self) -> None:
+        """Nothing is drawn ahead."""
+
+
+def _arrays_of(xp: Namespace, state: State) -> State:
+    """The same state in arrays of the run's library."""
+    return {
+        name: _arrays_of(xp, value) if isinstance(value, dict) else xp.asarray(value) for name, value in state.items()
+    }
+
+
+class _Batch:
+    """The rows of one step."""
+
+    def __init__(
+        self, means: ClippedMeans, rows: Indices, phase: EstimatePhase, point: Array, before: Array, bound: float
+    ) -> None:
+        self._means, self._rows, self._phase, self._bound = means, rows, phase, bound
+        self._point, self._before = point, before
+
+    def change(self) -> Array:
+        return self._means.of_changes(self._rows, self._phase.batch, self._point, self._before, self._bound)
+
+    def gradient(self) -> Array:
+        return self._means.of_gradients(self._rows, self._phase.batch, self._point, self._phase.lipschitz)
+
+
+def check_lp_plan(plan: Plan, norm_order: float, lipschitz: float, largest_mean: int) -> float:
+    """The radius of the ball of a plan whose slots are given to means.
+
+    Raises:
+        InvalidValue: the plan has not the l_p ball of its phase, or a bound or a number of records that floating point
+            cannot keep.
+    """
+    domain = plan.domain
+    if len(plan.phases) != 1 or not isinstance(domain, LpBall) or domain.norm_order != norm_order:
+        raise InvalidValue(
+            f"{plan.algorithm} runs plans of one phase in the l_p ball of its norm",
+            code="invalid_plan",
+            pointer=("phases",),
+        )
+    if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+        raise InvalidValue("slots are given to means by position", pointer=("neighboring_relation",))
+    if lipschitz < SMALLEST:
+        raise InvalidValue(
+            f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
+            pointer=("phases", 0, "lipschitz"),
+        )
+    if largest_mean > MAX_RECORDS:
+        raise InvalidValue(
+            f"sums of more than {MAX_RECORDS} records are not known to be exact enough", pointer=("phases", 0)
+        )
+    return domain.radius
+
+
+def _checked(plan: Plan) -> tuple[EstimatePhase, float]:
+    phase = plan.phases[0]
+    if not isinstance(phase, EstimatePhase) or (
+        phase.first_batch + (phase.estimates - 1) * phase.batch > plan.dataset_size
+    ):
+        raise InvalidValue(
+            f"{plan.algorithm} runs plans of one phase of gradient_estimates, each record read once",
+            code="invalid_plan",
+            pointer=("phases",),
+        )
+    largest = max(phase.first_batch, phase.batch)
+    return phase, check_lp_plan(plan, phase.norm_order, phase.lipschitz, largest)

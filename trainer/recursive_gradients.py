@@ -1,0 +1,164 @@
+r"""Frank-Wolfe steps over the l1 ball by a gradient estimate that is carried on from batch to batch.
+
+What a record brings to a mean stays below its bound by the margin of `trainer.clipped_means`, half of which pays for
+sums. The other half pays for carrying the estimate on: each step rounds it by 2^-53 of its size, a little more in all
+that is added, and what one step rounds off shrinks from then on by (1 - eta) as a record's part does. Between
+neighbours estimates are so off by at most E = (3 + 16 eta) 2^-53 |d| / eta, where |d| <= L_0 + c / eta for changes of
+gradients of at most c. By Minkowski's inequality a record's part, in the root of the sum of squared ranges or in their
+sum, is then at most M E sqrt(T) or M E T above what it would be. A plan in which that is more than half the margin of
+what was charged is refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+from accounting.errors import InvalidValue
+from accounting.events import PureDp
+from accounting.relations import NeighboringRelation
+from calibrators.bassily_guzman.recursion import Recursion
+from calibrators.bassily_guzman.tree import Problem
+from calibrators.geometry import L1Ball
+from calibrators.phases import RecursiveSelections
+from calibrators.plan import Plan
+from trainer.arrays import Array, silent
+from trainer.clipped_means import MARGIN, MAX_RECORDS, SMALLEST, ClippedMeans
+from trainer.loop import State, Task
+from trainer.release import rule_for
+from trainer.slots import SecretSlots
+from trainer.vertices import noisy_vertex, towards
+
+_ROUNDING = 2.0**-53
+
+
+class RecursiveFrankWolfe:
+    """The steps of a plan of recursive selections.
+
+    Slots are given to steps by a permutation that is drawn before the first step from the declared size alone; a slot
+    without a row contributes nothing, and rows beyond the declared size are never read.
+
+    Args:
+        task: Of a plan of one phase of recursive selections in an l1 ball.
+        name: The algorithm's, for refusals.
+
+    Guarantees:
+        - no_record_is_read_twice: each slot belongs to one step, or to none.
+        - an_estimate_moves_by_what_was_charged: the selections given, a record moves the estimate of its own step by at
+          most s w/M in the largest entry, for any losses, and later ones by (1 - eta) of that at each step.
+        - iterates_stay_in_the_ball: each is a convex combination of the last one and of a vertex.
+
+    Raises:
+        InvalidValue: the plan has not the one phase and the l1 ball, or bounds that floating point cannot keep.
+        Unsupported: the model is not linear.
+    """
+
+    def __init__(self, task: Task, name: str) -> None:
+        self._phase, self._radius = _checked(task.plan, name)
+        self._means = ClippedMeans(task.records, task.model, name)
+        self._slots = SecretSlots(task)
+        self._noise = task.streams.gumbel_noise()
+        self._xp = task.records.xp
+        self._done = 0
+        self._point: Array = self._xp.zeros(task.model.num_parameters, dtype=self._xp.float64)
+        self._earlier, self._estimate = self._point, self._point
+        self._rule = rule_for(task.plan.release, task.plan.iterations, self._point, task.streams.release)
+
+    @property
+    def steps_done(self) -> int:
+        return self._done
+
+    def step(self) -> None:
+        phase, start = self._phase, self._point
+        with silent():
+            self._estimate = self._first() if self._done == 0 else self._corrected()
+            vertex = noisy_vertex(self._estimate, self._radius, self._noise, phase.gumbel_scale)
+            self._earlier, self._point = start, towards(start, vertex, phase.step_size)
+        self._rule.see(self._done, start, self._point)
+        self._done += 1
+
+    def released(self) -> Array:
+        return self._rule.released()
+
+    def state(self) -> State:
+        return {
+            "done": self._done,
+            "slots": self._slots.state(),
+            "point": self._point,
+            "earlier": self._earlier,
+            "estimate": self._estimate,
+            "noise": self._noise.state(),
+            "rule": self._rule.state(),
+        }
+
+    def restore(self, state: State) -> None:
+        self._done = int(state["done"])
+        self._slots.restore(state["slots"])
+        self._point, self._earlier, self._estimate = (
+            self._xp.asarray(state[name]) for name in ("point", "earlier", "estimate")
+        )
+        self._noise.restore(state["noise"])
+        self._rule.restore(state["rule"])
+
+    def close(self) -> None:
+        """Nothing is drawn ahead."""
+
+    def _first(self) -> Array:
+        """The mean gradient over the first batch."""
+        size = self._phase.first_batch
+        return self._means.of_gradients(self._slots.take(size), size, self._point, self._phase.lipschitz)
+
+    def _corrected(self) -> Array:
+        """(1 - eta)(d + mean change) + eta mean gradient, so written that only the last addition rounds d.
+
+        The distance of the last two points is public, since the selections are; the one that was planned for stays a
+        bound.
+        """
+        phase, xp = self._phase, self._xp
+        rows, eta = self._slots.take(phase.batch), phase.step_size
+        distance = min(float(xp.sum(xp.abs(self._point - self._earlier))), eta * 2.0 * self._radius)
+        bound = min(2.0 * phase.lipschitz, phase.smoothness * distance)
+        change = self._means.of_changes(rows, phase.batch, self._point, self._earlier, bound)
+        gradient = self._means.of_gradients(rows, phase.batch, self._point, phase.lipschitz)
+        return self._estimate + (eta * (gradient - self._estimate) + (1.0 - eta) * change)
+
+
+def rounding_is_paid_for(phase: RecursiveSelections, radius: float) -> bool:
+    """Whether what the estimates are rounded by is within half the margin: see the module."""
+    recursion = Recursion(phase.selections, phase.first_batch, phase.batch, phase.step_size)
+    problem, eta = Problem(phase.lipschitz, phase.smoothness, 2.0 * radius), phase.step_size
+    largest = phase.lipschitz + recursion.change_bound(problem) / eta
+    off = problem.diameter * (3.0 + 16.0 * eta) * _ROUNDING * largest / eta
+    if isinstance(phase.event.mechanism, PureDp):
+        return off * phase.selections <= 0.5 * MARGIN * recursion.pure_width(problem)
+    return off * math.sqrt(phase.selections) <= 0.5 * MARGIN * recursion.zcdp_width(problem)
+
+
+def _checked(plan: Plan, name: str) -> tuple[RecursiveSelections, float]:
+    """The plan's only phase and the radius of its ball."""
+    phase, domain = plan.phases[0], plan.domain
+    if len(plan.phases) != 1 or not isinstance(phase, RecursiveSelections) or not isinstance(domain, L1Ball):
+        raise InvalidValue(
+            f"{name} runs plans of one phase of recursive_selections in an l1 ball",
+            code="invalid_plan",
+            pointer=("phases",),
+        )
+    if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+        raise InvalidValue("slots are given to steps by position", pointer=("neighboring_relation",))
+    if phase.first_batch + (phase.selections - 1) * phase.batch > plan.dataset_size:
+        raise InvalidValue("the batches need more records than there are", pointer=("phases", 0, "batch"))
+    if phase.lipschitz < SMALLEST:
+        raise InvalidValue(
+            f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
+            pointer=("phases", 0, "lipschitz"),
+        )
+    if max(phase.first_batch, phase.batch) > MAX_RECORDS:
+        raise InvalidValue(
+            f"sums of more than {MAX_RECORDS} records are not known to be exact enough",
+            pointer=("phases", 0, "first_batch"),
+        )
+    if not rounding_is_paid_for(phase, domain.radius):
+        raise InvalidValue(
+            "so many steps of this size round the estimate by more than the margin pays for; use fewer steps",
+            pointer=("phases", 0, "selections"),
+        )
+    return phase, domain.radius
