@@ -185,6 +185,11 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
             pointer=("assumptions", "holder_constant"),
         )
     if plan.domain is None:
+        if loss.holder_constant == 0.0:
+            raise InvalidValue(
+                f"{model.kind} has a loss without a least value, with which points go anywhere: give a radius",
+                pointer=("assumptions", "radius"),
+            )
         reached = iterate_radius(
             phase.holder_exponent,
             phase.holder_constant,
@@ -213,6 +218,8 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
 def _smooth_enough(phase: OutputPerturbation, model: LinearModel) -> float:
     """The longest input at which the loss has the plan's Hoelder constants."""
     loss, found = model.loss, []
+    if loss.holder_constant == 0.0:  # gradients that are the same at every point have any exponent
+        return math.inf
     if loss.holder_exponent == phase.holder_exponent and loss.holder_constant > 0.0:
         found.append(math.pow(phase.holder_constant / loss.holder_constant, 1.0 / (1.0 + phase.holder_exponent)))
     if phase.holder_exponent == 0.0 and loss.lipschitz is not None:

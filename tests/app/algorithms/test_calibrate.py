@@ -172,7 +172,7 @@ def test_the_algorithms_are_listed_with_what_is_wrong_in_their_papers(reader):
     assert [item["name"] for item in items] == list(ALGORITHMS)
     for item in items:
         assert item["errata"]
-        assert item["assumptions"]
+        assert item["assumptions"] or item["name"] in ("dp_adam", "dp_nadam"), "no theorem speaks of Adam"
         assert item["verdict"]
         assert item["models"]
 

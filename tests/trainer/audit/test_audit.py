@@ -17,6 +17,7 @@ from accounting.relations import NeighboringRelation
 from calibrators.geometry import Box, Domain, L1Ball, L2Ball, LpBall
 from calibrators.phases import EstimatePhase, MirrorPhase, RecursiveSelections, StructuredPhase, TreePhase, VertexSteps
 from calibrators.plan import Clip, Normalize, Phase, Plan
+from tests.conformance.trainers.examples import plan_of as conformance_plan
 from tests.trainer.plans import phase_of, plan_of
 from trainer.algorithms import ALGORITHMS
 from trainer.audit.audit import AuditCancelled, audit, schedule
@@ -59,7 +60,7 @@ def test_the_attacker_sees_the_contribution_and_the_runs_own_noise(name: str, dt
 
 #: A domain that is never left; where the algorithm takes no l2 ball, another one.
 DOMAINS: dict[str, Domain] = {"dp_adam": Box(-1e4, 1e4), "dp_nadam": Box(-1e4, 1e4)}
-#: A short phase of each kind that is not noisy gradient steps.
+#: A short phase of some kinds that are not noisy gradient steps; others are audited as the conformance suite runs them.
 STRUCTURED: dict[type, StructuredPhase] = {
     type(phase): phase
     for phase in (
@@ -88,6 +89,8 @@ def test_every_algorithm_can_be_audited(name: str, design: str) -> None:
         plan = replace(
             plan_of(name, phase_of(bound, noise_multiplier=0.1, steps=1)), domain=DOMAINS.get(name, L2Ball(1e4))
         )
+    elif name not in IN_LP_BALLS and algorithm.phase_type not in STRUCTURED:
+        plan = conformance_plan(name)
     else:
         phase = IN_LP_BALLS.get(name) or STRUCTURED[algorithm.phase_type]
         domain = LpBall(1.5, 1.0) if name in IN_LP_BALLS else L1Ball(1.0)
