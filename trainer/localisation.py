@@ -30,7 +30,7 @@ def project_near(domain: L2Ball | None, centre: Array, radius: float, xp: Namesp
 
     >>> import numpy as np
     >>> project_near(L2Ball(1.0), np.array([0.8, 0.0]), 0.5, np, np.array([1.5, 0.9])).round(7).tolist()
-    [0.86875, 0.4952508]
+    [0.86875, 0.4952509]
     """
     inside = project(domain, xp, point)
     if not math.isfinite(radius) or _length(xp, inside - centre) <= radius:

@@ -33,7 +33,7 @@ class StronglyConvexEpochs:
 
     >>> epochs = StronglyConvexEpochs(smoothness=1.0, strong_convexity=0.1, step_size=1 / 24)
     >>> epochs.inner_iterations, round(epochs.contraction(961), 10)
-    (961, 0.4998959418)
+    (961, 0.4998959417)
     """
 
     smoothness: float

@@ -47,7 +47,7 @@ def holds(bounds: Bounds | None, truth: float, slack: float = 1e-12) -> bool:
     return bounds.lower <= truth * (1 + slack) and truth * (1 - slack) <= bounds.upper
 
 
-@pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.1, 1.0, 8.0, 300.0])
+@pytest.mark.parametrize("mu", [1e-6, 0.1, 8.0, 300.0])
 def test_exact_for_full_batch(mu: float) -> None:
     for delta in (1e-30, 1e-12, 1e-5, 0.3):
         if gaussian_delta(mu, 0.0) <= delta:
@@ -68,7 +68,7 @@ def test_interval_contains_truth_for_gaussian_and_randomized_response() -> None:
     """Random compositions with exact answers, through every evaluator, deltas down to 1e-250."""
     draw = random.Random(7)
     checked = 0
-    for _ in range(120):
+    for _ in range(60):
         if draw.random() < 0.6:
             mu, count = 10 ** draw.uniform(-3, 1.2), int(10 ** draw.uniform(0, 6))
             epsilon = mu * mu / 2 + mu * draw.uniform(-1, 10)
@@ -100,7 +100,7 @@ def test_interval_contains_truth_for_gaussian_and_randomized_response() -> None:
         assert back.lower <= epsilon * (1 + 1e-9)
         assert back.upper >= epsilon * (1 - 1e-9)
         checked += 1
-    assert checked > 60
+    assert checked > 30
 
 
 @pytest.mark.parametrize(("s", "q"), [(1.0, 0.01), (0.5, 0.2), (4.0, 0.3), (0.1, 0.4)])

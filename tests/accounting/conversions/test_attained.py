@@ -116,7 +116,7 @@ def test_known_numbers() -> None:
 
 
 @given(rho=st.floats(-16, 9).map(math.exp), delta=st.floats(-60, -1).map(math.exp))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_canonne_kamath_steinke_is_what_the_engine_has(rho: float, delta: float) -> None:
     """The single-order form stands here once more, for lists of orders: both must stay the same theorem."""
     bounds = RenyiBound().epsilon(Composition(((ZcdpLoss(rho), 1),)), delta)
@@ -127,7 +127,7 @@ def test_canonne_kamath_steinke_is_what_the_engine_has(rho: float, delta: float)
 
 
 @given(stated=SOURCES, delta=st.floats(-30, -0.7).map(math.exp))
-@settings(max_examples=40, deadline=None, phases=PHASES)
+@settings(max_examples=20, deadline=None, phases=PHASES)
 def test_never_less_loss_than_there_is(stated: Guarantee, delta: float) -> None:
     """Against mechanisms that satisfy the stated guarantee: a Gaussian, a randomised response, a bit."""
     epsilon = number(convert(stated, "approximate_dp", delta=delta))

@@ -150,7 +150,7 @@ def test_more_orders_never_hurt_and_kinks_are_found() -> None:
     rho=st.floats(-25, 13.8).map(math.exp),
     delta=st.floats(-69, -0.7).map(math.exp),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_never_raises_and_lies_between_the_gaussian_and_the_textbook(rho: float, delta: float) -> None:
     answer = convert(ZcdpGuarantee(rho), "approximate_dp", delta=delta)
     assert isinstance(answer.guarantee, ApproximateDpGuarantee)

@@ -30,7 +30,7 @@ from tests.accounting.filters.budgets import ADD_REMOVE, FILTERS, by_kind
 from tests.accounting.filters.stopping import attained_delta
 from tests.accounting.references import gaussian_delta, gaussian_epsilon
 
-DELTAS = (1e-18, 1e-9, 1e-5, 1e-2, 0.5)
+DELTAS = (1e-18, 1e-5, 0.5)
 #: The reference is bisected, and not below this.
 TINY = mp.mpf(10) ** -50
 
@@ -130,7 +130,7 @@ def test_a_closed_order_is_open_at_a_larger_delta_and_an_unknown_amount_is_passe
     assert budget.epsilon_at((SATURATED, 10**8), 0.1) == pytest.approx(0.1 + math.log(20) / 63, abs=2e-9)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_at_its_own_delta_a_renyi_budget_admits_what_costs_at_most_its_epsilon(data: st.DataObject) -> None:
     budget = RenyiFilter(data.draw(st.sampled_from([0.5, 1.6, 7.0])), 1e-5, (3.5, 8.0, 30.0, 100.0))
@@ -179,7 +179,7 @@ def test_a_limit_beyond_what_is_counted_is_none() -> None:
 
 
 @by_kind
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_bounds_every_admitted_total(budget: PrivacyFilter, data: st.DataObject) -> None:
     amounts = tuple(data.draw(near(cap)) for cap in budget.caps)
@@ -193,7 +193,7 @@ def test_bounds_every_admitted_total(budget: PrivacyFilter, data: st.DataObject)
 
 
 @by_kind
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_more_charges_and_a_smaller_delta_never_cost_less(budget: PrivacyFilter, data: st.DataObject) -> None:
     amounts = tuple(data.draw(st.integers(1, 2 * max(cap, 1))) for cap in budget.caps)
@@ -240,7 +240,7 @@ def test_valid_for_adaptive_charges(budget: PrivacyFilter) -> None:
         assert attained_delta(admitted, variance, epsilon_of)[0] > 3 * delta
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(amount=st.integers(0, 2**62) | st.integers(0, 10**10))
 def test_amounts_become_the_smallest_float_whose_decimal_is_not_below(amount: int) -> None:
     found = float_of_nano(amount)

@@ -133,7 +133,7 @@ def test_order_of_charges_does_not_matter_and_costs_add_up() -> None:
 
 
 @by_kind
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_costs_are_additive_and_never_cheaper_apart(budget: PrivacyFilter, data: st.DataObject) -> None:
     lists = [data.draw(events_for(budget.kind)) for _ in range(2)]
@@ -144,7 +144,7 @@ def test_costs_are_additive_and_never_cheaper_apart(budget: PrivacyFilter, data:
 
 
 @by_kind
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_costs_are_monotone(budget: PrivacyFilter, data: st.DataObject) -> None:
     events = data.draw(events_for(budget.kind))
@@ -160,7 +160,7 @@ def test_costs_are_monotone(budget: PrivacyFilter, data: st.DataObject) -> None:
 
 
 @by_kind
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_costs_are_rounded_up_and_saturate(budget: PrivacyFilter, data: st.DataObject) -> None:
     """Against rational sums of what one step costs, in 1e-9 (1e-18 for delta), for events with a rational cost."""
@@ -196,7 +196,7 @@ def _exact_units(budget: PrivacyFilter, event: Event) -> list[Fraction]:
 
 
 @by_kind
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_admission_is_monotone_and_zero_is_admitted(budget: PrivacyFilter, data: st.DataObject) -> None:
     amounts = tuple(data.draw(st.integers(0, 2 * max(cap, 1))) for cap in budget.caps)
@@ -209,7 +209,7 @@ def test_admission_is_monotone_and_zero_is_admitted(budget: PrivacyFilter, data:
 
 
 @pytest.mark.parametrize("budget", [*FILTERS, RenyiFilter(1.0, 1e-5, (2.0, 64.0))], ids=lambda budget: budget.kind)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_headroom_is_not_negative_exactly_where_a_total_is_admitted(budget: PrivacyFilter, data: st.DataObject) -> None:
     used = tuple(
@@ -254,7 +254,7 @@ def test_the_largest_count_fits_and_one_more_does_not(budget: PrivacyFilter, dat
 amounts_of_a_limit = st.floats(1e-4, 1e4) | st.integers(1, 10**4) | st.sampled_from([0.1, 1e-3, 1.9999999999, 3.3e-5])
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(limit=amounts_of_a_limit, delta=st.floats(1e-17, 0.5))
 def test_caps_are_rounded_down_and_survive_canonical_bytes(limit: float, delta: float) -> None:
     filters = [PureDpFilter(limit), ApproximateDpFilter(limit, delta), ZcdpFilter(limit), GaussianDpFilter(limit)]

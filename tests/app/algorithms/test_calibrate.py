@@ -223,7 +223,7 @@ def test_a_bound_without_a_finite_value_is_null(reader):
 
 
 def test_a_calibration_that_takes_too_long_is_given_up_and_says_what_would_be_quicker(reader, context):
-    context.processes.seconds = 4.0
+    context.processes.seconds = 2.0
     body = {
         "algorithm": "dp_nsgd",
         "dataset_size": 1000000,

@@ -14,7 +14,15 @@ from calibrators import noise
 from calibrators.plan import plan_from_canonical
 from calibrators.registry import calibrate
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
-from tests.conformance.subjects import algorithm_of, calibrated, every_case, noise_multiplier_of, noise_of, pinned
+from tests.conformance.subjects import (
+    algorithm_of,
+    calibrated,
+    every_case,
+    every_example,
+    noise_multiplier_of,
+    noise_of,
+    pinned,
+)
 
 
 @every_case
@@ -113,7 +121,7 @@ def test_a_plan_travels_as_bytes_and_is_known_by_its_hash(name: str, spec: Spec)
     assert plan_from_canonical(plan.canonical(), plan.plan_hash) == plan
 
 
-@every_case
+@every_example
 def test_the_same_request_has_the_same_answer(name: str, spec: Spec) -> None:
     first = calibrate(name, spec)
     noise._solve.cache_clear()

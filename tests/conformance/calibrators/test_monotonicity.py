@@ -24,6 +24,7 @@ from tests.conformance.subjects import (
     calibrated,
     every_bounded_case,
     every_case,
+    every_example,
     noise_of,
     pinned,
 )
@@ -58,14 +59,14 @@ def test_more_epsilon_is_less_noise(name: str, spec: Spec) -> None:
     assert_falls([noise_of(found.plan) for found in along(name, spec, targets)])
 
 
-@every_case
+@every_example
 def test_more_delta_is_less_noise(name: str, spec: Spec) -> None:
     assert isinstance(spec.target, ApproximateDpTarget)
-    targets = [{"target": replace(spec.target, delta=delta)} for delta in (1e-9, 1e-7, 1e-5)]
+    targets = [{"target": replace(spec.target, delta=delta)} for delta in (1e-9, 1e-5)]
     assert_falls([noise_of(found.plan) for found in along(name, spec, targets)])
 
 
-@every_case
+@every_example
 def test_more_records_are_less_noise_on_the_mean(name: str, spec: Spec) -> None:
     sizes = [{"dataset_size": spec.dataset_size * factor} for factor in (1, 2, 4)]
     noises = [noise_of(found.plan) for found in along(name, spec, sizes)]

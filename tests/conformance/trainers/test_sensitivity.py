@@ -64,7 +64,7 @@ def trainer_of(plan: Plan, streams: RecordingStreams, some: Data, dtype: str, fe
     return ALGORITHMS[plan.algorithm].make(Task(plan, model(features), records, streams, dtype))
 
 
-POINTS = (np.zeros(FEATURES), np.full(FEATURES, 0.3), np.full(FEATURES, -1e5))
+POINTS = (np.zeros(FEATURES), np.full(FEATURES, -1e5))
 
 
 def taken(
