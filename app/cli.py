@@ -258,7 +258,9 @@ def _of_file(path: Path, read: Callable[[], T]) -> T:
 @contextmanager
 def _until_stopped() -> Iterator[None]:
     """Let SIGTERM and Ctrl+C end the block in the same way, whenever they come, and the command with status 0."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell starts what runs in its background with SIGINT ignored, and so it would stay.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         yield
 

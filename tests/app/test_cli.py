@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import stat
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from app.auth import service
 from app.auth.principal import Scope
-from app.cli import cli
+from app.cli import _until_stopped, cli
 from app.kit.context import Context
 from app.settings import Settings, environment_of
 from tests.databases import DatabaseFactory
@@ -158,3 +159,18 @@ def test_a_wrong_setting_is_named() -> None:
     assert result.exit_code == 1
     assert "EPSILOND_PORT" in result.stderr
     assert "seventy" not in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_is_heard_even_where_a_shell_has_it_ignored(number: signal.Signals) -> None:
+    """As it has for what runs in its background."""
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        heard = True
+        with _until_stopped():
+            signal.raise_signal(number)
+            heard = False
+        assert heard
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -166,6 +166,7 @@ def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> Non
         assert (closed["spent"], closed["remaining"]) == ({"rho": 0.2}, {"rho": 0})
 
 
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
 def test_files_that_are_saved_are_their_owners_alone_and_come_back(service: Service) -> None:
     (service.data / "models").mkdir(mode=0o700, parents=True)
     (service.data / "models" / "run_x.npz").write_bytes(b"a model")
