@@ -44,7 +44,7 @@ check: $(VENV)/.dev  ## lint, types and the direction of dependencies
 	@$(BIN)/lint-imports --no-cache
 
 soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
-	@$(BIN)/python -m pytest -m soak -o addopts="-q -p no:cacheprovider" tests/soak
+	@$(BIN)/python -m pytest -m soak -o addopts="-q -p no:cacheprovider" tests
 
 # One thread for either side: a ratio then compares the work, not the number of cores.
 bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to README.md

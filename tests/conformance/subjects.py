@@ -18,9 +18,12 @@ from tests.conformance.examples import EXAMPLES
 
 
 def cases(*, bounded: bool = False) -> list[Any]:
-    """(name, spec) of every example and variant of a registered algorithm; or of those that a theorem speaks of."""
+    """(name, spec) of every example of a registered algorithm, or of those that a theorem speaks of.
+
+    Variants follow in `make soak`.
+    """
     return [
-        pytest.param(name, spec, id=f"{name}-{word}" if word else name)
+        pytest.param(name, spec, id=f"{name}-{word}" if word else name, marks=[pytest.mark.soak] if word else [])
         for name in ALGORITHMS
         if name in EXAMPLES and (EXAMPLES[name].bounded or not bounded)
         for word, spec in EXAMPLES[name].specs().items()
