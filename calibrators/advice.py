@@ -97,12 +97,27 @@ def advise(problem: Problem, facts: Facts) -> tuple[Advice, ...]:
     Guarantees:
         - bounds_come_first: within a measure, no rate is above a bound, no vacuous bound above another.
         - nothing_is_left_out: every algorithm of the registry is there once.
+
+    Raises:
+        InvalidValue: a constant that no algorithm knows: a misspelt one would be missing without a word.
     """
+    _check_names(facts.assumptions)
     found = [_advice(ALGORITHMS[name], problem, facts) for name in ALGORITHMS]
     order = list(Measure)
     answered = [item for item in found if item.calibration is not None]
     answered.sort(key=lambda item: (len(order) if item.measure is None else order.index(item.measure), item.rank))
     return (*answered, *(item for item in found if item.calibration is None))
+
+
+def _check_names(given: Mapping[str, float]) -> None:
+    known = {assumption.name for algorithm in ALGORITHMS.values() for assumption in algorithm.assumptions}
+    for name in given:
+        if name not in known:
+            raise InvalidValue(
+                f"no algorithm has an assumption {name!r}; there are {', '.join(sorted(known))}",
+                code="unknown_assumption",
+                pointer=("assumptions", name),
+            )
 
 
 def _advice(algorithm: Algorithm, problem: Problem, facts: Facts) -> Advice:

@@ -87,7 +87,7 @@ def compare(asked: SettingQuery) -> ComparisonAnswer:
         setting = Setting(**asked.model_dump(exclude={"table"}))
         tables = [_table(find_table(name), setting) for name in names]
     except AccountingError as error:
-        raise from_accounting(error) from None
+        raise from_accounting(error, "query") from None
     return ComparisonAnswer(setting=asked, tables=tables, warnings=[_WARNING])
 
 

@@ -66,6 +66,7 @@ def test_the_reason_says_where_in_the_request_it_lies(reader):
         ({"dataset_size": True}, "/dataset_size"),
         ({"target": {"kind": "approximate_dp", "epsilon": 1}}, "/target/delta"),
         ({"surprise": 1}, "/surprise"),
+        ({"assumptions": {"lipschits": 1}}, "/assumptions/lipschits"),
     ],
 )
 def test_faults_are_pointed_at(reader, changes, pointer):
