@@ -120,7 +120,7 @@ def calibrate(spec: Spec) -> Calibration:
     warnings = list(steps.achieved.warnings)
     if problem is not None:
         batches = PlannedBatches(phase, problem.dimension, problem.moments, spec.dataset_size, spec.relation)
-        planned = PlannedDescent(problem, batches, spec.step_size, order_constant)
+        planned = PlannedDescent(batches, spec.step_size, order_constant, problem)
         if spec.step_size is None:
             phase = replace(phase, step_size=problem.step_size)
         hyperparameters = planned.recommended()

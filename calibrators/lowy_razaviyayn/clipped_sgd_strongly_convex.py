@@ -48,6 +48,7 @@ from calibrators.lowy_razaviyayn.moments import (
 from calibrators.lowy_razaviyayn.one_pass import (
     RELATIONS,
     Chosen,
+    PlannedBatches,
     ball,
     check_unknown,
     gradient_evaluations,
@@ -128,9 +129,8 @@ def calibrate(spec: Spec) -> Calibration:
     utility: tuple[Provenance, ...] = (gradient_evaluations(phase, r"s (T + 1) \le n", f"{PAPER}, Algorithm 6"),)
     warnings = list(steps.achieved.warnings)
     if problem is not None and schedule is not None:
-        planned = PlannedPass(
-            problem, phase, schedule, spec.step_size, spec.dataset_size, spec.relation, order_constant
-        )
+        batches = PlannedBatches(phase, problem.dimension, problem.moments, spec.dataset_size, spec.relation)
+        planned = PlannedPass(batches, spec.step_size, order_constant, problem, schedule)
         hyperparameters = planned.recommended()
         utility += planned.utility()
         warnings += planned.warnings()

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accounting.relations import NeighboringRelation
-from calibrators.lowy_razaviyayn.lower_bounds import (
-    failed_conditions,
-    strongly_convex_lower_bound,
-    strongly_convex_lower_rate,
-)
-from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
+from calibrators.lowy_razaviyayn.lower_bounds import strongly_convex_lower_bound, strongly_convex_lower_rate
 from calibrators.lowy_razaviyayn.moments import PAPER
-from calibrators.lowy_razaviyayn.one_pass import FIXED_BATCHES
+from calibrators.lowy_razaviyayn.planned_risk import STRONGLY_CONVEX_LOWER_RATE, PlannedRisk
 from calibrators.lowy_razaviyayn.stich_schedule import Schedule
 from calibrators.lowy_razaviyayn.strongly_convex import StronglyConvexProblem
-from calibrators.lowy_razaviyayn.zcdp import paper_epsilon, paper_rho
-from calibrators.plan import Phase
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.units import GRADIENT, LOSS, STEP
+from calibrators.units import GRADIENT, STEP
 
 HOLDS = (
     "the records are independent and identically distributed, as many as declared",
@@ -29,54 +21,33 @@ _OWN_SCHEDULE = "the step sizes are the schedule's, which fails here"
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedPass:
+class PlannedPass(PlannedRisk):
     """A plan of this algorithm, with what its theorem needs to know of it.
 
     Attributes:
         problem: Constants of the objective.
-        phase: The steps, which need no step size yet.
-        schedule: Step sizes and weights.
-        step_size: The caller's own; None where the schedule is the theorem's.
-        dataset_size: n.
-        relation: Decides whether batches are cut or drawn.
-        order_constant: c of the rates.
+        schedule: Step sizes and weights: the theorem's where ``step_size`` is None.
     """
 
     problem: StronglyConvexProblem
-    phase: Phase
     schedule: Schedule
-    step_size: float | None
-    dataset_size: int
-    relation: NeighboringRelation
-    order_constant: float
+
+    @property
+    def trivial_excess_risk(self) -> float:
+        return self.problem.trivial_excess_risk
 
     @property
     def _iterations(self) -> int:
-        return self.phase.steps - 1
-
-    @property
-    def _noise_multiplier(self) -> float:
-        return self.phase.noise_stddev_on_sum / self.phase.gradient_bound.contribution_bound
-
-    @property
-    def _oracle(self) -> MeanOracle:
-        p = self.problem
-        bound = self.phase.gradient_bound.contribution_bound
-        return MeanOracle(bound, self.phase.divisor, self._noise_multiplier, p.dimension, p.moments)
-
-    @property
-    def _batches_are_drawn(self) -> bool:
-        return self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
+        return self.batches.phase.steps - 1
 
     @property
     def _outside_the_theorem(self) -> tuple[str, ...]:
         """What of the theorem's own run this plan does not have, in words."""
-        drawn = (FIXED_BATCHES,) if self._batches_are_drawn else ()
-        return (*drawn, _OWN_SCHEDULE) if self.step_size is not None else drawn
+        return (*self._drawn, _OWN_SCHEDULE) if self.step_size is not None else self._drawn
 
     def recommended(self) -> tuple[Provenance, ...]:
         """T, s, C and the step sizes that the theorem would take with this plan's noise."""
-        p, n, epsilon_p = self.problem, self.dataset_size, paper_epsilon(self._noise_multiplier)
+        p, n, epsilon_p = self.problem, self.batches.dataset_size, self.batches.paper_epsilon
         derived, exact = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
         preset = p.recommended_iterations(n, epsilon_p)
         clip = p.clip_threshold(self._iterations, n, epsilon_p)
@@ -93,7 +64,7 @@ class PlannedPass:
             ),
             Provenance(
                 "batch_size",
-                float(self.phase.divisor),
+                float(self.batches.phase.divisor),
                 r"s = \lfloor n/(T+1) \rfloor",
                 f"{PAPER}, Algorithm 6 (n/T there: derived)",
                 derived,
@@ -117,17 +88,6 @@ class PlannedPass:
             ),
         )
 
-    def utility(self) -> tuple[Provenance, ...]:
-        """Bounds and rates; those that this plan is outside of have no value, and their assumptions say why."""
-        return (
-            self._bound(),
-            self._closed_form(),
-            self._printed_bound(),
-            self._rate(),
-            self._lower_bound(),
-            self._lower_rate(),
-        )
-
     def warnings(self) -> tuple[str, ...]:
         """Sentences for numbers that are left out."""
         if self._is_covered:
@@ -143,10 +103,11 @@ class PlannedPass:
 
     def _bound(self) -> Provenance:
         value = None
-        if self._is_covered and self._batches_are_drawn:
-            value = self.problem.evaluated_bound_of_drawn_batches(self.schedule, self._oracle, self.dataset_size)
+        oracle, n = self.batches.oracle, self.batches.dataset_size
+        if self._is_covered and self.batches.are_drawn:
+            value = self.problem.evaluated_bound_of_drawn_batches(self.schedule, oracle, n)
         elif self._is_covered:
-            value = self.problem.evaluated_bound(self.schedule, self._oracle)
+            value = self.problem.evaluated_bound(self.schedule, oracle)
         return self._risk(
             "excess_risk_bound",
             value,
@@ -162,7 +123,7 @@ class PlannedPass:
     def _closed_form(self) -> Provenance:
         return self._risk(
             "excess_risk_bound_closed_form",
-            None if self._outside_the_theorem else self.problem.closed_form(self._iterations, self._oracle),
+            None if self._outside_the_theorem else self.problem.closed_form(self._iterations, self.batches.oracle),
             r"\tfrac\mu2 D^2 e^{-\mu T/(4g)} + \tfrac{20\Sigma^2}{\mu T} + \tfrac{6B^2}{\mu} \;(T > 2\kappa + 1);\;"
             r" \tfrac12\left(g D^2 e^{-\mu(T+1)/(2g)} + \tfrac{2\Sigma^2}{g} + \tfrac{4B^2}{\mu}\right) \;(T \le"
             r" 2\kappa + 1),\; B = \tfrac{r_k^k}{(k-1)C^{k-1}},\; \Sigma^2 = d\sigma^2 + r_2^2/s",
@@ -174,7 +135,7 @@ class PlannedPass:
     def _printed_bound(self) -> Provenance:
         return self._risk(
             "excess_risk_bound_printed",
-            None if self._outside_the_theorem else self.problem.printed_bound(self._iterations, self._oracle),
+            None if self._outside_the_theorem else self.problem.printed_bound(self._iterations, self.batches.oracle),
             r"32\beta D^2 e^{-T/(4\kappa)} + \tfrac{72\Sigma^2}{\mu T} + \tfrac{2B^2}{\mu}",
             f"{PAPER}, Proposition 32 as printed",
             ProvenanceKind.ORDER,
@@ -185,11 +146,11 @@ class PlannedPass:
         )
 
     def _rate(self) -> Provenance:
-        c, n = self.order_constant, self.dataset_size
+        c, n = self.order_constant, self.batches.dataset_size
         conditioned = self.problem.is_well_conditioned(n)
         rate = None
         if conditioned and not self._outside_the_theorem:
-            rate = c * self.problem.rate(n, paper_epsilon(self._noise_multiplier))
+            rate = c * self.problem.rate(n, self.batches.paper_epsilon)
         failed = () if conditioned else ("kappa <= n / ln n, which fails here",)
         return self._risk(
             "excess_risk_rate",
@@ -202,67 +163,33 @@ class PlannedPass:
         )
 
     def _lower_bound(self) -> Provenance:
-        p = self.problem
-        value = strongly_convex_lower_bound(
-            p.moments.order, p.moments.bound, p.strong_convexity, p.diameter, self.dataset_size, self._rho
-        )
-        return Provenance(
-            "lower_bound",
-            value,
+        p, n = self.problem, self.batches.dataset_size
+        return self._lower(
+            strongly_convex_lower_bound(
+                p.moments.order, p.moments.bound, p.strong_convexity, p.diameter, n, self.batches.rho
+            ),
             r"\tfrac{r^2}{\mu}\max\left\{\tfrac{1}{96 n},\, \tfrac{1}{16} q^{(2k-2)/k}\right\},\;"
             r" r = \min(r_k, \mu D),\; q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
-            f"{PAPER}, Theorem 8 (constants derived, without the gain of sqrt(d))",
-            ProvenanceKind.DERIVED,
-            (
-                "of the worst problem with these k, r_k, mu and at most this D, for every algorithm with the zCDP that "
-                "this plan's noise has when a record is replaced",
-            ),
-            units=LOSS,
+            "Theorem 8",
+            "of the worst problem with these k, r_k, mu and at most this D, for every algorithm with the zCDP that "
+            "this plan's noise has when a record is replaced",
         )
 
     def _lower_rate(self) -> Provenance:
-        p, c, rho = self.problem, self.order_constant, self._rho
-        failed = failed_conditions(p.dimension, rho)
-        rate = strongly_convex_lower_rate(
-            p.moments.order, p.moments.bound, p.strong_convexity, p.dimension, self.dataset_size, rho
+        p, n, rho = self.problem, self.batches.dataset_size, self.batches.rho
+        return self._lower_order(
+            strongly_convex_lower_rate(p.moments.order, p.moments.bound, p.strong_convexity, p.dimension, n, rho),
+            STRONGLY_CONVEX_LOWER_RATE,
+            "Theorem 8",
+            "of the worst problem with these k, r_k and mu, on a domain whose diameter is about r_k/mu",
         )
-        return Provenance(
-            "lower_bound_rate",
-            None if failed else c * rate,
-            r"c \tfrac{r_k^2}{\mu}\left(\tfrac1n + \min\left\{1, \tfrac{\sqrt d}{\sqrt\rho n}\right\}^{(2k-2)/k}\right)"
-            r",\; \rho = 2/z^2",
-            f"{PAPER}, Theorem 8",
-            ProvenanceKind.ORDER,
-            (
-                f"order_constant c = {c:g}",
-                "of the worst problem with these k, r_k and mu, on a domain whose diameter is about r_k/mu",
-                *(f"{words} fails here" for words in failed),
-            ),
-            units=LOSS,
-        )
-
-    @property
-    def _rho(self) -> float:
-        return paper_rho(self._noise_multiplier)
 
     def _bound_conditions(self) -> tuple[str, ...]:
         drawn = (
-            ("B and Sigma^2 are those of batches that are drawn, whose sizes vary",) if self._batches_are_drawn else ()
+            ("B and Sigma^2 are those of batches that are drawn, whose sizes vary",) if self.batches.are_drawn else ()
         )
         long = () if self._is_covered else ("every step size is at most 1/(beta + mu/2), which fails here",)
         return (*HOLDS, *drawn, *long)
 
     def _conditions(self, *more: str) -> tuple[str, ...]:
         return (*HOLDS, *more, *self._outside_the_theorem)
-
-    def _risk(
-        self,
-        name: str,
-        value: float | None,
-        formula: str,
-        source: str,
-        kind: ProvenanceKind,
-        assumptions: tuple[str, ...],
-    ) -> Provenance:
-        vacuous = None if value is None else value >= self.problem.trivial_excess_risk
-        return Provenance(name, value, formula, source, kind, assumptions, vacuous=vacuous, units=LOSS)

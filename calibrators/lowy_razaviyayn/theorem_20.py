@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from calibrators.lowy_razaviyayn.lower_bounds import (
-    failed_conditions,
-    strongly_convex_lower_bound,
-    strongly_convex_lower_rate,
-)
+from calibrators.lowy_razaviyayn.lower_bounds import strongly_convex_lower_bound, strongly_convex_lower_rate
 from calibrators.lowy_razaviyayn.moments import PAPER
-from calibrators.lowy_razaviyayn.one_pass import FIXED_BATCHES, PlannedBatches
+from calibrators.lowy_razaviyayn.planned_risk import STRONGLY_CONVEX_LOWER_RATE, PlannedRisk
 from calibrators.lowy_razaviyayn.proximal_pl import ProximalPlProblem
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.units import GRADIENT, LOSS, STEP
+from calibrators.units import GRADIENT, STEP
 
 HOLDS = (
     "the records are independent and identically distributed, as many as declared",
@@ -27,20 +23,18 @@ _LONG_STEPS = "the step size is at most 1/beta, which fails here"
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedDescent:
+class PlannedDescent(PlannedRisk):
     """A plan of this algorithm, with what its theorem needs to know of it.
 
     Attributes:
         problem: Constants of the objective.
-        batches: The oracle's calls.
-        step_size: The caller's own; None where it is the paper's.
-        order_constant: c of the rates.
     """
 
     problem: ProximalPlProblem
-    batches: PlannedBatches
-    step_size: float | None
-    order_constant: float
+
+    @property
+    def trivial_excess_risk(self) -> float:
+        return self.problem.trivial_excess_risk
 
     @property
     def _iterations(self) -> int:
@@ -57,10 +51,6 @@ class PlannedDescent:
     @property
     def _is_the_papers(self) -> bool:
         return math.isclose(self._used_step_size, self.problem.step_size, rel_tol=1e-12)
-
-    @property
-    def _drawn(self) -> tuple[str, ...]:
-        return (FIXED_BATCHES,) if self.batches.are_drawn else ()
 
     def recommended(self) -> tuple[Provenance, ...]:
         """T, s, C and the step size that the theorem would take with this plan's noise."""
@@ -92,17 +82,6 @@ class PlannedDescent:
             Provenance(
                 "step_size", p.step_size, r"\eta = \tfrac{1}{2\beta}", f"{PAPER}, Algorithm 8", exact, units=STEP
             ),
-        )
-
-    def utility(self) -> tuple[Provenance, ...]:
-        """Bounds and rates; those that this plan is outside of have no value, and their assumptions say why."""
-        return (
-            self._bound(),
-            self._closed_form(),
-            self._printed_bound(),
-            self._rate(),
-            self._lower_bound(),
-            self._lower_rate(),
         )
 
     def warnings(self) -> tuple[str, ...]:
@@ -173,55 +152,23 @@ class PlannedDescent:
         )
 
     def _lower_bound(self) -> Provenance:
-        p = self.problem
+        p, n = self.problem, self.batches.dataset_size
         # The hard problem's start, the centre of a ball of this diameter, is within the initial gap.
         diameter = 2.0 * math.sqrt(2.0 * p.initial_gap / p.pl_constant)
-        value = strongly_convex_lower_bound(
-            p.moments.order, p.moments.bound, p.pl_constant, diameter, self.batches.dataset_size, self.batches.rho
-        )
-        return Provenance(
-            "lower_bound",
-            value,
+        return self._lower(
+            strongly_convex_lower_bound(p.moments.order, p.moments.bound, p.pl_constant, diameter, n, self.batches.rho),
             r"\tfrac{r^2}{\mu}\max\left\{\tfrac{1}{96 n},\, \tfrac{1}{16} q^{(2k-2)/k}\right\},\;"
             r" r = \min(r_k, \sqrt{8\mu\Delta}),\; q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
-            f"{PAPER}, Theorem 8 (constants derived, without the gain of sqrt(d))",
-            ProvenanceKind.DERIVED,
-            (
-                "of the worst problem with these k, r_k, mu and initial gap, which is strongly convex on a ball, for "
-                "every algorithm with the zCDP that this plan's noise has when a record is replaced",
-            ),
-            units=LOSS,
+            "Theorem 8",
+            "of the worst problem with these k, r_k, mu and initial gap, which is strongly convex on a ball, for "
+            "every algorithm with the zCDP that this plan's noise has when a record is replaced",
         )
 
     def _lower_rate(self) -> Provenance:
-        p, c, rho = self.problem, self.order_constant, self.batches.rho
-        failed = failed_conditions(p.dimension, rho)
-        rate = strongly_convex_lower_rate(
-            p.moments.order, p.moments.bound, p.pl_constant, p.dimension, self.batches.dataset_size, rho
+        p, n, rho = self.problem, self.batches.dataset_size, self.batches.rho
+        return self._lower_order(
+            strongly_convex_lower_rate(p.moments.order, p.moments.bound, p.pl_constant, p.dimension, n, rho),
+            STRONGLY_CONVEX_LOWER_RATE,
+            "Theorem 8",
+            "of the worst problem with these k, r_k and mu, whose initial gap is about r_k^2/mu",
         )
-        return Provenance(
-            "lower_bound_rate",
-            None if failed else c * rate,
-            r"c \tfrac{r_k^2}{\mu}\left(\tfrac1n + \min\left\{1, \tfrac{\sqrt d}{\sqrt\rho n}\right\}^{(2k-2)/k}\right)"
-            r",\; \rho = 2/z^2",
-            f"{PAPER}, Theorem 8",
-            ProvenanceKind.ORDER,
-            (
-                f"order_constant c = {c:g}",
-                "of the worst problem with these k, r_k and mu, whose initial gap is about r_k^2/mu",
-                *(f"{words} fails here" for words in failed),
-            ),
-            units=LOSS,
-        )
-
-    def _risk(
-        self,
-        name: str,
-        value: float | None,
-        formula: str,
-        source: str,
-        kind: ProvenanceKind,
-        assumptions: tuple[str, ...],
-    ) -> Provenance:
-        vacuous = None if value is None else value >= self.problem.trivial_excess_risk
-        return Provenance(name, value, formula, source, kind, assumptions, vacuous=vacuous, units=LOSS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calibrators.lowy_razaviyayn.convex_smooth import ConvexSmoothProblem
-from calibrators.lowy_razaviyayn.lower_bounds import convex_lower_bound, convex_lower_rate, failed_conditions
+from calibrators.lowy_razaviyayn.lower_bounds import convex_lower_bound, convex_lower_rate
 from calibrators.lowy_razaviyayn.moments import PAPER
-from calibrators.lowy_razaviyayn.one_pass import FIXED_BATCHES, PlannedBatches
+from calibrators.lowy_razaviyayn.planned_risk import PlannedRisk
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.units import GRADIENT, LOSS, STEP
+from calibrators.units import GRADIENT, STEP
 
 HOLDS = (
     "the records are independent and identically distributed, as many as declared",
@@ -21,20 +21,20 @@ _LONG_STEPS = "the step size is at most 1/(4 beta), which fails here"
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedAcceleration:
+class PlannedAcceleration(PlannedRisk):
     """A plan of this algorithm, with what its theorem needs to know of it.
 
     Attributes:
         problem: Constants of the objective.
-        batches: The oracle's calls.
-        step_size: The caller's own 1 / (2 eta); None where it is the recommended one.
-        order_constant: c of the rates.
+
+    The caller's own ``step_size`` is 1 / (2 eta).
     """
 
     problem: ConvexSmoothProblem
-    batches: PlannedBatches
-    step_size: float | None
-    order_constant: float
+
+    @property
+    def trivial_excess_risk(self) -> float:
+        return self.problem.trivial_excess_risk
 
     @property
     def recommended_step_size(self) -> float:
@@ -108,17 +108,6 @@ class PlannedAcceleration:
             ),
         )
 
-    def utility(self) -> tuple[Provenance, ...]:
-        """Bounds and rates; those that this plan is outside of have no value, and their assumptions say why."""
-        return (
-            self._bound(),
-            self._closed_form(),
-            self._printed_bound(),
-            self._rate(),
-            self._lower_bound(),
-            self._lower_rate(),
-        )
-
     def warnings(self) -> tuple[str, ...]:
         """Sentences for numbers that are left out."""
         if self._is_covered:
@@ -177,10 +166,7 @@ class PlannedAcceleration:
 
     def _rate(self) -> Provenance:
         c, n = self.order_constant, self.batches.dataset_size
-        outside = (
-            *((FIXED_BATCHES,) if self.batches.are_drawn else ()),
-            *((_OWN_STEPS,) if self.step_size is not None else ()),
-        )
+        outside = (*self._drawn, *((_OWN_STEPS,) if self.step_size is not None else ()))
         return self._risk(
             "excess_risk_rate",
             None if outside else c * self.problem.rate(n, self.batches.paper_epsilon),
@@ -192,58 +178,27 @@ class PlannedAcceleration:
         )
 
     def _lower_bound(self) -> Provenance:
-        p = self.problem
-        value = convex_lower_bound(
-            p.moments.order, p.moments.bound, 0.5 * p.diameter, self.batches.dataset_size, self.batches.rho
-        )
-        return Provenance(
-            "lower_bound",
-            value,
+        moments, n = self.problem.moments, self.batches.dataset_size
+        return self._lower(
+            convex_lower_bound(moments.order, moments.bound, 0.5 * self.problem.diameter, n, self.batches.rho),
             r"\tfrac{r_k D}{2} \max\left\{\tfrac{1}{2\sqrt{6n}},\, \tfrac12 q^{(k-1)/k}\right\},\;"
             r" q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
-            f"{PAPER}, Theorem 7 (constants derived, without the gain of sqrt(d))",
-            ProvenanceKind.DERIVED,
-            (
-                "of the worst problem with these k, r_k and D, whose losses are linear, for every algorithm with the "
-                "zCDP that this plan's noise has when a record is replaced",
-            ),
-            units=LOSS,
+            "Theorem 7",
+            "of the worst problem with these k, r_k and D, whose losses are linear, for every algorithm with the "
+            "zCDP that this plan's noise has when a record is replaced",
         )
 
     def _lower_rate(self) -> Provenance:
-        p, c, rho = self.problem, self.order_constant, self.batches.rho
-        failed = failed_conditions(p.dimension, rho)
-        rate = convex_lower_rate(
-            p.moments.order, p.moments.bound, p.diameter, p.dimension, self.batches.dataset_size, rho
-        )
-        return Provenance(
-            "lower_bound_rate",
-            None if failed else c * rate,
+        p, n = self.problem, self.batches.dataset_size
+        return self._lower_order(
+            convex_lower_rate(p.moments.order, p.moments.bound, p.diameter, p.dimension, n, self.batches.rho),
             r"c\, r_k D \left(n^{-1/2} + \min\left\{1, \tfrac{\sqrt d}{\sqrt\rho n}\right\}^{(k-1)/k}\right),\;"
             r" \rho = 2/z^2",
-            f"{PAPER}, Theorem 7",
-            ProvenanceKind.ORDER,
-            (
-                f"order_constant c = {c:g}",
-                "of the worst problem with these k, r_k and D",
-                *(f"{words} fails here" for words in failed),
-            ),
-            units=LOSS,
+            "Theorem 7",
+            "of the worst problem with these k, r_k and D",
         )
 
     @property
     def _outside_the_closed_form(self) -> tuple[str, ...]:
-        drawn = (FIXED_BATCHES,) if self.batches.are_drawn else ()
-        return drawn if self.problem.covers_closed_form(self._used_step_size) else (*drawn, _LONG_STEPS)
-
-    def _risk(
-        self,
-        name: str,
-        value: float | None,
-        formula: str,
-        source: str,
-        kind: ProvenanceKind,
-        assumptions: tuple[str, ...],
-    ) -> Provenance:
-        vacuous = None if value is None else value >= self.problem.trivial_excess_risk
-        return Provenance(name, value, formula, source, kind, assumptions, vacuous=vacuous, units=LOSS)
+        long = () if self.problem.covers_closed_form(self._used_step_size) else (_LONG_STEPS,)
+        return (*self._drawn, *long)
