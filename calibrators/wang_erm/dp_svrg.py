@@ -30,7 +30,7 @@ from accounting.targets import ApproximateDpTarget
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.assumptions import Given, read_assumptions
 from calibrators.geometry import L2Penalty
-from calibrators.plan import Clip, Plan
+from calibrators.plan import Clip
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.spec import Calibration, Spec
 from calibrators.units import LOSS, PURE, SMOOTHNESS, STEP
@@ -47,13 +47,12 @@ from calibrators.wang_erm.variance_reduction import (
     RELATIONS,
     SMOOTH,
     Solved,
+    answer,
     epochs_of,
-    hyperparameters,
     inner_iterations_of,
     printed_noise,
     refuse_what_has_no_part,
     solve_epochs,
-    warnings_of,
 )
 
 SOURCE = f"{PAPER}, Algorithm 1, Theorem 4.2, equations (3) to (5)"
@@ -88,23 +87,15 @@ def calibrate(spec: Spec) -> Calibration:
                 f"Epochs of {inner} inner steps are not known to lower the risk: the bound is left out. "
                 f"{theorem.inner_iterations} and more halve it."
             )
-    return Calibration(
-        plan=Plan(
-            DP_SVRG.name,
-            spec.dataset_size,
-            spec.relation,
-            (solved.phase(bound, step_size),),
-            domain=spec.domain,
-            penalty=spec.penalty,
-        ),
-        unknown=spec.unknown,
-        value=solved.steps.value,
-        achieved=solved.steps.achieved,
-        next_achieved=solved.steps.next_achieved,
-        hyperparameters=(*_schedule(theorem, inner, given), *hyperparameters(spec, solved)),
+    return answer(
+        DP_SVRG.name,
+        spec,
+        solved,
+        step_size,
+        hyperparameters=_schedule(theorem, inner, given),
         utility=(*utility, *_rates(spec, given, bound.max_grad_norm)),
-        missing_assumptions=given.missing,
-        warnings=(*warnings_of(spec, solved), *warnings),
+        missing=given.missing,
+        warnings=warnings,
         literal=printed_noise(
             spec,
             solved,

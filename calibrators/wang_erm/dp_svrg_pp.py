@@ -20,7 +20,7 @@ from accounting.events import WithoutReplacement
 from accounting.targets import ApproximateDpTarget
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.assumptions import Given, read_assumptions
-from calibrators.plan import Clip, Plan
+from calibrators.plan import Clip
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.spec import Calibration, Spec
 from calibrators.units import LOSS, PARAMETER, STEP
@@ -37,13 +37,12 @@ from calibrators.wang_erm.variance_reduction import (
     RELATIONS,
     SMOOTH,
     Solved,
+    answer,
     epochs_of,
-    hyperparameters,
     inner_iterations_of,
     printed_noise,
     refuse_what_has_no_part,
     solve_epochs,
-    warnings_of,
 )
 
 SOURCE = f"{PAPER}, Algorithm 2, equations (6) and (7)"
@@ -85,23 +84,15 @@ def calibrate(spec: Spec) -> Calibration:
         )
     elif theorem is not None:
         utility += _bound(spec, theorem, solved, first)
-    return Calibration(
-        plan=Plan(
-            DP_SVRG_PP.name,
-            spec.dataset_size,
-            spec.relation,
-            (solved.phase(bound, step_size),),
-            domain=spec.domain,
-            penalty=spec.penalty,
-        ),
-        unknown=spec.unknown,
-        value=solved.steps.value,
-        achieved=solved.steps.achieved,
-        next_achieved=solved.steps.next_achieved,
-        hyperparameters=(*_schedule(given, own, solved), *hyperparameters(spec, solved)),
+    return answer(
+        DP_SVRG_PP.name,
+        spec,
+        solved,
+        step_size,
+        hyperparameters=_schedule(given, own, solved),
         utility=(*utility, *_rates(spec, given, bound.max_grad_norm)),
-        missing_assumptions=given.missing,
-        warnings=(*warnings_of(spec, solved), *warnings),
+        missing=given.missing,
+        warnings=warnings,
         literal=printed_noise(
             spec,
             solved,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accounting.errors import AccountingError, InvalidValue, NoCostInFilter, Unsupported
@@ -15,9 +16,9 @@ from calibrators.literal import Literal, Verdict
 from calibrators.noise import Steps, solve_steps
 from calibrators.phases import VarianceReducedEpochs
 from calibrators.phases.variance_reduced_epochs import MAX_EPOCHS
-from calibrators.plan import Clip
+from calibrators.plan import Clip, Plan
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.spec import Spec, Unknown
+from calibrators.spec import Calibration, Spec, Unknown
 from calibrators.units import GRADIENT, PURE, SMOOTHNESS
 from calibrators.wang_erm.full_gradient import PAPER
 from calibrators.wang_erm.inner_steps import InnerSteps
@@ -96,6 +97,36 @@ class Solved:
     def count(self) -> int:
         """Inner steps of all epochs."""
         return sum(self.inner_iterations)
+
+
+def answer(
+    algorithm: str,
+    spec: Spec,
+    solved: Solved,
+    step_size: float | None,
+    *,
+    hyperparameters: Sequence[Provenance],
+    utility: Sequence[Provenance],
+    missing: tuple[str, ...],
+    warnings: Sequence[str],
+    literal: Literal | None,
+) -> Calibration:
+    """The calibration of epochs that were solved for; what all such epochs recommend and warn of is added."""
+    bound = spec.gradient_bound
+    assert isinstance(bound, Clip), "the registry has seen to the gradient bound"
+    phase = solved.phase(bound, step_size)
+    return Calibration(
+        plan=Plan(algorithm, spec.dataset_size, spec.relation, (phase,), domain=spec.domain, penalty=spec.penalty),
+        unknown=spec.unknown,
+        value=solved.steps.value,
+        achieved=solved.steps.achieved,
+        next_achieved=solved.steps.next_achieved,
+        hyperparameters=(*hyperparameters, *_hyperparameters(spec, solved)),
+        utility=tuple(utility),
+        missing_assumptions=missing,
+        warnings=(*_warnings_of(spec, solved), *warnings),
+        literal=literal,
+    )
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
@@ -192,7 +223,7 @@ def own_batch_size(dataset_size: int, count: int) -> int:
     return min(dataset_size, math.ceil(2.0 * dataset_size / math.sqrt(count)))
 
 
-def hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
+def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
     """The noise, the batch size and the epochs."""
     derived = ProvenanceKind.DERIVED
     own = spec.batch_size is None and spec.unknown is not Unknown.BATCH_SIZE
@@ -217,7 +248,7 @@ def hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
     )  # fmt: skip
 
 
-def warnings_of(spec: Spec, solved: Solved) -> list[str]:
+def _warnings_of(spec: Spec, solved: Solved) -> list[str]:
     """What a reader must see beside the numbers."""
     found = list(solved.steps.achieved.warnings)
     if solved.steps.batch_size == spec.dataset_size:
