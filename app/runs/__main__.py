@@ -17,6 +17,7 @@ from app.kit.context import Context
 from app.observability.logs import configure_logging
 from app.observability.stack import stack_lines
 from app.runs import liveness
+from app.runs.doorbell import Doorbell
 from app.runs.worker import work
 from app.settings import Settings
 
@@ -31,8 +32,8 @@ def main(worker_id: str, parent_pid: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     context = Context(settings, Database(settings.sqlalchemy_url))
     try:
-        with liveness.alive(settings.data_dir, worker_id):
-            work(context, worker_id, lambda: told_to_stop.is_set() or os.getppid() != parent_pid)
+        with liveness.alive(settings.data_dir, worker_id), Doorbell(settings.data_dir, worker_id) as bell:
+            work(context, worker_id, bell, lambda: told_to_stop.is_set() or os.getppid() != parent_pid)
     except Exception as error:
         structlog.get_logger().error("worker_failed", worker_id=worker_id, stack_trace=stack_lines(error))
         return 1

@@ -16,7 +16,7 @@ from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
 from app.problems import Problem
 from app.reservations.schemas import EmptyRequest
-from app.runs import artifacts, service
+from app.runs import artifacts, doorbell, service
 from app.runs.card import card_of
 from app.runs.card_rendering import page_policy, to_html, to_markdown
 from app.runs.checkpoint_files import sweep_checkpoints
@@ -66,6 +66,7 @@ def create_run(
 
     fingerprint = request_fingerprint("create_run", request)
     answer = run_once(context, principal.id, key, fingerprint, command, prepare)
+    doorbell.ring(context.settings.data_dir)
     return to_response(answer)
 
 

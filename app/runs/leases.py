@@ -16,7 +16,7 @@ import structlog
 
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
-from app.runs import lifecycle, liveness, repository
+from app.runs import doorbell, lifecycle, liveness, repository
 from app.runs.checkpoint_files import sweep_checkpoints
 from app.runs.models import Run
 from app.runs.repository import Lease
@@ -98,15 +98,14 @@ class Sweeper:
 
         What fails because the database is away is tried again by the next sweep.
         """
+        for worker_id in liveness.dead_workers(self._context.settings.data_dir):
+            self.settle(worker_id)
         try:
             with self._context.database.read() as session:
                 leases = repository.leases(session)
         except DATABASE_FAILURES as error:
             log.error("runs_not_swept", error_type=type(error).__name__)
             return set()
-        for worker_id in {lease.worker_id for lease in leases}:
-            if liveness.has_died(self._context.settings.data_dir, worker_id):
-                self.settle(worker_id)
         lapsed = {lease.worker_id for lease in self._watch.lapsed(leases) if self._take_over(lease)}
         sweep_checkpoints(self._context)
         return lapsed
@@ -120,6 +119,7 @@ class Sweeper:
             return False
         sweep_checkpoints(self._context)
         liveness.forget(self._context.settings.data_dir, worker_id)
+        doorbell.forget(self._context.settings.data_dir, worker_id)
         return True
 
     def _take_over(self, lease: Lease) -> bool:

@@ -23,11 +23,19 @@ def new_worker_id() -> str:
 def alive(data_dir: Path, worker_id: str) -> Iterator[None]:
     """Hold the worker's lock inside the block; the file goes with a clean end."""
     path = _path(data_dir, worker_id)
+    unseen = path.with_suffix(".new")
     make_private_folder(path.parent)
-    with path.open("w") as file:
+    with unseen.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        # Nobody sees it before it is locked, and takes it for a dead worker's.
+        unseen.replace(path)
         yield
         path.unlink(missing_ok=True)
+
+
+def dead_workers(data_dir: Path) -> list[str]:
+    """The workers whose file is left in this folder; those of elsewhere are not known here."""
+    return [path.stem for path in _path(data_dir, "").parent.glob("*.lock") if has_died(data_dir, path.stem)]
 
 
 def has_died(data_dir: Path, worker_id: str) -> bool:

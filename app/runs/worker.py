@@ -19,6 +19,7 @@ from app.kit.context import Context
 from app.observability.stack import stack_lines
 from app.runs import artifacts, lifecycle
 from app.runs.checkpoint_files import sweep_checkpoints
+from app.runs.doorbell import Doorbell
 from app.runs.execution import Job, load_job, summarize, train
 from app.runs.leases import Heartbeat
 from app.runs.lifecycle import FAILED, NOT_STARTED, Ending, RefusedError
@@ -28,7 +29,8 @@ from trainer.run import RunCancelled
 
 log = structlog.get_logger()
 
-POLL_INTERVAL_S = 0.2
+#: How long an idle worker waits for its bell before it looks by itself.
+LOOK_INTERVAL_S = 0.5
 #: Pauses between attempts while the database is away.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
@@ -36,12 +38,12 @@ T = TypeVar("T")
 ShouldStop = Callable[[], bool]
 
 
-def work(context: Context, worker_id: str, should_stop: ShouldStop) -> None:
+def work(context: Context, worker_id: str, bell: Doorbell, should_stop: ShouldStop) -> None:
     """Execute queued runs until told to stop; a run in progress is then left to the next worker."""
     log.info("worker_started", worker_id=worker_id)
     while not should_stop():
         if not work_once(context, worker_id, should_stop):
-            time.sleep(POLL_INTERVAL_S)
+            bell.wait(LOOK_INTERVAL_S)
     log.info("worker_stopped", worker_id=worker_id)
 
 

@@ -1,0 +1,66 @@
+"""Waking idle workers: a run that was just queued is taken at once, and not at the next look at the database.
+
+Each worker process has a named pipe beside its lock, and whoever queues a run on the same machine writes to all of
+them. Nothing depends on it: workers look by themselves too, so a ring that is lost costs one pause, and workers on
+other machines take what they see when they look.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from app.kit.private_files import make_private_folder
+
+_SUFFIX = ".bell"
+
+
+class Doorbell:
+    """A worker's own bell, inside the block. Several threads may wait at it; a ring wakes all that do."""
+
+    def __init__(self, data_dir: Path, worker_id: str) -> None:
+        self._path = _folder(data_dir) / f"{worker_id}{_SUFFIX}"
+
+    def __enter__(self) -> Doorbell:
+        make_private_folder(self._path.parent)
+        with suppress(FileExistsError):
+            os.mkfifo(self._path, 0o600)
+        # Open for writing too: with no writer left, a pipe would count as read to its end for ever.
+        self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self._pipe)
+
+    def wait(self, seconds: float) -> None:
+        """Until the bell rings, or for so long; a ring since the last wait counts."""
+        if select.select([self._pipe], [], [], seconds)[0]:
+            with suppress(BlockingIOError):  # another thread has read it
+                os.read(self._pipe, 4096)
+
+
+def ring(data_dir: Path) -> None:
+    """Wake the workers of this data folder that are idle; those that are not look again when they are done."""
+    for path in _folder(data_dir).glob(f"*{_SUFFIX}"):
+        # Of a worker that is gone, that is not listening yet, or that has rung so often that the pipe is full.
+        with suppress(OSError):
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(pipe, b"\n")
+            finally:
+                os.close(pipe)
+
+
+def forget(data_dir: Path, worker_id: str) -> None:
+    """Remove the bell of a worker that is gone."""
+    (_folder(data_dir) / f"{worker_id}{_SUFFIX}").unlink(missing_ok=True)
+
+
+def _folder(data_dir: Path) -> Path:
+    return data_dir / "workers"
