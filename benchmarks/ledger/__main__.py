@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
+from benchmarks.http_servers import migrated
 from benchmarks.ledger import hot_budget, over_http, reading, throughput, work
 from benchmarks.ledger.goals import goals
-from benchmarks.ledger.http_servers import migrated
 from benchmarks.ledger.pgbench import PgBench
 from benchmarks.ledger.postgresql import PostgreSql, postgresql
 from benchmarks.timing import Effort

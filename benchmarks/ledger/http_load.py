@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.http_servers import HOST
 from benchmarks.ledger import work
-from benchmarks.ledger.http_servers import HOST
 from benchmarks.ledger.processes import Gate
 
 CONNECTIONS = 16

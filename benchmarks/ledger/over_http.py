@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ledger import http_servers, work
+from benchmarks import http_servers
+from benchmarks.ledger import work
 from benchmarks.ledger.http_load import CONNECTIONS, Load, bare_turn, ledger_turn, load
 from benchmarks.ledger.processes import at_once
 from benchmarks.ledger.throughput import BUDGETS, LIMIT, spread

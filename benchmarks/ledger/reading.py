@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from app.kit.pagination import encode_cursor
-from benchmarks.ledger import http_servers, ours, work
+from benchmarks import http_servers
+from benchmarks.ledger import ours, work
 from benchmarks.ledger.filling import TEMPLATES, filled_budget
 from benchmarks.timing import Effort, in_turns
 

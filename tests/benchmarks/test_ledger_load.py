@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ledger import http_servers, work
+from benchmarks import http_servers
+from benchmarks.ledger import work
 from benchmarks.ledger.hot_budget import fills_exactly
 from benchmarks.ledger.http_load import Connection, ledger_turn, load
 from benchmarks.ledger.processes import Gate, at_once

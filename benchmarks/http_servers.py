@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,25 +17,25 @@ from typing import Any
 
 from app.db.migrate import upgrade
 from benchmarks import report
-from benchmarks.ledger.throughput import new_key
 
 HOST = "127.0.0.1"
 STOP_S = 15.0
 
 _ADDRESS = re.compile(rf"http://{re.escape(HOST)}:(\d+)")
-#: Both kinds of server: one process, a free port, no log line per request.
-_ENVIRONMENT = {
-    "EPSILOND_HOST": HOST,
-    "EPSILOND_PORT": "0",
-    "EPSILOND_WORKERS": "0",
-    "EPSILOND_LOG_LEVEL": "warning",
-}
+#: Both kinds of server: a free port, no log line per request.
+_ENVIRONMENT = {"EPSILOND_HOST": HOST, "EPSILOND_PORT": "0", "EPSILOND_LOG_LEVEL": "warning"}
 
 
 @contextmanager
-def service(url: str, data_dir: Path) -> Iterator[int]:
-    """`python -m app serve` on the migrated database at ``url``; yields its port."""
-    with _server(["app", "serve"], {"EPSILOND_DATABASE_URL": url, "EPSILOND_DATA_DIR": str(data_dir)}) as port:
+def service(url: str, data_dir: Path, workers: int = 0, **more: str) -> Iterator[int]:
+    """`python -m app serve` on the migrated database at ``url``; yields its port.
+
+    Args:
+        workers: How many it starts.
+        more: Further settings, by the names of their variables.
+    """
+    settings = {"EPSILOND_DATABASE_URL": url, "EPSILOND_DATA_DIR": str(data_dir), "EPSILOND_WORKERS": str(workers)}
+    with _server(["app", "serve"], settings | more) as port:
         yield port
 
 
@@ -97,7 +98,7 @@ class Client:
         Raises:
             RuntimeError: the status is another.
         """
-        headers = {"Content-Type": "application/json", "Idempotency-Key": new_key("post")}
+        headers = {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
         return self._ask("POST", path, json.dumps(body), headers, status)
 
     def _ask(self, method: str, path: str, body: str | None, headers: Mapping[str, str], status: int) -> Any:

@@ -1,0 +1,125 @@
+"""What it costs to have a run carried out, beside the training itself: queue, wake, claim, charge, checkpoint, model.
+
+A server with one worker of its own is asked for one short, charged run after the other. From the moment the request is
+answered to the moment the run has ended, less what the same training takes in this process. Answering, which
+calibrates, reserves and queues, is reported beside it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from app.db.database import Database
+from app.kit.context import Context
+from app.runs import repository
+from app.runs.execution import load_job
+from app.runs.lifecycle import read_plan
+from app.runs.models import IN_PROGRESS, Run, RunState
+from app.settings import Settings
+from benchmarks.http_servers import client, migrated, service
+from trainer.run import run as train
+
+BUDGET: Mapping[str, Any] = {
+    "name": "dispatch",
+    "neighboring_relation": "add_or_remove_one",
+    "filter": {"kind": "zcdp", "rho": 1e6},
+}
+#: Public rows: a run on private ones ends a whole number of seconds after it began, on purpose.
+RUN: Mapping[str, Any] = {
+    "algorithm": "dp_sgd",
+    "dataset_id": "ds_breast_cancer",
+    "model": {"kind": "logistic_regression"},
+    "iterations": 5,
+    "sampling": "full_batch",
+    "neighboring_relation": "add_or_remove_one",
+    "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+    "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5},
+    "hyperparameters": {"step_size": 0.5},
+}
+WARM_UP = 3
+LOOK_S = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Medians over the runs, in milliseconds.
+
+    Attributes:
+        answering: From the request to its answer.
+        ending: From there to the run's end, the training included.
+        training: The same training in this process.
+        overhead: Of the ending, all but the training.
+        largest_overhead: Of all runs.
+        runs: How many.
+    """
+
+    answering: float
+    ending: float
+    training: float
+    overhead: float
+    largest_overhead: float
+    runs: int
+
+
+def dispatch(url: str, folder: Path, runs: int) -> Dispatch:
+    """Measure ``runs`` runs, one after the other, on the database at ``url``."""
+    context = Context(Settings(data_dir=folder, database_url=migrated(url)), Database(url))
+    try:
+        with service(url, folder, workers=1) as port:
+            request = {**RUN, "budget_id": _post(port, "/v1/budgets", BUDGET, 201)}
+            measured = [_one(context, port, request) for _ in range(WARM_UP + runs)][WARM_UP:]
+    finally:
+        context.database.dispose()
+    overheads = [one.ending - one.training for one in measured]
+    return Dispatch(
+        answering=statistics.median(one.answering for one in measured),
+        ending=statistics.median(one.ending for one in measured),
+        training=statistics.median(one.training for one in measured),
+        overhead=statistics.median(overheads),
+        largest_overhead=max(overheads),
+        runs=runs,
+    )
+
+
+class _One(NamedTuple):
+    answering: float
+    ending: float
+    training: float
+
+
+def _one(context: Context, port: int, request: Mapping[str, Any]) -> _One:
+    moments = [time.perf_counter()]
+    run_id = _post(port, "/v1/runs", request, 202)
+    moments.append(time.perf_counter())
+    run = _ended(context, run_id)
+    moments.append(time.perf_counter())
+    job = load_job(context, run, read_plan(run))
+    features = job.description.scale(job.training.features)
+    labels = job.description.scale_labels(job.training.labels)
+    moments.append(time.perf_counter())
+    train(job.plan, job.model, features, labels)
+    moments.append(time.perf_counter())
+    asked, answered, ended, prepared, trained = moments
+    return _One(*(1e3 * span for span in (answered - asked, ended - answered, trained - prepared)))
+
+
+def _post(port: int, path: str, body: Mapping[str, Any], status: int) -> str:
+    # Over a connection of its own: a kept one may have been closed while its run was carried out.
+    with client(port) as http:
+        return str(http.post(path, body, status)["id"])
+
+
+def _ended(context: Context, run_id: str) -> Run:
+    while True:
+        with context.database.read() as session:
+            run = repository.find(session, run_id)
+        assert run is not None, "it was acknowledged"
+        if run.state not in (RunState.QUEUED, *IN_PROGRESS):
+            assert run.state == RunState.SUCCEEDED, run.problem
+            return run
+        time.sleep(LOOK_S)
