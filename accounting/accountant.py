@@ -7,7 +7,7 @@
   bounds are intersected, which is sound because each of them holds. `method` names the one that gave the upper
   bound: ``binomial_sum`` (pure guarantees), ``lattice_sum`` (equal steps of discrete noise), ``fourier_inversion``,
   ``split_fourier_inversion`` or ``windowed_fourier_inversion`` (contour integrals; the rule between them is in
-  `fourier.profiles`),
+  `fourier.profiles`), ``bounded_range_recursion`` (equal steps of the exponential mechanism),
   ``basic_composition`` (sums, total variation), ``analytic_gaussian``, ``renyi_divergence`` (moments),
   ``privacy_loss_distribution`` (lattice convolution). The evaluators and the intersection are in
   `composition.intersection`.
@@ -23,6 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from accounting.composition.basic import BasicComposition, one_step_delta, one_step_epsilon, pure_epsilon
+from accounting.composition.bounded_range import equal_steps
 from accounting.composition.evaluator import Bounds, Evaluator
 from accounting.composition.fourier import DELTA_GOAL, FourierInversion
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS, AskedBefore, intersect
@@ -54,7 +55,7 @@ TOO_FAR = (
     "total variation of {:.6g} over all steps, which e^epsilon magnifies, against delta {:.6g}."
 )
 #: Branches of mixtures that are taken less often than this share of delta, all together, are left out.
-RARE_SHARE = 1e-9
+RARE_SHARE = 1e-7
 _MOST_REACHES = 16
 #: Relative error of a sum of largest losses, whose exponentials magnify the rounding of a noise multiplier.
 PURE_ALLOWANCE = 2e-12
@@ -121,15 +122,21 @@ def _epsilon_despite_discrepancy(composition: Composition, delta: float, evaluat
     discrepancy, grows = composition.discrepancy, composition.discrepancy.growing > 0.0
     reach = _epsilon(composition, delta, evaluators).value.upper if grows else 0.0
     most, lower = (delta + discrepancy.at(reach)) * (1.0 + 1e-15), 0.0
+    # Where it is fixed both deltas are known at once, and lie close together.
+    together = (
+        {}
+        if grows or evaluators is not EVALUATORS
+        else _on_shared_lines(composition, [_less(delta, discrepancy.fixed), most], epsilons_on_shared_lines)
+    )
     if most < 1.0:
-        lower = _epsilon(composition, most, evaluators).value.lower
+        lower = _epsilon(composition, most, _known_first(together.get(most), evaluators)).value.lower
         lower = min(lower, reach) if grows else lower
     reach += goal(reach)
     for _ in range(_MOST_REACHES):
-        left = (delta - discrepancy.at(reach)) * (1.0 - 1e-15)
+        left = _less(delta, discrepancy.at(reach))
         if not left > 0.0:
             break
-        answer = _epsilon(composition, left, evaluators)
+        answer = _epsilon(composition, left, _known_first(together.get(left), evaluators))
         upper = answer.value.upper
         if math.isinf(upper):
             return replace(answer, value=Interval(lower, upper, upper))
@@ -141,6 +148,10 @@ def _epsilon_despite_discrepancy(composition: Composition, delta: float, evaluat
         reach = upper + (upper - reach) + goal(upper)
     warning = TOO_FAR.format(discrepancy.fixed, delta)
     return Answer(Interval(lower, math.inf, math.inf), BasicComposition.name, {}, (warning,))
+
+
+def _less(delta: float, discrepancy: float) -> float:
+    return (delta - discrepancy) * (1.0 - 1e-15)
 
 
 def _epsilon(composition: Composition, delta: float, evaluators: Sequence[Evaluator]) -> Answer:
@@ -168,9 +179,14 @@ def _epsilon_of_rest(composition: Composition, delta: float, evaluators: Sequenc
         return _pure_answer(pure)
     enclosed = enclosure(composition)
     if enclosed is not None:
-        above, below = (_epsilon_of_rest(part, delta, evaluators) for part in (enclosed.above, enclosed.below))
+        steps = equal_steps(composition)
+        if steps is not None and steps.parts is not None:
+            above = below = Answer(Interval(0.0, pure, pure), BasicComposition.name)
+        else:
+            above, below = (_epsilon_of_rest(part, delta, evaluators) for part in (enclosed.above, enclosed.below))
         least = 0.0 if enclosed.one_step is None else one_step_epsilon(enclosed.one_step, delta)
-        return between(above, below, least, RenyiBound().epsilon(composition, delta))
+        others = [RenyiBound().epsilon(composition, delta), None if steps is None else steps.epsilon(delta)]
+        return between(above, below, least, others)
     return intersect(composition, evaluators, lambda evaluator: evaluator.epsilon(composition, delta), pure, goal)
 
 
@@ -213,9 +229,14 @@ def _delta_of_rest(composition: Composition, epsilon: float, evaluators: Sequenc
         return Answer(Interval(0.0, 0.0, 0.0), BasicComposition.name)
     enclosed = enclosure(composition)
     if enclosed is not None:
-        above, below = (_delta_of_rest(part, epsilon, evaluators) for part in (enclosed.above, enclosed.below))
+        steps = equal_steps(composition)
+        if steps is not None and steps.parts is not None:
+            above = below = Answer(Interval(0.0, 1.0, 1.0), BasicComposition.name)
+        else:
+            above, below = (_delta_of_rest(part, epsilon, evaluators) for part in (enclosed.above, enclosed.below))
         least = 0.0 if enclosed.one_step is None else one_step_delta(enclosed.one_step, epsilon)
-        return between(above, below, least, RenyiBound().delta(composition, epsilon))
+        others = [RenyiBound().delta(composition, epsilon), None if steps is None else steps.delta(epsilon)]
+        return between(above, below, least, others)
     return intersect(composition, evaluators, lambda evaluator: evaluator.delta(composition, epsilon), 1.0, _delta_goal)
 
 
@@ -248,8 +269,8 @@ def deltas_for_epsilons(
     ]
 
 
-def _known_first(bounds: Bounds | None) -> Sequence[Evaluator]:
-    return EVALUATORS if bounds is None else (AskedBefore(bounds), *EVALUATORS)
+def _known_first(bounds: Bounds | None, evaluators: Sequence[Evaluator] = EVALUATORS) -> Sequence[Evaluator]:
+    return evaluators if bounds is None else (AskedBefore(bounds), *evaluators)
 
 
 def _shared(
@@ -260,9 +281,20 @@ def _shared(
 ) -> dict[float, Bounds]:
     """Bounds by number, where numbers share lines; nothing where one alone is asked or a closed form answers."""
     composition = compose(events, NeighboringRelation(relation))
-    if len(asked) < 2 or composition.gaussian_only is not None or composition.count == 1 or composition.failure.upper:
+    if len(asked) < 2 or composition.discrepancy or _without_rare_branches(composition, 1.0).discrepancy:
         return {}
-    if composition.discrepancy or _without_rare_branches(composition, 1.0).discrepancy or enclosure(composition):
+    return _on_shared_lines(composition, asked, evaluate)
+
+
+def _on_shared_lines(
+    composition: Composition,
+    asked: Sequence[float],
+    evaluate: Callable[[Composition, Sequence[float]], list[Bounds | None]],
+) -> dict[float, Bounds]:
+    """The same of the steps that stand for a list."""
+    if composition.gaussian_only is not None or composition.count == 1 or composition.failure.upper:
+        return {}
+    if min(asked) < 0.0 or enclosure(composition):
         return {}
     with np.errstate(all="ignore"):
         try:

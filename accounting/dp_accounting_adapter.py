@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Protocol, cast
@@ -16,12 +17,18 @@ from typing import Any, Protocol, cast
 from accounting.errors import AccountingError, Unsupported, one_of
 from accounting.events import (
     ApproximateDp,
+    DiscreteGaussian,
+    DiscreteLaplace,
     Event,
     FullBatch,
     Gaussian,
+    GaussianMixture,
     Laplace,
+    Mechanism,
     Poisson,
     PureDp,
+    RandomizedResponse,
+    Sampling,
     check_events,
     group_events,
 )
@@ -33,6 +40,27 @@ REFEREE_ALLOWANCE = 1e-12
 #: Steps beyond which its truncation no longer keeps arrays small.
 MAX_REFEREE_COUNT = 200_000
 DEFAULT_INTERVAL = 1e-4
+#: Mechanisms of which it has distributions.
+KNOWN = (
+    Gaussian,
+    GaussianMixture,
+    Laplace,
+    DiscreteLaplace,
+    DiscreteGaussian,
+    RandomizedResponse,
+    PureDp,
+    ApproximateDp,
+)
+#: Why there is no second opinion, where the name does not say it.
+_WHY_NONE = {
+    "tree_aggregation": " (its Renyi accountant alone takes trees, and counts a root over leaves that never come)",
+    "zcdp": " (a bound on moments is no distribution)",
+    "renyi_dp": " (a bound on moments is no distribution)",
+    "generalized_gaussian": " (a bound on moments is no distribution)",
+    "without_replacement": " (its Renyi accountant alone takes batches of a fixed size)",
+    "with_replacement": " (its Renyi accountant alone takes batches of a fixed size)",
+    "truncated_poisson": " that may leave out any records (its own supposes that they are drawn at random)",
+}
 
 
 class Distribution(Protocol):
@@ -40,6 +68,7 @@ class Distribution(Protocol):
 
     def self_compose(self, num_times: int) -> Distribution: ...
     def compose(self, other: Distribution) -> Distribution: ...
+    def compute_mixture(self, other: Distribution, self_weight: float) -> Distribution: ...
     def get_delta_for_epsilon(self, epsilon: float) -> float: ...
     def get_epsilon_for_delta(self, delta: float) -> float: ...
 
@@ -102,16 +131,20 @@ def check_referee(events: Sequence[Event], relation: NeighboringRelation) -> tup
 
 def _check(event: Event, relation: NeighboringRelation) -> None:
     mechanism, sampling = event.mechanism, event.sampling
-    if not isinstance(mechanism, Gaussian | Laplace | PureDp | ApproximateDp):
-        known = one_of([cls.kind for cls in (Gaussian, Laplace, PureDp, ApproximateDp)])
-        raise Unsupported(f"dp-accounting has no distribution for {mechanism.kind}; it has one for {known}")
+    if not isinstance(mechanism, KNOWN):
+        why, known = _WHY_NONE.get(mechanism.kind, ""), one_of([cls.kind for cls in KNOWN])
+        raise Unsupported(f"dp-accounting has no distribution for {mechanism.kind}{why}; it has one for {known}")
     if not isinstance(sampling, FullBatch | Poisson):
+        why = _WHY_NONE.get(sampling.kind, "")
+        known = one_of([FullBatch.kind, Poisson.kind])
         raise Unsupported(
-            f"dp-accounting has no distribution for {sampling.kind} sampling; it has one for full_batch and poisson"
+            f"dp-accounting has no distribution for {sampling.kind} sampling{why}; it has one for {known}"
         )
     replaces = relation is NeighboringRelation.REPLACE_ONE
     if isinstance(mechanism, Laplace) and isinstance(sampling, Poisson) and replaces:
         raise Unsupported("dp-accounting has no distribution for laplace with Poisson sampling under replace_one")
+    if isinstance(mechanism, RandomizedResponse) and mechanism.flip_probability == 1.0:
+        raise Unsupported("dp-accounting has no distribution for answers that are all drawn at random")
 
 
 def _is_closed(event: Event) -> bool:
@@ -121,33 +154,75 @@ def _is_closed(event: Event) -> bool:
 
 def _distribution(event: Event, relation: NeighboringRelation, interval: float) -> Distribution:
     """All steps of one event. Its parameters are floats: an integer noise makes it round silently."""
-    # Importing by name keeps its missing type information out of the type checker's way.
-    factory: Any = import_module("dp_accounting.pld.privacy_loss_distribution")
-    mechanism, sampling = event.mechanism, event.sampling
-    probability = sampling.sampling_probability if isinstance(sampling, Poisson) else 1.0
-    if isinstance(mechanism, Gaussian):
-        closed = _is_closed(event)
-        neighbours = import_module("dp_accounting.privacy_accountant").NeighboringRelation
-        gaussian = factory.from_gaussian_mechanism(
-            float(mechanism.noise_multiplier) / (math.sqrt(event.count) if closed else 1.0),
-            sampling_prob=float(probability),
-            value_discretization_interval=interval,
-            neighboring_relation=neighbours[relation.name],
+    factory = _Factory(event.sampling, relation, interval)
+    if isinstance(event.mechanism, Gaussian) and _is_closed(event):
+        return factory.gaussian(event.mechanism.noise_multiplier / math.sqrt(event.count))
+    return factory.one_step(event.mechanism).self_compose(event.count)
+
+
+@dataclass(frozen=True)
+class _Factory:
+    """What makes its distributions of single steps."""
+
+    sampling: Sampling
+    relation: NeighboringRelation
+    interval: float
+
+    def _make(self, name: str, *parameters: float, **options: object) -> Distribution:
+        # Importing by name keeps its missing type information out of the type checker's way.
+        factory: Any = import_module("dp_accounting.pld.privacy_loss_distribution")
+        made = getattr(factory, f"from_{name}")(*parameters, value_discretization_interval=self.interval, **options)
+        return cast(Distribution, made)
+
+    def one_step(self, mechanism: Mechanism) -> Distribution:
+        match mechanism:
+            case Gaussian(noise):
+                one = self.gaussian(noise)
+            case GaussianMixture():
+                one = self._gaussian_mixture(mechanism)
+            case Laplace(noise):
+                # It knows Laplace under add/remove alone; under replace_one a full batch has twice the shift.
+                scale = float(noise) / self.relation.sensitivity
+                one = self._make("laplace_mechanism", scale, sampling_prob=self._probability)
+            case DiscreteLaplace(noise, grid):
+                one = self._make("discrete_laplace_mechanism", grid / noise, self._shift(grid), use_connect_dots=True)
+            case DiscreteGaussian(noise, grid):
+                one = self._make("discrete_gaussian_mechanism", noise / grid, self._shift(grid), use_connect_dots=True)
+            case RandomizedResponse(categories, chance):
+                one = self._make("randomized_response", chance, categories, neighboring_relation=self._theirs)
+            case _:
+                assert isinstance(mechanism, PureDp | ApproximateDp)  # `_check` let nothing else pass
+                delta = mechanism.delta if isinstance(mechanism, ApproximateDp) else 0.0
+                common = import_module("dp_accounting.pld.common")
+                one = self._make("privacy_parameters", common.DifferentialPrivacyParameters(mechanism.epsilon, delta))
+        return one
+
+    def gaussian(self, noise: float) -> Distribution:
+        return self._make(
+            "gaussian_mechanism",
+            float(noise),
+            sampling_prob=self._probability,
+            neighboring_relation=self._theirs,
         )
-        return cast(Distribution, gaussian if closed else gaussian.self_compose(event.count))
-    if isinstance(mechanism, Laplace):
-        # It knows Laplace under add/remove alone; a full batch under replace_one is the same with twice the shift.
-        one = factory.from_laplace_mechanism(
-            float(mechanism.noise_multiplier) / relation.sensitivity,
-            sampling_prob=float(probability),
-            value_discretization_interval=interval,
-        )
-    else:
-        assert isinstance(mechanism, PureDp | ApproximateDp)  # `_check` let nothing else pass
-        delta = mechanism.delta if isinstance(mechanism, ApproximateDp) else 0.0
-        parameters = import_module("dp_accounting.pld.common").DifferentialPrivacyParameters(mechanism.epsilon, delta)
-        one = factory.from_privacy_parameters(parameters, interval)
-    return cast(Distribution, one.self_compose(event.count))
+
+    def _gaussian_mixture(self, mechanism: GaussianMixture) -> Distribution:
+        """The drawn scale is seen: branch by branch, each with its share of those so far."""
+        total, mixed = mechanism.probabilities[0], self.gaussian(mechanism.noise_multipliers[0])
+        for weight, noise in zip(mechanism.probabilities[1:], mechanism.noise_multipliers[1:], strict=True):
+            total += weight
+            mixed = mixed.compute_mixture(self.gaussian(noise), 1.0 - weight / total)
+        return mixed
+
+    @property
+    def _probability(self) -> float:
+        return float(self.sampling.sampling_probability) if isinstance(self.sampling, Poisson) else 1.0
+
+    @property
+    def _theirs(self) -> object:
+        return import_module("dp_accounting.privacy_accountant").NeighboringRelation[self.relation.name]
+
+    def _shift(self, grid: float) -> int:
+        return round(self.relation.sensitivity / grid)
 
 
 def library_epsilon(

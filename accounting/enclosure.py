@@ -7,6 +7,7 @@ moments bound them from above too.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -64,17 +65,20 @@ def enclosure(composition: Composition) -> Enclosure | None:
     return Enclosure(_with_one_gaussian(composition, above), _with_one_gaussian(composition, below), one_step)
 
 
-def between(above: Answer, below: Answer, one_step: float, moments: Bounds | None) -> Answer:
-    """The upper end of one answer, or of moments where that is smaller, with the lower end of another.
+def between(above: Answer, below: Answer, one_step: float, others: Sequence[Bounds | None]) -> Answer:
+    """The upper end of one answer, with the lower end of another, or those of others where they are narrower.
 
     Args:
         one_step: A lower bound besides.
-        moments: An upper bound besides.
     """
     upper, budget, method = above.value.upper, above.error_budget, above.method
-    if moments is not None and moments.upper < upper:
-        upper, budget, method = moments.upper, moments.error_budget, "renyi_divergence"
-    lower = min(max(below.value.lower, one_step), upper)
+    lower = max(below.value.lower, one_step)
+    for bounds in others:
+        if bounds is not None:
+            lower = max(lower, bounds.lower)
+            if bounds.upper < upper:
+                upper, budget, method = bounds.upper, bounds.error_budget, bounds.method or "renyi_divergence"
+    lower = min(lower, upper)
     estimate = min(max(above.value.estimate, lower), upper)
     gap = max(0.0, upper - lower - math.fsum(budget.values()))
     warnings = tuple(dict.fromkeys(above.warnings)) if math.isinf(upper) else ()

@@ -4,29 +4,16 @@ Two data sets differ in a group of k: its records all come or go (add_or_remove_
 or are all replaced (replace_one). That is the relation of a unit larger than a record, of which a bound k on its
 records is enforced.
 
-Step by step where the step's pair for a group is known, composed as any list:
-
-* Gaussian, Laplace and stated zCDP: k times the distance or mu, k^2 times rho (Bun & Steinke 2016, Proposition 1.9).
-  Exact for noise on sums: k records that agree attain it.
-* Pure guarantees: of f-DP steps a group has the trade-off 1 - (1 - f)^{o k} (Dong, Roth & Su 2022, Theorem 2.14). With
-  f of epsilon-DP, 1 - f is what one step of discrete Laplace noise of scale 1 / epsilon does to the tails of its law,
-  at every point of the lattice and linearly between, so that this is the pair of such noise k steps apart. The count
-  with such noise attains it: exact for a guarantee as stated, above what one mechanism with a proof costs.
-* Randomised response: every record answers by itself, so that k of them are k steps, exactly.
-* Poisson batches with Gaussian noise: a mixture over how many of them are in the batch, exactly (`group_poisson`), but
-  for the probability r that they are more than are told apart. A list with such steps costs delta'(e) - (1 + e^e) r at
-  least, delta' that of the mixtures: each of its two laws is within r of theirs.
-* Laplace noise in Poisson batches, and batches of a fixed size: given that the batch holds some of
-  the group, with probability p <= min(1, k q), outputs are within k times the distance of those without, so that the
-  sampled pair with p and k times the distance dominates (its theorem asks no more of the two batches).
+Step by step where the step's pair for a group is known (`group_losses`), composed as any list: exactly where some group
+attains them all, but for the probability r that more of a group are in a Poisson batch than are told apart. A list with
+such steps costs delta'(e) - (1 + e^e) r at least, delta' that of the mixtures: each of its two laws is within r of
+theirs.
 
 Every other list by way of k data sets between the two: with delta(e) of single records,
 
     delta_k(k e) <= (1 + e^e + ... + e^((k-1) e)) delta(e),
 
 from P(S) <= e^e P'(S) + delta(e), k times. From below a group costs at least what one of its records does.
-
-Bounds of one mechanism's moments (rho) hold for groups k^2 fold, and nothing is known from below.
 """
 
 from __future__ import annotations
@@ -37,31 +24,23 @@ from dataclasses import dataclass, replace
 
 from accounting.accountant import delta_of_composition, epsilon_of_composition
 from accounting.composition.evaluator import Evaluator
+from accounting.composition.fourier import FourierInversion
 from accounting.composition.intersection import EVALUATORS, NO_FINITE_BOUND, QUICK_EVALUATORS
 from accounting.events import Event
+from accounting.group_losses import group_loss
 from accounting.intervals import Answer, Interval
-from accounting.mechanisms.discrete_laplace import DiscreteLaplaceLoss
-from accounting.mechanisms.gaussian import GaussianLoss
-from accounting.mechanisms.laplace import LaplaceLoss
-from accounting.mechanisms.plain import PureDpLoss, RandomizedResponseLoss, RenyiLineLoss, ZcdpLoss
 from accounting.mechanisms.randomized_response import BinaryResponseLoss, CategoricalResponseLoss
 from accounting.numbers import read_integer, read_real
 from accounting.privacy_loss import Composition, PrivacyLoss, compose
 from accounting.relations import NeighboringRelation
-from accounting.sampling.group_poisson import GroupPoissonLoss, group_poisson_loss
-from accounting.sampling.laplace import PoissonLaplaceLoss
-from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
-from accounting.sampling.without_replacement import SymmetrizedLoss
+from accounting.sampling.group_poisson import GroupPoissonLoss
 
 MAX_GROUP_SIZE = 1000
 #: The name of an upper bound that went through single records.
 THROUGH_SINGLE_RECORDS = "group_privacy"
 _MAX_EPSILON = 1e15
-_LARGEST_LAPLACE = 200.0
-#: Below, masses of discrete Laplace noise are no numbers.
-_SMALLEST_PURE = 1e-100
-#: Of the means of a mixture, in standard deviations.
-_FARTHEST = 100.0
+#: Of the means of a mixture, in standard deviations; and of its parts, where a lattice is tried.
+_FARTHEST, _MOST_ON_LATTICE = 100.0, 32
 #: Of delta, what epsilon from below is not worth.
 _SLIGHT = 1e-9
 
@@ -77,8 +56,9 @@ def group_epsilon_for_delta(
 
     Guarantees:
         interval_contains_truth; one_record_is_a_group: at k = 1 the answer is that of single records.
-        exact_for_sums: of full-batch Gaussian and Laplace noise, and of Poisson batches with Gaussian noise up to
-            `group_poisson.MOST_HITS` records.
+        exact_for_sums: of full-batch Gaussian and Laplace noise, on a grid too, and of Poisson batches with Gaussian
+            noise up to `group_poisson.MOST_HITS` records.
+        as_one_mechanism_for_selection: the exponential mechanism costs a group what k times its epsilon costs one.
 
     Raises:
         InvalidValue, Unsupported: as `accountant.epsilon_for_delta`.
@@ -147,11 +127,12 @@ class GroupComposition:
 
     @property
     def evaluators(self) -> Sequence[Evaluator]:
-        """Mixtures of Gaussians very far apart take minutes on a lattice, which does not resolve them."""
-        far = [
-            loss.most_hits / loss.noise_multiplier for loss, _ in self.above.steps if isinstance(loss, GroupPoissonLoss)
-        ]
-        return QUICK_EVALUATORS if max(far, default=0.0) > _FARTHEST else EVALUATORS
+        """Mixtures of Gaussians very far apart, or very many of them, take minutes on a lattice."""
+        mixtures = [loss for loss, _ in self.above.steps if isinstance(loss, GroupPoissonLoss)]
+        slow = any(
+            loss.most_hits > _MOST_ON_LATTICE or loss.most_hits > _FARTHEST * loss.noise_multiplier for loss in mixtures
+        )
+        return (FourierInversion(), *QUICK_EVALUATORS) if slow else EVALUATORS
 
     def less(self, epsilon: float) -> float:
         """How far the delta of an exact list may be below that of its pairs."""
@@ -170,7 +151,7 @@ def group_composition(single: Composition, size: int) -> GroupComposition | None
         if isinstance(loss, BinaryResponseLoss | CategoricalResponseLoss):
             steps.append((loss, size * count))
             continue
-        found = _group_loss(loss, size)
+        found = group_loss(loss, size)
         if found is None:
             return None
         steps.append((found[0], count))
@@ -178,66 +159,6 @@ def group_composition(single: Composition, size: int) -> GroupComposition | None
         if isinstance(found[0], GroupPoissonLoss) and found[0].most_hits < size:
             rare += count * found[0].rare
     return GroupComposition(Composition(tuple(steps)), exact, rare)
-
-
-def _group_loss(loss: PrivacyLoss, size: int) -> tuple[PrivacyLoss, bool] | None:
-    """What dominates the step for a group, and whether it is attained."""
-    found: tuple[PrivacyLoss, bool] | None = None
-    match loss:
-        case GaussianLoss(mu):
-            found = GaussianLoss(size * mu), True
-        case LaplaceLoss(epsilon):
-            group = size * epsilon
-            # Beyond, compositions of the pair are slow, and all but the largest loss is out of reach of any delta.
-            found = (LaplaceLoss(group), True) if group <= _LARGEST_LAPLACE else (RandomizedResponseLoss(group), False)
-        case RandomizedResponseLoss(epsilon):
-            pure = _pure_group_loss(size * epsilon, size)
-            found = pure, isinstance(loss, PureDpLoss) and isinstance(pure, DiscreteLaplaceLoss)
-        case ZcdpLoss(rho):
-            found = ZcdpLoss(size * size * rho * (1.0 + 4e-16)), True
-        case RenyiLineLoss(rho):
-            found = RenyiLineLoss(size * size * rho * (1.0 + 4e-16)), False
-        case PoissonGaussianLoss(noise, probability):
-            mixture = group_poisson_loss(noise, probability, size, replaced=False)
-            found = _mixed(mixture) or (_farther(loss, size, fixed_size=False), False)
-        case PoissonReplaceLoss(noise, probability):
-            mixture = group_poisson_loss(noise, probability, size, replaced=True)
-            found = _mixed(mixture) or (GaussianLoss(2.0 * size / noise), False)
-        case PoissonLaplaceLoss():
-            found = _farther(loss, size, fixed_size=False), False
-        case SymmetrizedLoss(pair):
-            farther = _farther(pair, size, fixed_size=True)
-            if isinstance(farther, PoissonGaussianLoss | PoissonLaplaceLoss):
-                found = SymmetrizedLoss(farther), False
-            else:
-                found = farther, False
-    return found
-
-
-def _pure_group_loss(epsilon: float, size: int) -> DiscreteLaplaceLoss | RandomizedResponseLoss:
-    """What dominates ``size`` steps of one ``size``-th of epsilon; randomised response where that is not computed."""
-    if epsilon >= _SMALLEST_PURE:
-        return DiscreteLaplaceLoss(epsilon, size)
-    return RandomizedResponseLoss(epsilon)
-
-
-def _mixed(mixture: GroupPoissonLoss | None) -> tuple[PrivacyLoss, bool] | None:
-    return None if mixture is None else (mixture, True)
-
-
-def _farther(
-    pair: PoissonGaussianLoss | PoissonLaplaceLoss, size: int, *, fixed_size: bool
-) -> PoissonGaussianLoss | PoissonLaplaceLoss | GaussianLoss | LaplaceLoss:
-    """The sampled pair at ``size`` times the distance, with the probability that the batch holds some of the group."""
-    single = pair.sampling_probability
-    # Of a batch of a fixed size a union bound; of independent records 1 - (1 - q)^k.
-    probability = size * single if fixed_size else -math.expm1(size * math.log1p(-single))
-    probability = min(1.0, probability * (1.0 + 1e-14))
-    if isinstance(pair, PoissonGaussianLoss):
-        noise = pair.noise_multiplier / size
-        return PoissonGaussianLoss(noise, probability) if probability < 1.0 else GaussianLoss(1.0 / noise)
-    epsilon = size * pair.epsilon
-    return PoissonLaplaceLoss(epsilon, probability) if probability < 1.0 else LaplaceLoss(epsilon)
 
 
 def _lower_of_steps(grouped: GroupComposition, delta: float) -> float:

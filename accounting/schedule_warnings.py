@@ -55,14 +55,21 @@ def schedule_warnings(
             f"every epoch, whatever the order. Poisson's number, {_poisson_number(events, relation, delta, epsilon)}, "
             "is not valid for them."
         )
-    messages = [index for index, event in enumerate(events) if isinstance(event.sampling, ShuffleModel)]
-    if messages:
-        warnings.append(
-            f"Shuffled messages ({_named(messages)}) are accounted for users who all apply the same local randomiser "
-            "in a round. Where users have randomisers of their own, shuffling may hide nothing, and these numbers are "
-            "not valid."
-        )
+    requirement = same_randomizer_required(events)
+    if requirement is not None:
+        warnings.append(requirement)
     return tuple(warnings)
+
+
+def same_randomizer_required(events: Sequence[Event]) -> str | None:
+    """What shuffled messages require of those who send them; None where there are none."""
+    messages = [index for index, event in enumerate(events) if isinstance(event.sampling, ShuffleModel)]
+    if not messages:
+        return None
+    return (
+        f"Shuffled messages ({_named(messages)}) are accounted for users who all apply the same local randomiser in a "
+        "round. Where users have randomisers of their own, shuffling may hide nothing, and these numbers are not valid."
+    )
 
 
 def _hides_nothing(event: Event) -> bool:

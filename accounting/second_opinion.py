@@ -7,7 +7,8 @@ the truth:
   slope of its own curve. Where delta is not far above the allowance it has no opinion.
 * discretization: connect-the-dots splits each step's loss between two lattice points h apart, which keeps both laws'
   masses and adds a variance of h^2/4 at most. At a slope c of -log delta that is a factor e^(v c (c+1)/2), v = n h^2/4,
-  of delta, or v (c+1)/2 of epsilon; twice that, and one h, are allowed. Stated guarantees are rounded up by h a step.
+  of delta, or v (c+1)/2 of epsilon; twice that, and one h, are allowed. Stated guarantees and random answers
+  are rounded up by h a step.
 
 The allowances are estimates, made of its own slope: they decide a word in the answer, never the interval.
 """
@@ -24,7 +25,7 @@ from accounting.dp_accounting_adapter import (
     check_referee,
     referee_distribution,
 )
-from accounting.events import ApproximateDp, Event, PureDp
+from accounting.events import ApproximateDp, Event, PureDp, RandomizedResponse
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 
@@ -106,8 +107,10 @@ def opinions_on_delta(
 def _lattice_events(events: Sequence[Event], relation: NeighboringRelation) -> tuple[int, int]:
     """How many losses are split between lattice points, and how many are rounded up."""
     grouped = check_referee(events, relation)
-    stated = sum(event.count for event in grouped if isinstance(event.mechanism, PureDp | ApproximateDp))
-    return sum(event.count for event in grouped) - stated, stated
+    rounded = sum(
+        event.count for event in grouped if isinstance(event.mechanism, PureDp | ApproximateDp | RandomizedResponse)
+    )
+    return sum(event.count for event in grouped) - rounded, rounded
 
 
 def _on_epsilon(curve: Distribution, delta: float, step: float, splits: int, roundings: int) -> Opinion:

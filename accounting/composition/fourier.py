@@ -18,6 +18,7 @@ from accounting.composition.evaluator import Bounds
 from accounting.fourier.atom_step import AtomStep
 from accounting.fourier.atoms import bounded_range_step, laplace_step, randomized_response_step
 from accounting.fourier.choice import DirectedComposition, guess_epsilon
+from accounting.fourier.group_pairs import group_pair
 from accounting.fourier.mixture import GaussianStep, MixtureStep
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.profiles import FEW_PARTICIPATIONS, DirectedProfiles, Profile, chernoff_delta, goal
@@ -32,6 +33,7 @@ from accounting.mechanisms.laplace import LaplaceLoss
 from accounting.mechanisms.plain import RandomizedResponseLoss
 from accounting.mechanisms.visible_mixture import VisibleMixtureLoss
 from accounting.privacy_loss import Composition, Direction, PrivacyLoss
+from accounting.sampling.group_poisson import GroupPoissonLoss
 from accounting.sampling.laplace import PoissonLaplaceLoss, PoissonLaplaceReplaceLoss
 from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
 from accounting.sampling.without_replacement import SymmetrizedLoss
@@ -42,6 +44,8 @@ DELTA_GOAL = 1e-6
 SMALLEST_DELTA = 1e-33
 _CHERNOFF = "renyi_divergence"
 _MOST_TRIALS = 14
+#: Of the share of M of all steps that a line's branch may have and be bounded.
+_MIXTURE_DIGITS = 24.0
 #: Beyond it a quadrature over the losses would take too many nodes.
 _LARGEST_RANGE = 1000.0
 
@@ -124,7 +128,7 @@ def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: flo
     """Bounds of epsilon in one direction."""
     best = Bounds(method=_CHERNOFF)
     epsilon = guess_epsilon(profiles.composition, delta)
-    plain = profiles.plain(profiles.composition.table_at(epsilon), epsilon)
+    plain = profiles.plain(profiles.composition.table_at(epsilon), epsilon, math.log(delta))
     if plain is not None:
         root = _root(plain, epsilon, delta)
         best = _intersection(best, _certified(plain, root, delta), FourierInversion.name)
@@ -274,6 +278,9 @@ def _step(loss: PrivacyLoss, direction: Direction, log_count: float) -> Step | N
         step = GaussianPairStep(GaussianPair(pair, loss.noise_multiplier, loss.sampling_probability), digits)
     elif isinstance(loss, PoissonReplaceLoss):
         step = GaussianPairStep(GaussianPair(Pair.REPLACE, loss.noise_multiplier, loss.sampling_probability), digits)
+    elif isinstance(loss, GroupPoissonLoss):
+        pair = Pair.REPLACE if loss.replaced else Pair.REMOVE if remove else Pair.ADD
+        step = GaussianPairStep(group_pair(loss, pair), digits)
     elif isinstance(loss, SymmetrizedLoss):
         step = symmetrized_step(loss, fewer)
     elif isinstance(loss, PoissonLaplaceLoss):
@@ -301,4 +308,4 @@ def _mixture_step(loss: VisibleMixtureLoss, direction: Direction, log_count: flo
         if step is None:
             return None
         steps.append(step)
-    return MixtureStep(loss.weights, tuple(steps))
+    return MixtureStep(loss.weights, tuple(steps), math.exp(-_MIXTURE_DIGITS - log_count))

@@ -13,6 +13,7 @@ import numpy as np
 
 from accounting.composition.basic import BasicComposition
 from accounting.composition.binomial import BinomialComposition
+from accounting.composition.bounded_range import METHOD
 from accounting.composition.convolution import Convolution
 from accounting.composition.evaluator import Bounds, Evaluator
 from accounting.composition.exact_lattice import ExactLattice
@@ -32,7 +33,7 @@ EVALUATORS: tuple[Evaluator, ...] = (
     Convolution(),
 )
 #: Every name that `Answer.method` can have.
-METHODS = frozenset(name for evaluator in EVALUATORS for name in (evaluator.name, *evaluator.methods))
+METHODS = frozenset({METHOD, *(name for evaluator in EVALUATORS for name in (evaluator.name, *evaluator.methods))})
 
 NO_FINITE_BOUND = (
     "No finite upper bound was found for this combination of mechanisms, which is not to say that there is none. "

@@ -108,7 +108,7 @@ def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
     """On the line of the middle one; empty where there is none."""
     middle = float(deltas[deltas.size // 2])
     guess = guess_epsilon(profiles.composition, middle)
-    plain = profiles.plain(profiles.composition.table_at(guess), guess)
+    plain = profiles.plain(profiles.composition.table_at(guess), guess, float(np.log(deltas.min())))
     if plain is None:
         return []
     epsilons = np.maximum(guess + np.log(middle / deltas) / plain.tilt, 0.0)

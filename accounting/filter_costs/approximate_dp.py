@@ -9,9 +9,20 @@ from accounting.accountant import epsilon_for_delta
 from accounting.errors import AccountingError
 from accounting.events import ApproximateDp, Event, Laplace, PureDp
 from accounting.filter_costs.additive import pure_epsilon
-from accounting.filter_costs.table import FILTERS_OF_SAMPLING, SMALLEST_DELTA, Cost, checked, exact, is_sampled, total
+from accounting.filter_costs.table import (
+    FILTERS_OF_SAMPLING,
+    SAME_RANDOMIZER_REQUIRED,
+    SMALLEST_DELTA,
+    Cost,
+    CostWarning,
+    checked,
+    exact,
+    is_sampled,
+    total,
+)
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
+from accounting.schedule_warnings import same_randomizer_required
 from accounting.units import SATURATED, to_atto_up, to_nano_up
 
 
@@ -32,7 +43,7 @@ def approximate_dp_cost(
     Returns:
         Nano-units of epsilon (`SATURATED` where no bound is finite) and atto-units of delta.
 
-    Guarantees: above_the_certified_epsilon; stated_deltas_are_charged.
+    Guarantees: above_the_certified_epsilon; stated_deltas_are_charged; same_randomiser_is_said_to_be_required.
 
     Raises:
         NoCostInFilter, Unsupported: as `pure_dp_cost`.
@@ -72,9 +83,9 @@ def approximate_dp_cost(
     except AccountingError as error:
         raise error.inside("charge") from None
     epsilon = epsilon_for_delta(as_pure, relation, delta).value.upper
-    return Cost(
-        (to_nano_up(Fraction(epsilon)) if math.isfinite(epsilon) else SATURATED, to_atto_up(exact(delta) + stated))
-    )
+    amounts = to_nano_up(Fraction(epsilon)) if math.isfinite(epsilon) else SATURATED, to_atto_up(exact(delta) + stated)
+    requirement = same_randomizer_required(events)
+    return Cost(amounts, () if requirement is None else (CostWarning(SAME_RANDOMIZER_REQUIRED, requirement),))
 
 
 def _is_summed(event: Event) -> bool:

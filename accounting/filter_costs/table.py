@@ -27,6 +27,7 @@ from accounting.units import Amounts
 #: moments carry their own allowance already.
 TRANSCENDENTAL_ALLOWANCE = Fraction(1, 10**12)
 NO_AMPLIFICATION = "no_amplification"
+SAME_RANDOMIZER_REQUIRED = "same_randomizer_required"
 #: One atto-unit, the grain in which delta is counted.
 SMALLEST_DELTA = 1e-18
 

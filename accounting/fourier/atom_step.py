@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.fourier.steps import UNIT, StepLine, TiltTable
+from accounting.fourier.steps import FAR_ABOVE, UNIT, StepLine, TiltTable
 from accounting.mechanisms.atoms import Atoms
 
 Array = NDArray[np.float64]
@@ -100,10 +100,10 @@ class AtomStep:
             envelope=(none, none, math.exp(min(log_moment_error, 700.0)) * (1.0 + left_out)),
         )
 
-    def largest_tilt(self, count: int, epsilon: float) -> float:
+    def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
         """From what the highest atom gives."""
         if not self.bounded:
             return math.inf
         log_mass, loss = float(self.atoms.log_masses[-1]), float(self.atoms.losses[-1])
         room = loss * count - epsilon
-        return (60.0 - count * log_mass) / room if room > 0.0 else math.inf
+        return (level - count * log_mass) / room if room > 0.0 else math.inf

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.fourier.contour import Contour, gaussian_table, power_values, truncation_point
-from accounting.fourier.steps import Step, TiltTable, log_kernel
+from accounting.fourier.steps import Line, Step, TiltTable, log_kernel
 
 Array = NDArray[np.float64]
+Lines = dict[float, list[tuple[Line, int]]]
 
 #: Aliases and truncation are kept below this fraction of delta.
 _LOG_TOLERANCE = math.log(2e-9)
@@ -23,6 +24,8 @@ _LOG_TOLERANCE = math.log(2e-9)
 _LOG_AMPLIFICATION = math.log(1e6)
 _TILTS = 1.3 ** -np.arange(40.0)
 _MAX_TILT = 6e7
+#: Of the tilt of a line that takes too many points, the largest that is tried after it.
+_SHARES = (0.6, 0.5, 0.5)
 
 
 @dataclass(frozen=True)
@@ -95,12 +98,15 @@ class LineChoice:
         return _LOG_TOLERANCE - self.log_amplification
 
 
-def choose_line(table: TiltTable, epsilon: float, log_delta: float | None = None) -> LineChoice:
+def choose_line(
+    table: TiltTable, epsilon: float, log_delta: float | None = None, largest: float = math.inf
+) -> LineChoice:
     """The tilt with the fewest points among those whose amplification is harmless.
 
     Args:
         table: log D at tilts in any order; 0 may be among them.
         log_delta: where it is known better than by the saddle-point estimate.
+        largest: the tilt is at most this, if one of the table is.
     """
     # A moment that is not known (its window was too narrow for the tilt) counts as large.
     exponents = table.moments + np.minimum(table.errors, 1e6) - table.tilts * epsilon
@@ -110,6 +116,8 @@ def choose_line(table: TiltTable, epsilon: float, log_delta: float | None = None
         if log_delta is None:
             log_delta = min(float(_saddle_log_delta(table, epsilon)[best]), 0.0)
         candidates = np.flatnonzero(logs <= logs[best] + _LOG_AMPLIFICATION)
+        smaller = candidates[table.tilts[candidates] <= largest]
+        candidates = smaller if smaller.size else candidates
         needed = np.logaddexp(0.0, exponents + log_kernel(table.tilts) - (_LOG_TOLERANCE + log_delta))
         gaps = table.tilts - table.tilts[candidates, None]
         periods = needed / np.where(gaps == 0.0, np.nan, np.abs(gaps))
@@ -161,26 +169,39 @@ def contour_at(
     *,
     log_delta: float | None = None,
     window: float = 0.0,
+    known: Lines | None = None,
 ) -> Contour | None:
-    """The line for deltas near ``epsilon``; None where it would need more than ``max_points``."""
+    """The line for deltas near ``epsilon``; None where it would need more than ``max_points``.
+
+    Args:
+        known: the steps' lines by their tilts, to take from and to add to: those without a window serve with any.
+    """
     gaussian = composition.mu_squared + window * window
     if window > 0.0:
         table = table.plus(gaussian_table(window * window, table.tilts))
-    choice = choose_line(table, epsilon, log_delta)
-    lines = [(step.line(choice.tilt, choice.decay), count) for step, count in composition.steps]
+    known, largest = {} if known is None else known, math.inf
+    for share in _SHARES if window == 0.0 else _SHARES[:1]:
+        choice = choose_line(table, epsilon, log_delta, largest)
+        if choice.tilt > largest:
+            break
+        if choice.tilt not in known:
+            known[choice.tilt] = [(step.line(choice.tilt, choice.decay), count) for step, count in composition.steps]
+        lines = known[choice.tilt]
+        last = truncation_point(partial(_log_envelope, lines, gaussian), choice.decay, choice.log_tolerance)
+        points = last * choice.period / (2.0 * math.pi)
+        if points <= max_points and choice.period > 0.0:
+            values = power_values(lines, gaussian, choice.tilt, choice.period, max(8, math.ceil(points) + 1))
+            return Contour(choice.tilt, choice.period, values, window, table)
+        # Where moments explode the estimate of the decay misleads: a smaller tilt may do.
+        largest = share * choice.tilt
+    return None
 
-    def log_envelope(t: Array) -> Array:
-        total = -0.5 * gaussian * t * t
-        for line, count in lines:
-            total = total + count * line.log_envelope(t)
-        return total
 
-    last = truncation_point(log_envelope, choice.decay, choice.log_tolerance)
-    points = last * choice.period / (2.0 * math.pi)
-    if not points <= max_points or not choice.period > 0.0:
-        return None
-    values = power_values(lines, gaussian, choice.tilt, choice.period, max(8, math.ceil(points) + 1))
-    return Contour(choice.tilt, choice.period, values, window, table)
+def _log_envelope(lines: list[tuple[Line, int]], gaussian: float, t: Array) -> Array:
+    total = -0.5 * gaussian * t * t
+    for line, count in lines:
+        total = total + count * line.log_envelope(t)
+    return total
 
 
 def _saddle_log_delta(table: TiltTable, epsilons: Array | float) -> Array:

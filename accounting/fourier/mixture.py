@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.fourier.contour import gaussian_table
-from accounting.fourier.steps import UNIT, Complex, Line, Step, TiltTable, error_of_exponential, log1p_complex
+from accounting.fourier.pairs import steepest_tilt
+from accounting.fourier.steps import (
+    FAR_ABOVE,
+    UNIT,
+    Complex,
+    Line,
+    Step,
+    TiltTable,
+    error_of_exponential,
+    log1p_complex,
+)
 
 Array = NDArray[np.float64]
 _LARGE = 300.0
@@ -35,11 +45,9 @@ class GaussianStep:
     def line(self, tilt: float, decay: float) -> GaussianLine:
         return GaussianLine(self.mu * self.mu, tilt)
 
-    def largest_tilt(self, count: int, epsilon: float) -> float:
-        """Where count mu^2 x (x + 1) / 2 - x eps = 60."""
-        half = 0.5 * count * self.mu * self.mu
-        slope = half - epsilon
-        return (-slope + math.sqrt(slope * slope + 240.0 * half)) / (2.0 * half)
+    def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
+        """Where count mu^2 x (x + 1) / 2 - x eps = level."""
+        return steepest_tilt(0.0, 0.5 * self.mu * self.mu, count, epsilon, level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +82,14 @@ class MixtureLine:
     Attributes:
         shares: v_i, each within ``share_error`` relatively.
         lines: Of the branches.
+        left_out: The share of those without a line; neither falls nor is known, but by its size.
         log_moment: log M(c), within ``log_moment_error``.
     """
 
     shares: tuple[float, ...]
     share_error: float
     lines: tuple[Line, ...]
+    left_out: float
     log_moment: float
     log_moment_error: float
 
@@ -87,7 +97,7 @@ class MixtureLine:
         """As `steps.StepLine.log_ratios`: errors of the modulus, from quadrature and from rounding."""
         size = blocks * width
         change = np.zeros(size, dtype=np.complex128)
-        quadrature, rounding = np.zeros(size), np.zeros(size)
+        quadrature, rounding = np.full(size, 2.0 * self.left_out), np.zeros(size)
         for share, line in zip(self.shares, self.lines, strict=True):
             logs, inexact, floating = line.log_ratios(blocks, width, spacing)
             part = np.expm1(logs)
@@ -102,6 +112,8 @@ class MixtureLine:
     def log_envelope(self, t: Array) -> Array:
         """log of the sum of v_i times the branches' envelopes, each of which falls."""
         logs = [math.log(share) + line.log_envelope(t) for share, line in zip(self.shares, self.lines, strict=True)]
+        if self.left_out > 0.0:
+            logs.append(np.full(t.shape, math.log(self.left_out)))
         envelope: Array = np.minimum(np.logaddexp.reduce(logs) + self.share_error + 1e-13, 0.0)
         return envelope
 
@@ -113,12 +125,14 @@ class MixtureStep:
     Attributes:
         weights: Probabilities of the branches.
         steps: Of the branches.
+        negligible: Share of M below which a branch has no line.
 
     Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
     """
 
     weights: tuple[float, ...]
     steps: tuple[Step, ...]
+    negligible: float
 
     @property
     def participation(self) -> float:
@@ -131,44 +145,54 @@ class MixtureStep:
     def table(self, tilts: Array) -> TiltTable:
         """From differences to 1 where the moments are small; inf where a branch's is not known."""
         tables = [step.table(tilts) for step in self.steps]
-        parts = np.array([table.moments for table in tables])
-        known = np.isfinite(parts).all(axis=0)
-        parts = np.where(known, parts, 0.0)
-        weights = np.array(self.weights)[:, None]
-        small = np.log1p((weights * np.expm1(np.minimum(parts, _LARGE))).sum(axis=0))
-        large = np.logaddexp.reduce(np.log(weights) + parts, axis=0)
-        moments = np.where(parts.max(axis=0) > _LARGE, large, small)
-        shares = weights * np.exp(parts - moments)
-        means, variances, errors = (
-            np.where(known, np.array([getattr(table, name) for table in tables]), 0.0)
-            for name in ("means", "variances", "errors")
+        parts, means, variances, errors = (
+            np.array([getattr(table, name) for table in tables]) for name in ("moments", "means", "variances", "errors")
         )
+        known = np.isfinite(parts).all(axis=0)
+        parts, means, variances, errors = (np.where(known, each, 0.0) for each in (parts, means, variances, errors))
+        moments, shares, error = self._together(parts, errors)
         mean = (shares * means).sum(axis=0)
         variance = np.maximum((shares * (variances + means * means)).sum(axis=0) - mean * mean, 0.0)
-        # Moments are nonnegative, so that the weighted sum is as accurate as its terms.
-        error = (shares * np.expm1(np.minimum(errors, _LARGE))).sum(axis=0)
-        error = error + UNIT * (16.0 * np.abs(moments) + 4.0 * (len(tables) + 4.0) * np.minimum(np.abs(moments), 1.0))
         moments, mean, variance, error = (np.where(known, each, math.inf) for each in (moments, mean, variance, error))
         return TiltTable(tilts, moments, mean, variance, error)
 
-    def line(self, tilt: float, decay: float) -> MixtureLine:
-        lines = tuple(step.line(tilt, decay) for step in self.steps)
-        table = self.table(np.array([tilt]))
-        log_moment, error = float(table.moments[0]), float(table.errors[0])
-        parts = [line.log_moment for line in lines]
-        shares = tuple(w * math.exp(part - log_moment) for w, part in zip(self.weights, parts, strict=True))
-        # The shares are as inexact as the moments that they are made of.
-        inexact = max(line.log_moment_error for line in lines) + error
-        inexact += UNIT * (8.0 + 2.0 * max(map(abs, parts)) + 2.0 * abs(log_moment))
-        kept = [place for place, share in enumerate(shares) if share > 0.0]
-        return MixtureLine(
-            tuple(shares[place] for place in kept),
-            math.expm1(min(2.0 * inexact, _LARGE)),
-            tuple(lines[place] for place in kept),
-            log_moment,
-            error,
-        )
+    def _together(self, parts: Array, errors: Array) -> tuple[Array, Array, Array]:
+        """log M, the branches' shares of M, and the error of log M, from each branch's log M_i and its error."""
+        weights = np.array(self.weights)[:, None]
+        small = np.log1p((weights * np.expm1(np.minimum(parts, _LARGE))).sum(axis=0))
+        large = np.logaddexp.reduce(np.log(weights) + parts, axis=0)
+        moments: Array = np.where(parts.max(axis=0) > _LARGE, large, small)
+        shares: Array = weights * np.exp(parts - moments)
+        # Moments are nonnegative, so that the weighted sum is as accurate as its terms.
+        error: Array = (shares * np.expm1(np.minimum(errors, _LARGE))).sum(axis=0)
+        size = np.abs(moments)
+        return moments, shares, error + UNIT * (16.0 * size + 4.0 * (len(parts) + 4.0) * np.minimum(size, 1.0))
 
-    def largest_tilt(self, count: int, epsilon: float) -> float:
-        """That of the branch that is taken most often, as far as the others do not matter: an estimate."""
-        return max(step.largest_tilt(count, epsilon) for step in self.steps)
+    def line(self, tilt: float, decay: float) -> MixtureLine:
+        tables = [step.table(np.array([tilt])) for step in self.steps]
+        parts, part_errors = (np.array([getattr(table, name) for table in tables]) for name in ("moments", "errors"))
+        _, shares, _ = self._together(parts, part_errors)
+        kept = np.flatnonzero(shares[:, 0] * np.exp(2.0 * part_errors[:, 0]) > self.negligible).tolist()
+        lines = tuple(self.steps[place].line(tilt, decay) for place in kept)
+        parts[kept, 0], part_errors[kept, 0] = [line.log_moment for line in lines], [e.log_moment_error for e in lines]
+        moments, shares, errors = self._together(parts, part_errors)
+        log_moment, error = float(moments[0]), float(errors[0])
+        # The shares are as inexact as the moments that they are made of.
+        inexact = float(part_errors[kept].max()) + error
+        inexact += UNIT * (8.0 + 2.0 * float(np.abs(parts).max()) + 2.0 * abs(log_moment))
+        share_error = math.expm1(min(2.0 * inexact, _LARGE))
+        # Those without a line are known to the digits of a table.
+        left_out = np.delete(shares[:, 0], kept).sum() * math.exp(min(2.0 * float(part_errors.max()), _LARGE))
+        return MixtureLine(tuple(shares[kept, 0].tolist()), share_error, lines, float(left_out), log_moment, error)
+
+    def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
+        """From each branch alone, by M >= w_i M_i; or by M >= 1 + w_i (M_i - 1), all moments being at least 1."""
+        tilts = []
+        for weight, step in zip(self.weights, self.steps, strict=True):
+            if level < count * _LARGE:
+                # Where x eps is at most the level.
+                tilt = step.largest_tilt(1, 0.0, math.log1p(math.expm1(2.0 * level / count) / weight))
+                if tilt * epsilon <= level:
+                    tilts.append(tilt)
+            tilts.append(step.largest_tilt(count, epsilon, level - count * math.log(weight)))
+        return min(tilts)

@@ -12,7 +12,7 @@ from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, wofz
+from scipy.special import log_ndtr, ndtr, wofz
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -133,6 +133,28 @@ class GaussianPair:
         slope: Array = here / self.noise**2
         return slope
 
+    @property
+    def log_least(self) -> float:
+        """log of the infimum of f."""
+        return math.log1p(-self.probability)
+
+    @property
+    def cancellation(self) -> float:
+        """By how much more than its own size the rounding of log f is, in units of the unit roundoff."""
+        return 0.0
+
+    def largest_tilt(self, count: int, epsilon: float, level: float) -> float:
+        """As `steps.Step`; not ADD.
+
+        From M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)), the part in which the record takes part.
+        """
+        return steepest_tilt(math.log(self.probability), 0.5 / self.noise**2, count, epsilon, level)
+
+    def mass_beyond(self, x: float, width: float) -> float:
+        """P-mass beyond x, of x with more noise of this width, but for rounding (not ADD)."""
+        s, q = math.hypot(self.noise, width), self.probability
+        return float((1.0 - q) * ndtr(-x / s) + q * ndtr((1.0 - x) / s))
+
     def log_growth(self, angle: float, tilt: float) -> float:
         """log of how much |density e^(tilt L)| on the line at ``angle`` s^2 can exceed its value on the real line.
 
@@ -143,9 +165,7 @@ class GaussianPair:
 
     def window(self, tilt: float) -> tuple[float, float]:
         """Where density e^(tilt L) N(0, s^2) lies, generously; `log_tail` bounds what is left out."""
-        s, reach = self.noise, 13.0 * self.noise
-        # Left of it f is dominated by 1 - q, which no longer moves.
-        floor = 0.5 + s * s * (math.log1p(-self.probability) - math.log(self.probability))
+        reach, floor = 13.0 * self.noise, self._floor
         if self.pair is Pair.REMOVE:
             return -reach, tilt + 1.0 + reach
         if self.pair is Pair.ADD:
@@ -181,15 +201,15 @@ class GaussianPair:
 
     def _log_beyond(self, place: float, log_mass: float, tilts: Array, band: Band | None) -> Array:
         """log of a bound of the integral further out than ``place``; ``log_mass`` is that of N(0, s^2) in the band."""
-        s, q = self.noise, self.probability
+        s = self.noise
         if self.pair is Pair.ADD:
-            return -tilts * math.log1p(-q) + log_mass
+            return -tilts * self.log_least + log_mass
         # f e^-a decreases, so f^p <= (f e^-a)(place)^p e^(p a), a Gaussian of mean p.
         power = tilts + 1.0
         ratio = float(self._log_f(np.array([place]))[0] - self._a(np.array([place]))[0])
         beyond = power * ratio + 0.5 * power * (power - 1.0) / s**2 + log_ndtr(-(place - power) / s)
         if self.pair is Pair.REPLACE:
-            beyond = beyond - tilts * math.log1p(-q)
+            beyond = beyond - tilts * self.log_least
         return np.asarray(beyond if band is None else beyond + log_ndtr((band.high - place) / band.width))
 
     def _log_below(self, left: float, band: Band) -> float:
@@ -204,6 +224,32 @@ class GaussianPair:
         k = max((band.low - left) / band.width**2, 0.0)
         m = k * s - left / s
         return float(log_ndtr((left - band.low) / band.width) - 0.5 * (left / s) ** 2 + 0.5 * m * m + log_ndtr(-m))
+
+    @property
+    def _floor(self) -> float:
+        """Left of it f is dominated by its infimum, and hardly moves."""
+        return 0.5 + self.noise**2 * (math.log1p(-self.probability) - math.log(self.probability))
+
+    def place_of_loss(self, loss: float) -> float:
+        """x with loss(x) = ``loss`` > 0; the loss grows with x in the directions that are cut."""
+        if self.pair is Pair.REMOVE:
+            # log(1 - q + q e^a) = loss
+            q = self.probability
+            a = math.log1p(math.expm1(loss) / q) if loss < 30.0 else loss - math.log(q)
+            return 0.5 + a * self.noise**2
+        return self._searched_place(loss)
+
+    def _searched_place(self, loss: float) -> float:
+        low, high = -20.0 * self.noise, 20.0 * self.noise + 1.0
+        while float(self.exponents(np.array([high]))[1][0]) < loss:
+            low, high = high, 2.0 * high
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            if float(self.exponents(np.array([middle]))[1][0]) < loss:
+                low = middle
+            else:
+                high = middle
+        return high
 
     def _a(self, x: Array) -> Array:
         a: Array = (x - 0.5) / self.noise**2
@@ -237,20 +283,7 @@ class GaussianPair:
         return modulus, np.arctan2(imaginary, real)
 
 
-def place_of_loss(pair: GaussianPair, loss: float) -> float:
-    """x with loss(x) = ``loss``; the loss grows with x in the directions that are cut."""
-    if pair.pair is Pair.REMOVE:
-        # log(1 - q + q e^a) = loss
-        q = pair.probability
-        a = math.log1p(math.expm1(loss) / q) if loss < 30.0 else loss - math.log(q)
-        return 0.5 + a * pair.noise**2
-    low, high = -20.0 * pair.noise, 20.0 * pair.noise + 1.0
-    while float(pair.exponents(np.array([high]))[1][0]) < loss:
-        low, high = high, 2.0 * high
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if float(pair.exponents(np.array([middle]))[1][0]) < loss:
-            low = middle
-        else:
-            high = middle
-    return high
+def steepest_tilt(log_weight: float, half: float, count: int, epsilon: float, level: float) -> float:
+    """x with count ((x + 1) log_weight + half x (x + 1)) - x eps = level."""
+    slope = half + log_weight - epsilon / count
+    return (-slope + math.sqrt(slope * slope + 4.0 * half * (level / count - log_weight))) / (2.0 * half)

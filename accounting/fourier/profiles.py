@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.composition.evaluator import Bounds
-from accounting.fourier.choice import DirectedComposition, choose_line, contour_at, guess_epsilon
+from accounting.fourier.choice import DirectedComposition, Lines, choose_line, contour_at, guess_epsilon
 from accounting.fourier.contour import Contour, truncation_point
-from accounting.fourier.pairs import Band, GaussianPair, Pair, place_of_loss
+from accounting.fourier.pairs import Band, GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
 from accounting.fourier.split import SplitStep, mass_beyond, top_for
 from accounting.fourier.steps import UNIT, TiltTable, log_kernel
@@ -101,29 +101,37 @@ class DirectedProfiles:
             table: of the composition at this epsilon, where it is known.
         """
         table = table or self.composition.table_at(epsilon)
-        plain = self.plain(table, epsilon)
+        known: Lines = {}
+        plain = self.plain(table, epsilon, known=known)
         log_delta: float | None = None
         if plain is not None:
             yield plain, "fourier_inversion"
             # Tolerances were relative to the saddle-point estimate, which may have been too large.
             log_delta = known_log_delta(plain, epsilon)
-            again = contour_at(self.composition, table, epsilon, PLAIN_POINTS, log_delta=log_delta)
+            again = contour_at(self.composition, table, epsilon, PLAIN_POINTS, log_delta=log_delta, known=known)
             if log_delta is not None and again is not None:
                 yield again, "fourier_inversion"
         if self.participations < FEW_PARTICIPATIONS:
             yield from self._named(self.split(epsilon, log_scale), "split_fourier_inversion")
         yield from self._named(self.capped(epsilon, log_scale), "fourier_inversion")
-        windowed = windowed_contours(self.composition, table, epsilon, log_delta, PLAIN_POINTS)
+        windowed = windowed_contours(self.composition, table, epsilon, log_delta, PLAIN_POINTS, known)
         yield from self._named(windowed, "windowed_fourier_inversion")
         if self.participations >= FEW_PARTICIPATIONS:
             yield from self._named(self.split(epsilon, log_scale), "split_fourier_inversion")
-        windowed = windowed_contours(self.composition, table, epsilon, log_delta, WINDOW_POINTS)
+        windowed = windowed_contours(self.composition, table, epsilon, log_delta, WINDOW_POINTS, known)
         yield from self._named(windowed, "windowed_fourier_inversion")
 
-    def plain(self, table: TiltTable, epsilon: float) -> Contour | None:
-        """The contour of the whole, where it takes few points."""
+    def plain(
+        self, table: TiltTable, epsilon: float, log_delta: float | None = None, known: Lines | None = None
+    ) -> Contour | None:
+        """The contour of the whole, where it takes few points.
+
+        Args:
+            log_delta: logarithm of the delta that is looked for, where that is known.
+            known: as `contour_at`.
+        """
         with suppress(OverflowError):
-            return contour_at(self.composition, table, epsilon, PLAIN_POINTS)
+            return contour_at(self.composition, table, epsilon, PLAIN_POINTS, log_delta=log_delta, known=known)
         return None
 
     @staticmethod
@@ -151,7 +159,7 @@ class DirectedProfiles:
             table = capped.table_at(epsilon)
             contour = contour_at(capped, table, epsilon, PLAIN_POINTS)
             if contour is None:
-                contour = next(windowed_contours(capped, table, epsilon, None, PLAIN_POINTS), None)
+                contour = next(windowed_contours(capped, table, epsilon, None, PLAIN_POINTS, {}), None)
             if contour is not None:
                 yield SumProfile((contour,), left_out, 0.0)
 
@@ -207,7 +215,7 @@ class DirectedProfiles:
         if self._repeated is None or epsilon <= 0.0:
             return
         step, count = self._repeated
-        noise, place = step.pair.noise, place_of_loss(step.pair, epsilon)
+        noise, place = step.pair.noise, step.pair.place_of_loss(epsilon)
         steepest = max(place / noise**2 / max(float(step.pair.slope(np.array([place]))[0]), 1e-300), 4.0 / epsilon)
         width = min(0.25 * noise**2, 0.25 * noise, _narrow_enough(step.pair, 3.0 * steepest))
         top = top_for(step.pair, width, _log_left_out(log_scale, count))
@@ -217,7 +225,7 @@ class DirectedProfiles:
             # Losses of very different sizes need lines of their own: from the first cut on, bands of a fixed ratio.
             levels = 1 + max(0, round(math.log(max(highest / (share * epsilon), 1.0)) / math.log(_BAND_RATIO)))
             edges = [share * epsilon * _BAND_RATIO**level for level in range(levels)]
-            places = [place for edge in edges if (place := place_of_loss(step.pair, edge)) < top - 4.0 * width]
+            places = [place for edge in edges if (place := step.pair.place_of_loss(edge)) < top - 4.0 * width]
             if not places:
                 continue
             splits = SplitStep.chain(step, count, [*places, top], width)
@@ -230,7 +238,12 @@ class DirectedProfiles:
 
 
 def windowed_contours(
-    composition: DirectedComposition, table: TiltTable, epsilon: float, log_delta: float | None, most_points: int
+    composition: DirectedComposition,
+    table: TiltTable,
+    epsilon: float,
+    log_delta: float | None,
+    most_points: int,
+    known: Lines,
 ) -> Iterator[Contour]:
     """The window whose error is about what is allowed, or the narrowest that the points allow."""
     tilt = choose_line(table, epsilon, log_delta).tilt
@@ -239,7 +252,9 @@ def windowed_contours(
     for _ in range(10):
         contour = None
         with suppress(OverflowError):
-            contour = contour_at(composition, table, epsilon, most_points, log_delta=log_delta, window=window)
+            contour = contour_at(
+                composition, table, epsilon, most_points, log_delta=log_delta, window=window, known=known
+            )
         if contour is not None:
             yield contour
             return

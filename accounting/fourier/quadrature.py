@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.fourier.pairs import Band, GaussianPair, Pair, place_of_loss
-from accounting.fourier.steps import UNIT, Complex, StepLine, TiltTable
+from accounting.fourier.pairs import Band, GaussianPair, Pair
+from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
 
 Array = NDArray[np.float64]
 
@@ -72,7 +72,7 @@ class GaussianPairStep:
         variance = np.maximum((weights @ (loss * loss)) / total - mean * mean, 0.0)
         moments = top[:, 0] + np.log(total)
         accumulation = math.sqrt(nodes.size) + 40.0
-        rounding = accumulation + 8.0 * np.abs(exponent).max(axis=1)
+        rounding = accumulation + 8.0 * np.abs(exponent).max(axis=1) + pair.cancellation * (tilts + 1.0)
         if near_one:
             moments, rounding = self._from_differences(exponent, tilted, log_mass, moments, rounding, accumulation)
         tail = np.exp(np.minimum(pair.log_tail(left, right, tilts, self.band) - moments, 700.0))
@@ -118,7 +118,7 @@ class GaussianPairStep:
             log_moment=log_moment,
             log_moment_error=log_moment_error,
             relative_error=2.0 * (quadrature + tail),
-            rounding=UNIT * (nodes.size + 24.0 + 4.0 * float(size.max(initial=0.0)))
+            rounding=UNIT * (nodes.size + 24.0 + 4.0 * float(size.max(initial=0.0)) + pair.cancellation * (tilt + 1.0))
             + (0.0 if self.band is None else _SHARE_ERROR),
             mass=float(modulus.sum()),
             first_moment=float(modulus @ np.abs(losses)),
@@ -131,10 +131,10 @@ class GaussianPairStep:
 
     @property
     def largest_loss(self) -> float:
-        return -math.log1p(-self.pair.probability) if self.pair.pair is Pair.ADD else math.inf
+        return -self.pair.log_least if self.pair.pair is Pair.ADD else math.inf
 
-    def largest_tilt(self, count: int, epsilon: float) -> float:
-        """Without an end of the band from M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)), the part in which the record takes part.
+    def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
+        """Without an end of the band what the pair says.
 
         With one, from the logarithmic slope of the density where one step's loss is eps: no saddle point is steeper.
         """
@@ -142,13 +142,11 @@ class GaussianPairStep:
         if pair.pair is Pair.ADD:
             return math.inf
         if self.band is not None and math.isfinite(self.band.high):
-            place = np.array([min(place_of_loss(pair, epsilon), self.band.high)])
+            place = np.array([min(pair.place_of_loss(epsilon), self.band.high)])
             local = max(float(place[0]) / pair.noise**2, 0.0) / max(float(pair.slope(place)[0]), 1e-300)
             exploding = -math.log(pair.probability) * pair.noise**4 / self.band.width**2
             return min(3.0 * max(local, 4.0 / max(epsilon, 1e-12)), max(exploding, 1.0))
-        log_q, curvature = math.log(pair.probability), 0.5 / pair.noise**2
-        slope = curvature + log_q - epsilon / count
-        return (-slope + math.sqrt(slope * slope + 4.0 * curvature * (60.0 / count - log_q))) / (2.0 * curvature)
+        return pair.largest_tilt(count, epsilon, level)
 
     def _from_differences(
         self, exponent: Array, tilted: Array, log_mass: Array, moments: Array, rounding: Array, accumulation: float
@@ -236,6 +234,7 @@ class GaussianPairStep:
             base_r, _, loss_r, loss_i = pair.shifted_exponents(nodes, float(angle))
             log_weight = log_mass + base_r + tilt * loss_r + 0.5 * (float(angle) * s) ** 2
             log_weight = log_weight + 8.0 * UNIT * (np.abs(log_mass) + np.abs(base_r) + tilt * np.abs(loss_r))
+            log_weight = log_weight + UNIT * pair.cancellation * (tilt + 1.0)
             if self.band is not None:
                 shift = float(angle) * s * s
                 log_weight = log_weight + self.band.log_share(nodes) + 0.5 * (shift / self.band.width) ** 2

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.fourier.pairs import steepest_tilt
 from accounting.fourier.ratio_path import LINE_ANGLE, REAL_ANGLE, RatioPart
-from accounting.fourier.steps import UNIT, Complex, StepLine, TiltTable
+from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
 
 Array = NDArray[np.float64]
 
@@ -22,6 +23,8 @@ _KNOT_RATIO = 1.2
 _KNOTS_BELOW, _MOST_KNOTS = 6, 48
 #: Where the bound that holds for all t has fallen to about what it tends to, sampling ends.
 _SETTLED = 1.1
+#: By how much fewer the digits of a table are than those of a line: it steers, and bounds what is far below delta.
+_FEWER_DIGITS = 22.0
 #: Of the largest tilt, below which no smaller one is tried.
 _LEAST_SHARE = 1e-12
 #: Relative accuracy of masses and places of atoms.
@@ -55,7 +58,7 @@ class RatioStep:
         parts: Integrals over the ratio.
         atoms: (mass under P, loss) of each.
         at_zero: Mass of loss 0.
-        digits: Quadrature errors are below e^-digits, relatively.
+        digits: Quadrature errors of a line are below e^-digits, relatively; those of a table are larger.
         participation, largest_loss: As in `steps.Step`.
     """
 
@@ -75,7 +78,7 @@ class RatioStep:
         while True:
             try:
                 known = tilts <= largest
-                table = self._table(tilts[known], largest)
+                table = self._table(tilts[known], largest, self.digits - _FEWER_DIGITS)
                 break
             except OverflowError:
                 largest *= 0.3
@@ -89,12 +92,12 @@ class RatioStep:
             whole[known] = part
         return TiltTable(tilts, *full)
 
-    def _table(self, tilts: Array, largest: float) -> TiltTable:
+    def _table(self, tilts: Array, largest: float, digits: float) -> TiltTable:
         log_masses, losses, left_out = [self._log_atoms], [self._atom_losses], [np.full(tilts.shape, -math.inf)]
         for part in self.parts:
-            scale, growth, reach = part.best_scale(REAL_ANGLE, largest, self.digits)
-            spacing = 2.0 * math.pi * REAL_ANGLE / (self.digits + growth)
-            nodes = part.grid(scale, spacing, self.digits, reach)
+            scale, growth, reach = part.best_scale(REAL_ANGLE, largest, digits)
+            spacing = 2.0 * math.pi * REAL_ANGLE / (digits + growth)
+            nodes = part.grid(scale, spacing, digits, reach)
             log_mass, loss = part.real_nodes(nodes, spacing, scale)
             log_masses.append(log_mass)
             losses.append(loss)
@@ -116,7 +119,7 @@ class RatioStep:
         moments = np.where(small, np.log1p(np.where(small, change, 0.0)), moments)
         rounding = np.where(small, 2.0 * accumulation * spread, rounding)
         ends = np.exp(np.minimum(np.logaddexp.reduce(left_out) - moments, 700.0))
-        quadrature = 4.0 * len(self.parts) * math.exp(-self.digits)
+        quadrature = 4.0 * len(self.parts) * math.exp(-digits)
         return TiltTable(tilts, moments, mean, variance, UNIT * rounding + 2.0 * ends + 2.0 * quadrature)
 
     def line(self, tilt: float, decay: float) -> SampledLine:
@@ -124,7 +127,7 @@ class RatioStep:
 
         Guarantees: line_within_its_error; envelope_is_above_and_falls.
         """
-        table = self._table(np.array([tilt]), tilt)
+        table = self._table(np.array([tilt]), tilt, self.digits)
         log_moment, log_moment_error = float(table.moments[0]), float(table.errors[0])
         atom_weights = np.exp(self._log_atoms + tilt * self._atom_losses - log_moment)
         weights: list[Complex] = [atom_weights.astype(np.complex128)]
@@ -180,17 +183,16 @@ class RatioStep:
             log_suprema=log_suprema,
         )
 
-    def largest_tilt(self, count: int, epsilon: float) -> float:
+    def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
         """From M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or what the highest atom gives."""
         if self.atoms:
             mass, loss = max(self.atoms, key=lambda atom: atom[1])
             room = loss * count - epsilon
-            return (60.0 - count * math.log(mass)) / room if room > 0.0 else math.inf
+            return (level - count * math.log(mass)) / room if room > 0.0 else math.inf
         if self.parts[0].curvature == 0.0:
             return math.inf
         log_q, half = math.log(self.parts[0].probability), 0.5 / self.parts[0].curvature
-        slope = half + log_q - epsilon / count
-        return (-slope + math.sqrt(slope * slope + 4.0 * half * (61.0 / count - log_q))) / (2.0 * half)
+        return steepest_tilt(log_q, half, count, epsilon, level + 1.0)
 
     @property
     def _log_atoms(self) -> Array:
@@ -227,7 +229,7 @@ class RatioStep:
     def _second_moment(self, tilt: float, first_moment: float) -> float:
         """A bound of E L^2 under the tilted law: (hL)^2 <= e^(hL) + e^(-hL) - 2, whose mean is moments at tilt +- h."""
         step = min(0.5 * tilt, 0.2 / max(first_moment, 1e-300))
-        table = self._table(np.array([tilt - step, tilt, tilt + step]), tilt + step)
+        table = self._table(np.array([tilt - step, tilt, tilt + step]), tilt + step, self.digits)
         change = table.moments - table.moments[1]
         error = table.errors + table.errors[1]
         return float(np.expm1(change[0] + error[0]) + np.expm1(change[2] + error[2])) / step**2

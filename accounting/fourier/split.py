@@ -66,7 +66,7 @@ class SplitStep:
         """
         pair, band = self.whole.pair, self.bulk.band
         assert band is not None
-        s, q = pair.noise, pair.probability
+        s = pair.noise
         ends = np.linspace(-13.0 * s, band.high + 7.0 * band.width, _PANELS + 1)
         low, high = ends[:-1] / s, ends[1:] / s
         # From the nearer tail, where differences keep their digits.
@@ -93,8 +93,8 @@ class SplitStep:
             log_moments = self.count * np.log1p(np.maximum(moments[:, index - 1], -0.999))
             log_bounds = log_moments + log_kernel(tilts) - tilts * epsilon
             beyond = ends[index]
-            mass = (1.0 - q) * ndtr(-beyond / s) + q * ndtr((1.0 - beyond) / s)
-            outside = self.count * math.exp(float(band.log_share(np.array([beyond]))[0])) * float(mass)
+            mass = pair.mass_beyond(float(beyond), 0.0)
+            outside = self.count * math.exp(float(band.log_share(np.array([beyond]))[0])) * mass
             best = min(best, math.exp(min(float(log_bounds.min()), 700.0)) + outside * (1.0 + 1e-10))
         return best * (1.0 + 1e-10)
 
@@ -187,8 +187,7 @@ class SplitLine:
 
 def mass_beyond(pair: GaussianPair, top: float, width: float) -> float:
     """P-mass of one step that a band ending at ``top`` leaves out, rounded up."""
-    s, q = math.hypot(pair.noise, width), pair.probability
-    return float((1.0 - q) * ndtr(-top / s) + q * ndtr((1.0 - top) / s)) * (1.0 + 1e-9)
+    return pair.mass_beyond(top, width) * (1.0 + 1e-9)
 
 
 def top_for(pair: GaussianPair, width: float, log_mass: float) -> float:

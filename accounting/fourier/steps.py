@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 #: Unit roundoff.
 UNIT = 2.0**-53
+#: The logarithm of a number that M(x)^count e^(-x eps) does not reach at a saddle point.
+FAR_ABOVE = 60.0
 _SMALLEST = 1e-290
 
 
@@ -127,8 +129,8 @@ class Step(Protocol):
 
     def table(self, tilts: Array) -> TiltTable: ...
     def line(self, tilt: float, decay: float) -> Line: ...
-    def largest_tilt(self, count: int, epsilon: float) -> float:
-        """Beyond it M(x)^count e^(-x eps) is above e^60, so that no saddle point lies there; inf if unknown."""
+    def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
+        """Beyond it M(x)^count e^(-x eps) is above e^level, so that no saddle point lies there; inf if unknown."""
 
 
 def _expm1_it(t: Array, losses: Complex) -> Complex:

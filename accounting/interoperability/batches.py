@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from accounting.errors import InvalidValue, Unsupported
-from accounting.events import Event, Poisson, ShuffledEpochs
+from accounting.events import Event, Poisson, ShuffledEpochs, group_events
 from accounting.interoperability.difference import Difference
 
 #: How far 1 / sampling probability may be from a whole number of batches.
@@ -31,10 +31,10 @@ class Batches(StrEnum):
 
 
 def taken_as(events: Sequence[Event], batches: Batches) -> tuple[Event, ...]:
-    """Events that are recorded as Poisson samples, as the loader took them.
+    """Events that are recorded as Poisson samples, without their order, as the loader took them.
 
     Args:
-        events: As recorded.
+        events: As recorded, equal ones together.
         batches: What the loader did.
 
     Guarantees: shuffled_is_never_amplified; epochs_are_never_cut: steps of several kinds are refused as shuffled, since
@@ -51,20 +51,60 @@ def taken_as(events: Sequence[Event], batches: Batches) -> tuple[Event, ...]:
     >>> taken_as([Event(Gaussian(1.0), Poisson(0.01), 300)], Batches.SHUFFLED)[0].sampling
     ShuffledEpochs(steps_per_epoch=100)
     """
-    if batches is Batches.POISSON:
-        return tuple(events)
-    if sum(isinstance(event.sampling, Poisson) for event in events) > 1:
+    if batches is Batches.SHUFFLED and sum(isinstance(event.sampling, Poisson) for event in events) > 1:
         raise Unsupported(
-            "the record does not say where epochs begin, and steps of several kinds share them: state these steps as "
-            "shuffled_epochs events, one for each part of an epoch with the same noise",
+            "the record does not say in which order its steps were taken, and steps of several kinds may share epochs: "
+            "state these steps as shuffled_epochs events, one for each part of an epoch with the same noise",
             pointer=("batches",),
         )
-    return tuple(
-        replace(event, sampling=ShuffledEpochs(_per_epoch(event.sampling.sampling_probability)))
-        if isinstance(event.sampling, Poisson)
-        else event
-        for event in events
-    )
+    return taken_in_order(events, batches)
+
+
+def taken_in_order(events: Sequence[Event], batches: Batches) -> tuple[Event, ...]:
+    """Events that are recorded as Poisson samples, in the order in which they were taken, as the loader took them.
+
+    Args:
+        events: As recorded, one after the other.
+        batches: What the loader did.
+
+    Guarantees: shuffled_is_never_amplified; epochs_are_never_cut: noise that changes where an epoch ends is other
+        epochs, and noise that changes inside one is refused, since which record meets which is not known.
+
+    Requires, Raises: as `taken_as`.
+
+    >>> from accounting.events import Gaussian
+    >>> epochs = [Event(Gaussian(1.0), Poisson(0.1), 20), Event(Gaussian(2.0), Poisson(0.1), 15)]
+    >>> [(event.sampling, event.count) for event in taken_in_order(epochs, Batches.SHUFFLED)]
+    [(ShuffledEpochs(steps_per_epoch=10), 20), (ShuffledEpochs(steps_per_epoch=10), 15)]
+    """
+    if batches is Batches.POISSON:
+        return group_events(events)
+    taken: list[Event] = []
+    for event in events:
+        shuffled = event
+        if isinstance(event.sampling, Poisson):
+            per_epoch = _per_epoch(event.sampling.sampling_probability)
+            shuffled = replace(event, sampling=ShuffledEpochs(per_epoch))
+        if taken and replace(taken[-1], count=1) == replace(shuffled, count=1):
+            taken[-1] = replace(shuffled, count=taken[-1].count + shuffled.count)
+            continue
+        _check_epoch_ends(taken)
+        taken.append(shuffled)
+    return tuple(taken)
+
+
+def _check_epoch_ends(taken: Sequence[Event]) -> None:
+    """Whether the last of them may be followed by other steps."""
+    if not taken or not isinstance(taken[-1].sampling, ShuffledEpochs):
+        return
+    per_epoch = taken[-1].sampling.steps_per_epoch
+    if inside := taken[-1].count % per_epoch:
+        raise Unsupported(
+            f"the noise or the sample rate changes after {inside} of the {per_epoch} batches of an epoch, and which "
+            "records had met the one noise and which the other is not known: state these steps as shuffled_epochs "
+            "events, one for each part of an epoch with the same noise",
+            pointer=("batches",),
+        )
 
 
 def _per_epoch(probability: float) -> int:

@@ -24,8 +24,8 @@ from scipy.special import ndtr
 
 from accounting.composition.gaussian_dp import epsilon_of_gaussian
 from accounting.errors import AccountingError, InvalidValue, one_of
-from accounting.events import Event, FullBatch, Gaussian, Poisson, group_events
-from accounting.interoperability.batches import SHUFFLED_CHARGED_AS_POISSON, Batches, taken_as
+from accounting.events import Event, FullBatch, Gaussian, Poisson
+from accounting.interoperability.batches import SHUFFLED_CHARGED_AS_POISSON, Batches, taken_in_order
 from accounting.interoperability.difference import Difference, Imported, Reported
 from accounting.numbers import MAX_COUNT, MAX_EVENTS, read_integer, read_real
 from accounting.privacy_loss import compose
@@ -81,12 +81,13 @@ class OpacusHistory:
 
         Raises:
             InvalidValue: shuffled batches whose sample rate is not 1 over a whole number of them.
+            Unsupported: shuffled batches whose noise or rate changes inside an epoch.
         """
         steps = [
             Event(Gaussian(noise), Poisson(rate) if rate < 1.0 else FullBatch(), steps)
             for noise, rate, steps in self.history
         ]
-        return taken_as(group_events(steps), batches)
+        return taken_in_order(steps, batches)
 
     def reported_epsilon(self, delta: float) -> float | None:
         """What `get_epsilon(delta)` answers, to about six digits; None for ``prv``, and where it raises."""
@@ -124,6 +125,7 @@ def import_opacus(
 
     Raises:
         InvalidValue: a number out of range, or batches that the sample rate cannot be.
+        Unsupported: shuffled batches whose noise or rate changes inside an epoch.
 
     >>> history = OpacusHistory.from_state({"mechanism": "gdp", "history": [[1.1, 0.1, 50]]})
     >>> found = import_opacus(history, NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5)

@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, gammaln, logsumexp, ndtri_exp
+from scipy.special import bdtrc, logsumexp, ndtri_exp
 
 from accounting.mechanisms.mills import scaled_mills_difference
 from accounting.mechanisms.support import Support, mirrored
@@ -32,12 +32,14 @@ from accounting.mechanisms.support import Support, mirrored
 Array = NDArray[np.float64]
 
 #: Of records of one group in one batch that are told apart; every profile is a sum of so many terms.
-MOST_HITS = 32
+MOST_HITS = 256
 #: Of a larger group, the probability that more of them are in a batch.
 _RARE = 1e-50
 #: Where moments are tried, and with how many nodes.
 _TILTS, _MAX_NODES = np.geomspace(1e-3, 400.0, 70), 40_000
 _ALLOWANCE = 1e-9
+#: Hits of which none are left out, and whose moments are integrated; beyond, a full batch bounds them.
+_FEW_HITS = 32
 #: Places that are searched one by one, and points of the table for more.
 _FEW, _TABLE = 64, 4096
 _REACH = 13.0
@@ -71,11 +73,15 @@ class GroupPoissonLoss:
     @cached_property
     def _hits(self) -> tuple[Array, Array]:
         """h / s for every h up to H, and log w_h."""
-        k, h = self.group_size, np.arange(self.most_hits + 1.0)
-        chosen = gammaln(k + 1.0) - gammaln(h + 1.0) - gammaln(k - h + 1.0)
-        q = self.sampling_probability
-        logs = chosen + h * math.log(q) + (k - h) * math.log1p(-q)
-        return h / self.noise_multiplier, logs - logsumexp(logs)
+        k, q, h = self.group_size, self.sampling_probability, np.arange(self.most_hits + 1.0)
+        odds = np.log((k - h[:-1]) / (h[:-1] + 1.0)) + math.log(q) - math.log1p(-q)
+        # Those of more hits, `rare`, are no number beside 1.
+        return h / self.noise_multiplier, k * math.log1p(-q) + np.concatenate([[0.0], np.cumsum(odds)])
+
+    @property
+    def log_weights(self) -> tuple[float, ...]:
+        """log w_h, h = 0, ..., H."""
+        return tuple(self._hits[1].tolist())
 
     @property
     def rare(self) -> float:
@@ -106,7 +112,7 @@ class GroupPoissonLoss:
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
         places, moments = [0.0], [0.0]
-        for tilt in _TILTS.tolist():
+        for tilt in _TILTS.tolist() if self.most_hits <= _FEW_HITS else []:
             moment = self._moment(tilt)
             if not math.isfinite(moment):
                 break
@@ -201,11 +207,12 @@ class GroupPoissonLoss:
         high = place
         terms = logs - 0.5 * shifts * shifts - high[:, None] * shifts
         shares = np.exp(terms - logsumexp(terms, axis=1)[:, None])
-        stick = np.zeros_like(high)
-        for d, w in zip(shifts.tolist(), logs.tolist(), strict=True):
-            for index, other in enumerate(shifts.tolist()):
-                if d + other > 0.0:
-                    stick += math.exp(w) * shares[:, index] * scaled_mills_difference(high - d, d + other)
+        stick, last = np.zeros_like(high), shifts.size - 1
+        for together in range(1, 2 * last + 1):
+            # h hits here and the rest of them there are so far apart, whatever h is.
+            h = np.arange(max(0, together - last), min(last, together) + 1)
+            parts = scaled_mills_difference(high[:, None] - shifts[h], together / self.noise_multiplier)
+            stick += (shares[:, together - h] * parts) @ np.exp(logs[h])
         return stick
 
     def _place(self, epsilons: Array) -> Array:
@@ -233,8 +240,8 @@ def group_poisson_loss(
 ) -> GroupPoissonLoss | None:
     """With as few hits as tell all but `_RARE` batches apart; None where these are more than `MOST_HITS`."""
     hits = min(group_size, MOST_HITS)
-    if group_size > MOST_HITS:
-        enough = bdtrc(np.arange(MOST_HITS + 1), group_size, sampling_probability) <= _RARE
+    if group_size > _FEW_HITS:
+        enough = bdtrc(np.arange(hits + 1), group_size, sampling_probability) <= _RARE
         if not bool(enough[-1]):
             return None
         hits = int(np.argmax(enough))

@@ -16,9 +16,10 @@ is not used), and choosing one step in each. Given the parts, which do not depen
 over disjoint sets of steps, convex in every Y_i: the same exchange shows that k allocations to floor(t/k) bins
 dominate. The parts average out by joint convexity.
 
-From below. What an allocation costs at least: to one who sees one of its steps, Poisson's pair with q = k/t; for k = 1
-a law below X in convex order. A last allocation that is cut short is charged as a whole one, and counts from below as
-one step of it.
+From below. What an allocation costs at least: for k = 1 a law below X in convex order; for k > 1, to one who sees one
+of its steps, Poisson's pair with q = k/t, or to one who sees the sum of all its steps, in which the record is k times
+among t noises, a Gaussian with mu = k / (s sqrt(t)). A last allocation that is cut short is charged as a whole one, and
+counts from below as one step of it.
 
 add_or_remove_one and replace_special have the same pair: no other record moves. replace_one is refused: the two
 records' steps are drawn separately, and no pair for that is proved here.
@@ -48,6 +49,10 @@ Array = NDArray[np.float64]
 LEAST_NOISE = 0.05
 
 
+Shown = GaussianLoss | PoissonGaussianLoss | RandomizedResponseLoss
+_NOTHING = RandomizedResponseLoss(0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class AllocationLoss:
     """One record's one step among ``bins``; an `enclosure.EnclosedLoss`.
@@ -55,13 +60,12 @@ class AllocationLoss:
     Attributes:
         noise_multiplier: s, over the sensitivity.
         bins: t.
-        shown: What stands for it from below: None for the whole of it, else a probability with which the one step that
-            is seen has the record (0: nothing is seen).
+        shown: What stands for it from below: None for the whole of it, else the loss of the part that is seen.
     """
 
     noise_multiplier: float
     bins: int
-    shown: float | None = None
+    shown: Shown | None = None
 
     pure_epsilon = math.inf
     symmetric = False
@@ -79,15 +83,12 @@ class AllocationLoss:
         return RatioLoss(self.noise_multiplier, self.bins, upward=True)
 
     @property
-    def attained(self) -> GaussianLoss | RatioLoss | PoissonGaussianLoss | RandomizedResponseLoss:
-        if self.shown == 0.0 or self.noise_multiplier < LEAST_NOISE:
-            return RandomizedResponseLoss(0.0)
-        if self.shown is None and self.bins > 1:
-            return RatioLoss(self.noise_multiplier, self.bins, upward=False)
-        probability = 1.0 / self.bins if self.shown is None else self.shown
-        if probability == 1.0:
-            return GaussianLoss(1.0 / self.noise_multiplier)
-        return PoissonGaussianLoss(self.noise_multiplier, probability)
+    def attained(self) -> Shown | RatioLoss:
+        if self.noise_multiplier < LEAST_NOISE:
+            return _NOTHING
+        if self.shown is not None:
+            return self.shown
+        return RatioLoss(self.noise_multiplier, self.bins, upward=False) if self.bins > 1 else self.dominating
 
     def log_moment(self, tilts: Array) -> Array:
         return self.dominating.log_moment(tilts)
@@ -157,10 +158,19 @@ def allocation_steps(
     """
     bins, chosen = sampling.num_bins // sampling.participations, sampling.participations
     whole, rest = divmod(count, sampling.num_bins)
-    seen = chosen / sampling.num_bins
+    one_step = PoissonGaussianLoss(noise_multiplier, chosen / sampling.num_bins)
+    seen = None if chosen == 1 else _sum_or_step(noise_multiplier, sampling, one_step)
     steps = [
-        (AllocationLoss(noise_multiplier, bins, None if chosen == 1 else seen), whole),
-        (AllocationLoss(noise_multiplier, bins, seen), 1 if rest else 0),
-        (AllocationLoss(noise_multiplier, bins, 0.0), (chosen - 1) * (whole + (1 if rest else 0))),
+        (AllocationLoss(noise_multiplier, bins, seen), whole),
+        (AllocationLoss(noise_multiplier, bins, one_step), 1 if rest else 0),
+        (AllocationLoss(noise_multiplier, bins, _NOTHING), (chosen - 1) * (whole + (1 if rest else 0))),
     ]
     return tuple((loss, number) for loss, number in steps if number)
+
+
+def _sum_or_step(noise_multiplier: float, sampling: RandomAllocation, one_step: PoissonGaussianLoss) -> Shown:
+    """Whichever has the larger second moment: t mu^2 against e^(mu^2) - 1, both over (t/k)^2, mu = 1/s."""
+    bins, square = sampling.num_bins, noise_multiplier**-2
+    if square < 700.0 and bins * square <= math.expm1(square):
+        return one_step
+    return GaussianLoss(sampling.participations / (noise_multiplier * math.sqrt(bins)))

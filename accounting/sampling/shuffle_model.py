@@ -28,7 +28,8 @@ A sharper bound that is not used. Common parts of P0 and P1 may be split off: P0
 P1 likewise, W common to both, and R(x) >= g (Q0' + Q1') / (e^e + 1). So delta is at most g times that of the pair above
 with 2 g / (e^e + 1) for e^-e, g in (0, 1] being the randomiser's. But g is not known here, and the largest of these
 bounds over g is the greater one wherever delta is small: 4.7e-4 for the worked number of the page, where the pair above
-has 1e-6. Nor is the analysis of Feldman, McMillan & Talwar 2023 used.
+has 1e-6. Nor is the bound of Feldman, McMillan & Talwar 2023 used: its proof holds for some randomisers only (errata to
+arXiv 2208.04591, Lemma 3.5).
 
 Numbers. Fewer clones are a bound, as further ones can be added afterwards. So where there are many, numbers of clones
 are grouped, each group counted as its smallest number; what is less likely than 1e-59 in all counts as no clone at

@@ -62,3 +62,23 @@ def bounded_range_delta(epsilon_range: float, count: int, epsilon: float) -> flo
         masses = np.array([1.0 - likely, likely])
         largest = max(largest, lattice_delta(masses, t - epsilon_range, epsilon_range, count, epsilon))
     return largest
+
+
+def adaptive_range_delta(epsilon_range: float, count: int, epsilon: float, parts: int = 12) -> float:
+    """Steps whose losses t and t - range follow the losses before, t a multiple of range / ``parts``: attained.
+
+    Backwards over the steps, at what is left of epsilon: no choice on this lattice does better.
+    """
+    step = epsilon_range / parts
+    t = step * np.arange(parts + 1)
+    likely = (math.exp(epsilon_range) - np.exp(t)) / math.expm1(epsilon_range)
+    left = epsilon - step * np.arange(-count * parts, count * parts + 1)
+    value = np.maximum(-np.expm1(np.minimum(left, 0.0)), 0.0)
+    for _ in range(count):
+        n = value.size
+        choices = [
+            p * value[parts + j : n - parts + j] + (1.0 - p) * value[j : n - 2 * parts + j]
+            for j, p in enumerate(likely.tolist())
+        ]
+        value = np.max(choices, axis=0)
+    return float(value[0])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 Array = NDArray[np.float64]
+Profile = Callable[[Array], Array]
 STANDARD_ERRORS = 6.0
 #: Expected number of draws of a kind that is seen not once with probability 1e-7.
 UNSEEN = 16.0
@@ -104,7 +105,7 @@ def poisson_laplace(b: float, q: float) -> AttainedPair:
     )
 
 
-def remove_profile(s: float, q: float) -> Callable[[Array], Array]:
+def remove_profile(s: float, q: float) -> Profile:
     """delta of one step at any real epsilon."""
 
     def profile(eps: Array) -> Array:
@@ -117,7 +118,7 @@ def remove_profile(s: float, q: float) -> Callable[[Array], Array]:
     return profile
 
 
-def symmetrized_profile(s: float, q: float) -> Callable[[Array], Array]:
+def symmetrized_profile(s: float, q: float) -> Profile:
     """The fixed-size pair under replace_one: remove at s/2 for eps >= 0, mirrored for eps < 0."""
     half = remove_profile(s / 2.0, q)
 
@@ -127,7 +128,7 @@ def symmetrized_profile(s: float, q: float) -> Callable[[Array], Array]:
     return profile
 
 
-def replace_profile(s: float, q: float) -> Callable[[Array], Array]:
+def replace_profile(s: float, q: float) -> Profile:
     """Poisson's replace-one pair."""
 
     def profile(eps: Array) -> Array:
@@ -143,14 +144,15 @@ def replace_profile(s: float, q: float) -> Callable[[Array], Array]:
     return profile
 
 
-def delta_from_above(profile: Callable[[Array], Array], count: int, epsilon: float, interval: float) -> float:
+def delta_from_above(profile: Profile, count: int, epsilon: float, interval: float) -> float:
     """Pessimistic delta of ``count`` composed steps whose one-step profile is given; the loss is symmetric."""
     reach = interval
     while float(profile(np.array([reach]))[0]) > 1e-16 / count and reach < 100.0:
         reach *= 1.3
     last = math.ceil(reach / interval)
     indices = np.arange(-last, last + 1)
-    deltas = np.minimum.accumulate(profile(np.asarray(indices * interval, dtype=np.float64)))
+    # Far to the left a delta of 1 may come out a rounding above it, which the library refuses.
+    deltas = np.minimum(np.minimum.accumulate(profile(np.asarray(indices * interval, dtype=np.float64))), 1.0)
     one = privacy_loss_distribution.PrivacyLossDistribution(
         pld_pmf.create_pmf_pessimistic_connect_dots(interval, indices, deltas)
     )

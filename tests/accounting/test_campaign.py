@@ -7,9 +7,18 @@ import pytest
 from tests.accounting.campaign import SCHEMES, run_campaign
 
 #: Schemes that take long for each spec.
-FEW = {"gaussian_truncated_poisson": 5, "gaussian_random_allocation": 5}
+FEW = {
+    "gaussian_truncated_poisson": 5,
+    "gaussian_random_allocation": 5,
+    "report_noisy_max": 6,
+    "group_laplace": 2,
+    "group_poisson": 2,
+    "group_exponential": 4,
+}
 #: Schemes that take long for any: `make soak` runs them.
 LATER = {"gaussian_with_replacement"}
+#: Where something is claimed from below of half the specs alone.
+SHARE_FROM_BELOW = {"generalized_gaussian": 0.25}
 
 
 @pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme not in LATER])
@@ -19,4 +28,4 @@ def test_random_specs_agree_with_the_referee(scheme: str) -> None:
     assert outcome.violations == []
     assert outcome.unbounded == 0
     assert outcome.upper_bounds_checked == specs
-    assert outcome.lower_bounds_checked > 0.45 * specs
+    assert outcome.lower_bounds_checked > SHARE_FROM_BELOW.get(scheme, 0.45) * specs

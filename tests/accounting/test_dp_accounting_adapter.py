@@ -11,10 +11,29 @@ from accounting.dp_accounting_adapter import (
     referee_epsilon,
 )
 from accounting.errors import Unsupported
-from accounting.events import Event, Gaussian, Laplace, Poisson, ShuffledEpochs, WithoutReplacement, ZcDp
+from accounting.events import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Event,
+    Exponential,
+    Gaussian,
+    GaussianMixture,
+    GeneralizedGaussian,
+    Laplace,
+    Poisson,
+    RandomAllocation,
+    RandomizedResponse,
+    ReportNoisyMax,
+    ShuffledEpochs,
+    TreeAggregation,
+    TruncatedPoisson,
+    WithoutReplacement,
+    ZcDp,
+)
 from accounting.relations import NeighboringRelation
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE = NeighboringRelation.REPLACE_ONE
 LISTS = [
     ([Event(Gaussian(1.0), Poisson(0.02), 500)], ADD_REMOVE, 3.0),
     ([Event(Gaussian(4.0), Poisson(0.02), 5000)], NeighboringRelation.REPLACE_SPECIAL, 1.0),
@@ -22,6 +41,13 @@ LISTS = [
     ([Event(Laplace(1.0), count=3), Event(Laplace(2.0), count=2)], ADD_REMOVE, 3.0),
     ([Event(Laplace(4.0), count=3), Event(Gaussian(8.0), count=2)], NeighboringRelation.REPLACE_ONE, 1.0),
     ([Event(Gaussian(2.0), Poisson(0.1), 50), Event(Gaussian(5.0), count=4), Event(Laplace(9.0))], ADD_REMOVE, 1.0),
+    ([Event(DiscreteLaplace(10.0, 0.5), count=12)], REPLACE, 2.0),
+    ([Event(DiscreteGaussian(4.0, 0.25), count=5)], REPLACE, 4.0),
+    ([Event(DiscreteGaussian(2.0, 1.0), count=30), Event(DiscreteLaplace(20.0, 1.0))], ADD_REMOVE, 12.0),
+    ([Event(RandomizedResponse(10, 0.9), count=20)], REPLACE, 9.0),
+    ([Event(RandomizedResponse(10, 0.9), count=20)], NeighboringRelation.REPLACE_SPECIAL, 5.0),
+    ([Event(GaussianMixture((0.9, 0.06, 0.04), (20.0, 10.0, 8.0)), count=100)], ADD_REMOVE, 2.0),
+    ([Event(GaussianMixture((0.9, 0.1), (2.0, 1.0)), Poisson(0.1), 50)], REPLACE, 4.0),
 ]
 
 
@@ -42,6 +68,14 @@ REFUSED = [
     ([Event(Gaussian(1.0)), Event(ZcDp(1.0))], ADD_REMOVE, "zcdp"),
     ([Event(Gaussian(1.0), WithoutReplacement(1, 10))], NeighboringRelation.REPLACE_ONE, "without_replacement"),
     ([Event(Gaussian(1.0), ShuffledEpochs(3), 6)], ADD_REMOVE, "moves every later batch"),
+    ([Event(RandomizedResponse(3, 0.5))], ADD_REMOVE, "the number of answers"),
+    ([Event(RandomizedResponse(3, 1.0))], REPLACE, "drawn at random"),
+    ([Event(Exponential(1.0))], REPLACE, "exponential; it has one for gaussian"),
+    ([Event(ReportNoisyMax(1.0, "laplace"))], REPLACE, "report_noisy_max; it has one for"),
+    ([Event(TreeAggregation(1.0, 8, 0))], REPLACE, "never come"),
+    ([Event(GeneralizedGaussian(1.5, 4, 4.0, 1.0))], REPLACE, "moments is no distribution"),
+    ([Event(Gaussian(1.0), TruncatedPoisson(0.1, 20, 100))], ADD_REMOVE, "drawn at random"),
+    ([Event(Gaussian(1.0), RandomAllocation(4, 1), 4)], ADD_REMOVE, "random_allocation sampling; it has one for"),
     ([Event(Gaussian(1.0), Poisson(0.1), 10**6)], ADD_REMOVE, "200000 steps"),
 ]
 

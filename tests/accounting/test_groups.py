@@ -10,11 +10,14 @@ import pytest
 from scipy.special import comb
 
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
-from accounting.composition.intersection import QUICK_EVALUATORS
+from accounting.composition.convolution import Convolution
 from accounting.errors import InvalidValue
 from accounting.events import (
     ApproximateDp,
+    DiscreteGaussian,
+    DiscreteLaplace,
     Event,
+    Exponential,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -276,6 +279,10 @@ def test_a_group_larger_than_the_hits_that_are_told_apart() -> None:
         (Event(PureDp(1e6), count=10**8), 1000),
         (Event(PureDp(5e-324)), 7),
         (Event(ZcDp(1e6), count=10**8), 1000),
+        (Event(Exponential(1e6), count=10**6), 1000),
+        (Event(Exponential(5e-324)), 7),
+        (Event(DiscreteLaplace(0.01, 5e-3)), 1000),
+        (Event(DiscreteGaussian(0.01, 0.1)), 1000),
     ],
 )
 def test_extremes_end_in_numbers(event: Event, size: int) -> None:
@@ -292,7 +299,7 @@ def test_mixtures_too_far_apart_for_a_lattice() -> None:
     event = Event(Gaussian(0.05), Poisson(0.1), 10**6)
     grouped = group_composition(compose([event], ADD_REMOVE), 30)
     assert grouped is not None
-    assert grouped.evaluators is QUICK_EVALUATORS
+    assert Convolution not in map(type, grouped.evaluators)
 
 
 @pytest.mark.soak

@@ -6,7 +6,19 @@ import pytest
 
 from accounting.accountant import deltas_for_epsilons, epsilons_for_deltas
 from accounting.dp_accounting_adapter import REFEREE_ALLOWANCE, referee_epsilon
-from accounting.events import ApproximateDp, Event, Gaussian, Laplace, Poisson, PureDp, ShuffledEpochs
+from accounting.events import (
+    ApproximateDp,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Event,
+    Gaussian,
+    GaussianMixture,
+    Laplace,
+    Poisson,
+    PureDp,
+    RandomizedResponse,
+    ShuffledEpochs,
+)
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 from accounting.second_opinion import MAX_INTERVAL, MIN_INTERVAL, lattice_step, opinions_on_delta, opinions_on_epsilon
@@ -19,6 +31,9 @@ LISTS = [
     ([Event(Gaussian(0.5))], REPLACE),
     ([Event(Gaussian(3.0), ShuffledEpochs(10), 95)], NeighboringRelation.REPLACE_SPECIAL),
     ([Event(Laplace(5.0), count=10), Event(PureDp(0.05), count=3)], ADD_REMOVE),
+    ([Event(DiscreteLaplace(12.0, 0.5), count=10), Event(DiscreteGaussian(9.0, 0.5), count=4)], REPLACE),
+    ([Event(RandomizedResponse(10, 0.95), count=12)], REPLACE),
+    ([Event(GaussianMixture((0.8, 0.2), (3.0, 2.0)), Poisson(0.1), 100)], ADD_REMOVE),
 ]
 
 
@@ -41,7 +56,9 @@ def test_it_agrees_with_what_is_right_and_not_with_what_is_wrong(
         assert opinion.agrees(interval) is True
         assert opinion.agrees(_scaled(interval, 2.0)) is False
         # Near the end of a bounded loss delta is steep, and the lattice coarse beside it.
-        assert opinion.agrees(_scaled(interval, 0.5)) is False or isinstance(events[-1].mechanism, PureDp)
+        assert opinion.agrees(_scaled(interval, 0.5)) is False or isinstance(
+            events[-1].mechanism, PureDp | RandomizedResponse
+        )
 
 
 def _scaled(interval: Interval, factor: float) -> Interval:
@@ -78,6 +95,14 @@ def test_the_allowances_hold_the_distance_to_a_finer_lattice() -> None:
         [coarse] = opinions_on_epsilon(events, relation, [1e-6], 2e-3)
         fine = referee_epsilon(events, relation, 1e-6, interval=1e-4)
         assert fine - coarse.rounding <= coarse.value <= fine + coarse.discretization
+
+
+def test_random_answers_are_rounded_up_at_every_step() -> None:
+    answers = [Event(RandomizedResponse(10, 0.95), count=100)]
+    [coarse] = opinions_on_epsilon(answers, REPLACE, [1e-6], 2e-3)
+    [truth] = epsilons_for_deltas(answers, REPLACE, [1e-6])
+    assert truth.value.upper + 3.0 * 2e-3 < coarse.value <= truth.value.upper + coarse.discretization
+    assert coarse.agrees(truth.value) is True
 
 
 def test_stated_guarantees_have_their_distribution() -> None:

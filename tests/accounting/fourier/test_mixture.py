@@ -26,7 +26,7 @@ def truth(weights: tuple[float, ...], mus: tuple[float, ...], z: np.ndarray) -> 
 @pytest.mark.parametrize("tilt", [1e-3, 1.7, 12.0])
 def test_gaussian_branches_have_their_moment_line_and_envelope(tilt: float) -> None:
     """moment_within_its_error, line_within_its_error, envelope_is_above_and_falls."""
-    step = MixtureStep(WEIGHTS, tuple(GaussianStep(mu) for mu in MUS))
+    step = MixtureStep(WEIGHTS, tuple(GaussianStep(mu) for mu in MUS), 0.0)
     table = step.table(np.array([tilt, 0.0]))
     assert abs(table.moments[0] - np.log(truth(WEIGHTS, MUS, np.array([tilt]))[0])) <= table.errors[0] + 1e-15
     assert table.moments[1] == 0.0
@@ -52,7 +52,7 @@ def test_gaussian_branches_have_their_moment_line_and_envelope(tilt: float) -> N
 def test_small_changes_lose_no_digits() -> None:
     """A hundred million steps multiply the logarithm: its relative error is what counts."""
     weights, mus = (0.5, 0.5), (1e-5, 2e-5)
-    step = MixtureStep(weights, tuple(GaussianStep(mu) for mu in mus))
+    step = MixtureStep(weights, tuple(GaussianStep(mu) for mu in mus), 0.0)
     moment = float(step.table(np.array([3.0])).moments[0])
     assert moment == pytest.approx(0.5 * 0.5 * 12.0 * (1e-10 + 4e-10), rel=1e-9)
     logs, _, rounding = step.line(3.0, 1.0).log_ratios(1, 2, 0.5)
@@ -63,7 +63,7 @@ def test_small_changes_lose_no_digits() -> None:
 def test_branches_with_quadratures_keep_their_errors() -> None:
     """A symmetrised pair and its mixture with itself are the same line, within what both allow."""
     pair = symmetrized_step(SymmetrizedLoss(PoissonGaussianLoss(1.0, 0.3)), 40.0)
-    alone, mixed = pair.line(3.0, 5.0), MixtureStep((0.4, 0.6), (pair, pair)).line(3.0, 5.0)
+    alone, mixed = pair.line(3.0, 5.0), MixtureStep((0.4, 0.6), (pair, pair), 0.0).line(3.0, 5.0)
     one, quadrature, rounding = alone.log_ratios(8, 8, 0.5)
     two, wider, more = mixed.log_ratios(8, 8, 0.5)
     assert np.abs(one - two).max() <= 1e-12
@@ -82,8 +82,25 @@ def test_what_has_no_line_makes_the_mixture_have_none() -> None:
 
 def test_an_unknown_moment_of_a_branch_is_an_unknown_moment() -> None:
     pair = symmetrized_step(SymmetrizedLoss(PoissonGaussianLoss(0.3, 0.3)), 40.0)
-    table = MixtureStep((0.5, 0.5), (pair, GaussianStep(0.1))).table(np.array([1.0, 1e7]))
+    table = MixtureStep((0.5, 0.5), (pair, GaussianStep(0.1)), 0.0).table(np.array([1.0, 1e7]))
     assert np.isfinite(table.moments[0])
     assert np.isinf(table.moments[1])
     assert np.isinf(table.errors[1])
     assert isinstance(GaussianStep(0.1).line(1.0, 1.0), GaussianLine)
+
+
+def test_a_branch_without_a_line_is_within_the_error() -> None:
+    """Its share counts twice as an error, and stays in the envelope for good."""
+    weights, mus, tilt, spacing = (0.9, 0.0999, 1e-4), (0.3, 0.5, 0.8), 2.0, 0.05
+    step = MixtureStep(weights, tuple(GaussianStep(mu) for mu in mus), 1e-2)
+    line = step.line(tilt, 1.0)
+    assert len(line.lines) == 2
+    assert line.log_moment == pytest.approx(np.log(truth(weights, mus, np.array([tilt]))[0]), rel=1e-13)
+    logs, quadrature, rounding = line.log_ratios(20, 20, spacing)
+    t = np.arange(400) * spacing
+    exact = truth(weights, mus, tilt + 1j * t) / truth(weights, mus, np.array([tilt + 0j]))[0]
+    off = np.abs(np.exp(logs) - exact)
+    assert (off <= np.abs(np.exp(logs)) * np.expm1(quadrature + rounding) + 2e-15).all()
+    assert off.max() > 0.5 * line.left_out > 0.0
+    assert (np.exp(line.log_envelope(t)) >= np.abs(exact) - 1e-13).all()
+    assert line.log_envelope(np.array([1e3]))[0] == pytest.approx(np.log(line.left_out), rel=1e-9)

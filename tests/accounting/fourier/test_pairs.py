@@ -10,7 +10,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from accounting.fourier.pairs import Band, GaussianPair, Pair, place_of_loss
+from accounting.fourier.pairs import Band, GaussianPair, Pair
 from tests.accounting.fourier.truths import band_share, log_f, log_integral
 
 EVERY_PAIR = pytest.mark.parametrize("kind", list(Pair))
@@ -177,7 +177,7 @@ def test_a_shifted_share_is_continued_and_grows_as_told(band: Band) -> None:
 def test_place_of_loss_is_where_the_loss_is(kind: Pair, s: float, q: float) -> None:
     pair = GaussianPair(kind, s, q)
     for loss in (1e-6, 0.01, 0.7, 5.0, 60.0):
-        x = place_of_loss(pair, loss)
+        x = pair.place_of_loss(loss)
         found = float(pair.exponents(np.array([x]))[1][0])
         step = 4.0 * (math.ulp(abs(x) + s) + 41.0 * s * 2.0**-60) * float(pair.slope(np.array([x]))[0])
         # The bisection's interval and the rounding of the loss itself.

@@ -181,7 +181,7 @@ def test_windows_widen_until_the_points_suffice() -> None:
     table = profiles.composition.table_at(epsilon)
     widths = []
     for points in (100_000, 20_000, 3_000):
-        contour = next(windowed_contours(profiles.composition, table, epsilon, None, points), None)
+        contour = next(windowed_contours(profiles.composition, table, epsilon, None, points, {}), None)
         assert contour is not None
         bounds = contour.delta_bounds(epsilon)
         assert bounds.lower <= truth * (1.0 + 1e-9)

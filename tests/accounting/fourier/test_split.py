@@ -14,7 +14,7 @@ import pytest
 from accounting.composition.evaluator import Bounds
 from accounting.fourier.choice import DirectedComposition, choose_line, contour_at
 from accounting.fourier.contour import Contour, truncation_point
-from accounting.fourier.pairs import GaussianPair, Pair, place_of_loss
+from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.profiles import DirectedProfiles
 from accounting.fourier.quadrature import GaussianPairStep
 from accounting.fourier.split import SplitStep, mass_beyond, top_for
@@ -34,7 +34,7 @@ def chain(
     s = step.pair.noise
     width = 0.25 * min(s, s * s)
     top = top_for(step.pair, width, log_left_out)
-    places = [place_of_loss(step.pair, cut) for cut in cuts]
+    places = [step.pair.place_of_loss(cut) for cut in cuts]
     left_out = count * mass_beyond(step.pair, top, width)
     return SplitStep.chain(step, count, [*places, top], width), width, left_out
 

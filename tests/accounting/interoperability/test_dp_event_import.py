@@ -132,6 +132,16 @@ def test_shuffled_training_is_named() -> None:
     )
 
 
+def test_shuffled_steps_of_several_kinds_are_refused() -> None:
+    """A composition does not say in which order it was run."""
+    event = {"class_name": "ComposedDpEvent", "events": [repeated(poisson(gaussian(s), 0.1), 10) for s in (1.0, 2.0)]}
+    special = NeighboringRelation.REPLACE_SPECIAL
+    with pytest.raises(Unsupported, match="in which order") as refusal:
+        import_dp_event(event, special, "pld", batches=Batches.SHUFFLED)
+    assert refusal.value.pointer == ("batches",)
+    assert len(import_dp_event(event, special, "pld").events) == 2
+
+
 def test_fixed_sizes_and_trees_are_named() -> None:
     fixed = {
         "class_name": "SampledWithoutReplacementDpEvent",

@@ -16,11 +16,13 @@ from accounting.accountant import delta_for_epsilon, epsilon_for_delta
 from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, Gaussian, Laplace, Poisson, RandomAllocation, event_from_json
 from accounting.filter_costs import zcdp_cost
+from accounting.mechanisms.gaussian import GaussianLoss
 from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 from accounting.sampling.allocation_law import RatioAtoms, grouped_law, spread_law
 from accounting.sampling.allocation_moments import add_moments, allocation_moment, remove_moments
-from accounting.sampling.random_allocation import RatioLoss
+from accounting.sampling.poisson import PoissonGaussianLoss
+from accounting.sampling.random_allocation import AllocationLoss, RatioLoss
 from accounting.sampling.schedules import resolve_schedules
 from tests.accounting.filter_costs.truths import allocated_moment
 
@@ -134,6 +136,24 @@ def test_several_participations_against_samples(bins: int, chosen: int) -> None:
         value = delta_for_epsilon([event], ADD_REMOVE, epsilon).value
         assert value.lower <= terms.mean() + error
         assert terms.mean() - error <= value.upper
+
+
+def test_the_sum_of_the_steps_is_attained_where_it_costs_more_than_one_of_them() -> None:
+    """In the sum a record is k times among t noises; where one step alone would show it, one step counts."""
+    many, few = RandomAllocation(500, 2), RandomAllocation(6, 4)
+    (hidden, _), _ = compose([Event(Gaussian(4.0), many, 500)], ADD_REMOVE).steps
+    (plain, _), _ = compose([Event(Gaussian(0.4), few, 6)], ADD_REMOVE).steps
+    assert isinstance(hidden, AllocationLoss)
+    assert isinstance(plain, AllocationLoss)
+    assert hidden.attained == GaussianLoss(2 / (4.0 * math.sqrt(500)))
+    assert plain.attained == PoissonGaussianLoss(0.4, 4 / 6)
+    epsilons = np.array([0.0, 0.02, 0.1])
+    z = np.linspace(-9.0, 9.0, 4001)
+    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) * (z[1] - z[0])
+    deviation = 4.0 * math.sqrt(500)
+    for epsilon, attained in zip(epsilons, hidden.attained.excess(epsilons, remove=True), strict=True):
+        ratio = np.exp((2.0 * deviation * z - 2.0) / deviation**2)
+        assert float(np.maximum(ratio - math.exp(epsilon), 0.0) @ density) == pytest.approx(float(attained), rel=1e-4)
 
 
 @pytest.mark.parametrize(("noise", "bins"), [(1.0, 2), (2.0, 10), (0.5, 40)])

@@ -1,0 +1,207 @@
+"""Random batches: what each step's pair costs by its definition, and samples of what batches really are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from accounting.dp_accounting_adapter import referee_delta
+from accounting.events import (
+    Event,
+    Gaussian,
+    Laplace,
+    Poisson,
+    RandomAllocation,
+    TruncatedPoisson,
+    WithoutReplacement,
+    WithReplacement,
+)
+from accounting.relations import NeighboringRelation
+from tests.accounting import referee
+from tests.accounting.campaign.scheduled import laplace_from_above, laplace_pair
+from tests.accounting.campaign.spec import (
+    ADD_REMOVE,
+    REPLACE,
+    Array,
+    Draw,
+    Scheme,
+    Spec,
+    attained,
+    random_delta,
+    random_steps,
+    uniform_in_log,
+)
+from tests.accounting.filter_costs.truths import allocated_moment
+
+
+def draw_poisson(relation: NeighboringRelation) -> Draw:
+    def draw(rng: np.random.Generator) -> Spec:
+        sampling = Poisson(uniform_in_log(rng, 1e-4, 0.6))
+        return Spec(
+            Event(Gaussian(uniform_in_log(rng, 0.5, 20.0)), sampling, random_steps(rng)), relation, random_delta(rng)
+        )
+
+    return draw
+
+
+def _draw_sampled_laplace(rng: np.random.Generator) -> Spec:
+    sampling, steps = Poisson(uniform_in_log(rng, 1e-3, 0.6)), random_steps(rng)
+    return Spec(Event(Laplace(uniform_in_log(rng, 0.5, 20.0)), sampling, steps), ADD_REMOVE, random_delta(rng))
+
+
+def _draw_fixed_size(rng: np.random.Generator) -> Spec:
+    size = int(uniform_in_log(rng, 20.0, 1e6))
+    sampling = WithoutReplacement(max(1, int(size * uniform_in_log(rng, 1e-4, 0.6))), size)
+    return Spec(
+        Event(Gaussian(uniform_in_log(rng, 1.0, 40.0)), sampling, random_steps(rng)), REPLACE, random_delta(rng)
+    )
+
+
+def _draw_with_replacement(rng: np.random.Generator) -> Spec:
+    size = int(uniform_in_log(rng, 20.0, 1e6))
+    sampling = WithReplacement(max(1, int(size * uniform_in_log(rng, 1e-4, 0.3))), size)
+    return Spec(
+        Event(Gaussian(uniform_in_log(rng, 4.0, 60.0)), sampling, random_steps(rng, 500)), REPLACE, random_delta(rng)
+    )
+
+
+def _draw_truncated(rng: np.random.Generator) -> Spec:
+    """Cut where the cut costs about delta, or less."""
+    spec = draw_poisson(ADD_REMOVE)(rng)
+    size, q = int(uniform_in_log(rng, 100.0, 1e6)), spec.probability
+    largest = int(stats.binom.isf(spec.delta / spec.event.count * uniform_in_log(rng, 1e-16, 1e-9), size, q)) + 1
+    sampling = TruncatedPoisson(q, min(max(largest, 1), size), size)
+    return Spec(Event(spec.event.mechanism, sampling, spec.event.count), ADD_REMOVE, spec.delta)
+
+
+def _draw_allocation(rng: np.random.Generator) -> Spec:
+    sampling = RandomAllocation(int(uniform_in_log(rng, 2.0, 20.0)), 1)
+    count = sampling.num_bins * int(uniform_in_log(rng, 1.0, 3.0))
+    return Spec(Event(Gaussian(uniform_in_log(rng, 0.5, 4.0)), sampling, count), ADD_REMOVE, random_delta(rng))
+
+
+def _library(spec: Spec, epsilon: float) -> float:
+    return referee_delta([spec.event], spec.relation, epsilon, interval=1e-3)
+
+
+def _replace_from_above(spec: Spec, epsilon: float) -> float:
+    profile = referee.replace_profile(spec.noise, spec.probability)
+    return referee.delta_from_above(profile, spec.event.count, epsilon, 1e-3)
+
+
+def _fixed_size_from_above(spec: Spec, epsilon: float) -> float:
+    profile = referee.symmetrized_profile(spec.noise, spec.probability)
+    return referee.delta_from_above(profile, spec.event.count, epsilon, 1e-3)
+
+
+def _hits(spec: Spec) -> tuple[Sequence[int], Array, float]:
+    """Numbers of hits, their probabilities given one at least, and that probability."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, WithReplacement)
+    k = np.arange(1, min(sampling.batch_size, 40) + 1)
+    chances = stats.binom.pmf(k, sampling.batch_size, 1.0 / sampling.dataset_size)
+    eta = -math.expm1(sampling.batch_size * math.log1p(-1.0 / sampling.dataset_size))
+    return list(k), chances / eta, eta
+
+
+def _with_replacement_from_above(spec: Spec, epsilon: float) -> float:
+    shifts, chances, eta = _hits(spec)
+    parts = [referee.symmetrized_profile(spec.noise / k, eta) for k in shifts]
+
+    def profile(eps: Array) -> Array:
+        return np.asarray(sum(w * part(eps) for w, part in zip(chances, parts, strict=True)))
+
+    return referee.delta_from_above(profile, spec.event.count, epsilon, 1e-3)
+
+
+def _once_hit(spec: Spec) -> referee.AttainedPair:
+    """All others agree: their sum moves by 2 at least where the record is drawn, which hiding how often keeps."""
+    _, _, eta = _hits(spec)
+    return referee.poisson_gaussian(spec.noise / 2.0, eta)
+
+
+def _truncated(spec: Spec, epsilon: float, sign: float) -> float:
+    """Poisson's delta by the library, and what the cut may add or take."""
+    sampling, steps = spec.event.sampling, spec.event.count
+    assert isinstance(sampling, TruncatedPoisson)
+    cut = float(stats.binom.sf(sampling.max_batch_size, sampling.dataset_size, sampling.sampling_probability))
+    poisson = Event(spec.event.mechanism, Poisson(sampling.sampling_probability), steps)
+    return referee_delta([poisson], spec.relation, epsilon, interval=1e-3) + sign * steps * cut * (
+        1 + math.exp(min(epsilon, 700.0))
+    )
+
+
+def _less_the_cut(spec: Spec, epsilon: float, rng: np.random.Generator) -> tuple[float, float]:
+    mean, allowance = attained(lambda each: referee.poisson_gaussian(each.noise, _before_the_cut(each)))(
+        spec, epsilon, rng
+    )
+    cut = _truncated(spec, epsilon, 1.0) - _truncated(spec, epsilon, 0.0)
+    return mean - cut, allowance
+
+
+def _before_the_cut(spec: Spec) -> float:
+    sampling = spec.event.sampling
+    assert isinstance(sampling, TruncatedPoisson)
+    return sampling.sampling_probability
+
+
+def _allocated_from_above(spec: Spec, epsilon: float) -> float:
+    """The best moment at integer orders, by the multinomial theorem; the add direction of a mean of ratios is less."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, RandomAllocation)
+    allocations = spec.event.count // sampling.num_bins
+    best = 1.0
+    for order in (2, 4, 9):
+        exponent = allocations * float(allocated_moment(spec.noise, sampling.num_bins, order - 1))
+        exponent -= (order - 1) * epsilon - (order - 1) * math.log(1 - 1 / order) + math.log(order)
+        best = min(best, math.exp(min(exponent, 0.0)))
+    return best
+
+
+def _allocated_from_below(spec: Spec, epsilon: float, rng: np.random.Generator) -> tuple[float, float]:
+    """Samples of outcomes with the record, whose step is the first of each allocation as well as any other."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, RandomAllocation)
+    draws, mu, losses = 4000, 1.0 / spec.noise, np.zeros(4000)
+    for _ in range(spec.event.count // sampling.num_bins):
+        z = rng.standard_normal((draws, sampling.num_bins))
+        z[:, 0] += mu
+        losses += np.log(np.exp(mu * z - 0.5 * mu * mu).mean(axis=1))
+    terms = np.maximum(-np.expm1(epsilon - losses), 0.0)
+    return float(terms.mean()), float(6.0 * terms.std() / math.sqrt(draws) + 12.0 / draws)
+
+
+SAMPLED = {
+    "gaussian_poisson": Scheme(
+        4,
+        draw_poisson(ADD_REMOVE),
+        _library,
+        attained(lambda spec: referee.poisson_gaussian(spec.noise, spec.probability)),
+    ),
+    "gaussian_poisson_replace_one": Scheme(
+        5,
+        draw_poisson(REPLACE),
+        _replace_from_above,
+        attained(lambda spec: referee.poisson_gaussian_replace(spec.noise, spec.probability)),
+    ),
+    "gaussian_random_allocation": Scheme(6, _draw_allocation, _allocated_from_above, _allocated_from_below),
+    "gaussian_truncated_poisson": Scheme(
+        8,
+        _draw_truncated,
+        lambda spec, epsilon: _truncated(spec, epsilon, 1.0),
+        # Poisson's pair is attained but for the cut.
+        _less_the_cut,
+    ),
+    "gaussian_with_replacement": Scheme(9, _draw_with_replacement, _with_replacement_from_above, attained(_once_hit)),
+    "gaussian_without_replacement": Scheme(
+        10,
+        _draw_fixed_size,
+        _fixed_size_from_above,
+        # A record is swapped for its opposite while all others agree with the one that comes in: attained.
+        attained(lambda spec: referee.poisson_gaussian(spec.noise / 2.0, spec.probability)),
+    ),
+    "laplace_poisson": Scheme(12, _draw_sampled_laplace, laplace_from_above, attained(laplace_pair)),
+}
