@@ -12,8 +12,12 @@ BENCH_TRAINER_VENV := .venv-bench-trainer
 BENCH_TRAINER_BIN := $(BENCH_TRAINER_VENV)/bin
 CHECKED := app accounting calibrators trainer migrations tests benchmarks docs
 
+# A run of the tests starts hundreds of interpreters. Where Python is told to keep no compiled modules, each of them
+# compiles all that it loads, which takes longer than what it does.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help serve worker migrate test check format docs lock openapi soak bench-accounting bench-ledger bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask migrate test check format docs lock openapi soak bench-accounting bench-ledger bench-runs bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -25,10 +29,14 @@ serve: $(VENV)/.runtime  ## set up, migrate and serve on http://127.0.0.1:8000
 worker: $(VENV)/.runtime  ## execute queued runs in a process of their own (the server starts one by itself)
 	@$(BIN)/python -m app worker
 
+dask: $(VENV)/.dask  ## install what runs need to be trained on a Dask cluster (docs/operating/dask.md)
+
 migrate: $(VENV)/.runtime  ## bring the database named by EPSILOND_DATABASE_URL to the newest schema
 	@$(BIN)/python -m app migrate
 
-test: check  ## lint, types, layers, then every test (PostgreSQL included)
+test: $(VENV)/.dev  ## lint, types, layers, then every test (PostgreSQL included)
+	@# Side by side, as neither uses more than one core.
+	@$(MAKE) --no-print-directory --jobs=2 check $(VENV)/.compiled
 	@echo "== tests"
 	@# One process more than there are cores: many tests wait for a server or a clock.
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) \
@@ -54,6 +62,9 @@ bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four oth
 bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine; the results go to README.md
 	@$(BIN)/python -m benchmarks.ledger
 	@$(BIN)/python -m benchmarks.table
+
+bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to benchmarks/results
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.runs
 
 bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's and Opacus', on two cores; the results go to README.md
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.trainer
@@ -83,6 +94,8 @@ lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml -o requirements/runtime.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" pyproject.toml --group dask -o requirements/dask.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group dev -o requirements/dev.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
@@ -105,7 +118,17 @@ $(VENV)/.runtime: requirements/runtime.lock | $(VENV)/bin/python
 $(VENV)/.dev: requirements/dev.lock | $(VENV)/bin/python
 	@echo "== installing the locked development dependencies (once; later calls skip this)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
+	@touch $@ $(VENV)/.runtime $(VENV)/.dask
+
+$(VENV)/.dask: requirements/dask.lock | $(VENV)/bin/python
+	@echo "== installing the locked dependencies with Dask's (once; later calls skip this)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
 	@touch $@ $(VENV)/.runtime
+
+# The first collection compiles every module and rewrites every test; otherwise each process of the tests would do it.
+$(VENV)/.compiled: $(VENV)/.dev
+	@$(BIN)/python -m pytest -n 0 --collect-only -qq >/dev/null || true  # What is wrong is told when the tests run.
+	@touch $@
 
 # --no-deps: the lock is complete but for what pyproject.toml excludes. setuptools first: it builds autodp, which has
 # no wheel, and is then the locked one and not whatever is newest.

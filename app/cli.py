@@ -94,7 +94,7 @@ def worker(
         supervisor = Supervisor(context, count)
         supervisor.start()
         try:
-            print(f"epsilond worker: {count} process(es). Stop with Ctrl+C.", flush=True)
+            print(f"epsilond worker: {count} run(s) at once. Stop with Ctrl+C.", flush=True)
             supervisor.wait()
         finally:
             deadline = server.end_within(server.STOP_S)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from app import VERSION, openapi
@@ -24,6 +24,7 @@ from app.observability.requests import RequestBoundary
 from app.privacy import endpoints as privacy
 from app.problem_handlers import add_problem_handlers
 from app.reservations import endpoints as reservations
+from app.run_sweeps import endpoints as run_sweeps
 from app.runs import endpoints as runs
 from app.runs import progress_endpoints as run_progress
 from app.runs.progress import ProgressFeed
@@ -43,9 +44,16 @@ RESOURCES = (
     datasets,
     runs,
     run_progress,
+    run_sweeps,
     audits,
     health,
 )
+
+
+#: Resolved once for the process, as they are the same in every application; one that includes routers does it anew.
+ROUTES = APIRouter(generate_unique_id_function=openapi.operation_id)
+for resource in RESOURCES:
+    ROUTES.include_router(resource.router)
 
 
 class Service(FastAPI):
@@ -78,6 +86,7 @@ def create_app(context: Context) -> FastAPI:
     app = Service(
         title="epsilond",
         version=VERSION,
+        routes=ROUTES.routes,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -99,7 +108,5 @@ def create_app(context: Context) -> FastAPI:
     app.add_middleware(Guard, context=context)
     app.add_middleware(RequestBoundary)
     add_problem_handlers(app)
-    for resource in RESOURCES:
-        app.include_router(resource.router)
     add_documentation(app)
     return app

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from functools import cached_property
+from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +23,8 @@ MIN_SECRET_LENGTH = 32
 
 _SQLITE = ("sqlite", "sqlite+pysqlite")
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
+
+_DASK_ADDRESS = re.compile(r"(tls|tcp)://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 
 
 class Settings(BaseSettings):
@@ -56,7 +61,19 @@ class Settings(BaseSettings):
         1,
         ge=0,
         le=64,
-        description="Worker processes that the server starts for queued runs; 0 leaves them to `worker`.",
+        description="Runs that the server carries out at once, in as many worker processes or on a Dask cluster; 0 "
+        "leaves them to `worker`.",
+    )
+    dask_without_tls: bool = Field(
+        False,
+        description="Whether a Dask scheduler on another machine may be spoken to in the clear: rows and checkpoints "
+        "then cross the network as they are.",
+    )
+    dask_scheduler: str | None = Field(
+        None,
+        description="Address of a Dask scheduler, such as tls://scheduler.example:8786, whose cluster carries out the "
+        "steps of runs (`docs/operating/dask.md`). Empty: the worker processes do. The cluster is trusted with the "
+        "rows.",
     )
     queued_runs_per_key: int = Field(
         2000,
@@ -129,6 +146,25 @@ class Settings(BaseSettings):
             raise PydanticCustomError("data_key_file", detail) from None
         return path.absolute()
 
+    @field_validator("dask_scheduler")
+    @classmethod
+    def _can_be_spoken_to(cls, address: str | None, info: ValidationInfo) -> str | None:
+        if address is None:
+            return None
+        if _DASK_ADDRESS.fullmatch(address) is None:
+            detail = "it is not the address of a Dask scheduler, such as tls://scheduler.example:8786"
+            raise PydanticCustomError("dask_scheduler", detail)
+        if find_spec("distributed") is None:
+            detail = "runs are to be carried out by Dask, which is not installed; `make dask` installs it"
+            raise PydanticCustomError("dask_scheduler", detail)
+        if is_in_the_clear(address) and not info.data.get("dask_without_tls"):
+            detail = (
+                "rows would cross the network in the clear; give the cluster certificates and a tls:// address, or set "
+                "EPSILOND_DASK_WITHOUT_TLS=true where the network itself is private"
+            )
+            raise PydanticCustomError("dask_scheduler", detail)
+        return address
+
     @field_validator("data_dir")
     @classmethod
     def _absolute(cls, path: Path) -> Path:
@@ -164,6 +200,17 @@ def environment_of(settings: Settings) -> dict[str, str]:
     values |= {name: value.get_secret_value() for name, value in values.items() if isinstance(value, SecretStr)}
     # Empty is unset, which also hides what this process's own environment says.
     return {f"EPSILOND_{name.upper()}": "" if value is None else str(value) for name, value in values.items()}
+
+
+def is_in_the_clear(address: str) -> bool:
+    """Whether what is sent to this address of a Dask cluster leaves the machine, and is not encrypted."""
+    scheme, _, place = address.partition("://")
+    host = place.rpartition(":")[0].strip("[]")
+    try:
+        is_loopback = ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    return scheme != "tls" and not is_loopback
 
 
 def settings_faults(error: ValidationError) -> str:

@@ -321,13 +321,30 @@ def start(session: Session, context: Context, reservation_id: str, *, principal_
     return _resolve(session, context, reservation_id, Start(by_run=True), principal_id)
 
 
-def commit(session: Session, context: Context, reservation_id: str, *, principal_id: str = SERVICE) -> ReservationState:
+def commit(
+    session: Session,
+    context: Context,
+    reservation_id: str,
+    *,
+    events: Sequence[Event] | None = None,
+    quote: Quote | None = None,
+    principal_id: str = SERVICE,
+) -> ReservationState:
     """For the run that owns the reservation: spend what was held.
 
+    Args:
+        session: A write session.
+        context: The process's context.
+        reservation_id: Which one.
+        events: The part of its events that happened; None for all.
+        quote: The part's price, from `quote_part`.
+        principal_id: For the entry.
+
     Raises:
-        Problem: 404; 409 ``already_resolved`` or ``expired``.
+        Problem: 404; 409 ``already_resolved`` or ``expired``; 422 ``not_a_prefix``.
     """
-    return _resolve(session, context, reservation_id, Commit(by_run=True), principal_id)
+    part = None if events is None else tuple(events)
+    return _resolve(session, context, reservation_id, Commit(part, quote, by_run=True), principal_id)
 
 
 def void(session: Session, context: Context, reservation_id: str, *, principal_id: str = SERVICE) -> ReservationState:

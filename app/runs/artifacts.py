@@ -14,7 +14,7 @@ import numpy as np
 from app.kit.context import Context
 from app.kit.private_files import write_private
 from app.runs.binding import DataDescription
-from app.runs.models import Run
+from app.runs.models import Run, RunState
 from trainer.run import RunResult
 
 
@@ -45,11 +45,17 @@ def remove_model(context: Context, run: Run) -> None:
     model_path(context, run).unlink(missing_ok=True)
 
 
-def remove_other_models(context: Context, run: Run) -> None:
-    """Remove what claims of the run wrote that were lost before they could keep it."""
-    kept = model_path(context, run)
-    for path in kept.parent.glob(f"{run.id}.*.npz"):
-        if path != kept:
+def remove_models(context: Context, run: Run) -> None:
+    """Remove whatever any claim of the run wrote."""
+    for path in model_path(context, run).parent.glob(f"{run.id}.*npz*"):
+        path.unlink(missing_ok=True)
+
+
+def remove_unkept_models(context: Context, run: Run) -> None:
+    """Remove what claims of a run that has ended wrote and did not keep, unfinished files among it."""
+    own = model_path(context, run)
+    for path in own.parent.glob(f"{run.id}.*npz*"):
+        if path != own or run.state != RunState.SUCCEEDED:
             path.unlink(missing_ok=True)
 
 

@@ -70,6 +70,7 @@ def card_of(report: PrivacyReport) -> Card:
         _parameters(report),
         _data(report),
         _run(report),
+        *_sweep(report),
         _books(report),
         _audits(report),
         Section("Caveats", points=tuple(report.caveats)),
@@ -144,6 +145,14 @@ def _run(report: PrivacyReport) -> Section:
     if report.versions is not None:
         tables.append(_facts("Versions of what trained", report.versions.items()))
     return Section("Run", tables=tuple(tables))
+
+
+def _sweep(report: PrivacyReport) -> list[Section]:
+    if report.sweep is None:
+        return []
+    facts = [(name, value) for name, value in dict(report.sweep).items() if name != "theorem"]
+    table = _facts("The sweep that the run belongs to", facts, codes=("id", "sweep_hash"))
+    return [Section("Sweep", paragraphs=(report.sweep.theorem,), tables=(table,))]
 
 
 def _guarantee(report: PrivacyReport) -> Section:

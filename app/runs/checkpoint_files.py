@@ -26,6 +26,7 @@ from app.kit.context import Context
 from app.kit.encryption import FileUnreadable
 from app.kit.private_files import remove_private
 from app.runs import repository
+from app.runs.artifacts import remove_unkept_models
 
 log = structlog.get_logger()
 
@@ -108,11 +109,17 @@ class CheckpointFiles:
 
 
 def sweep_checkpoints(context: Context) -> None:
-    """Remove what is left of runs that have ended; what fails now is tried again by the next sweep."""
+    """Remove what is left of runs that have ended; what fails now is tried again by the next sweep.
+
+    Models that lost claims wrote go first: where there are some, there is a checkpoint.
+    """
 
     def ended(run_ids: Collection[str]) -> Collection[str]:
         with context.database.read() as session:
-            return repository.ended_among(session, run_ids)
+            runs = repository.ended_among(session, run_ids)
+        for run in runs:
+            remove_unkept_models(context, run)
+        return [run.id for run in runs]
 
     try:
         CheckpointFiles(context).sweep(ended)

@@ -89,12 +89,17 @@ def get_run(context: CurrentContext, _: Reader, run_id: str) -> RunBody:
 def cancel_run(
     context: CurrentContext, principal: Analyst, key: IdempotencyKey, run_id: str, _request: EmptyRequest | None = None
 ) -> JSONResponse:
-    """A run that was never started gives its hold back. Another stops soon and is charged in full: noise was drawn."""
+    """A run that was never started gives its hold back. Another stops soon and is charged in full: noise was drawn.
+
+    The charge of a sweep is settled when all its runs have ended; those that were never started lower it where the
+    budget's filter allows that.
+    """
 
     def command(session: Session) -> Answer:
         return Answer(200, run_body(session, service.cancel(session, context, run_id)).model_dump(mode="json"))
 
     answer = run_once(context, principal.id, key, request_fingerprint(f"cancel_run {run_id}"), command)
+    service.go_on_with_sweep(context, run_id)
     sweep_checkpoints(context)
     return to_response(answer)
 

@@ -15,9 +15,12 @@ from app.runs.report_schemas import CardFacts, EvaluationPoint, Layer, RegistryF
 _VARIANTS = {
     "approximate_dp": "Approximate DP",
     "pure_dp": "Pure DP",
-    "zcdp": "Zero Concentrated DP",
-    "gaussian_dp": "Other",
+    "zcdp": "Zero-concentrated DP",
+    "gaussian_dp": "Gaussian DP",
 }
+#: What the registry calls those that it has no name for.
+_CUSTOM = {"gaussian_dp": "Custom"}
+_SEEDED = "None: the run was seeded, and protects nobody."
 
 _TRUST = (
     "Central: this service and whoever operates its machine see the rows. Analysts see declarations, plans, counters "
@@ -38,7 +41,7 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
     paid = facts.budget is not None
     findings: list[tuple[Layer, str, str, str | None]] = [
         (Layer.GUARANTEE, "2.2", "Privacy parameters", _parameters_in_words(facts)),
-        (Layer.GUARANTEE, "2.3", "Variant of differential privacy", _variant(facts)),
+        (Layer.GUARANTEE, "2.3", "Variant of differential privacy", _SEEDED if facts.seeded else _variant(facts)),
         (Layer.GUARANTEE, "2.4", "Unit of privacy", f"{facts.privacy_unit}: {facts.neighbors}"),
         (
             Layer.GUARANTEE,
@@ -108,7 +111,7 @@ def registry(facts: CardFacts) -> list[RegistryField]:
         "basic.data_product_region": None,
         "basic.data_product_sector": None,
         "basic.publication_date": None,
-        "dp_variant.variant_name": _variant(facts),
+        "dp_variant.variant_name": None if facts.seeded else _CUSTOM.get(facts.target.kind, _variant(facts)),
         "dp_variant.data_domain": f"Tables with the declared columns and bounds of {_data_name(facts)}",
         "dp_variant.unprotected_quantities": "The declared size, columns, bounds and categories, which the owner chose "
         "as public; the whole seconds that the run took.",
@@ -147,7 +150,7 @@ def registry(facts: CardFacts) -> list[RegistryField]:
 
 
 def _variant(facts: CardFacts) -> str:
-    return "Other" if facts.seeded else _VARIANTS[facts.target.kind]
+    return _VARIANTS[facts.target.kind]
 
 
 def _parameters(facts: CardFacts) -> dict[str, float | None]:
@@ -168,7 +171,7 @@ def _parameters(facts: CardFacts) -> dict[str, float | None]:
 
 def _parameters_in_words(facts: CardFacts) -> str:
     if facts.seeded:
-        return "None: the run was seeded, and protects nobody."
+        return _SEEDED
     numbers = ", ".join(
         f"{name} {'unbounded' if value is None else repr(value)}" for name, value in _parameters(facts).items()
     )

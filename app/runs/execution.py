@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -18,31 +17,22 @@ from app.kit.context import Context
 from app.problems import Problem
 from app.runs import repository
 from app.runs.binding import DataDescription, build_model
+from app.runs.executors.interface import Executor
+from app.runs.job import Job
 from app.runs.lifecycle import DATASET_GONE, RefusedError
 from app.runs.model_choice import MODEL_CHOICE
 from app.runs.models import Run, RunState
 from app.runs.schemas import MetricBody
+from app.runs.scoring import noisy_score
 from app.runs.versions import versions
 from calibrators.plan import Plan
 from trainer.checkpoint import Checkpoints
-from trainer.models import TASKS, Model, Task
-from trainer.run import RunResult, run
+from trainer.models import TASKS, Task
+from trainer.run import RunResult
 
 log = structlog.get_logger()
 
 PROGRESS_INTERVAL_S = 1.0
-
-
-@dataclass(frozen=True)
-class Job:
-    """All that a training needs, in memory: from here on nothing can be missing."""
-
-    run: Run
-    plan: Plan
-    model: Model
-    description: DataDescription
-    training: LoadedDataset
-    test: LoadedDataset | None
 
 
 def load_job(context: Context, run: Run, plan: Plan) -> Job:
@@ -65,15 +55,19 @@ def load_job(context: Context, run: Run, plan: Plan) -> Job:
     return Job(run, plan, model, description, training, test)
 
 
-def train(context: Context, job: Job, checkpoint: Checkpoints, has_stopped: Callable[[], bool]) -> RunResult:
+def train(
+    context: Context, job: Job, checkpoint: Checkpoints, has_stopped: Callable[[], bool], executor: Executor
+) -> RunResult:
     """Carry out the plan, telling the database the number of steps once a second.
 
     Args:
         checkpoint: To go on from, and where later ones go.
         has_stopped: Whether the worker is to stop, and what it has done is kept.
+        executor: Where the steps are carried out.
 
     Raises:
         RunCancelled: the run is to be cancelled or was taken over, or the worker has stopped.
+        MachinesLost: it has cost too many machines their lives.
     """
     cancelled = False
     last_told = time.monotonic()
@@ -91,23 +85,17 @@ def train(context: Context, job: Job, checkpoint: Checkpoints, has_stopped: Call
             # A counter is not worth a run that is paid for: the database may be back before the end.
             log.warning("progress_not_stored", run_id=job.run.id, error_type=type(error).__name__)
 
-    return run(
-        job.plan,
-        job.model,
-        job.description.scale(job.training.features),
-        job.description.scale_labels(job.training.labels),
-        on_progress=on_progress,
-        is_cancelled=lambda: cancelled or has_stopped(),
-        checkpoint=checkpoint,
-    )
+    return executor.train(job, checkpoint, on_progress, lambda: cancelled or has_stopped())
 
 
-def summarize(job: Job, result: RunResult) -> dict[str, Any]:
-    """What is stored of a result beside the model file: shapes, and scores on public rows alone."""
+def summarize(context: Context, job: Job, result: RunResult) -> dict[str, Any]:
+    """What is stored of a result beside the model file: shapes, scores on public rows, and a score that is charged."""
     public = [data for data in (job.test, job.training) if data is not None and data.public]
     if TASKS[job.model.kind] is Task.MEAN:
         public = []  # it predicts no label
+    noise = job.run.score_noise_multiplier
     return {
+        **({} if noise is None else {"noisy_score": noisy_score(context, job, result.parameters, noise)}),
         "parameters": {name: list(array.shape) for name, array in result.parameters.items()},
         "metrics": [_score(job, result, data).model_dump(mode="json") for data in public if len(data.labels)],
         "assumptions": job.run.provenance["assumptions"],

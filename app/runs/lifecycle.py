@@ -6,7 +6,10 @@ worker that was taken for lost and comes back can neither start, nor commit, nor
 A run that was started goes on under its next claim, with the noise that was drawn and under the charge that stands, as
 long as there is a checkpoint of its stream; it never draws other noise.
 
-Locks are taken in one order everywhere, the run's row before its budget's.
+A run of a sweep has no reservation of its own: its sweep's is started with the first of them, and settled when all have
+ended (`app.run_sweeps.progression`). Whether such a run was started is told by its own stream.
+
+Locks are taken in one order everywhere: a sweep's row, a run's, its budget's.
 """
 
 from __future__ import annotations
@@ -23,6 +26,11 @@ from app.kit.context import Context
 from app.ledger.states import ReservationStatus
 from app.problems import Problem
 from app.reservations import service as reservations
+from app.run_sweeps.charges import hash_of
+from app.run_sweeps.models import RunSweep
+from app.run_sweeps.progression import advance
+from app.run_sweeps.repository import find_for_update as find_sweep_for_update
+from app.run_sweeps.repository import plan_hashes
 from app.runs import repository
 from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.models import IN_PROGRESS, Run, RunState
@@ -123,15 +131,39 @@ def start(context: Context, claimed: Run, plan: Plan, stream_id: str, steps_done
             holds another plan. Nothing is written then.
     """
     with context.database.write() as session:
+        sweep = None if claimed.sweep_id is None else find_sweep_for_update(session, claimed.sweep_id)
         run = repository.find_for_update(session, claimed.id)
         assert run is not None, "runs are never deleted"
         if not _is_held(run, claimed):
             raise RefusedError(WORKER_LOST)
         if run.state == RunState.CANCELLING:
             raise RefusedError(None)
-        if run.reservation_id is not None:
+        if sweep is not None:
+            _start_charge_of_sweep(session, context, sweep, run, plan, stream_id)
+        elif run.reservation_id is not None:
             _start_charge(session, context, run.reservation_id, plan, is_same_stream=run.stream_id == stream_id)
         run.stream_id, run.steps_done = stream_id, steps_done
+
+
+def _start_charge_of_sweep(
+    session: Session, context: Context, sweep: RunSweep, run: Run, plan: Plan, stream_id: str
+) -> None:
+    assert run.sweep_cell is not None, "a run that waits has a cell"
+    hashes = plan_hashes(session, sweep.id)
+    if sweep.reservation_id is not None:
+        if run.stream_id not in (None, stream_id):
+            raise RefusedError(WORKER_LOST)
+        reservation = reservations.get_reservation(session, sweep.reservation_id)
+        charged = hash_of(sweep, hashes, reservation.events)
+        if hashes[run.sweep_cell] != plan.plan_hash or not sweep.sweep_hash == reservation.plan_hash == charged:
+            raise RefusedError(PLAN_REFUSED)
+        if reservation.state != ReservationStatus.STARTED:
+            try:
+                reservations.start(session, context, sweep.reservation_id)
+            except Problem:
+                raise RefusedError(HOLD_LOST) from None
+    if sweep.started_at is None:
+        sweep.started_at = context.clock()
 
 
 def _start_charge(session: Session, context: Context, reservation_id: str, plan: Plan, *, is_same_stream: bool) -> None:
@@ -163,6 +195,7 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
             run.result, run.steps_done = ending.result, run.steps_total
         settle(session, context, run, ending)
     log.info("run_ended", run_id=claimed.id, state=str(ending.state))
+    advance(context, {claimed.sweep_id})
     return True
 
 
@@ -176,6 +209,7 @@ def hand_back(context: Context, claimed: Run) -> None:
             return
         _leave_to_another(session, context, run)
     log.info("run_handed_back", run_id=claimed.id)
+    advance(context, {claimed.sweep_id})
 
 
 def give_up_runs_of(context: Context, worker_id: str, *, was_told_to_stop: bool = False) -> int:
@@ -184,6 +218,7 @@ def give_up_runs_of(context: Context, worker_id: str, *, was_told_to_stop: bool 
         lost = repository.in_progress_of(session, worker_id)
         for run in lost:
             _give_up(session, context, run, was_told_to_stop=was_told_to_stop)
+    advance(context, {run.sweep_id for run in lost})
     return len(lost)
 
 
@@ -194,6 +229,7 @@ def take_over(context: Context, lease: Lease) -> bool:
         if run is None:
             return False
         _give_up(session, context, run)
+    advance(context, {run.sweep_id})
     return True
 
 
@@ -221,27 +257,36 @@ def _leave_to_another(session: Session, context: Context, run: Run) -> None:
 
 def _can_go_on(session: Session, context: Context, run: Run) -> bool:
     """Whether the run has drawn no noise, or none that counts, or can draw the same again."""
-    if run.reservation_id is None or not _is_started(session, run.reservation_id):
+    if not run.is_charged or not _is_started(session, run):
         return True
     return run.stream_id is not None and CheckpointFiles(context).exist(run.id, run.stream_id)
 
 
-def _is_started(session: Session, reservation_id: str) -> bool:
-    return reservations.get_reservation(session, reservation_id).state == ReservationStatus.STARTED
+def _is_started(session: Session, run: Run) -> bool:
+    if run.reservation_id is None:
+        return run.stream_id is not None
+    return reservations.get_reservation(session, run.reservation_id).state == ReservationStatus.STARTED
 
 
 def settle(session: Session, context: Context, run: Run, ending: Ending) -> None:
     """End a run, in the caller's transaction, which has the run's row locked.
 
-    A started reservation is committed in full, whatever became of the run; one that never started is released.
+    A started reservation is committed in full, whatever became of the run; one that never started is released. That of
+    a sweep is settled when all its runs have ended.
     """
     run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
+    if run.sweep_id is not None and run.problem in _UNCHARGED:
+        run.problem = _without_a_word_of_the_charge(run.problem)
     if run.reservation_id is None:
         return
-    if _is_started(session, run.reservation_id):
+    if _is_started(session, run):
         if run.problem in _UNCHARGED:
             run.problem = WORKER_LOST
         reservations.commit(session, context, run.reservation_id)
     else:
         with suppress(Problem), session.begin_nested():  # a hold that ran out is released already
             reservations.void(session, context, run.reservation_id)
+
+
+def _without_a_word_of_the_charge(problem: dict[str, str]) -> dict[str, str]:
+    return {**problem, "detail": problem["detail"].replace("Nothing was charged", "The charge is the sweep's")}

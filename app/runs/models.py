@@ -6,7 +6,19 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, Integer, LargeBinary, String
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    false,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, UtcDateTime
@@ -23,6 +35,7 @@ class RunState(StrEnum):
 
 #: States in which a worker is at it.
 IN_PROGRESS = (RunState.RUNNING, RunState.CANCELLING)
+ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 
 
 class Run(Base):
@@ -58,6 +71,15 @@ class Run(Base):
     #: Names the stream of randomness that the run was started with. It tells nothing about the stream, and the start
     #: of a charge that stands is refused to any other.
     stream_id: Mapped[str | None] = mapped_column(String(64))
+    #: The sweep whose charge the run is part of; such a run has no reservation of its own.
+    sweep_id: Mapped[str | None] = mapped_column(ForeignKey("run_sweeps.id"), index=True)
+    #: Which cell of the sweep; None in a run that is made up for, because no trial was drawn.
+    sweep_cell: Mapped[int | None] = mapped_column(Integer)
+    #: Of the score that a trial releases besides the model: noise on the sum over the training rows of what is right of
+    #: their predictions, in units of what one row adds at most.
+    score_noise_multiplier: Mapped[float | None] = mapped_column(Double)
+    #: Nobody sees the run: it is a trial of a sweep that releases the best one alone.
+    is_withheld: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     #: How many workers died or stalled while they were at it.
     workers_lost: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -71,3 +93,8 @@ class Run(Base):
         CheckConstraint(f"state IN ({', '.join(repr(str(state)) for state in RunState)})", name="state"),
         Index("ix_runs_state_created_at", "state", "created_at"),
     )
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether a budget pays for it: by a reservation of its own, or its sweep's."""
+        return self.budget_id is not None

@@ -32,6 +32,8 @@ from app.privacy.answers import ConventionBody, ProvenanceBody
 from app.privacy.schemas import EventSchema
 from app.problems import Problem
 from app.reservations import service as reservations
+from app.run_sweeps import repository as sweeps
+from app.run_sweeps.models import RunSweep, Select
 from app.runs.binding import DataDescription
 from app.runs.evaluation import evaluation, registry
 from app.runs.model_choice import MODEL_CHOICE
@@ -44,6 +46,7 @@ from app.runs.report_schemas import (
     EntrySummary,
     LedgerSummary,
     PrivacyReport,
+    SweepSummary,
 )
 from app.runs.schemas import ProgressBody, ResultBody, RunBody, RunProblem
 from calibrators.plan import Plan, plan_from_canonical
@@ -66,6 +69,11 @@ CAVEATS = (
     "is outside the proof.",
     "Step size, clip threshold and iterations are taken as chosen without looking at the private data.",
 )
+SELECTION = (
+    "The best of a random number of trials, drawn in secret, each of a cell drawn at random; no other result is "
+    "released. Papernot & Steinke 2022, Lemma 7, Theorems 2 and 6; Koskela, Redberg & Wang 2024."
+)
+COMPOSITION = "Every cell of the grid is run once, and every result is released: the events of all runs compose."
 PUBLIC_ROWS = "The rows are public: the guarantee is what the same run would give to private ones."
 
 
@@ -92,6 +100,17 @@ def _plan_if_intact(run: Run) -> Plan | None:
         return None
 
 
+def sweep_of(session: Session, run: Run) -> RunSweep | None:
+    """The sweep whose charge the run is part of."""
+    return None if run.sweep_id is None else session.get_one(RunSweep, run.sweep_id)
+
+
+def reservation_id_of(session: Session, run: Run) -> str | None:
+    """The reservation that holds what the run costs: its own, or its sweep's."""
+    sweep = sweep_of(session, run)
+    return run.reservation_id if sweep is None else sweep.reservation_id
+
+
 def run_body(session: Session, run: Run) -> RunBody:
     """State, progress and result."""
     plan = _plan_if_intact(run)
@@ -104,7 +123,8 @@ def run_body(session: Session, run: Run) -> RunBody:
         test_dataset_id=run.test_dataset_id,
         model=MODEL_CHOICE.validate_python(run.model),
         budget_id=run.budget_id,
-        reservation_id=run.reservation_id,
+        reservation_id=reservation_id_of(session, run),
+        sweep_id=run.sweep_id,
         plan=None if plan is None else plan_body(plan),
         plan_hash=run.plan_hash,
         charge=charge_of(session, run),
@@ -127,14 +147,17 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
     unit = DataDescription.model_validate(run.description).privacy_unit
     neighbors = NEIGHBOURS[plan.neighboring_relation].format(unit=unit)
     target: RunTargetBody = _TARGET.validate_python(run.target)
-    achieved: AnyAchievedBody = _ACHIEVED.validate_python(run.achieved)
+    sweep = sweep_of(session, run)
+    achieved: AnyAchievedBody = _ACHIEVED.validate_python(_achieved(run, sweep))
     data = _data_summary(session, run)
-    reservation = None if run.reservation_id is None else reservations.get_reservation(session, run.reservation_id)
+    reservation_id = reservation_id_of(session, run)
+    reservation = None if reservation_id is None else reservations.get_reservation(session, reservation_id)
     caveats = [caveat.format(unit=unit) for caveat in CAVEATS]
     facts = CardFacts(
         run_id=run.id,
         state=RunState(run.state),
-        statement=_statement(run, achieved, neighbors, reservation),
+        statement=_statement(run, achieved, neighbors, reservation) + _of_the_sweep(session, sweep),
+        sweep=None if sweep is None else _sweep_summary(session, sweep),
         problem=None if run.problem is None else RunProblem.model_validate(run.problem),
         created_at=run.created_at,
         finished_at=run.finished_at,
@@ -157,7 +180,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         plan=plan_body(plan),
         plan_hash=run.plan_hash,
         budget_id=run.budget_id,
-        reservation_id=run.reservation_id,
+        reservation_id=reservation_id,
         charge=charge_of(session, run),
         budget=None if run.budget_id is None else _budget_summary(session, run.budget_id),
         ledger=None if reservation is None else _ledger_summary(session, reservation),
@@ -230,9 +253,8 @@ def _literal(run: Run) -> LiteralBody | None:
 
 def charge_of(session: Session, run: Run) -> dict[str, Any] | None:
     """What the run's reservation holds or has spent, in the filter's own fields; None without a budget."""
-    if run.reservation_id is None:
-        return None
-    return reservations.reservation_cost(session, run.reservation_id)
+    reservation_id = reservation_id_of(session, run)
+    return None if reservation_id is None else reservations.reservation_cost(session, reservation_id)
 
 
 def round_up(number: float | None) -> str:
@@ -264,6 +286,43 @@ def _statement(run: Run, achieved: AnyAchievedBody, neighbors: str, reservation:
     if reservation.state in (ReservationStatus.STARTED, ReservationStatus.COMMITTED):
         return f"{ended} The charge stands: noise may have been drawn."
     return f"{ended} Nothing was charged."
+
+
+def _achieved(run: Run, sweep: RunSweep | None) -> dict[str, Any]:
+    """What is guaranteed of the released model: where it was selected among others, what the selection costs."""
+    if sweep is None or sweep.select != Select.BEST:
+        return run.achieved
+    assert sweep.guarantee is not None, "a selection has a guarantee"
+    return sweep.guarantee
+
+
+def _of_the_sweep(session: Session, sweep: RunSweep | None) -> str:
+    if sweep is None:
+        return ""
+    cells = sweeps.count_cells(session, sweep.id)
+    if sweep.select == Select.BEST:
+        return (
+            f" This is the cost of selecting it as the best of a secret number of trials on a grid of {cells} cells, "
+            "which holds as long as that number stays secret."
+        )
+    if sweep.guarantee is None:
+        return f" It is one of {cells} runs of a sweep, whose results are all released: the charge is for all of them."
+    together = _guarantee(_ACHIEVED.validate_python(sweep.guarantee))
+    return f" It is one of {cells} runs of a sweep, whose results are all released: together they are {together}."
+
+
+def _sweep_summary(session: Session, sweep: RunSweep) -> SweepSummary:
+    return SweepSummary(
+        id=sweep.id,
+        select=sweep.select,
+        fields=sweep.fields,
+        cells=sweeps.count_cells(session, sweep.id),
+        sweep_hash=sweep.sweep_hash,
+        guarantee=None if sweep.guarantee is None else _ACHIEVED.validate_python(sweep.guarantee),
+        trials=sweep.trials,
+        score=sweep.score,
+        theorem=SELECTION if sweep.select == Select.BEST else COMPOSITION,
+    )
 
 
 def _guarantee(achieved: AnyAchievedBody) -> str:

@@ -98,19 +98,36 @@ class RegistryField(Schema):
     value: str | float | None = Field(description="null: not stated here, the operator's to say.")
 
 
+class SweepSummary(Schema):
+    """The sweep that the run belongs to: what was charged, and what is guaranteed, is the sweep's."""
+
+    id: Identifier
+    select: str = Field(description="all: every run is released. best: this one alone.")
+    fields: list[str] = Field(description="The swept fields.")
+    cells: int
+    sweep_hash: str
+    guarantee: AnyAchievedBody | None = Field(description="Of all that the sweep releases.")
+    trials: dict[str, Any] | None = Field(description="The law of the number of trials.")
+    score: dict[str, Any] | None
+    theorem: str
+
+
 class CardFacts(Schema):
     """What the service knows of a run and its privacy."""
 
     card_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or goes.")
     run_id: Identifier
     state: RunState
-    statement: str = Field(description="The guarantee in one sentence.")
+    statement: str = Field(description="The guarantee in a sentence or two.")
+    sweep: SweepSummary | None = Field(description="null for a run of its own.")
     problem: RunProblem | None
     created_at: datetime
     finished_at: datetime | None
     seeded: bool = Field(description="A seeded run repeats: its numbers are those of its plan, and protect nobody.")
     target: RunTargetBody
-    achieved: AnyAchievedBody
+    achieved: AnyAchievedBody = Field(
+        description="Of the released model; where it was selected among trials, what the selection costs."
+    )
     convention: ConventionBody
     privacy_unit: str
     neighbors: str = Field(description="How two neighbouring data sets differ.")

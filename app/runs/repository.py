@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, CursorResult, func, select, update
 from sqlalchemy.orm import Session, load_only
 
-from app.runs.models import IN_PROGRESS, Run, RunState
+from app.runs.models import ENDED, IN_PROGRESS, Run, RunState
 from app.runs.turns import turns_of
 
 
@@ -24,11 +24,13 @@ class Lease:
 
 
 def find(session: Session, run_id: str) -> Run | None:
-    return session.get(Run, run_id)
+    """A run that may be seen."""
+    run = session.get(Run, run_id)
+    return None if run is None or run.is_withheld else run
 
 
 def find_for_update(session: Session, run_id: str) -> Run | None:
-    """The run, locked until the transaction ends (SQLite's write transaction holds the lock already)."""
+    """Any run, locked until the transaction ends (SQLite's write transaction holds the lock already)."""
     return session.get(Run, run_id, with_for_update=True, populate_existing=True)
 
 
@@ -37,8 +39,10 @@ def has_queued(session: Session) -> bool:
 
 
 def count_queued(session: Session, principal_id: str) -> int:
-    """How many runs of a key wait for a worker."""
-    statement = select(func.count()).where(Run.state == RunState.QUEUED, Run.principal_id == principal_id)
+    """How many runs of a key wait for a worker. Trials that nobody sees are counted as the one sweep that they are."""
+    statement = select(func.count()).where(
+        Run.state == RunState.QUEUED, Run.principal_id == principal_id, ~Run.is_withheld
+    )
     return session.scalar(statement) or 0
 
 
@@ -121,15 +125,15 @@ def _held_by(claimed: Run) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def ended_among(session: Session, run_ids: Collection[str]) -> set[str]:
-    """Those of the runs that have ended."""
-    over = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
-    return set(session.scalars(select(Run.id).where(Run.id.in_(run_ids), Run.state.in_(over))))
+def ended_among(session: Session, run_ids: Collection[str]) -> list[Run]:
+    """Those of the runs that have ended; their plans are not read."""
+    statement = select(Run).where(Run.id.in_(run_ids), Run.state.in_(ENDED))
+    return list(session.scalars(statement.options(load_only(Run.id, Run.state, Run.epoch))))
 
 
 def page(session: Session, before: tuple[datetime, str] | None, limit: int) -> list[Run]:
-    """Newest first, from just after the cursor."""
-    statement = select(Run).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit)
+    """Those that may be seen, newest first, from just after the cursor."""
+    statement = select(Run).where(~Run.is_withheld).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit)
     if before is not None:
         moment, run_id = before
         statement = statement.where((Run.created_at < moment) | ((Run.created_at == moment) & (Run.id < run_id)))

@@ -7,20 +7,18 @@ its keys too, draws the same noise again, and is refused with any other.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import structlog
 
 from accounting.errors import InvalidValue
 from app.kit.context import Context
 from app.runs.checkpoint_files import CheckpointFiles
-from app.runs.execution import Job
+from app.runs.job import Job
 from app.runs.lifecycle import WORKER_LOST, RefusedError
 from app.runs.versions import code_version
 from trainer.checkpoint import Binding, Checkpoints
@@ -66,7 +64,7 @@ def begin(context: Context, job: Job) -> Beginning:
             farthest = max(found, key=lambda each: each.steps)
             log.info("run_resumed", run_id=run.id, epoch=run.epoch, steps=farthest.steps)
             return farthest
-        if run.reservation_id is not None:
+        if run.is_charged:
             raise RefusedError(WORKER_LOST)
     stream_id, content = secrets.token_hex(16), first_checkpoint(binding, run.seed)
     files.write(run.id, stream_id, run.epoch, content)
@@ -128,8 +126,5 @@ def _steps(run_id: str, binding: Binding, content: bytes) -> int | None:
 
 def _data_tag(context: Context, job: Job) -> str:
     """A keyed hash of the rows themselves: with noise that was drawn for other rows, the two would tell them apart."""
-    data = hashlib.sha256(json.dumps([job.run.description, job.run.model], sort_keys=True).encode())
-    for array in (job.training.features, job.training.labels):
-        data.update(f"\n{array.dtype.str} {array.shape}\n".encode())
-        data.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return context.keyed_hash("checkpoint", data.digest())
+    bound = json.dumps(job.run.model, sort_keys=True).encode() + job.rows_digest
+    return context.keyed_hash("checkpoint", bound)

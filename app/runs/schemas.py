@@ -58,6 +58,11 @@ class MetricBody(Schema):
 class ResultBody(Schema):
     parameters: dict[str, list[int]] = Field(description="Names and shapes of the model's arrays.")
     metrics: list[MetricBody]
+    noisy_score: float | None = Field(
+        None,
+        description="Of the best run of a sweep that is scored so: the share of training rows predicted rightly, with "
+        "the noise that was charged.",
+    )
     versions: dict[str, str] = Field(description="Of the accounting engine and of the worker that trained.")
     assumptions: dict[str, float] = Field(description="Constants behind the step size, where the service derived them.")
 
@@ -87,10 +92,13 @@ class RunBody(Schema):
     test_dataset_id: str | None
     model: ModelChoice
     budget_id: str | None
-    reservation_id: str | None
+    reservation_id: str | None = Field(description="That of its sweep, where the run belongs to one.")
+    sweep_id: str | None = Field(description="The sweep whose charge the run is part of.")
     plan: PlanBody | None = Field(description="null where the stored plan no longer has its hash; a warning says so.")
     plan_hash: str
-    charge: dict[str, Any] | None = Field(description="What the budget holds or has paid, in its filter's own fields.")
+    charge: dict[str, Any] | None = Field(
+        description="What the budget holds or has paid, in its filter's own fields; of a sweep, for all of its runs."
+    )
     result: ResultBody | None
     problem: RunProblem | None
     warnings: list[str]

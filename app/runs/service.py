@@ -23,6 +23,8 @@ from app.kit.pagination import cut_page, decode_cursor
 from app.privacy.answers import ProvenanceBody
 from app.problems import Problem, not_found, unprocessable
 from app.reservations import service as reservations
+from app.run_sweeps import progression
+from app.run_sweeps import repository as run_sweeps
 from app.runs import artifacts, lifecycle, repository
 from app.runs.binding import DataDescription, build_model, derived_assumptions
 from app.runs.model_choice import MODEL_CHOICE
@@ -41,14 +43,28 @@ class Preparation:
 
     calibration: Calibration
     data: DataDescription
+    is_public: bool
     assumptions: dict[str, float] = field(default_factory=dict)
 
 
 def prepare(context: Context, request: RunRequest) -> Preparation:
-    """Everything about a run that needs no transaction: its data's description, its model, its plan.
+    """Everything about a run that needs no transaction: its data's description, its model, its plan, its price.
 
     Raises:
         Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
+    """
+    ready = calibrate(context, request)
+    if request.budget_id is not None:
+        plan = ready.calibration.plan
+        reservations.make_room(context, request.budget_id, plan.events, relation=plan.neighboring_relation)
+    return ready
+
+
+def calibrate(context: Context, request: RunRequest) -> Preparation:
+    """The same without the price.
+
+    Raises:
+        Problem: as `prepare`.
     """
     with context.database.read() as session:
         data, public = _describe(session, request)
@@ -78,24 +94,27 @@ def prepare(context: Context, request: RunRequest) -> Preparation:
             f"this request makes the plan {plan.plan_hash}, not the expected one; nothing was charged",
             "expected_plan_hash",
         )
-    if request.budget_id is not None:
-        reservations.make_room(context, request.budget_id, plan.events, relation=plan.neighboring_relation)
-    return Preparation(calibration, data, derived)
+    return Preparation(calibration, data, public, derived)
 
 
-def check_queue(context: Context, principal_id: str) -> None:
+def check_queue(context: Context, principal_id: str, more: int = 1) -> None:
     """Refuse a key that has too many runs waiting; several requests at once may each pass the last place.
+
+    Args:
+        context: The process's context.
+        principal_id: Whose key it is.
+        more: How many runs are to be queued.
 
     Raises:
         Problem: 429 ``queue_full``.
     """
     most = context.settings.queued_runs_per_key
     with context.database.read() as session:
-        queued = repository.count_queued(session, principal_id)
-    if queued >= most:
+        queued = repository.count_queued(session, principal_id) + run_sweeps.count_waiting(session, principal_id)
+    if queued + more > most:
         detail = (
-            f"{queued} runs of this key wait for a worker, and {most} is the limit. Ask again when some have been "
-            "taken, or cancel some."
+            f"{queued} runs of this key wait for a worker, {more} more {'is' if more == 1 else 'are'} asked for, and "
+            f"{most} is the limit. Ask again when some have been taken, or cancel some."
         )
         raise Problem(429, "queue_full", detail, headers={"Retry-After": "60"})
 
@@ -128,31 +147,39 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
         reservation_id = reservation.id
         warnings += [detail for _, detail in reservation.warnings]
     run = Run(
+        **{**columns_of(request, ready), "warnings": warnings},
         id=run_id,
         principal_id=principal_id,
         state=RunState.QUEUED,
-        algorithm=plan.algorithm,
-        plan=plan.canonical(),
-        plan_hash=plan.plan_hash,
-        target=request.target.model_dump(mode="json"),
-        achieved=_achieved(ready.calibration, request),
-        provenance=_provenance(ready),
-        warnings=warnings,
-        model=request.model.model_dump(mode="json"),
-        description=ready.data.model_dump(mode="json"),
-        dataset_id=request.dataset_id,
-        inline_dataset=None if request.dataset is None else request.dataset.model_dump(mode="json"),
-        test_dataset_id=request.test_dataset_id,
-        budget_id=request.budget_id,
         reservation_id=reservation_id,
-        seed=request.seed,
         steps_done=0,
-        steps_total=plan.iterations,
         created_at=context.clock(),
     )
     session.add(run)
     session.flush()
     return run
+
+
+def columns_of(request: RunRequest, ready: Preparation) -> dict[str, Any]:
+    """What a run's row says of its request and its plan; nothing of it belongs to one run alone."""
+    plan = ready.calibration.plan
+    return {
+        "algorithm": plan.algorithm,
+        "plan": plan.canonical(),
+        "plan_hash": plan.plan_hash,
+        "target": request.target.model_dump(mode="json"),
+        "achieved": _achieved(ready.calibration, request),
+        "provenance": _provenance(ready),
+        "warnings": list(ready.calibration.warnings),
+        "model": request.model.model_dump(mode="json"),
+        "description": ready.data.model_dump(mode="json"),
+        "dataset_id": request.dataset_id,
+        "inline_dataset": None if request.dataset is None else request.dataset.model_dump(mode="json"),
+        "test_dataset_id": request.test_dataset_id,
+        "budget_id": request.budget_id,
+        "seed": request.seed,
+        "steps_total": plan.iterations,
+    }
 
 
 def get(session: Session, run_id: str) -> Run:
@@ -176,7 +203,7 @@ def cancel(session: Session, context: Context, run_id: str) -> Run:
         Problem: 409 when the run has ended.
     """
     run = repository.find_for_update(session, run_id)
-    if run is None:
+    if run is None or run.is_withheld:
         raise not_found("run", run_id)
     if run.state == RunState.QUEUED:
         lifecycle.settle(session, context, run, lifecycle.Ending(RunState.CANCELLED))
@@ -186,6 +213,14 @@ def cancel(session: Session, context: Context, run_id: str) -> Run:
         raise Problem(409, "run_has_ended", f"The run has {run.state}; it can no longer be cancelled.")
     session.flush()
     return run
+
+
+def go_on_with_sweep(context: Context, run_id: str) -> None:
+    """Settle the run's sweep, if it has one and this was the last of its runs."""
+    with context.database.read() as session:
+        run = repository.find(session, run_id)
+    if run is not None:
+        progression.advance(context, {run.sweep_id})
 
 
 def model_body(context: Context, run: Run) -> ModelBody:

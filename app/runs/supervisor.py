@@ -14,6 +14,7 @@ import structlog
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
 from app.reservations.service import release_due_holds
+from app.run_sweeps.progression import advance_all
 from app.runs import liveness
 from app.runs.leases import LEASE_S, LeaseWatch, Sweeper
 from app.settings import environment_of
@@ -31,7 +32,9 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
 class Supervisor:
-    """Keeps ``count`` worker processes running, and sweeps; with a count of 0 it does the latter alone.
+    """Keeps workers for ``count`` runs at once running, and sweeps; with a count of 0 it does the latter alone.
+
+    Each run has a worker process of its own. Where a Dask cluster takes the steps, one process sends them all.
 
     A worker that ends with a run in progress loses it, and the run is queued again, to go on from its last checkpoint.
     Where it was started and has none, it is committed in full and fails, because noise may have been drawn. So it is,
@@ -43,7 +46,9 @@ class Supervisor:
         self._context = context
         self._sweeper = Sweeper(context, LeaseWatch(lease_s))
         self._sweep_interval_s = min(SWEEP_INTERVAL_S, lease_s / 6)
-        self._count = count
+        is_shared = context.settings.dask_scheduler is not None
+        self._slots = count if is_shared else 1
+        self._count = min(count, 1) if is_shared else count
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._started = 0
         self._not_before = 0.0
@@ -52,6 +57,7 @@ class Supervisor:
 
     def start(self) -> None:
         self._sweeper.sweep()
+        advance_all(self._context)
         self._fill()
         self._thread.start()
 
@@ -87,6 +93,7 @@ class Supervisor:
                     # A stalled worker would be in the place of one that works.
                     self._processes[worker_id].kill()
                 self._release_due_holds()
+                advance_all(self._context)
                 last_sweep = time.monotonic()
             self._fill()
 
@@ -102,7 +109,7 @@ class Supervisor:
         now = time.monotonic()
         while len(self._processes) < self._count and (self._started < self._count or now >= self._not_before):
             worker_id = liveness.new_worker_id()
-            command = [sys.executable, "-m", "app.runs", worker_id, str(os.getpid())]
+            command = [sys.executable, "-m", "app.runs", worker_id, str(os.getpid()), str(self._slots)]
             environment = os.environ | environment_of(self._context.settings)
             self._processes[worker_id] = subprocess.Popen(command, cwd=PROJECT_ROOT, env=environment)
             self._started += 1

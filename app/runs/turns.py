@@ -7,6 +7,7 @@ forgotten with a process costs nobody more than one turn.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,8 @@ class Turns:
 
     def __init__(self) -> None:
         self._served: dict[str, None] = {}
+        #: Threads of one process may carry out a run each.
+        self._lock = threading.Lock()
 
     def order(self, waiting: Sequence[str]) -> list[str]:
         """The queues that have a run in them, whose turn it is first.
@@ -28,14 +31,16 @@ class Turns:
         Args:
             waiting: The queues in the order of their oldest runs.
         """
-        place = {queue: number for number, queue in enumerate(self._served, 1)}
+        with self._lock:
+            place = {queue: number for number, queue in enumerate(self._served, 1)}
         return sorted(waiting, key=lambda queue: place.get(queue, 0))
 
     def serve(self, queue: str) -> None:
-        self._served.pop(queue, None)
-        self._served[queue] = None
-        if len(self._served) > _MOST:
-            del self._served[next(iter(self._served))]
+        with self._lock:
+            self._served.pop(queue, None)
+            self._served[queue] = None
+            if len(self._served) > _MOST:
+                del self._served[next(iter(self._served))]
 
 
 _OF: WeakKeyDictionary[Engine | Connection, Turns] = WeakKeyDictionary()

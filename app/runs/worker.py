@@ -20,9 +20,12 @@ from app.observability.stack import stack_lines
 from app.runs import artifacts, lifecycle
 from app.runs.checkpoint_files import sweep_checkpoints
 from app.runs.doorbell import Doorbell
-from app.runs.execution import Job, load_job, summarize, train
+from app.runs.execution import load_job, summarize, train
+from app.runs.executors.interface import Executor, MachinesLost
+from app.runs.executors.local import LOCAL
+from app.runs.job import Job
 from app.runs.leases import Heartbeat
-from app.runs.lifecycle import FAILED, NOT_STARTED, Ending, RefusedError
+from app.runs.lifecycle import FAILED, NOT_STARTED, WORKER_LOST, Ending, RefusedError
 from app.runs.models import Run, RunState
 from app.runs.resumption import Keeper, begin
 from trainer.run import RunCancelled
@@ -38,27 +41,29 @@ T = TypeVar("T")
 ShouldStop = Callable[[], bool]
 
 
-def work(context: Context, worker_id: str, bell: Doorbell, should_stop: ShouldStop) -> None:
+def work(context: Context, worker_id: str, bell: Doorbell, should_stop: ShouldStop, executor: Executor = LOCAL) -> None:
     """Execute queued runs until told to stop; a run in progress is then left to the next worker."""
     log.info("worker_started", worker_id=worker_id)
     while not should_stop():
-        if not work_once(context, worker_id, should_stop):
+        if not work_once(context, worker_id, should_stop, executor):
             bell.wait(LOOK_INTERVAL_S)
     log.info("worker_stopped", worker_id=worker_id)
 
 
-def work_once(context: Context, worker_id: str, should_stop: ShouldStop = lambda: False) -> bool:
-    """Claim and carry out the oldest queued run; False when there was none."""
+def work_once(
+    context: Context, worker_id: str, should_stop: ShouldStop = lambda: False, executor: Executor = LOCAL
+) -> bool:
+    """Claim and carry out the oldest queued run; False when there was none, or nothing to carry it out."""
+    if not executor.is_ready():
+        return False
     claimed = persist(lambda: lifecycle.claim(context, worker_id), should_stop)
     if claimed is None:
         return False
     with Heartbeat(context, claimed) as heartbeat:
-        ending = _carry_out(context, claimed, heartbeat, should_stop)
+        ending = _carry_out(context, claimed, heartbeat, should_stop, executor)
         if ending is None:
             persist(lambda: lifecycle.hand_back(context, claimed), should_stop)
-        elif persist(lambda: lifecycle.end(context, claimed, ending), should_stop):
-            artifacts.remove_other_models(context, claimed)
-        else:
+        elif not persist(lambda: lifecycle.end(context, claimed, ending), should_stop):
             artifacts.remove_model(context, claimed)
     # Whoever ended it: a worker that lost its run may have kept a checkpoint after that.
     sweep_checkpoints(context)
@@ -83,14 +88,16 @@ def persist(action: Callable[[], T], should_stop: ShouldStop) -> T:
             pause = min(2.0 * pause, LONGEST_PAUSE_S)
 
 
-def _carry_out(context: Context, claimed: Run, heartbeat: Heartbeat, should_stop: ShouldStop) -> Ending | None:
+def _carry_out(
+    context: Context, claimed: Run, heartbeat: Heartbeat, should_stop: ShouldStop, executor: Executor
+) -> Ending | None:
     """How the run ended; None where it is left to the next worker."""
     began = time.monotonic()
     job: Job | None = None
     try:
         plan = lifecycle.read_plan(claimed)
         job = persist(lambda: load_job(context, claimed, plan), should_stop)
-        return _start_and_train(context, job, lambda: heartbeat.is_lost or should_stop())
+        return _start_and_train(context, job, lambda: heartbeat.is_lost or should_stop(), executor)
     except RefusedError as refused:
         log.warning("run_refused", run_id=claimed.id, reason=str(refused))
         return Ending(RunState.CANCELLED if refused.problem is None else RunState.FAILED, refused.problem)
@@ -104,22 +111,25 @@ def _carry_out(context: Context, claimed: Run, heartbeat: Heartbeat, should_stop
             _wait_for_whole_second(began)
 
 
-def _start_and_train(context: Context, job: Job, should_stop: ShouldStop) -> Ending | None:
+def _start_and_train(context: Context, job: Job, should_stop: ShouldStop, executor: Executor) -> Ending | None:
     beginning = begin(context, job)
     persist(
         lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, beginning.steps),
         should_stop,
     )
-    return _train(context, job, Keeper(context, job, beginning, should_stop))
+    return _train(context, job, Keeper(context, job, beginning, should_stop), executor)
 
 
-def _train(context: Context, job: Job, keeper: Keeper) -> Ending | None:
+def _train(context: Context, job: Job, keeper: Keeper, executor: Executor) -> Ending | None:
     try:
-        trained = train(context, job, keeper.checkpoints(), lambda: keeper.has_stopped)
-        summary = summarize(job, trained)
+        trained = train(context, job, keeper.checkpoints(), lambda: keeper.has_stopped, executor)
+        summary = summarize(context, job, trained)
         artifacts.write_model(context, job.run, job.description, trained)
     except RunCancelled:
         return None if keeper.has_stopped else Ending(RunState.CANCELLED)
+    except MachinesLost:
+        log.error("machines_lost", run_id=job.run.id)
+        return Ending(RunState.FAILED, WORKER_LOST)
     except Exception as error:
         log.error("run_failed", run_id=job.run.id, stack_trace=stack_lines(error))
         return Ending(RunState.FAILED, FAILED)

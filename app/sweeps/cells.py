@@ -1,25 +1,25 @@
-"""From a sweep to its cells: the one field that takes a list, and a calibrate request for each of its values."""
+"""From a sweep to its cells: the fields that take lists, and a plain request for each choice of their values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from app.algorithms.calibrate import CalibrateRequest
 from app.kit.validation import from_validation
 from app.problems import Problem, ProblemItem, json_pointer, unprocessable
 from app.sweeps.schemas import MAX_CELLS
 
 Path = tuple[str, ...]
 Value = float | int | str
+Request = TypeVar("Request", bound=BaseModel)
 
 
 @dataclass(frozen=True)
 class Swept:
-    """The field that takes a list.
+    """A field that takes a list.
 
     Attributes:
         path: Where it is in the request.
@@ -36,32 +36,48 @@ def find_swept(body: Mapping[str, Any]) -> Swept:
     Raises:
         Problem: 422 where there is none or more than one, or the list is empty, too long, or not of plain values.
     """
-    found = list(_lists(body, ()))
+    found = list(lists_in(body))
     if not found:
         raise unprocessable("missing", "exactly one field of the calibrate request takes a list: the values to sweep")
     if len(found) > 1:
         places = " and ".join(".".join(path) for path, _ in found[:5])
         raise unprocessable("overdetermined", f"one field is swept at a time; lists are at {places}", *found[1][0])
     path, values = found[0]
+    return read_values(path, values)
+
+
+def lists_in(body: Mapping[str, Any], leaving: Collection[str] = ()) -> Iterator[tuple[Path, list[Any]]]:
+    """The fields that take lists, with their places; ``leaving`` names fields at the top that are not looked into."""
+    return _lists({name: value for name, value in body.items() if name not in leaving}, ())
+
+
+def read_values(path: Path, values: list[Any], most: int = MAX_CELLS) -> Swept:
+    """A field that takes a list.
+
+    Raises:
+        Problem: 422 where the list is empty, longer than ``most``, or not of plain values.
+    """
     if not values:
-        raise _invalid("too_short", "a sweep has one value at least", *path)
-    if len(values) > MAX_CELLS:
-        raise _invalid("too_long", f"a sweep has {MAX_CELLS} values at most", *path)
+        raise invalid("too_short", "a sweep has one value at least", *path)
+    if len(values) > most:
+        raise invalid("too_long", f"a sweep has {most} values at most", *path)
     for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, float | int | str):
-            raise _invalid("wrong_type", "a swept value is a number or a word", *path, index)
+            raise invalid("wrong_type", "a swept value is a number or a word", *path, index)
     return Swept(path, tuple(values))
 
 
-def read_cell(body: Mapping[str, Any], swept: Swept, value: Value) -> CalibrateRequest:
-    """The calibrate request with ``value`` in place of the list.
+def read_cell(schema: type[Request], body: Mapping[str, Any], choice: Mapping[Path, Value]) -> Request:
+    """The request with a value in place of each list.
 
     Raises:
         Problem: 422 with every fault that the schema finds.
     """
-    cell = _replaced(body, swept.path, value)
+    cell = dict(body)
+    for path, value in choice.items():
+        cell = _replaced(cell, path, value)
     try:
-        return CalibrateRequest.model_validate(cell)
+        return schema.model_validate(cell)
     except ValidationError as error:
         faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
         raise from_validation(faults, cell) from None
@@ -80,7 +96,8 @@ def _replaced(body: Mapping[str, Any], path: Path, value: Value) -> dict[str, An
     return {**body, first: _replaced(body[first], tuple(rest), value) if rest else value}
 
 
-def _invalid(code: str, detail: str, *pointer: str | int) -> Problem:
+def invalid(code: str, detail: str, *pointer: str | int) -> Problem:
+    """422 as the schemas' own faults are told."""
     return Problem(
         422, "invalid_request", detail, errors=[ProblemItem(pointer=json_pointer(pointer), code=code, detail=detail)]
     )

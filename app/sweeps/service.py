@@ -11,6 +11,7 @@ from accounting.events import WithoutReplacement
 from app.algorithms import service as algorithms
 from app.algorithms.answers import solution_body
 from app.algorithms.budget_costs import BudgetReader
+from app.algorithms.calibrate import CalibrateRequest
 from app.algorithms.plans import noise_body
 from app.algorithms.service import Question
 from app.algorithms.targets import achieved_body
@@ -53,7 +54,7 @@ def sweep(context: Context, request: SweepRequest) -> SweepAnswer:
     questions: list[Question | Problem] = []
     for value in swept.values:
         try:
-            questions.append(algorithms.read(read_cell(request.root, swept, value), reader))
+            questions.append(algorithms.read(read_cell(CalibrateRequest, request.root, {swept.path: value}), reader))
         except Problem as problem:
             questions.append(problem)
     readable = [question for question in questions if isinstance(question, Question)]

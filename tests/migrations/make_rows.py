@@ -28,7 +28,8 @@ from app.db.database import Database
 from app.db.migrate import head_revision, upgrade
 from app.kit.context import Context
 from app.main import create_app
-from app.runs import execution, worker
+from app.runs import worker
+from app.runs.executors import local
 from app.settings import Settings
 
 FILTERS: list[tuple[dict[str, Any], str]] = [
@@ -192,9 +193,9 @@ def runs(then: Then) -> None:
     then.post("/v1/runs", request)
     assert worker.work_once(then.context, "wrk_1")
     then.post("/v1/runs", request)
-    train, execution.run = execution.run, explode  # type: ignore[assignment]
+    train, local.run = local.run, explode  # type: ignore[assignment]
     assert worker.work_once(then.context, "wrk_1")
-    execution.run = train
+    local.run = train
     cancelled = then.post("/v1/runs", request)["id"]
     then.post(f"/v1/runs/{cancelled}/cancel")
     then.post("/v1/runs", request)

@@ -6,8 +6,9 @@ The rows come from `tests/migrations/make_rows.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from app.main import create_app
 from app.runs import service as runs
 from app.runs.report import stored_plan
 from app.settings import Settings
-from tests.databases import DatabaseFactory
+from tests.databases import DatabaseFactory, on_postgresql
 
 ROWS = {path.stem: path for path in (Path(__file__).parent / "rows").glob("*.json")}
 REVISIONS = sorted(revision.revision for revision in ScriptDirectory(str(MIGRATIONS)).walk_revisions())
@@ -85,15 +86,34 @@ def rows_for(revision: str) -> Path:
     return ROWS[min((name for name in ROWS if name >= revision), default=max(ROWS))]
 
 
+#: The URL of a database that was filled at a revision and is at the newest one, and what was made for it.
+Upgraded = Callable[[DatabaseFactory, str], tuple[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def upgraded() -> Upgraded:
+    """Each is made once, for every test to work on a copy."""
+
+    @cache
+    def upgraded(databases: DatabaseFactory, revision: str) -> tuple[str, dict[str, Any]]:
+        made = json.loads(rows_for(revision).read_text())
+        url = databases.empty()
+        upgrade(url, min(revision, made["revision"]))
+        present = insert(url, made["rows"])
+        upgrade(url, revision)
+        upgrade(url)
+        return url, {**made, "present": present}
+
+    return upgraded
+
+
 @pytest.fixture(params=REVISIONS)
-def old(request: pytest.FixtureRequest, databases: DatabaseFactory, tmp_path: Path) -> Iterator[Old]:
+def old(
+    request: pytest.FixtureRequest, databases: DatabaseFactory, upgraded: Upgraded, tmp_path: Path
+) -> Iterator[Old]:
     revision: str = request.param
-    made = json.loads(rows_for(revision).read_text())
-    url = databases.empty()
-    upgrade(url, min(revision, made["revision"]))
-    made["present"] = insert(url, made["rows"])
-    upgrade(url, revision)
-    upgrade(url)
+    original, made = upgraded(databases, revision)
+    url = databases.copy_of(original)
     found = Old(url, made, tmp_path / "data", revision)
     yield found
     found.context.database.dispose()
@@ -168,6 +188,7 @@ def test_the_amounts_are_what_they_were(old: Old) -> None:
         assert now.charged == (None if row["charged"] is None else tuple(json.loads(row["charged"])))
 
 
+@on_postgresql
 def test_the_ledger_goes_on(old: Old) -> None:
     for row in old.tables["reservations"]:
         path = f"/v1/reservations/{row['id']}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from accounting import ENGINE_VERSION
 from accounting.errors import AccountingError, NoCostInFilter, Unsupported
-from accounting.events import Event, Gaussian, Laplace, Mechanism, Poisson, ZcDp
+from accounting.events import Event, Gaussian, Laplace, Mechanism, Poisson, PureDp, ShuffleModel, ZcDp
 from accounting.filters import ApproximateDpFilter, PrivacyFilter, PureDpFilter, RenyiFilter, ZcdpFilter
 from accounting.relations import NeighboringRelation
 from app.ledger import pricing
@@ -141,6 +141,15 @@ def test_a_price_names_its_engine_and_keeps_the_warnings() -> None:
     quoted = price(ZcdpFilter(1.0), sampled, RELATION)
     assert quoted == Quote(cost.amounts, ENGINE_VERSION, tuple((each.code, each.detail) for each in cost.warnings))
     assert [code for code, _ in quoted.warnings] == ["no_amplification"]
+
+
+def test_a_price_of_shuffled_messages_says_what_it_requires() -> None:
+    """same_randomiser_is_said_to_be_required: by the event's place in what was reserved."""
+    events = (Event(Laplace(9.0)), Event(PureDp(0.5), ShuffleModel(64, 0.5, 0.0)))
+    quoted = price(ApproximateDpFilter(1.0, 1e-5), events, NeighboringRelation.REPLACE_ONE, 1e-6)
+    [(code, detail)] = quoted.warnings
+    assert code == "same_randomizer_required"
+    assert detail.startswith("Shuffled messages (event 1) are accounted for users who all apply the same local")
 
 
 @pytest.mark.parametrize("budget_filter", [*FILTERS, ApproximateDpFilter(1.0, 1e-5)])

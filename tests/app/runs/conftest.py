@@ -14,6 +14,8 @@ from app.db.database import Database
 from app.kit.context import Context
 from app.main import create_app
 from app.runs import worker
+from app.runs.executors.interface import Executor
+from app.runs.executors.local import LOCAL
 from app.runs.models import Run
 from app.settings import Settings
 from tests.app.conftest import BASE_URL, LOOPBACK_PEER
@@ -44,9 +46,10 @@ REQUEST: dict[str, Any] = {
 class Service:
     """The client of one test, with the steps that most of them begin with."""
 
-    def __init__(self, client: TestClient, context: Context) -> None:
+    def __init__(self, client: TestClient, context: Context, executor: Executor = LOCAL) -> None:
         self.client = client
         self.context = context
+        self.executor = executor
 
     def post(self, path: str, body: object | None = None, key: str | None = None) -> Any:
         return self.client.post(path, json=body, headers={"Idempotency-Key": key or secrets.token_hex(8)})
@@ -96,7 +99,7 @@ class Service:
         return budget, self.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], **changes)
 
     def work(self) -> None:
-        assert worker.work_once(self.context, "wrk_test")
+        assert worker.work_once(self.context, "wrk_test", executor=self.executor)
 
     def trained(self, **changes: Any) -> dict[str, Any]:
         """A run that has been carried out, after those that other tests of the module left in the queue."""

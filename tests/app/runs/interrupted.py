@@ -23,7 +23,7 @@ def stopping_after(steps: int) -> Callable[[], bool]:
 def left_after(service: Service, steps: int, **changes: Any) -> dict[str, Any]:
     """A run that was started and is queued again, with a checkpoint."""
     _, run = service.charged(seed=7, **changes)
-    assert worker.work_once(service.context, "wrk_first", stopping_after(steps))
+    assert worker.work_once(service.context, "wrk_first", stopping_after(steps), service.executor)
     assert service.stored(run).state == "queued"
     assert service.reservation_state(run) == "started"
     return run

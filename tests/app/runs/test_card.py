@@ -15,9 +15,9 @@ from markdown_it import MarkdownIt
 
 from app.audits.models import Audit
 from app.kit.negotiation import preferred
-from app.runs import execution
 from app.runs import report as reports
 from app.runs.card import LISTED_NUMBERS, NOT_STATED
+from app.runs.executors import local
 from app.runs.report_schemas import PrivacyReport
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import COLUMNS
@@ -169,6 +169,9 @@ CARD_PARTS = {
     "BudgetSummary": sorted(["id", "name", "neighboring_relation", "privacy_unit", "limit"]),
     "EntrySummary": sorted(["id", "kind", "sequence", "leaf_index", "recorded_at", "previous_hash", "hash"]),
     "LedgerSummary": sorted(["reservation_state", "purpose", "entries", "proof"]),
+    "SweepSummary": sorted(
+        ["id", "select", "fields", "cells", "sweep_hash", "guarantee", "trials", "score", "theorem"]
+    ),
     "EvaluationPoint": sorted(["layer", "section", "point", "finding"]),
     "RegistryField": sorted(["field", "value"]),
     "PrivacyReport": sorted(
@@ -177,6 +180,7 @@ CARD_PARTS = {
             "run_id",
             "state",
             "statement",
+            "sweep",
             "problem",
             "created_at",
             "finished_at",
@@ -291,7 +295,7 @@ def test_the_page_needs_nothing_but_itself_and_may_do_nothing_else(service):
 
 def test_a_failed_run_says_so_and_that_its_charge_stands(service, monkeypatch):
     _, run = service.private()
-    monkeypatch.setattr(execution, "run", lambda: None)
+    monkeypatch.setattr(local, "run", lambda: None)
     service.work()
     card, markdown, page = rendered(service, run)
     assert card["statement"].startswith("Nothing was released: the run failed. Its plan was (")
@@ -322,6 +326,9 @@ def test_a_public_run_has_no_books_and_says_that_its_rows_are_public(service):
     assert card["data"] == {"dataset_id": None, "name": None, "public": True, "declared_size": 2}
     assert (card["ledger"], card["budget"], card["charge"]) == (None, None, None)
     assert reports.PUBLIC_ROWS in card["caveats"]
+    assert "Gaussian DP" in [item["finding"] for item in card["evaluation"]]
+    # The registry has no name of its own for it.
+    assert {"field": "dp_variant.variant_name", "value": "Custom"} in card["registry"]
     check_every_fact_is_shown(card, markdown, page)
     assert "The run has no budget: nothing was charged." in page.text
 
@@ -333,7 +340,7 @@ def test_a_seeded_run_claims_no_number_for_anybody(service):
     assert card["seeded"] is True
     claimed = {item["field"]: item["value"] for item in card["registry"]}
     assert claimed["privacy_loss.privacy_parameters.epsilon"] is None
-    assert claimed["dp_variant.variant_name"] == "Other"
+    assert claimed["dp_variant.variant_name"] is None
     check_every_fact_is_shown(card, markdown, page)
 
 

@@ -64,6 +64,13 @@ def other_key(service: Service, _patch: pytest.MonkeyPatch) -> None:
     CheckpointFiles(encrypted).write(run_id, stream_id, int(epoch), b"x")
 
 
+def other_secret(service: Service, _patch: pytest.MonkeyPatch) -> None:
+    files, (run_id, stream_id, epoch, _) = CheckpointFiles(service.context), first_file(service).name.split(".")
+    [content] = files.read_all(run_id, stream_id)
+    settings = Settings(data_dir=service.context.settings.data_dir, secret_key=SecretStr("another secret" * 3))
+    CheckpointFiles(Context(settings, service.context.database)).write(run_id, stream_id, int(epoch), content)
+
+
 @on_one_engine
 @pytest.mark.parametrize(
     "spoil",
@@ -74,8 +81,9 @@ def other_key(service: Service, _patch: pytest.MonkeyPatch) -> None:
         other_version,
         other_data,
         other_key,
+        other_secret,
     ],
-    ids=["cut short", "one bit", "lost", "older version", "other data", "other key"],
+    ids=["cut short", "one bit", "lost", "older version", "other data", "other key", "other secret"],
 )
 def test_a_started_run_without_a_checkpoint_of_its_own_fails_with_its_charge(service, monkeypatch, spoil):
     run = left_after(service, 6)

@@ -19,6 +19,7 @@ from app.datasets import service as datasets
 from app.kit.context import Context
 from app.runs import artifacts, execution, lifecycle, worker
 from app.runs import service as runs
+from app.runs.executors import local
 from app.runs.models import Run
 from app.runs.report import round_up
 from app.runs.service import QUEUE_HOLD_S
@@ -79,7 +80,7 @@ def test_an_exception_in_training_fails_with_a_constant_text_and_the_charge(serv
     def explode(*_args, **_options):
         raise ValueError("the secret value 8675309 of a row")
 
-    monkeypatch.setattr(execution, "run", explode)
+    monkeypatch.setattr(local, "run", explode)
     service.work()
     ended = service.get(f"/v1/runs/{run['id']}")
     assert ended["problem"] == lifecycle.FAILED
@@ -260,9 +261,9 @@ def test_a_stalled_worker_that_comes_back_releases_nothing(service, monkeypatch)
     _, run = service.private()
     summarize = worker.summarize
 
-    def stalled(job, result):
+    def stalled(context, job, result):
         assert lifecycle.give_up_runs_of(service.context, "wrk_test") == 1
-        return summarize(job, result)
+        return summarize(context, job, result)
 
     monkeypatch.setattr(worker, "summarize", stalled)
     service.work()

@@ -1,0 +1,136 @@
+"""Drawing the number of trials of a selection, exactly, and what it costs that no draw is beyond a cap.
+
+A service cannot run any number of trials, so it draws K from its law given that K is at most M. With f(x) = E x^K and
+p_1 = P(K = 1), f' is at least p_1 on [0, 1], and what is cut from it is at most the tail tau = E[K; K > M]. So the
+derivative that the selection's density is made of (`selection`) stays between (1 - t) f' and f' / (1 - t), where
+t = tau / p_1, on both neighbours, and
+
+* the Renyi divergence of order a grows by at most -(2 a - 1) / (a - 1) log(1 - t);
+* epsilon at delta is at most epsilon at (1 - t) delta, and -2 log(1 - t) more.
+
+M is the first cap with t below `CUT`, and what that costs is charged. Weights are integers and the draw is one integer
+of the operating system's, so that nothing else is rounded that a bound would have to speak of: `CUT` covers the floors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+
+from accounting.errors import Unsupported
+from accounting.guarantees import RenyiDpGuarantee
+from accounting.tuning.trials import PoissonTrials, RandomTrials
+
+#: A selection draws at most so many trials.
+MAX_TRIALS = 10_000
+#: Most of t: half for the tail, the other half for the floors of the weights, which are far below that.
+CUT = 1e-9
+#: Bits of the weight of the smallest number of trials.
+_BITS = 256
+#: Relative, of what `CUT` costs; covers the rounding of two logarithms.
+_ALLOWANCE = 1e-6
+
+
+def draw_trials(trials: RandomTrials, below: Callable[[int], int]) -> int:
+    """How many trials a selection makes.
+
+    Args:
+        trials: The law.
+        below: Draws uniformly from 0 to its argument less one; in earnest `secrets.randbelow`.
+
+    Guarantees:
+        law_given_the_cap: each number up to the cap with its probability given that, up to 2^-200 of it.
+
+    Raises:
+        Unsupported: as `most_trials`.
+
+    >>> draw_trials(PoissonTrials(2.0), lambda total: 0), draw_trials(PoissonTrials(2.0), lambda total: total // 2)
+    (0, 2)
+    """
+    weights = _weights(trials)
+    place = below(sum(weights))
+    return next(number for number, reached in enumerate(accumulate(weights)) if place < reached)
+
+
+def most_trials(trials: RandomTrials) -> int:
+    """The cap: no draw is above it.
+
+    Raises:
+        Unsupported: code ``too_many_trials``: it would be above `MAX_TRIALS`.
+    """
+    return len(_weights(trials)) - 1
+
+
+def trials_quantile(trials: RandomTrials, probability: float) -> int:
+    """The smallest number that a draw is at most with this probability. It is public: it follows from the law.
+
+    >>> from accounting.tuning.trials import TruncatedNegativeBinomial
+    >>> trials_quantile(TruncatedNegativeBinomial(1.0, 0.1), 0.999)
+    66
+    """
+    weights = _weights(trials)
+    wanted = Fraction(probability) * sum(weights)
+    return next((number for number, reached in enumerate(accumulate(weights)) if reached >= wanted), len(weights) - 1)
+
+
+def capped_moments(moments: RenyiDpGuarantee) -> RenyiDpGuarantee:
+    """Renyi divergences of a selection whose number of trials is drawn here, from those under the law itself."""
+    growth = _loss_of_cut()
+    epsilons = [
+        (epsilon + (2.0 * order - 1.0) / (order - 1.0) * growth) * (1.0 + 1e-15)
+        for order, epsilon in zip(moments.orders, moments.epsilons, strict=True)
+    ]
+    # What is added falls in the order: a divergence is at most that of every larger order, which keeps them in order.
+    for index in range(len(epsilons) - 2, -1, -1):
+        epsilons[index] = min(epsilons[index], epsilons[index + 1])
+    return RenyiDpGuarantee(moments.orders, tuple(epsilons))
+
+
+def delta_before_cap(delta: float) -> float:
+    """At which delta to ask for epsilon under the law itself; `capped_epsilon` has epsilon at ``delta`` from it."""
+    return delta * (1.0 - CUT) * (1.0 - 1e-15)
+
+
+def capped_epsilon(epsilon: float) -> float:
+    """Epsilon of a selection whose number of trials is drawn here, from that of the law at `delta_before_cap`."""
+    return (epsilon + 2.0 * _loss_of_cut()) * (1.0 + 1e-15)
+
+
+def _loss_of_cut() -> float:
+    return -math.log1p(-CUT) * (1.0 + _ALLOWANCE)
+
+
+@lru_cache(maxsize=64)
+def _weights(trials: RandomTrials) -> tuple[int, ...]:
+    """Numbers in proportion to P(K = 0), P(K = 1) and so on up to the cap, rounded down to integers.
+
+    Successive probabilities are in the ratios mean / (k + 1), or (1 - gamma) (k + eta) / (k + 1).
+    """
+    is_poisson = isinstance(trials, PoissonTrials)
+    mean = Fraction(trials.mean) if isinstance(trials, PoissonTrials) else Fraction(0)
+    kept, eta = (
+        (Fraction(0), Fraction(0))
+        if isinstance(trials, PoissonTrials)
+        else (1 - Fraction(trials.gamma), Fraction(trials.eta))
+    )
+    first = 1 << _BITS
+    # For Poisson P(K = 0) = P(K = 1) / mean.
+    weights = [int(first / mean) if is_poisson else 0, first]
+    while len(weights) - 1 <= MAX_TRIALS:
+        number = len(weights) - 1
+        ratio = mean / (number + 1) if is_poisson else kept * (number + eta) / (number + 1)
+        following = weights[-1] * ratio.numerator // ratio.denominator
+        # Terms k P(K = k) beyond fall at least as fast as this.
+        fall = mean / (number + 1) if is_poisson else kept * (1 + max(eta, Fraction(0)) / (number + 1))
+        if fall < 1 and (number + 1) * (following + 1) <= (1 - fall) * first * Fraction(CUT) / 2:
+            return tuple(weights)
+        weights.append(following)
+    raise Unsupported(
+        f"a selection makes at most {MAX_TRIALS} trials, and this distribution goes beyond too often; give fewer "
+        "expected trials, or a distribution that is spread less widely (poisson, geometric)",
+        code="too_many_trials",
+        pointer=("trials",),
+    )

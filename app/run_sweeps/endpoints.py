@@ -1,0 +1,179 @@
+"""`/v1/run-sweeps`: a grid of private runs as one resource, and one charge."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Header, Query
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from sqlalchemy.orm import Session
+
+from app.auth.principal import Principal, Scope, requires
+from app.kit.context import CurrentContext
+from app.kit.idempotency import (
+    Answer,
+    IdempotencyKey,
+    OptionalIdempotencyKey,
+    missing_key,
+    request_fingerprint,
+    run_once,
+    to_response,
+)
+from app.kit.negotiation import preferred
+from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
+from app.kit.query_parameters import KnownParametersOnly
+from app.reservations import service as reservations
+from app.reservations.schemas import EmptyRequest
+from app.run_sweeps import heat_map, preparation, progression, service
+from app.run_sweeps.examples import RUN_SWEEP_EXAMPLES
+from app.run_sweeps.models import Select
+from app.run_sweeps.report import quote_body, summary, sweep_body
+from app.run_sweeps.schemas import RunSweepBody, RunSweepQuote, RunSweepRequest, RunSweepSummary
+from app.runs import doorbell
+from app.runs import service as runs
+from app.runs.checkpoint_files import sweep_checkpoints
+from app.runs.service import QUEUE_HOLD_S
+
+router = APIRouter(prefix="/v1/run-sweeps", tags=["Runs"], dependencies=[KnownParametersOnly])
+
+Analyst = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER)]
+Reader = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER, Scope.AUDITOR)]
+
+HEAT_MAP_TYPES = {"image/svg+xml": "svg", "text/html": "html"}
+
+
+@router.post(
+    "",
+    operation_id="create_run_sweep",
+    summary="Calibrate, charge and queue a grid of private runs",
+    status_code=202,
+    response_model=RunSweepBody,
+    responses={
+        200: {"model": RunSweepQuote, "description": "With `dry_run`: what it would cost. Nothing was written."},
+        429: {"description": "Too many runs of this key wait for a worker."},
+    },
+)
+def create_run_sweep(
+    context: CurrentContext,
+    principal: Analyst,
+    key: OptionalIdempotencyKey,
+    request: Annotated[RunSweepRequest, Body(openapi_examples=RUN_SWEEP_EXAMPLES)],
+    dry_run: Annotated[bool, Query(description="Answer what it would cost, and write nothing.")] = False,
+) -> JSONResponse:
+    """A run request in which one or two fields take lists. `select: all` runs every cell and charges for all of them;
+    `select: best` makes a secret number of trials of cells drawn at random, and releases the best one alone, for less.
+
+    One charge pays for all of it. Of a sweep for the best no answer ever tells how many trials there were.
+    """
+    if dry_run:
+        prepared = preparation.prepare(context, request)
+        return JSONResponse(quote_body(prepared, _cost(context, prepared)).model_dump(mode="json"), 200)
+    if key is None:
+        raise missing_key()
+    ready: list[preparation.Prepared] = []
+
+    def command(session: Session) -> Answer:
+        sweep = service.create(session, context, principal.id, ready[0])
+        body = sweep_body(session, sweep).model_dump(mode="json")
+        return Answer(202, body, {"Location": f"/v1/run-sweeps/{sweep.id}"})
+
+    def prepare() -> None:
+        runs.check_queue(context, principal.id)
+        prepared = preparation.prepare(context, request)
+        if prepared.sweep.select == Select.ALL:
+            runs.check_queue(context, principal.id, len(prepared.grid.cells))
+        preparation.make_room(context, prepared)
+        ready.append(prepared)
+
+    answer = run_once(context, principal.id, key, request_fingerprint("create_run_sweep", request), command, prepare)
+    doorbell.ring(context.settings.data_dir)
+    return to_response(answer)
+
+
+def _cost(context: CurrentContext, prepared: preparation.Prepared) -> dict[str, Any] | None:
+    """What reserving the sweep would answer."""
+    budget_id = prepared.sweep.budget_id
+    if budget_id is None:
+        return None
+    with context.database.read() as session:
+        service.check_binding(session, prepared)
+    preparation.make_room(context, prepared)
+    return reservations.dry_run(
+        context, budget_id, prepared.events, purpose="", expires_in=QUEUE_HOLD_S, charge_delta=None
+    )
+
+
+@router.get("", operation_id="list_run_sweeps", summary="Sweeps of runs, newest first")
+def list_run_sweeps(
+    context: CurrentContext, _: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
+) -> Page[RunSweepSummary]:
+    """All of them, without their cells."""
+    with context.database.read() as session:
+        sweeps, next_cursor = service.list_page(session, cursor, limit)
+        return Page[RunSweepSummary](items=[summary(session, sweep) for sweep in sweeps], next_cursor=next_cursor)
+
+
+@router.get("/{sweep_id}", operation_id="get_run_sweep", summary="One sweep: its table of cells")
+def get_run_sweep(context: CurrentContext, _: Reader, sweep_id: str) -> RunSweepBody:
+    """With `select: all` a row has its run and its scores; with `select: best` one run is told of, when all is over."""
+    with context.database.read() as session:
+        return sweep_body(session, service.get(session, sweep_id))
+
+
+@router.post(
+    "/{sweep_id}/cancel",
+    operation_id="cancel_run_sweep",
+    summary="Cancel the runs of a sweep",
+    response_model=RunSweepBody,
+)
+def cancel_run_sweep(
+    context: CurrentContext,
+    principal: Analyst,
+    key: IdempotencyKey,
+    sweep_id: str,
+    _request: EmptyRequest | None = None,
+) -> JSONResponse:
+    """Where nothing was started, the hold is given back. Else the runs that were started stop soon, and what they cost
+    is charged; of a sweep for the best that is all of it, and it ends when its result would have been told.
+    """
+
+    def command(session: Session) -> Answer:
+        sweep = service.cancel(session, context, sweep_id)
+        return Answer(200, sweep_body(session, sweep).model_dump(mode="json"))
+
+    answer = run_once(context, principal.id, key, request_fingerprint(f"cancel_run_sweep {sweep_id}"), command)
+    progression.advance(context, {sweep_id})
+    sweep_checkpoints(context)
+    return to_response(answer)
+
+
+@router.get(
+    "/{sweep_id}/heat-map",
+    operation_id="get_run_sweep_heat_map",
+    summary="The scores of a sweep as a heat map",
+    response_class=Response,
+    responses={
+        200: {"content": {media_type: {"schema": {"type": "string"}} for media_type in HEAT_MAP_TYPES}},
+        409: {"description": "The sweep's results are withheld, or none has a score."},
+    },
+)
+def get_run_sweep_heat_map(
+    context: CurrentContext,
+    _: Reader,
+    sweep_id: str,
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+    format: Annotated[
+        Literal["svg", "html"] | None,
+        Query(description="A picture, or a page with the table beside it. Without it, `Accept` decides."),
+    ] = None,
+) -> Response:
+    """Accuracy, or mean absolute error, of each cell's model on public rows. The colours go from light to dark, so that
+    their order shows to people who see few of them, and every cell says its number.
+    """
+    with context.database.read() as session:
+        body = sweep_body(session, service.get(session, sweep_id))
+    drawn = heat_map.heat_map_of(body)
+    headers = {"Vary": "Accept", "Content-Security-Policy": heat_map.page_policy()}
+    if (format or HEAT_MAP_TYPES[preferred(accept, list(HEAT_MAP_TYPES))]) == "html":
+        return HTMLResponse(heat_map.to_html(body, drawn), headers=headers)
+    return Response(heat_map.to_svg(drawn), media_type="image/svg+xml", headers=headers)

@@ -1,0 +1,135 @@
+"""From a request to its grid: what the sweep says, and a run request for each cell, with faults where they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.kit import limits
+from app.kit.validation import from_validation
+from app.problems import Problem, ProblemItem, json_pointer, unprocessable
+from app.run_sweeps.schemas import FIXED, MAX_CELLS, MAX_SWEPT, RunSweepRequest, SweepTerms
+from app.runs.schemas import RunRequest
+from app.sweeps.cells import Swept, Value, invalid, lists_in, read_cell, read_values
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A choice of values, and the run that it asks for."""
+
+    values: tuple[Value, ...]
+    request: RunRequest
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A request that is read: nothing is calibrated yet."""
+
+    terms: SweepTerms
+    swept: tuple[Swept, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def fields(self) -> list[str]:
+        return [".".join(each.path) for each in self.swept]
+
+    def in_cell(self, number: int, problem: Problem) -> Problem:
+        """A refusal of one cell, as one of the sweep: it says which values, and points at them."""
+        cell = self.cells[number]
+        errors = [item.model_copy(update={"pointer": self._in_lists(item.pointer, cell)}) for item in problem.errors]
+        words = ", ".join(f"{field} {value}" for field, value in zip(self.fields, cell.values, strict=True))
+        return Problem(
+            problem.status,
+            problem.code,
+            f"In the cell of {words}: {problem.detail}",
+            errors=errors,
+            members=problem.members,
+            headers=problem.headers,
+        )
+
+    def _in_lists(self, pointer: str, cell: Cell) -> str:
+        return _in_lists(pointer, self.swept, cell.values)
+
+
+def read_grid(request: RunSweepRequest) -> Grid:
+    """The grid of a request, its cells in order: the last field changes fastest.
+
+    Raises:
+        Problem: 422 with the faults of the sweep, else with those of all its cells, each at the value that it is about.
+    """
+    body = request.root
+    own = {name: value for name, value in body.items() if name in SweepTerms.model_fields}
+    run = {name: value for name, value in body.items() if name not in own}
+    terms = _read_terms(own)
+    _check_fields(run)
+    swept = _swept(run)
+    cells: list[Cell] = []
+    faults: dict[tuple[str, str], ProblemItem] = {}
+    for values in product(*(each.values for each in swept)):
+        choice = {each.path: value for each, value in zip(swept, values, strict=True)}
+        try:
+            cells.append(Cell(values, read_cell(RunRequest, run, choice)))
+        except Problem as problem:
+            for item in problem.errors:
+                pointer = _in_lists(item.pointer, swept, values)
+                faults.setdefault((pointer, item.code), item.model_copy(update={"pointer": pointer}))
+    if faults:
+        items = list(faults.values())[: limits.LISTED_FAULTS]
+        detail = items[0].detail if len(items) == 1 else f"The request has {len(faults)} faults; `errors` lists them."
+        raise Problem(422, "invalid_request", detail, errors=items)
+    return Grid(terms, swept, tuple(cells))
+
+
+def _read_terms(own: Mapping[str, Any]) -> SweepTerms:
+    try:
+        return SweepTerms.model_validate(own)
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
+        raise from_validation(faults, own) from None
+
+
+def _check_fields(run: Mapping[str, Any]) -> None:
+    if run.get("dataset") is not None:
+        detail = "the runs of a sweep train on a data set that is registered: make one with POST /v1/datasets"
+        raise unprocessable("unsupported", detail, "dataset")
+    if run.get("expected_plan_hash") is not None:
+        detail = "a sweep has a plan for each cell, and one hash of all of them: give expected_sweep_hash"
+        raise unprocessable("unsupported", detail, "expected_plan_hash")
+    if run.get("dataset_id") is None:
+        raise unprocessable("missing", "a sweep needs a dataset_id: what its runs train on", "dataset_id")
+    for name in FIXED:
+        if isinstance(run.get(name), list):
+            raise unprocessable("unsupported", f"{name} is the same in all runs of a sweep; give one", name)
+
+
+def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
+    # A model's own lists are widths of layers.
+    found = list(lists_in(run, leaving=FIXED))
+    if not found:
+        raise unprocessable(
+            "missing", "one or two fields of the run request take lists: the values of the grid", "hyperparameters"
+        )
+    if len(found) > MAX_SWEPT:
+        places = ", ".join(".".join(path) for path, _ in found[:5])
+        detail = f"at most {MAX_SWEPT} fields are swept at a time; lists are at {places}"
+        raise unprocessable("overdetermined", detail, *found[MAX_SWEPT][0])
+    swept = tuple(read_values(path, values, MAX_CELLS) for path, values in found)
+    size = math.prod(len(each.values) for each in swept)
+    if size > MAX_CELLS:
+        detail = f"a sweep has {MAX_CELLS} cells at most, and this one would have {size}"
+        raise invalid("too_long", detail, *swept[-1].path)
+    return swept
+
+
+def _in_lists(pointer: str, swept: tuple[Swept, ...], values: tuple[Value, ...]) -> str:
+    """A pointer into a cell's request, as one into the sweep's: to the value in its list."""
+    for each, value in zip(swept, values, strict=True):
+        place = json_pointer(each.path)
+        if pointer == place or pointer.startswith(f"{place}/"):
+            return f"{place}/{each.values.index(value)}{pointer[len(place) :]}"
+    return pointer

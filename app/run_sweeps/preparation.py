@@ -1,0 +1,315 @@
+"""Everything about a sweep that needs no transaction: its cells calibrated, its charge found."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, TypeVar
+
+from accounting.effort import is_quick
+from accounting.errors import AccountingError
+from accounting.events import Event, Gaussian
+from accounting.filters import RenyiFilter
+from accounting.intervals import Answer
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget, PureDpTarget
+from accounting.tuning import selection_charge, selection_event, trials_of
+from accounting.tuning.candidates import bounding_events
+from accounting.tuning.cost import MAX_STATED
+from accounting.tuning.drawing import most_trials, trials_quantile
+from accounting.tuning.trials import FixedTrials, RandomTrials
+from app.algorithms.targets import achieved_body
+from app.budgets.service import get_budget
+from app.kit.context import Context
+from app.kit.process_pool import JobFailed
+from app.problems import Problem, from_accounting, unprocessable
+from app.reservations import service as reservations
+from app.run_sweeps.charges import composed, composition_cost, hash_of, selection_cost
+from app.run_sweeps.grid import Grid, read_grid
+from app.run_sweeps.models import RunSweep
+from app.run_sweeps.schemas import NoisyScore, RunSweepRequest
+from app.runs import service as runs
+from trainer.models import TASKS, Task
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: The calibrations of a grid are given up after so many seconds.
+MOST_SECONDS = 60.0
+#: Of what is stored of the cells, bytes: a data set with very many columns has few cells.
+MOST_STORED = 64 * 2**20
+#: So many events are composed while the request waits in its own thread.
+MOST_EVENTS_IN_THREAD = 16
+#: Of the public quantile by which a time to release at is chosen.
+QUANTILE = 0.999
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that is calibrated, checked and priced, but neither charged nor queued.
+
+    Attributes:
+        grid: The request.
+        columns: Of each cell's runs: what a row says of its request and its plan.
+        events: What is charged.
+        relation: The neighbouring relation of all plans.
+        sweep: The row, as far as it follows from the request.
+    """
+
+    grid: Grid
+    columns: tuple[dict[str, Any], ...]
+    events: tuple[Event, ...]
+    relation: NeighboringRelation
+    sweep: RunSweep
+
+
+@dataclass(frozen=True)
+class _Charge:
+    events: tuple[Event, ...]
+    guarantee: dict[str, Any] | None
+    warnings: tuple[str, ...] = ()
+
+
+def prepare(context: Context, request: RunSweepRequest) -> Prepared:
+    """Read, calibrate and price a sweep.
+
+    Raises:
+        Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set or budget.
+    """
+    grid = read_grid(request)
+    law = _check_terms(grid)
+    ready = _calibrate_all(context, grid)
+    columns = tuple(runs.columns_of(cell.request, each) for cell, each in zip(grid.cells, ready, strict=True))
+    _check_size(columns)
+    plans = [each.calibration.plan for each in ready]
+    relation = plans[0].neighboring_relation
+    warnings: list[str] = []
+    if law is None:
+        charge = _charge_of_all(context, grid, [plan.events for plan in plans], relation)
+    else:
+        _check_score(grid, is_public=ready[0].is_public)
+        warnings += _check_release(grid, law, is_public=ready[0].is_public)
+        charge = _charge_of_best(context, grid, [plan.events for plan in plans], relation, law)
+    terms, first = grid.terms, grid.cells[0].request
+    sweep = RunSweep(
+        select=terms.select,
+        request=request.root,
+        fields=grid.fields,
+        budget_id=first.budget_id,
+        guarantee=charge.guarantee,
+        trials=None if law is None else law.to_json(),
+        score=None if terms.score is None else terms.score.model_dump(mode="json"),
+        warnings=[*warnings, *charge.warnings],
+    )
+    sweep.sweep_hash = hash_of(sweep, [plan.plan_hash for plan in plans], charge.events)
+    if terms.expected_sweep_hash not in (None, sweep.sweep_hash):
+        detail = f"this request makes the sweep {sweep.sweep_hash}, not the expected one; nothing was charged"
+        raise unprocessable("sweep_hash_mismatch", detail, "expected_sweep_hash")
+    return Prepared(grid, columns, charge.events, relation, sweep)
+
+
+def quantile_of(law: RandomTrials) -> int:
+    """How many trials a sweep makes at most, but for one in a thousand."""
+    return trials_quantile(law, QUANTILE)
+
+
+def _check_terms(grid: Grid) -> RandomTrials | None:
+    """The law of the number of trials; None where all runs are released."""
+    terms = grid.terms
+    if terms.select == "all":
+        for name in ("trials", "score", "release_after_s"):
+            if getattr(terms, name) is not None:
+                detail = f"{name} is for select best alone: with all, every cell runs once and every result is shown"
+                raise unprocessable("overdetermined", detail, name)
+        return None
+    needed = {"trials": "the law of the number of trials", "score": "by what the best run is chosen"}
+    for name, what in needed.items():
+        if getattr(terms, name) is None:
+            raise unprocessable("missing", f"select best needs {name}: {what}", name)
+    assert terms.trials is not None, "checked above"
+    first = grid.cells[0].request
+    if any(cell.request.seed is not None for cell in grid.cells):
+        detail = "trials of one cell would all be the same run: leave the seed out, or select all"
+        raise unprocessable("unsupported", detail, "seed")
+    if TASKS[first.model.kind] is Task.MEAN:
+        detail = "a mean predicts no label, so that its runs have no score; select all"
+        raise unprocessable("unsupported", detail, "model", "kind")
+    for cell in grid.cells:
+        if cell.request.target.kind not in (ApproximateDpTarget.kind, PureDpTarget.kind):
+            detail = "what a selection costs is stated at a delta: give an approximate_dp target, or a pure_dp one"
+            raise unprocessable("unsupported", detail, "target", "kind")
+    if len({_delta(cell.request.target) for cell in grid.cells}) > 1:
+        detail = "the selection has one guarantee, at one delta: give the same to all cells"
+        raise unprocessable("unsupported", detail, "target", "delta")
+    try:
+        law = trials_of(**terms.trials.model_dump(exclude_none=True))
+        assert not isinstance(law, FixedTrials), "the schema has no such law"
+        most_trials(law)
+    except AccountingError as error:
+        prefix = () if error.pointer[:1] == ("trials",) else ("trials",)
+        raise from_accounting(error, *prefix) from None
+    return law
+
+
+def _calibrate_all(context: Context, grid: Grid) -> list[runs.Preparation]:
+    deadline = time.monotonic() + MOST_SECONDS
+    ready: list[runs.Preparation] = []
+    for number, cell in enumerate(grid.cells):
+        if time.monotonic() > deadline:
+            detail = (
+                f"after {MOST_SECONDS:g} s {number} of {len(grid.cells)} cells were calibrated: sweep fewer values, or "
+                "use full batches, which are calibrated at once"
+            )
+            raise unprocessable("too_much_work", detail, *grid.swept[-1].path)
+        try:
+            ready.append(runs.calibrate(context, cell.request))
+        except Problem as problem:
+            raise grid.in_cell(number, problem) from None
+        except AccountingError as error:
+            raise grid.in_cell(number, from_accounting(error)) from None
+    relations = {each.calibration.plan.neighboring_relation for each in ready}
+    if len(relations) > 1:
+        detail = f"the algorithms' own relations differ ({', '.join(sorted(map(str, relations)))}): give one to all"
+        raise unprocessable("relation_mismatch", detail, "neighboring_relation")
+    return ready
+
+
+def _check_size(columns: Sequence[dict[str, Any]]) -> None:
+    described = sum(len(json.dumps(each["description"])) + len(each["plan"]) for each in columns)
+    if described > MOST_STORED:
+        detail = (
+            f"what is kept of {len(columns)} runs on this data set takes {described / 2**20:.0f} MiB, and "
+            f"{MOST_STORED / 2**20:.0f} MiB is the most: sweep fewer values at a time"
+        )
+        raise unprocessable("too_much_work", detail, "dataset_id")
+
+
+def _check_score(grid: Grid, *, is_public: bool) -> None:
+    score, first = grid.terms.score, grid.cells[0].request
+    if not isinstance(score, NoisyScore) and not is_public and first.test_dataset_id is None:
+        detail = (
+            "a public score needs public rows: give a test_dataset_id, or a noisy score, which is a charged release "
+            "about the training rows"
+        )
+        raise unprocessable("missing", detail, "test_dataset_id")
+
+
+def _check_release(grid: Grid, law: RandomTrials, *, is_public: bool) -> list[str]:
+    after = grid.terms.release_after_s
+    most = quantile_of(law)
+    if after is None and not is_public:
+        detail = (
+            "the time that a sweep takes tells the number of its trials, which must stay secret: give the seconds "
+            "after which all of them have surely ended. They run one after the other, and "
+            f"{QUANTILE:.1%} of sweeps with this law make at most {most}: {most} times what one run takes is right"
+        )
+        raise unprocessable("missing", detail, "release_after_s")
+    if is_public:
+        return []
+    return [
+        f"Nothing is told before {after} s have passed. Where the trials take longer, the time of the end tells that "
+        f"they did; {QUANTILE:.1%} of sweeps make at most {most}. Other runs that wait meanwhile may wait longer."
+    ]
+
+
+def _charge_of_all(
+    context: Context, grid: Grid, events: Sequence[tuple[Event, ...]], relation: NeighboringRelation
+) -> _Charge:
+    try:
+        together = composed(events)
+        deltas = {_delta(cell.request.target) for cell in grid.cells}
+        if None in deltas:
+            return _Charge(together, None)
+        delta = max(each for each in deltas if each is not None)
+        answer = _within_limits(context, together, composition_cost, together, relation, delta)
+    except AccountingError as error:
+        raise unprocessable(error.code, f"all runs together: {error.detail}", *grid.swept[-1].path) from None
+    except JobFailed as failure:
+        return _Charge(together, None, (f"The guarantee of all runs together was not found: {failure}.",))
+    return _Charge(together, _guarantee(answer, delta), tuple(answer.warnings))
+
+
+def _charge_of_best(
+    context: Context,
+    grid: Grid,
+    events: Sequence[tuple[Event, ...]],
+    relation: NeighboringRelation,
+    law: RandomTrials,
+) -> _Charge:
+    try:
+        bound = bounding_events(events)
+    except AccountingError as error:
+        raise grid.in_cell(
+            int(error.pointer[0]), unprocessable(error.code, error.detail, *grid.swept[-1].path)
+        ) from None
+    if isinstance(grid.terms.score, NoisyScore):
+        bound = (*bound, Event(Gaussian(grid.terms.score.noise_multiplier)))
+    delta = _delta(grid.cells[0].request.target)
+    assert delta is not None, "checked with the terms"
+    budget_id = grid.cells[0].request.budget_id
+    kind, orders = _filter_of(context, budget_id)
+    if kind == "pure_dp" and delta > 0.0:
+        detail = "a selection costs a pure_dp budget what it costs without a delta: give a pure_dp target"
+        raise unprocessable("no_cost_in_filter", detail, "target", "kind")
+    try:
+        cost = _within_limits(context, bound, selection_cost, bound, relation, law, delta, orders)
+    except AccountingError as error:
+        raise unprocessable(error.code, error.detail, "budget_id" if orders else "target") from None
+    except JobFailed as failure:
+        detail = f"the price of the selection was given up: {failure}; use full batches, or fewer phases"
+        raise unprocessable("too_much_work", detail, "sampling") from None
+    epsilon = cost.epsilon.value.upper
+    if not epsilon <= MAX_STATED:
+        detail = f"the selection has no epsilon of at most {MAX_STATED:g} at this delta: ask for less of each run"
+        raise unprocessable("unreachable_target", detail, "target")
+    event = selection_charge(epsilon, delta) if cost.moments is None else selection_event(cost.moments)
+    return _Charge((event,), _guarantee(cost.epsilon, delta), tuple(cost.epsilon.warnings))
+
+
+def _filter_of(context: Context, budget_id: str | None) -> tuple[str | None, tuple[float, ...] | None]:
+    """The kind of the budget's filter, and its orders where it has some."""
+    if budget_id is None:
+        return None, None
+    with context.database.read() as session:
+        budget_filter = get_budget(session, budget_id).filter
+    if budget_filter.kind in ("zcdp", "gaussian_dp"):
+        detail = (
+            f"no cost of a selection is proved in {budget_filter.kind}: charge it to a renyi_dp, approximate_dp or "
+            "pure_dp budget, or select all"
+        )
+        raise unprocessable("no_cost_in_filter", detail, "budget_id")
+    return budget_filter.kind, budget_filter.orders if isinstance(budget_filter, RenyiFilter) else None
+
+
+def _within_limits(
+    context: Context, events: Sequence[Event], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    if is_quick(events) and len(events) <= MOST_EVENTS_IN_THREAD:
+        with context.numerics:
+            return function(*args, **kwargs)
+    return context.processes.run(function, *args, **kwargs)
+
+
+def _delta(target: Any) -> float | None:
+    if target.kind == ApproximateDpTarget.kind:
+        return float(target.delta)
+    return 0.0 if target.kind == PureDpTarget.kind else None
+
+
+def _guarantee(answer: Answer, delta: float) -> dict[str, Any]:
+    upper = answer.value.upper
+    target = PureDpTarget(upper) if delta == 0.0 else ApproximateDpTarget(upper, delta)
+    body = achieved_body(target, replace(answer))
+    return body.model_dump(mode="json")
+
+
+def make_room(context: Context, prepared: Prepared) -> None:
+    """Find the price, and release the holds that are due where that makes room.
+
+    Raises:
+        Problem: as `reservations.quote`.
+    """
+    if prepared.sweep.budget_id is not None:
+        reservations.make_room(context, prepared.sweep.budget_id, prepared.events, relation=prepared.relation)

@@ -1,0 +1,196 @@
+"""Requests and answers of `/v1/run-sweeps`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, GetJsonSchemaHandler, RootModel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from app.algorithms.schemas import AchievedBody
+from app.algorithms.targets import AchievedPureBody, AnyAchievedBody
+from app.kit.fields import Identifier, Integer, Schema
+from app.privacy.tuning import DistributionBody, NamedTrials, NegativeBinomialTrials, PoissonTrialsIn
+from app.run_sweeps.models import Select, SweepState
+from app.runs.models import RunState
+from app.runs.schemas import MetricBody, RunProblem, RunRequest
+
+MAX_CELLS = 1000
+#: Heat maps and tables have two sides.
+MAX_SWEPT = 2
+#: The longest time that a result is kept back, seconds: no longer than a hold on a budget lasts.
+MAX_RELEASE_AFTER_S = 7 * 24 * 3600
+
+_REQUEST = "#/components/schemas/RunRequest"
+_VALUES = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": MAX_CELLS,
+    "items": {"anyOf": [{"type": "number"}, {"type": "string"}]},
+}
+_OBJECTS = ("sampling", "gradient_bound", "target", "hyperparameters", "assumptions", "domain", "penalty")
+#: What is the same in every run of a sweep: a field of these takes no list, or one that means what it does in a run.
+FIXED = ("dataset_id", "test_dataset_id", "budget_id", "neighboring_relation", "model")
+#: What a sweep has other words for, or refuses.
+_NOT_HERE = ("dataset", "expected_plan_hash")
+
+
+class PublicScore(Schema):
+    """Accuracy, or the mean absolute error, on public rows: the test data set, else the training data."""
+
+    kind: Literal["public"]
+
+
+class NoisyScore(Schema):
+    """How many training rows are predicted rightly, with Gaussian noise: a release of its own, charged with each trial.
+
+    A row adds 1 where its class is predicted; of a real label, 1 less the error in units of half the label's range, and
+    0 at least.
+    """
+
+    kind: Literal["noisy"]
+    noise_multiplier: float = Field(gt=0, le=1e6, description="Of the sum, over what one row adds at most, which is 1.")
+
+
+TrialsLaw = Annotated[
+    NegativeBinomialTrials | NamedTrials | PoissonTrialsIn, Field(discriminator="kind", title="TrialsLaw")
+]
+ScoreChoice = Annotated[PublicScore | NoisyScore, Field(discriminator="kind", title="Score")]
+
+
+class SweepTerms(Schema):
+    """What a sweep says besides its runs."""
+
+    select: Literal["all", "best"]
+    trials: TrialsLaw | None = Field(
+        None, description="For `best`: the law that the number of trials is drawn from, in secret."
+    )
+    score: ScoreChoice | None = Field(None, description="For `best`: by what the best trial is chosen.")
+    release_after_s: Integer | None = Field(
+        None,
+        ge=0,
+        le=MAX_RELEASE_AFTER_S,
+        description="For `best`, and needed on private data: nothing is told of the sweep before so many seconds have "
+        "passed, so that the time that it took does not tell the number of trials.",
+    )
+    expected_sweep_hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        None, description="The hash that a dry run answered; any other sweep is refused."
+    )
+
+
+class RunSweepRequest(RootModel[dict[str, Any]]):
+    """A run request in which one or two fields, also inside `target` or another object, take lists: the grid. Beside it
+    `select` says what is released: all runs, or the best of a random number of them.
+
+    Each cell is checked as the run request that it is. The data set, the budget, the relation and the model are the
+    same in all of them.
+    """
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        properties: dict[str, Any] = {}
+        for name in RunRequest.model_fields:
+            if name in _NOT_HERE:
+                continue
+            choices: list[dict[str, Any]] = [{"$ref": f"{_REQUEST}/properties/{name}"}]
+            if name not in FIXED:
+                choices.append(_VALUES)
+            if name in _OBJECTS:
+                choices.append({"type": "object", "description": "With a list in one or two of its fields."})
+            properties[name] = choices[0] if len(choices) == 1 else {"anyOf": choices}
+        # What they refer to is in other requests and answers, too.
+        properties |= SweepTerms.model_json_schema(ref_template="#/components/schemas/{model}")["properties"]
+        needed = [name for name, field in RunRequest.model_fields.items() if field.is_required()]
+        return {
+            "type": "object",
+            "description": cls.__doc__,
+            "properties": properties,
+            "additionalProperties": False,
+            "required": [*needed, "dataset_id", "select"],
+        }
+
+
+class CellBody(Schema):
+    """A cell of the grid. Of a sweep for the best nothing is told of single cells."""
+
+    values: list[float | int | str] = Field(description="Of the swept fields, in their order.")
+    plan_hash: str
+    achieved: AnyAchievedBody = Field(description="What one run of this cell would guarantee if it were alone.")
+    run_id: str | None
+    state: RunState | None
+    metrics: list[MetricBody] = Field(description="Scores of its model on public rows.")
+    problem: RunProblem | None
+
+
+class BestBody(Schema):
+    """The one run of a sweep for the best that is released."""
+
+    run_id: Identifier
+    values: list[float | int | str]
+    metrics: list[MetricBody]
+    noisy_score: float | None = Field(description="Share of training rows predicted rightly, with the noise charged.")
+
+
+class TrialsQuantile(Schema):
+    """With this probability a sweep makes at most so many trials. It follows from the law, not from what was drawn."""
+
+    probability: float
+    trials: int
+
+
+class RunSweepSummary(Schema):
+    """A sweep without its cells."""
+
+    id: Identifier
+    state: SweepState
+    select: Select
+    fields: list[str] = Field(description="The swept fields, as paths with dots.")
+    shape: list[int] = Field(description="How many values each of them has: the sides of the grid.")
+    dataset_id: str
+    test_dataset_id: str | None
+    budget_id: str | None
+    reservation_id: str | None
+    charge: dict[str, Any] | None = Field(description="What the budget holds or has paid, in its filter's own fields.")
+    guarantee: AchievedBody | AchievedPureBody | None = Field(
+        description="Of all that the sweep releases. null where a target has no delta, or it took too long to find."
+    )
+    sweep_hash: str
+    trials: DistributionBody | None
+    trials_quantile: TrialsQuantile | None
+    score: ScoreChoice | None
+    release_at: datetime | None
+    best: BestBody | None
+    note: str | None = Field(description="How it ended, where that needs a word.")
+    warnings: list[str]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class RunSweepBody(RunSweepSummary):
+    """A sweep as a table with a row for each cell, in the order of the grid: the last field changes fastest."""
+
+    cells: list[CellBody]
+
+
+class PricedCell(Schema):
+    """A cell that was calibrated."""
+
+    values: list[float | int | str]
+    plan_hash: str
+    achieved: AnyAchievedBody
+
+
+class RunSweepQuote(Schema):
+    """What a sweep would cost: nothing was written."""
+
+    fields: list[str]
+    cells: list[PricedCell]
+    guarantee: AchievedBody | AchievedPureBody | None
+    cost: dict[str, Any] | None = Field(description="In the budget's own fields; null without one.")
+    remaining: dict[str, Any] | None = Field(description="Of the budget, once this is held.")
+    sweep_hash: str
+    trials_quantile: TrialsQuantile | None
+    warnings: list[str]

@@ -1,0 +1,146 @@
+"""Use cases of sweeps of runs: charge and queue one, look at it, cancel it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from sqlalchemy.orm import Session
+
+from app.datasets import service as datasets
+from app.kit.context import Context
+from app.kit.ids import new_id
+from app.kit.pagination import cut_page, decode_cursor
+from app.problems import Problem, not_found
+from app.reservations import service as reservations
+from app.run_sweeps import progression, repository
+from app.run_sweeps.models import RunSweep, RunSweepCell, Select
+from app.run_sweeps.preparation import Prepared
+from app.run_sweeps.schemas import NoisyScore
+from app.runs import lifecycle
+from app.runs.models import Run, RunState
+from app.runs.service import QUEUE_HOLD_S
+
+
+def create(session: Session, context: Context, principal_id: str, prepared: Prepared) -> RunSweep:
+    """Reserve the sweep's charge once, and queue its runs, in the caller's transaction.
+
+    Of a sweep for the best one trial is queued, whatever number of them there will be.
+
+    Raises:
+        Problem: 409 when the budget does not admit the charge or is not the data set's own.
+    """
+    sweep, grid = prepared.sweep, prepared.grid
+    sweep.id, sweep.principal_id = new_id("swp"), principal_id
+    sweep.created_at = context.clock()
+    after = grid.terms.release_after_s
+    if sweep.select == Select.BEST and after is not None:
+        sweep.release_at = sweep.created_at + timedelta(seconds=after)
+    if sweep.budget_id is not None:
+        _reserve(session, context, prepared)
+    session.add(sweep)
+    session.flush()
+    for number, (cell, columns) in enumerate(zip(grid.cells, prepared.columns, strict=True)):
+        session.add(
+            RunSweepCell(
+                sweep_id=sweep.id,
+                number=number,
+                values=list(cell.values),
+                plan_hash=columns["plan_hash"],
+                achieved=columns["achieved"],
+                draft=_draft(prepared, columns) if sweep.select == Select.BEST else None,
+            )
+        )
+        if sweep.select == Select.ALL:
+            session.add(
+                Run(
+                    **columns,
+                    id=new_id("run"),
+                    principal_id=principal_id,
+                    state=RunState.QUEUED,
+                    steps_done=0,
+                    sweep_id=sweep.id,
+                    sweep_cell=number,
+                    created_at=sweep.created_at,
+                )
+            )
+    session.flush()
+    if sweep.select == Select.BEST:
+        progression.add_trial(session, context, sweep)
+    return sweep
+
+
+def check_binding(session: Session, prepared: Prepared) -> None:
+    """Check that the sweep's data may be charged to its budget.
+
+    Raises:
+        Problem: 409 ``budget_not_bound``.
+    """
+    first = prepared.grid.cells[0].request
+    if first.dataset_id is not None and first.budget_id is not None:
+        datasets.check_run_binding(session, datasets.get(session, first.dataset_id), first.budget_id)
+
+
+def _reserve(session: Session, context: Context, prepared: Prepared) -> None:
+    sweep, grid = prepared.sweep, prepared.grid
+    check_binding(session, prepared)
+    assert sweep.budget_id is not None, "the caller looked"
+    reservation = reservations.reserve(
+        session,
+        context,
+        budget_id=sweep.budget_id,
+        events=prepared.events,
+        purpose=f"run sweep {sweep.id}: {sweep.select} of {len(grid.cells)} cells",
+        principal_id=sweep.principal_id,
+        expires_in=QUEUE_HOLD_S,
+        run_id=sweep.id,
+        relation=prepared.relation,
+        plan_hash=sweep.sweep_hash,
+    )
+    sweep.reservation_id = reservation.id
+    sweep.warnings = [*sweep.warnings, *(detail for _, detail in reservation.warnings)]
+
+
+def _draft(prepared: Prepared, columns: dict[str, Any]) -> dict[str, Any]:
+    score = prepared.grid.terms.score
+    noise = score.noise_multiplier if isinstance(score, NoisyScore) else None
+    return {**columns, "plan": columns["plan"].decode(), "score_noise_multiplier": noise}
+
+
+def get(session: Session, sweep_id: str) -> RunSweep:
+    sweep = repository.find(session, sweep_id)
+    if sweep is None:
+        raise not_found("run sweep", sweep_id)
+    return sweep
+
+
+def list_page(session: Session, cursor: str | None, limit: int) -> tuple[Sequence[RunSweep], str | None]:
+    """Sweeps, newest first, and the next page's cursor."""
+    before = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
+    found = repository.page(session, before, limit + 1)
+    return cut_page(found, limit, lambda sweep: (sweep.created_at, sweep.id))
+
+
+def cancel(session: Session, context: Context, sweep_id: str) -> RunSweep:
+    """Cancel the queued runs of a sweep, and ask the workers of the others to stop.
+
+    What was started is charged. A sweep for the best that was started ends when it would be told of anyway.
+
+    Raises:
+        Problem: 409 when the sweep has ended.
+    """
+    get(session, sweep_id)
+    sweep = repository.find_for_update(session, sweep_id)
+    if sweep.finished_at is not None:
+        raise Problem(409, "run_sweep_has_ended", f"The sweep has {sweep.outcome}; it can no longer be cancelled.")
+    sweep.is_cancelled = True
+    for run in repository.open_runs_for_update(session, sweep_id):
+        if run.state == RunState.QUEUED:
+            lifecycle.settle(session, context, run, lifecycle.Ending(RunState.CANCELLED))
+        else:
+            run.state = RunState.CANCELLING
+    session.flush()
+    if not repository.has_started_runs(session, sweep_id):
+        progression.conclude(session, context, sweep)
+    return sweep

@@ -1,0 +1,236 @@
+"""A connection to a Dask cluster: its machines are looked at, rows are brought to them once, slices are carried out.
+
+Whatever goes wrong with it is one exception, because whoever waits does the same in all cases: wait, and send again.
+What Dask says is not logged, since its messages quote what it handles.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from sys import getsizeof
+from typing import Any
+
+import dask
+import structlog
+from distributed import Client, Future, KilledWorker
+from distributed.utils import LoopRunner
+
+from app.runs.executors.interface import MachinesLost
+from app.runs.executors.slices import Machine, Outcome, Rows, Slice, inspect_machine, train_slice
+from app.runs.job import Job
+from app.runs.versions import code_version
+from app.settings import is_in_the_clear
+
+log = structlog.get_logger()
+
+CONNECT_S = 3.0
+#: What a question to the scheduler or to its machines may take.
+ASK_S = 3.0
+#: What it may take to bring an answer from a machine, and to bring rows to one.
+ANSWER_S, MOVE_S = 60.0, 600.0
+#: How long an answer to "is it ready" holds.
+LOOK_INTERVAL_S = 1.0
+#: How often whoever waits for a slice looks around meanwhile.
+ATTEND_INTERVAL_S = 0.2
+#: Rows stay in the cluster's memory until others have come that make it more.
+KEPT_BYTES = 4 * 2**30
+
+# A checkpoint of a large model is part of its slice; Dask takes it for a mistake.
+dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TiB"})
+for _name in ("distributed", "distributed.client", "tornado", "tornado.application"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+class ClusterAway(Exception):
+    """Nobody answers, or what was sent is lost. It can be sent again.
+
+    Attributes:
+        error_type: What it was, for the log.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__("the cluster is away")
+        self.error_type = type(error).__name__
+
+
+class Cluster:
+    """The cluster behind one scheduler, for any number of threads.
+
+    Args:
+        address: The scheduler's.
+        may_be_in_the_clear: Whether rows may go to other machines unencrypted.
+    """
+
+    def __init__(self, address: str, *, may_be_in_the_clear: bool) -> None:
+        self._address, self._may_be_in_the_clear = address, may_be_in_the_clear
+        # One for all clients: those that never find a scheduler would leave a thread each.
+        self._loop = LoopRunner()
+        self._loop.start()
+        self._client: Client | None = None
+        self._connecting, self._looking, self._moving = threading.Lock(), threading.Lock(), threading.Lock()
+        self._looked_at = float("-inf")
+        self._fault: str | None = None
+        self._told: tuple[str | None, int] | None = None
+        #: By address, what each machine said of itself; an exception where it could not say.
+        self._inspected: dict[str, Any] = {}
+        self._rows: OrderedDict[bytes, tuple[Future, int]] = OrderedDict()
+
+    def close(self) -> None:
+        """Let go of everything that is kept there."""
+        with self._connecting:
+            if self._client is not None:
+                self._client.close(timeout=ASK_S)
+                self._client = None
+        self._loop.stop()
+
+    def is_ready(self) -> bool:
+        """Whether there are machines, all of which can be given runs. Why not is logged when it changes."""
+        with self._looking:
+            if time.monotonic() - self._looked_at >= LOOK_INTERVAL_S:
+                self._fault, machines = self._look()
+                self._looked_at = time.monotonic()
+                if (self._fault, machines) != self._told:
+                    self._tell(self._fault, machines)
+            return self._fault is None
+
+    def carry_out(self, work: Slice, job: Job, attend: Callable[[], None]) -> Outcome:
+        """Have one slice carried out.
+
+        Args:
+            attend: Called again and again meanwhile. Where it raises, the slice is given up: it ends by itself, and
+                what it answers is dropped.
+
+        Raises:
+            ClusterAway: see there.
+            MachinesLost: the slice has cost as many machines their lives as the scheduler allows.
+        """
+        with _sendable_again():
+            client = self._connected()
+        rows = self._rows_of(client, job)
+        done = threading.Event()
+        with _sendable_again():
+            # The key is shown on dashboards and in logs: it tells nothing.
+            future = client.submit(train_slice, work, rows, key=f"slice-{secrets.token_hex(8)}", pure=False)
+            future.add_done_callback(lambda _future: done.set())
+        try:
+            while not done.wait(ATTEND_INTERVAL_S) and future.status == "pending":
+                attend()
+            with _sendable_again():
+                outcome: Outcome = future.result(timeout=ANSWER_S)
+            return outcome
+        finally:
+            future.release()
+
+    def _connected(self) -> Client:
+        """The client, made anew where it gave up.
+
+        Raises:
+            OSError: nobody answers, or not yet again.
+        """
+        with self._connecting:
+            if self._client is not None and self._client.status in ("closed", "closing"):
+                self._client = None
+            if self._client is None:
+                self._client = Client(
+                    self._address, timeout=CONNECT_S, loop=self._loop.loop, set_as_default=False, name="epsilond"
+                )
+            if self._client.status != "running":
+                raise ConnectionError
+            return self._client
+
+    def _rows_of(self, client: Client, job: Job) -> Future:
+        """The job's rows in the cluster; they are sent if they are not there, or not there any more."""
+        with self._moving:
+            kept, _ = self._rows.get(job.rows_digest, (None, 0))
+            if kept is None or kept.client is not client or kept.status != "finished":
+                rows = Rows(*job.scaled_rows())
+                name = f"rows-{secrets.token_hex(8)}"
+                with _sendable_again():
+                    kept = _within(client, MOVE_S, client.scatter, {name: rows}, timeout=ASK_S)[name]
+                self._rows[job.rows_digest] = kept, getsizeof(rows)
+            self._rows.move_to_end(job.rows_digest)
+            while len(self._rows) > 1 and sum(size for _, size in self._rows.values()) > KEPT_BYTES:
+                # Slices that need them still hold them.
+                self._rows.popitem(last=False)
+            return kept
+
+    def _look(self) -> tuple[str | None, int]:
+        """What is wrong with the cluster, if anything, and how many machines it has."""
+        try:
+            client = self._connected()
+            machines = _within(client, ASK_S, client.scheduler.identity, n_workers=-1)["workers"].keys()
+            unknown = [address for address in machines if not isinstance(self._inspected.get(address), Machine)]
+            answers = self._inspected
+            if unknown:
+                asked = _within(client, ASK_S, client.run, inspect_machine, workers=unknown, on_error="return")
+                answers = answers | asked
+        except Exception as error:
+            log.debug("cluster_not_seen", error_type=type(error).__name__)
+            return "cluster_away", 0
+        self._inspected = {address: answers.get(address) for address in machines}
+        return fault_of(self._inspected, may_be_in_the_clear=self._may_be_in_the_clear), len(machines)
+
+    def _tell(self, fault: str | None, machines: int) -> None:
+        self._told = fault, machines
+        if fault is None:
+            log.info("cluster_ready", machines=machines)
+        else:
+            log.error(fault, scheduler=self._address, machines=machines, advice=ADVICE[fault])
+
+
+ADVICE = {
+    "cluster_away": "No scheduler answers. Runs wait until one does.",
+    "cluster_without_machines": "Start workers with `dask worker`. Runs wait until there is one.",
+    "cluster_in_the_clear": "A worker on another machine is spoken to without TLS. Give all certificates and tls:// "
+    "addresses, or set EPSILOND_DASK_WITHOUT_TLS=true. Runs wait until then.",
+    "cluster_without_epsilond": "A worker cannot load epsilond: start it in a checkout, with PYTHONPATH=. and the "
+    "packages of requirements/dask.lock. Runs wait until all can.",
+    "cluster_of_another_version": "A worker has other sources, or another Python, NumPy, SciPy or randomgen, than this "
+    "process. Runs wait until all are the same.",
+    "cluster_writes_rows_to_disk": "A worker may write rows to its disk: start it with "
+    "DASK_CONFIG=app/runs/executors/cluster.yaml. Runs wait until none may.",
+}
+
+
+@contextmanager
+def _sendable_again() -> Iterator[None]:
+    """Whatever Dask raises in the block is the cluster's doing, since what is carried out there raises nothing."""
+    try:
+        yield
+    except KilledWorker:
+        raise MachinesLost from None
+    except Exception as error:
+        raise ClusterAway(error) from None
+
+
+def fault_of(machines: dict[str, Any], *, may_be_in_the_clear: bool) -> str | None:
+    """Why a cluster gets no runs, by a name that `ADVICE` has; None where it does.
+
+    Args:
+        machines: By address, what each machine said of itself.
+        may_be_in_the_clear: Whether rows may go to other machines unencrypted.
+    """
+    answers = [each for each in machines.values() if isinstance(each, Machine)]
+    faults = {
+        "cluster_without_machines": not machines,
+        "cluster_in_the_clear": not may_be_in_the_clear and any(map(is_in_the_clear, machines)),
+        "cluster_without_epsilond": len(answers) < len(machines),
+        "cluster_of_another_version": any(each.code_version != code_version() for each in answers),
+        "cluster_writes_rows_to_disk": any(each.may_spill for each in answers),
+    }
+    return next((fault for fault, is_there in faults.items() if is_there), None)
+
+
+def _within(client: Client, seconds: float, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What the client's call answers, in time."""
+
+    async def answer() -> Any:
+        return await call(*arguments, **options)
+
+    return client.sync(answer, callback_timeout=seconds)

@@ -1,0 +1,114 @@
+"""Runs carried out on a Dask cluster, slice after slice.
+
+A run's steps are sent as slices of about a second, each from the checkpoint that the one before answered. Between two
+of them nothing of the run is in the cluster but its rows: a run is cancelled, stopped or handed back by sending no
+further slice, and a machine, a scheduler or a connection that is lost costs the slice that was under way. The newest
+checkpoint is in the worker's hands all the time, and what is sent again begins there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import structlog
+
+from app.runs.executors.cluster import ATTEND_INTERVAL_S, Cluster, ClusterAway
+from app.runs.executors.slices import Failed, Finished, Slice, Unfinished
+from app.runs.job import Job
+from trainer.checkpoint import Binding, Checkpoints
+from trainer.run import RunCancelled, RunResult, steps_in
+
+log = structlog.get_logger()
+
+SHORTEST_SLICE_S, LONGEST_SLICE_S = 1.0, 30.0
+#: A slice takes so many times as long as it takes to begin it: more, and little is done beside the steps.
+STEPS_PER_LOADING = 20.0
+#: A checkpoint goes to the machine and comes back; a network that carries so much takes this for it.
+BYTES_PER_S = 1e8
+#: Pauses while the cluster is away.
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+
+
+class TrainingFailed(Exception):
+    """An exception ended the training on its machine. Where it came from is in the log."""
+
+
+class DaskExecutor:
+    """Sends slices of runs to the cluster behind a scheduler's address."""
+
+    def __init__(self, address: str, *, may_be_in_the_clear: bool = False) -> None:
+        self._cluster = Cluster(address, may_be_in_the_clear=may_be_in_the_clear)
+
+    def __enter__(self) -> DaskExecutor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cluster.close()
+
+    def is_ready(self) -> bool:
+        return self._cluster.is_ready()
+
+    def train(
+        self,
+        job: Job,
+        checkpoints: Checkpoints,
+        on_progress: Callable[[int, int], None],
+        is_cancelled: Callable[[], bool],
+    ) -> RunResult:
+        assert checkpoints.resume is not None, "the keys are kept before the charge starts"
+        newest = checkpoints.resume
+        binding = Binding(job.plan.plan_hash, checkpoints.data_tag, checkpoints.code_version)
+        steps, seconds, pause = steps_in(binding, newest), SHORTEST_SLICE_S, SHORTEST_PAUSE_S
+
+        def attend() -> None:
+            on_progress(steps, job.plan.iterations)
+            if checkpoints.is_due(steps):
+                checkpoints.save(newest)
+            if is_cancelled():
+                raise RunCancelled(steps)
+
+        while True:
+            attend()
+            work = Slice(
+                job.run.plan,
+                job.run.plan_hash,
+                job.model,
+                newest,
+                checkpoints.data_tag,
+                checkpoints.code_version,
+                seconds,
+            )
+            try:
+                outcome = self._cluster.carry_out(work, job, attend)
+            except ClusterAway as away:
+                log.warning("cluster_away", run_id=job.run.id, error_type=away.error_type, seconds=pause)
+                _wait(pause, attend)
+                pause = min(2.0 * pause, LONGEST_PAUSE_S)
+                continue
+            match outcome:
+                case Finished(parameters, done):
+                    on_progress(done, job.plan.iterations)
+                    return RunResult(parameters, done)
+                case Unfinished():
+                    newest, steps = outcome.checkpoint, outcome.steps
+                    beside_s = outcome.loading_s + 2 * len(newest) / BYTES_PER_S
+                    seconds = min(max(SHORTEST_SLICE_S, STEPS_PER_LOADING * beside_s), LONGEST_SLICE_S)
+                    pause = SHORTEST_PAUSE_S
+                case Failed(stack):
+                    log.error("training_failed", run_id=job.run.id, stack_trace=stack)
+                    raise TrainingFailed
+                case _:
+                    log.error("machine_of_another_version", run_id=job.run.id, seconds=pause)
+                    _wait(pause, attend)
+                    pause = min(2.0 * pause, LONGEST_PAUSE_S)
+
+
+def _wait(seconds: float, attend: Callable[[], None]) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        attend()
+        time.sleep(min(left, ATTEND_INTERVAL_S))

@@ -1,0 +1,49 @@
+"""What a worker asks of whatever carries out its runs.
+
+The worker keeps all that makes a run one release and one charge: the claim, the start, the keys and checkpoints on the
+disk, the model, the end. An executor gets a plan, rows and a checkpoint, and takes steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from app.runs.job import Job
+from trainer.checkpoint import Checkpoints
+from trainer.run import RunResult
+
+
+class MachinesLost(Exception):
+    """A training has cost so many machines their lives that it is not given to another."""
+
+
+class Executor(Protocol):
+    """Carries out the steps of runs. Several threads may use one at once, with a run each."""
+
+    def is_ready(self) -> bool:
+        """Whether a run that is claimed now would be carried out soon. Asked before every claim, so it is cheap."""
+        ...
+
+    def train(
+        self,
+        job: Job,
+        checkpoints: Checkpoints,
+        on_progress: Callable[[int, int], None],
+        is_cancelled: Callable[[], bool],
+    ) -> RunResult:
+        """Carry out the job's plan, from the checkpoint to go on from to the end.
+
+        Args:
+            checkpoints: Asked whether one is due, and given one, at least once a second.
+            on_progress: Told the steps done and the steps in all, likewise.
+            is_cancelled: Asked whether to give up, likewise.
+
+        Guarantees:
+            - executors_agree: the model is the same wherever it is trained, on machines that compute alike.
+
+        Raises:
+            RunCancelled: ``is_cancelled`` said so.
+            MachinesLost: see there.
+        """
+        ...

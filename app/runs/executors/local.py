@@ -1,0 +1,37 @@
+"""Runs carried out in the worker's own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.runs.job import Job
+from trainer.checkpoint import Checkpoints
+from trainer.run import RunResult, run
+
+
+class LocalExecutor:
+    """Takes the steps where it is called."""
+
+    def is_ready(self) -> bool:
+        return True
+
+    def train(
+        self,
+        job: Job,
+        checkpoints: Checkpoints,
+        on_progress: Callable[[int, int], None],
+        is_cancelled: Callable[[], bool],
+    ) -> RunResult:
+        features, labels = job.scaled_rows()
+        return run(
+            job.plan,
+            job.model,
+            features,
+            labels,
+            on_progress=on_progress,
+            is_cancelled=is_cancelled,
+            checkpoint=checkpoints,
+        )
+
+
+LOCAL = LocalExecutor()

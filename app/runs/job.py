@@ -1,0 +1,53 @@
+"""A claimed run with everything that its training needs, in memory: from here on nothing can be missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from app.datasets.service import LoadedDataset
+from app.datasets.table import LabelArray
+from app.runs.binding import DataDescription
+from app.runs.models import Run
+from calibrators.plan import Plan
+from trainer.models import Model
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained on what.
+
+    Attributes:
+        run: The run's row, as it was claimed.
+        plan: The run's plan; its hash is checked.
+        model: What is trained, from its initial parameters.
+        description: What the rows' columns mean.
+        training: The rows.
+        test: Public rows to score the model on.
+    """
+
+    run: Run
+    plan: Plan
+    model: Model
+    description: DataDescription
+    training: LoadedDataset
+    test: LoadedDataset | None
+
+    def scaled_rows(self) -> tuple[npt.NDArray[np.float64], LabelArray]:
+        """Features and labels as the trainer takes them, scaled by the declared bounds."""
+        features = self.description.scale(self.training.features)
+        return features, self.description.scale_labels(self.training.labels)
+
+    @cached_property
+    def rows_digest(self) -> bytes:
+        """SHA-256 of the rows and of what their columns mean. It is of private data: nobody sees it unkeyed."""
+        digest = hashlib.sha256(json.dumps(self.run.description, sort_keys=True).encode())
+        for array in (self.training.features, self.training.labels):
+            digest.update(f"\n{array.dtype.str} {array.shape}\n".encode())
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        return digest.digest()

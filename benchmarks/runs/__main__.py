@@ -1,0 +1,58 @@
+"""`python -m benchmarks.runs`: measure everything and write benchmarks/results/runs.json.
+
+``--quick`` asks less, for work on the benchmark itself; its figures are not for the README, and it writes elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.runs.dispatch import dispatch
+from benchmarks.runs.goals import goals
+from benchmarks.runs.on_dask import sharing
+
+DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "sqlalchemy", "distributed")
+
+
+def main() -> None:
+    """Measure, write, and say how it went."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
+    parser.add_argument("--output", type=Path, default=None)
+    arguments = parser.parse_args()
+    is_quick = arguments.quick
+    output = arguments.output or report.FOLDER / ("runs.quick.json" if is_quick else "runs.json")
+    started = time.perf_counter()
+    figures: dict[str, Any] = {
+        "benchmark": "runs",
+        "command": "make bench-runs",
+        "quick": is_quick,
+        # Of whatever else runs here: two busy processes feel it more than one does.
+        "load_average_before": os.getloadavg()[0],
+        "cores": os.cpu_count(),
+        **report.provenance(DISTRIBUTIONS, ["app", "trainer", "calibrators", "accounting"]),
+    }
+    with tempfile.TemporaryDirectory(prefix="epsilond-bench-") as temporary:
+        folder = Path(temporary)
+        url = f"sqlite:///{folder / 'dispatch.sqlite3'}"
+        figures["dispatch"] = dispatch(url, folder / "dispatch", 5 if is_quick else 40)
+        figures["on_dask"] = sharing(folder, runs=8 if is_quick else 64, rounds=1 if is_quick else 3)
+    figures = report.plain(figures)
+    figures["goals"] = goals(figures)
+    figures["seconds"] = round(time.perf_counter() - started)
+    report.write(output, figures)
+    for goal in figures["goals"]:
+        sys.stdout.write(
+            f"{'met   ' if goal['met'] else 'MISSED'} {goal['what']}: {goal['measured']} ({goal['goal']})\n"
+        )
+
+
+if __name__ == "__main__":
+    main()
