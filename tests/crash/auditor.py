@@ -27,11 +27,11 @@ def audit(history: History, ledger: Sequence[BudgetView]) -> list[str]:
     A command that nobody knows the outcome of may have happened once or not at all. Once every command was sent until
     it was decided, effects and acknowledgements match one to one.
     """
-    faults = [fault for view in ledger for fault in (*_chain_faults(view), *_account_faults(view))]
+    faults = [fault for view in ledger for fault in (*chain_faults(view), *account_faults(view))]
     return [*faults, *_answer_faults(history), *_effect_faults(history, ledger), *_rewritten(history, ledger)]
 
 
-def _chain_faults(view: BudgetView) -> Iterator[str]:
+def chain_faults(view: BudgetView) -> Iterator[str]:
     """Sequences are dense from 1, and each entry names the hash of the one before."""
     identifier, entries = view.budget["id"], view.entries
     sequences = [entry["sequence"] for entry in entries]
@@ -60,7 +60,7 @@ class _Hold:
     charged: int | None = None
 
 
-def _account_faults(view: BudgetView) -> Iterator[str]:
+def account_faults(view: BudgetView) -> Iterator[str]:
     """Spent and reserved, and each reservation's state, follow from the entries; the limit is never passed."""
     identifier = view.budget["id"]
     limit = spent = reserved = 0

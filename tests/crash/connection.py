@@ -57,6 +57,9 @@ class Connection:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def get(self, path: str) -> Answer:

@@ -11,6 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
 
 from tests.crash.connection import Address, Connection
 from tests.e2e.server import ROOT, START_TIMEOUT_S
@@ -19,9 +22,14 @@ STOP_TIMEOUT_S = 30
 
 
 @contextmanager
-def running_server(database_url: str, folder: Path) -> Iterator[ServerProcess]:
-    """A server on this database, with its own files in ``folder``; started, and stopped when the block ends."""
-    server = ServerProcess({"EPSILOND_DATABASE_URL": database_url, "EPSILOND_DATA_DIR": str(folder / "var")}, folder)
+def running_server(database_url: str, folder: Path, **settings: str) -> Iterator[ServerProcess]:
+    """A server on this database, with its own files in ``folder``; started, and stopped when the block ends.
+
+    Args:
+        settings: More of the service's settings, by the names of their variables.
+    """
+    own = {"EPSILOND_DATABASE_URL": database_url, "EPSILOND_DATA_DIR": str(folder / "var")}
+    server = ServerProcess(own | settings, folder)
     try:
         server.start()
         yield server
@@ -33,13 +41,13 @@ class ServerProcess:
     """`python -m app serve --migrate`, over and over.
 
     Args:
-        environment: The service's settings.
+        environment: The service's settings; each start has what is in it then.
         folder: Where the output of each start goes.
     """
 
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
-        self._environment = inherited | {"EPSILOND_PORT": "0", "EPSILOND_WORKERS": "0"} | environment
+        self.environment = inherited | {"EPSILOND_PORT": "0", "EPSILOND_WORKERS": "0"} | environment
         self._folder = folder
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,7 +70,7 @@ class ServerProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "app", "serve", "--migrate"],
                 cwd=ROOT,
-                env=self._environment,
+                env=self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -73,11 +81,21 @@ class ServerProcess:
             assert connection.get("/health/ready").status_code == 200, self._log.read_text()
 
     def kill(self) -> None:
-        """SIGKILL to the whole process group."""
-        assert self._process is not None
-        assert self.is_running, f"the server ended by itself: {self._log.read_text()}"
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """SIGKILL to the whole process group: the server, and its workers if it has any."""
+        process = self._running()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def kill_alone(self) -> None:
+        """SIGKILL to the server's own process: its workers are left."""
+        process = self._running()
+        process.kill()
+        process.wait()
+
+    def workers(self) -> list[Any]:
+        """The worker processes under the server."""
+        found: list[Any] = psutil.Process(self._running().pid).children()
+        return found
 
     def stop(self) -> None:
         """End the server, if it runs, and find no traceback in what any start has printed."""
@@ -89,13 +107,21 @@ class ServerProcess:
                 if self.is_running:
                     os.killpg(self._process.pid, signal.SIGKILL)
                     self._process.wait()
-        for log in sorted(self._folder.glob("server-*.log")):
-            printed = log.read_text()
-            assert "Traceback" not in printed, printed
+        printed = self.printed()
+        assert "Traceback" not in printed, printed
+
+    def printed(self) -> str:
+        """What all starts have printed, their workers' lines among it."""
+        return "".join(log.read_text() for log in sorted(self._folder.glob("server-*.log")))
 
     @property
     def _log(self) -> Path:
         return self._folder / f"server-{self._starts}.log"
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        assert self.is_running, f"the server ended by itself: {self._log.read_text()}"
+        return self._process
 
     def _wait_for_address(self) -> Address:
         deadline = time.monotonic() + START_TIMEOUT_S

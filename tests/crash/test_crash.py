@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.crash.campaign import ROUNDS, Outcome, run_campaign
+from tests.crash.campaign import ROUNDS, run_campaign
 from tests.crash.cluster import running_cluster
+from tests.crash.conftest import Say
 from tests.crash.server_process import running_server
 from tests.crash.victims import DatabaseVictim, ServerVictim
-
-Say = Callable[[Outcome], None]
-
-
-@pytest.fixture
-def say(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> Say:
-    """Print what was counted to the terminal, which is the standard error of a worker process of pytest, too."""
-
-    def print_line(outcome: Outcome) -> None:
-        with capfd.disabled():
-            sys.stderr.write(f"\n{request.node.name}: {outcome}\n")
-
-    return print_line
 
 
 def test_a_killed_server_keeps_what_it_acknowledged_and_leaves_nothing_half_done(
