@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import Engine, create_engine, make_url, text
 
 from app.db.migrate import upgrade
 
@@ -45,82 +45,77 @@ def postgresql_server() -> Iterator[str]:
     try:
         url_of_server = server.get_uri(driver="psycopg")
         # The tests kill processes, never the machine: no need to wait for the disk.
-        _execute(url_of_server, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        engine = create_engine(url_of_server, isolation_level="AUTOCOMMIT")
+        _execute(engine, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        engine.dispose()
         yield url_of_server
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def create_postgresql_database(server_url: str, template: str = "template1") -> str:
-    """URL of a new database, a copy of ``template``."""
-    name = f"test_{secrets.token_hex(8)}"
-    _execute(server_url, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
-    return make_url(server_url).set(database=name).render_as_string(hide_password=False)
-
-
-def drop_postgresql_database(server_url: str, url: str) -> None:
-    _execute(server_url, f'DROP DATABASE "{make_url(url).database}" WITH (FORCE)')
-
-
 class DatabaseFactory:
-    """Makes databases, empty or migrated, and drops them when it is closed."""
+    """Makes databases, empty, migrated or copied, and drops them when it is closed."""
 
     def __init__(self, server_url: str | None, folder: Path) -> None:
-        self._server_url = server_url
+        # Kept open: a connection to the server costs as much as the copy that is made over it.
+        self._server = None if server_url is None else create_engine(server_url, isolation_level="AUTOCOMMIT")
         self._folder = folder
         self._template: str | None = None
         self._created: list[str] = []
 
     def empty(self) -> str:
         """URL of a new database without tables."""
-        if self._server_url is None:
+        if self._server is None:
             return f"sqlite:///{self._folder / secrets.token_hex(8)}.sqlite3"
-        url = create_postgresql_database(self._server_url)
-        self._created.append(url)
-        return url
+        return self._create(self._server, "template1")
 
     def migrated(self) -> str:
         """URL of a new database at the newest revision."""
         if self._template is None:
             self._template = self.empty()
             upgrade(self._template)
-        template = make_url(self._template).database
-        assert template is not None
-        if self._server_url is None:
-            url = self.empty()
-            path = make_url(url).database
-            assert path is not None
-            # The template's last connection is closed, so its write-ahead log is folded into the one file.
-            shutil.copyfile(template, path)
-            return url
-        url = create_postgresql_database(self._server_url, template)
-        self._created.append(url)
-        return url
+        return self.copy_of(self._template)
+
+    def copy_of(self, url: str) -> str:
+        """URL of a new database with all that is in another, to which nobody is connected."""
+        original = make_url(url).database
+        assert original is not None
+        if self._server is not None:
+            return self._create(self._server, original)
+        copy = self.empty()
+        path = make_url(copy).database
+        assert path is not None
+        # The original's last connection is closed, so its write-ahead log is folded into the one file.
+        shutil.copyfile(original, path)
+        return copy
 
     def drop(self, url: str) -> None:
         """Drop one database early; the others go with `close`."""
-        if self._server_url is None:
-            path = make_url(url).database
-            assert path is not None
-            for file in self._folder.glob(f"{Path(path).name}*"):
+        name = make_url(url).database
+        assert name is not None
+        if self._server is None:
+            for file in self._folder.glob(f"{Path(name).name}*"):
                 file.unlink()
         else:
-            drop_postgresql_database(self._server_url, url)
+            _execute(self._server, f'DROP DATABASE "{name}" WITH (FORCE)')
             self._created.remove(url)
 
     def close(self) -> None:
-        if self._server_url is not None:
-            for url in self._created:
-                drop_postgresql_database(self._server_url, url)
-        self._created.clear()
+        for url in list(self._created):
+            self.drop(url)
+        if self._server is not None:
+            self._server.dispose()
+
+    def _create(self, server: Engine, template: str) -> str:
+        name = f"test_{secrets.token_hex(8)}"
+        _execute(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
+        url = server.url.set(database=name).render_as_string(hide_password=False)
+        self._created.append(url)
+        return url
 
 
-def _execute(url: str, *statements: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    try:
-        with engine.connect() as connection:
-            for statement in statements:
-                connection.execute(text(statement))
-    finally:
-        engine.dispose()
+def _execute(server: Engine, *statements: str) -> None:
+    with server.connect() as connection:
+        for statement in statements:
+            connection.execute(text(statement))

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tests.app.problem_assertions import assert_problem
-from tests.databases import on_one_engine
 from tests.e2e import breast_cancer
-from tests.e2e.server import Api, serving
+from tests.e2e.server import Api
 from tests.e2e.test_whole_path import create_budget, score, upload
 
 CLIP = {"kind": "clip", "max_grad_norm": 1.0}
@@ -55,37 +54,35 @@ def request_for(algorithm: str, ids: dict[str, str], **changes: Any) -> dict[str
     return {"algorithm": algorithm, "target": target, **ids, **CHOICES[algorithm], **changes}
 
 
-@on_one_engine
-def test_an_algorithm_of_each_paper_runs_on_private_rows_and_stands_an_attack(environment: dict[str, str]) -> None:
+def test_an_algorithm_of_each_paper_runs_on_private_rows_and_stands_an_attack(api: Api) -> None:
     private, public = breast_cancer.split()
-    with serving(environment) as api:
-        budget = create_budget(api, neighboring_relation="replace_one", filter={"kind": "zcdp", "rho": 5.5})
-        train = upload(api, private, "train", budget_id=budget["id"])
-        test = upload(api, public, "test", public=True)
-        ids = {"dataset_id": train["id"], "test_dataset_id": test["id"], "budget_id": budget["id"]}
-        runs = []
-        for algorithm in CHOICES:
-            created = api.post("/v1/runs", request_for(algorithm, ids))
-            assert created.status_code == 202, created.text
-            runs.append(api.wait_for_run(created.json()["id"]))
-        for algorithm, run in zip(CHOICES, runs, strict=True):
-            _is_what_was_asked_for(api, algorithm, run, public)
-        spent = api.get(f"/v1/budgets/{budget['id']}").json()["spent"]
-        assert float(spent["rho"]) == pytest.approx(len(CHOICES) * RHO, rel=1e-6)
+    budget = create_budget(api, neighboring_relation="replace_one", filter={"kind": "zcdp", "rho": 5.5})
+    train = upload(api, breast_cancer.rotated(private, 30), "train", budget_id=budget["id"])
+    test = upload(api, public, "test", public=True)
+    ids = {"dataset_id": train["id"], "test_dataset_id": test["id"], "budget_id": budget["id"]}
+    runs = []
+    for algorithm in CHOICES:
+        created = api.post("/v1/runs", request_for(algorithm, ids))
+        assert created.status_code == 202, created.text
+        runs.append(api.wait_for_run(created.json()["id"]))
+    for algorithm, run in zip(CHOICES, runs, strict=True):
+        _is_what_was_asked_for(api, algorithm, run, public)
+    spent = api.get(f"/v1/budgets/{budget['id']}").json()["spent"]
+    assert float(spent["rho"]) == pytest.approx(len(CHOICES) * RHO, rel=1e-6)
 
-        # What is left does not pay for another, and says so; what a network is for is refused before any charge.
-        denied = assert_problem(api.post("/v1/runs", request_for("dp_gd", ids)), 409, "budget_exceeded")
-        assert denied["remaining"]["rho"] < RHO
-        network = request_for("tree_sfw_l1", ids, model={"kind": "mlp"})
-        assert_problem(api.post("/v1/runs", network), 422, "unsupported_model", "/model/kind")
+    # What is left does not pay for another, and says so; what a network is for is refused before any charge.
+    denied = assert_problem(api.post("/v1/runs", request_for("dp_gd", ids)), 409, "budget_exceeded")
+    assert denied["remaining"]["rho"] < RHO
+    network = request_for("tree_sfw_l1", ids, model={"kind": "mlp"})
+    assert_problem(api.post("/v1/runs", network), 422, "unsupported_model", "/model/kind")
 
-        for run in runs:
-            attacked = api.post("/v1/audits", {"run_id": run["id"], "trials": 20})
-            assert attacked.status_code == 201, attacked.text
-            found = attacked.json()
-            assert (found["verdict"], found["plan_hash"]) == ("consistent", run["plan_hash"])
-            assert api.get("/v1/audits", params={"run_id": run["id"]}).json()["items"] == [found]
-        assert api.get(f"/v1/budgets/{budget['id']}").json()["spent"] == spent, "an attack costs nothing"
+    for run in runs:
+        attacked = api.post("/v1/audits", {"run_id": run["id"], "trials": 20})
+        assert attacked.status_code == 201, attacked.text
+        found = attacked.json()
+        assert (found["verdict"], found["plan_hash"]) == ("consistent", run["plan_hash"])
+        assert api.get("/v1/audits", params={"run_id": run["id"]}).json()["items"] == [found]
+    assert api.get(f"/v1/budgets/{budget['id']}").json()["spent"] == spent, "an attack costs nothing"
 
 
 def _is_what_was_asked_for(api: Api, algorithm: str, run: dict[str, Any], public: breast_cancer.Rows) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import statistics
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.app.problem_assertions import assert_problem
-from tests.databases import DatabaseFactory, on_one_engine
 from tests.e2e import breast_cancer
 from tests.e2e.server import Api, serving
 
@@ -37,7 +36,7 @@ def upload(api: Api, rows: breast_cancer.Rows, name: str, **more: Any) -> dict[s
         "/v1/datasets",
         files={"file": (f"{name}.csv", breast_cancer.to_csv(rows), "text/csv")},
         data={"metadata": breast_cancer.metadata(name, len(rows[1]), **more)},
-        headers={"Idempotency-Key": f"upload {name}"},
+        headers={"Idempotency-Key": secrets.token_hex(8)},
     )
     assert answer.status_code == 201, answer.text
     body: dict[str, Any] = answer.json()
@@ -69,24 +68,22 @@ def score(model: dict[str, Any], rows: breast_cancer.Rows) -> float:
     return float(np.mean((logits > 0) == (rows[1] == model["classes"].index("benign"))))
 
 
-def test_five_private_runs_on_fresh_budgets_score_above_090(sqlite_databases: DatabaseFactory, tmp_path: Path) -> None:
+def test_five_private_runs_on_fresh_budgets_score_above_090(api: Api) -> None:
     """Each budget is a private data set's for ever, so five fresh budgets are five data sets: the rows in five orders.
 
     On one kind of database: what a run learns does not depend on it.
     """
     private, public = breast_cancer.split()
-    environment = {"EPSILOND_DATABASE_URL": sqlite_databases.empty(), "EPSILOND_DATA_DIR": str(tmp_path / "var")}
     scores = []
-    with serving(environment) as api:
-        test = upload(api, public, "test", public=True)
-        for number in range(RUNS):
-            budget = create_budget(api)
-            train = upload(api, breast_cancer.rotated(private, number), f"train {number}", budget_id=budget["id"])
-            created = api.post("/v1/runs", run_request(train, test, budget))
-            assert created.status_code == 202, created.text
-            run = api.wait_for_run(created.json()["id"])
-            assert run["state"] == "succeeded", run
-            scores.append(run["result"]["metrics"][0]["accuracy"])
+    test = upload(api, public, "test", public=True)
+    for number in range(RUNS):
+        budget = create_budget(api)
+        train = upload(api, breast_cancer.rotated(private, number), f"train {number}", budget_id=budget["id"])
+        created = api.post("/v1/runs", run_request(train, test, budget))
+        assert created.status_code == 202, created.text
+        run = api.wait_for_run(created.json()["id"])
+        assert run["state"] == "succeeded", run
+        scores.append(run["result"]["metrics"][0]["accuracy"])
     assert statistics.median(scores) > 0.90, scores
 
 
@@ -153,45 +150,41 @@ def test_the_whole_path(environment: dict[str, str]) -> None:
         assert_problem(api.post("/v1/runs", request | {"seed": 1}), 422, "seed_on_private_data", "/seed")
 
 
-@on_one_engine
-def test_a_zcdp_budget_shows_the_unamplified_cost_and_says_so(environment: dict[str, str]) -> None:
+def test_a_zcdp_budget_shows_the_unamplified_cost_and_says_so(api: Api) -> None:
     private, public = breast_cancer.split()
-    with serving(environment) as api:
-        budget = create_budget(api, filter={"kind": "zcdp", "rho": 10})
-        train = upload(api, private, "train", budget_id=budget["id"])
-        test = upload(api, public, "test", public=True)
-        created = api.post("/v1/runs", run_request(train, test, budget))
-        assert created.status_code == 202, created.text
-        run = created.json()
-        noise = run["plan"]["phases"][0]["event"]["mechanism"]["noise_multiplier"]
-        assert float(run["charge"]["rho"]) == pytest.approx(300 / (2 * noise**2), rel=1e-6)
-        assert any("amplif" in warning for warning in run["warnings"]), run["warnings"]
-        assert api.wait_for_run(run["id"])["state"] == "succeeded"
+    budget = create_budget(api, filter={"kind": "zcdp", "rho": 10})
+    train = upload(api, breast_cancer.rotated(private, 10), "train", budget_id=budget["id"])
+    test = upload(api, public, "test", public=True)
+    created = api.post("/v1/runs", run_request(train, test, budget))
+    assert created.status_code == 202, created.text
+    run = created.json()
+    noise = run["plan"]["phases"][0]["event"]["mechanism"]["noise_multiplier"]
+    assert float(run["charge"]["rho"]) == pytest.approx(300 / (2 * noise**2), rel=1e-6)
+    assert any("amplif" in warning for warning in run["warnings"]), run["warnings"]
+    assert api.wait_for_run(run["id"])["state"] == "succeeded"
 
 
-@on_one_engine
-def test_replacing_one_private_row_changes_nothing_that_preprocessing_does(environment: dict[str, str]) -> None:
+def test_replacing_one_private_row_changes_nothing_that_preprocessing_does(api: Api) -> None:
     """A scaler fitted to the rows would move every other row; ours reads each row by declared bounds alone."""
-    (features, labels), _ = breast_cancer.split()
+    features, labels = breast_cancer.rotated(breast_cancer.split()[0], 20)
     neighbour = features.copy()
     neighbour[0] = [column["upper"] for column in breast_cancer.BOUNDS]
     seen = []
-    with serving(environment) as api:
-        for name, rows in (("one", features), ("other", neighbour)):
-            # Declared public here, so that a seed makes the two runs comparable to the last bit.
-            train = upload(api, (rows, labels), name, public=True)
-            request = CHOICE | {
-                "dataset_id": train["id"],
-                "model": {"kind": "logistic_regression"},
-                "sampling": "full_batch",
-                "batch_size": 455,
-                "iterations": 1,
-                "seed": 1,
-            }
-            created = api.post("/v1/runs", request)
-            assert created.status_code == 202, created.text
-            run = api.wait_for_run(created.json()["id"])
-            seen.append((run, api.get(f"/v1/runs/{run['id']}/model").json()))
+    for name, rows in (("one", features), ("other", neighbour)):
+        # Declared public here, so that a seed makes the two runs comparable to the last bit.
+        train = upload(api, (rows, labels), name, public=True)
+        request = CHOICE | {
+            "dataset_id": train["id"],
+            "model": {"kind": "logistic_regression"},
+            "sampling": "full_batch",
+            "batch_size": 455,
+            "iterations": 1,
+            "seed": 1,
+        }
+        created = api.post("/v1/runs", request)
+        assert created.status_code == 202, created.text
+        run = api.wait_for_run(created.json()["id"])
+        seen.append((run, api.get(f"/v1/runs/{run['id']}/model").json()))
     (run, model), (neighbours_run, neighbours_model) = seen
     assert model["features"] == neighbours_model["features"]
     assert run["plan"] == neighbours_run["plan"]

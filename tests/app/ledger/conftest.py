@@ -1,7 +1,82 @@
-"""A clock that the test turns by hand."""
+"""A clock that the test turns by hand; a ledger in which everything has happened, made once and copied."""
 
 from __future__ import annotations
 
-from tests.app.budgets.conftest import api, api_of, clock, context
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
 
-__all__ = ["api", "api_of", "clock", "context"]
+import pytest
+from starlette.testclient import TestClient
+
+from app.db.database import Database
+from app.kit.context import Context
+from app.main import create_app
+from app.settings import Settings
+from tests.app.budgets.conftest import Api, Clock, api, api_of, audit_all, context
+from tests.app.conftest import BASE_URL, LOOPBACK_PEER
+from tests.app.ledger.scenes import lived_in
+from tests.databases import DatabaseFactory
+
+__all__ = ["api", "api_of", "context"]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A database that was lived in.
+
+    Attributes:
+        url: Of the database; nobody is connected to it.
+        root: The root of the tree in it.
+        now: When it was left.
+    """
+
+    url: str
+    root: dict[str, Any]
+    now: datetime
+
+
+@pytest.fixture(scope="session")
+def scene_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DatabaseFactory], Scene]:
+    @cache
+    def scene(databases: DatabaseFactory) -> Scene:
+        url, clock = databases.migrated(), Clock()
+        settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0)
+        database = Database(url)
+        context = Context(settings, database, clock)
+        with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+            root = lived_in(Api(client), clock)
+        audit_all(context)
+        database.dispose()
+        return Scene(url, root, clock.now)
+
+    return scene
+
+
+@pytest.fixture
+def scene(
+    request: pytest.FixtureRequest, databases: DatabaseFactory, scene_of: Callable[[DatabaseFactory], Scene]
+) -> Scene | None:
+    """What a test begins with that asks for the `root`; others begin with nothing."""
+    return scene_of(databases) if "root" in request.fixturenames else None
+
+
+@pytest.fixture
+def database_url(databases: DatabaseFactory, scene: Scene | None) -> Iterator[str]:
+    url = databases.migrated() if scene is None else databases.copy_of(scene.url)
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture
+def clock(scene: Scene | None) -> Clock:
+    return Clock() if scene is None else Clock(scene.now)
+
+
+@pytest.fixture
+def root(scene: Scene) -> dict[str, Any]:
+    """The root of a tree in which everything has happened (`lived_in`)."""
+    return copy.deepcopy(scene.root)

@@ -23,7 +23,6 @@ from app.ledger.states import Amounts
 from app.settings import Settings, environment_of
 from tests.app.budgets.conftest import Api, Clock, audit_all, zcdp
 from tests.app.ledger import attacks
-from tests.app.ledger.scenes import lived_in
 
 
 def run(settings: Settings, *arguments: str) -> Result:
@@ -43,8 +42,7 @@ def refused(settings: Settings, *arguments: str) -> str:
     return result.output
 
 
-def test_books_are_verified_in_one_line(client: TestClient, clock: Clock, context: Context) -> None:
-    root = lived_in(Api(client), clock)
+def test_books_are_verified_in_one_line(root: dict[str, Any], context: Context) -> None:
     assert ok(context.settings, "verify").startswith(f"valid: {len(attacks.entries(context.database))} entries of 3 ")
     attacks.run(context.database, f"UPDATE budgets SET spent = '[1]' WHERE id = '{root['id']}'")
     line = refused(context.settings, "verify")
@@ -52,9 +50,8 @@ def test_books_are_verified_in_one_line(client: TestClient, clock: Clock, contex
 
 
 def test_an_export_is_its_owners_alone_and_verified_without_a_database(
-    client: TestClient, clock: Clock, context: Context, tmp_path: Path
+    root: dict[str, Any], context: Context, tmp_path: Path
 ) -> None:
-    lived_in(Api(client), clock)
     path = tmp_path / "kept.ndjson"
     printed = ok(context.settings, "export", "--output", str(path))
     count = len(attacks.entries(context.database))
@@ -72,10 +69,9 @@ def test_an_export_is_its_owners_alone_and_verified_without_a_database(
 
 
 def test_an_older_export_tells_books_that_were_rolled_back(
-    client: TestClient, clock: Clock, context: Context, tmp_path: Path
+    root: dict[str, Any], client: TestClient, context: Context, tmp_path: Path
 ) -> None:
     api = Api(client)
-    root = lived_in(api, clock)
     early, late = tmp_path / "early.ndjson", tmp_path / "late.ndjson"
     ok(context.settings, "export", "--output", str(early))
     api.spend(root["id"], [zcdp(0.1)])
@@ -90,8 +86,7 @@ def test_an_older_export_tells_books_that_were_rolled_back(
     assert "The older export cannot be compared with: not valid: line" in line
 
 
-def test_lost_state_is_written_anew(client: TestClient, clock: Clock, context: Context) -> None:
-    lived_in(Api(client), clock)
+def test_lost_state_is_written_anew(root: dict[str, Any], context: Context) -> None:
     before = attacks.dump(context.database)
     count = len(attacks.entries(context.database))
     nothing = "Written anew: 0 budgets, 0 reservations, the exposed steps of 0 budgets.\n"

@@ -34,17 +34,12 @@ from app.settings import Settings
 from tests.app.budgets.conftest import Api, ApiOf, Clock, zcdp
 from tests.app.ledger import attacks
 from tests.app.ledger.client import open_tree
-from tests.app.ledger.scenes import at_random, lived_in
+from tests.app.ledger.scenes import at_random
 from tests.app.problem_assertions import assert_problem
 from tests.databases import DatabaseFactory, on_one_engine
 
 ROOT = Path(__file__).parents[3]
 Lines = list[bytes]
-
-
-@pytest.fixture
-def root(api: Api, clock: Clock) -> dict[str, Any]:
-    return lived_in(api, clock)
 
 
 @pytest.fixture
@@ -331,9 +326,8 @@ def test_a_file_that_was_written_anew_is_caught_by_one_that_was_kept(file: Path,
 
 
 def test_bytes_that_are_no_text_are_exported_as_they_are(
-    client: TestClient, clock: Clock, context: Context, tmp_path: Path
+    root: dict[str, Any], context: Context, tmp_path: Path
 ) -> None:
-    lived_in(Api(client), clock)
     row = attacks.entries(context.database)[9]
     blob = "x'ff00'" if context.database.is_sqlite else "'\\xff00'"
     attacks.run(context.database, f"UPDATE entries SET canonical = {blob} WHERE leaf_index = {row['leaf_index']}")

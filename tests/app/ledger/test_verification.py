@@ -24,18 +24,12 @@ from app.ledger.verification import verify
 from tests.app.budgets.conftest import Api, ApiOf, Clock, zcdp
 from tests.app.ledger import attacks
 from tests.app.ledger.attacks import Rows
-from tests.app.ledger.scenes import at_random, lived_in
+from tests.app.ledger.scenes import at_random
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine, on_postgresql
 
 #: Of the entries of `lived_in`, one with a neighbour on either side in its own chain.
 PLACE = 9
-
-
-@pytest.fixture
-def root(client: TestClient, clock: Clock) -> dict[str, Any]:
-    """The root of a tree in which everything has happened; nobody audits it after the test."""
-    return lived_in(Api(client), clock)
 
 
 def verdict_on(database: Database, past: Past | None = None) -> Verdict:
