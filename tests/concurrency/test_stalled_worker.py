@@ -23,6 +23,7 @@ from starlette.testclient import TestClient
 from app.kit.context import Context
 from app.main import create_app
 from app.runs import artifacts, leases, lifecycle, repository, worker
+from app.runs.doorbell import Doorbell
 from app.runs.leases import LEASE_S, LOOKS_PER_LEASE, LeaseWatch, Sweeper
 from app.runs.lifecycle import Ending
 from app.runs.models import Run, RunState
@@ -47,7 +48,8 @@ def stalling(module, name):
     def stalled(*arguments):
         if calls and calls[0] == name:
             del calls[0]
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this thread: it is the one that must not get further, and the process stops with it.
+            signal.raise_signal(signal.SIGSTOP)
         return what_follows(*arguments)
     setattr(module, name, stalled)
 
@@ -165,8 +167,8 @@ def test_a_long_run_is_kept_by_its_heartbeat(service, context, monkeypatch):
     monotonic, told_to_stop = Monotonic(), threading.Event()
     sweeper = Sweeper(context, LeaseWatch(clock=monotonic))
     deadline = time.monotonic() + TIMEOUT_S
-    with ThreadPoolExecutor(1) as pool:
-        working = pool.submit(worker.work, context, "wrk_beating", told_to_stop.is_set)
+    with ThreadPoolExecutor(1) as pool, Doorbell(context.settings.data_dir, "wrk_beating") as bell:
+        working = pool.submit(worker.work, context, "wrk_beating", bell, told_to_stop.is_set)
         try:
             heartbeat = 0
             for _ in range(2 * LOOKS_PER_LEASE):

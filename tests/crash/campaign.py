@@ -108,9 +108,10 @@ def run_campaign(victim: Victim, rounds: int) -> Outcome:
     delays = [SPAN * (part + random_numbers.random()) / rounds for part in range(rounds)]
     random_numbers.shuffle(delays)
     outcome, whole = Outcome(), History()
-    # Too few landed where they should: the same instants once more, so that luck alone fails nobody.
+    # Too few landed where they should, or cut too little off: the same instants once more, so that luck alone fails
+    # nobody.
     for number, delay in enumerate(delays * 3, 1):
-        if number > rounds and outcome.landed >= LEAST_LANDED_SHARE * rounds:
+        if number > rounds and outcome.landed >= LEAST_LANDED_SHARE * rounds and outcome.in_flight > rounds:
             break
         name, history = f"round {number}:", History()
         killed_at, marked, typical_s = _kill_in_traffic(victim, delay, name, history, random_numbers)

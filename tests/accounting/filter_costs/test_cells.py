@@ -45,6 +45,7 @@ from accounting.events import (
     prefix_of_events,
 )
 from accounting.filter_costs import NO_AMPLIFICATION
+from accounting.filter_costs.table import SAME_RANDOMIZER_REQUIRED
 from accounting.filters import (
     FILTERS,
     ApproximateDpFilter,
@@ -504,7 +505,9 @@ def test_cell(row: str, kind: str, relation: NeighboringRelation) -> None:
     for amount, (low, high) in zip(cost.amounts, expected, strict=True):
         assert low <= amount <= high
         assert high > 0 or amount == 0
-    assert [warning.code for warning in cost.warnings] == [NO_AMPLIFICATION] * ((row, kind) in UNAMPLIFIED)
+    expected_codes = [NO_AMPLIFICATION] * ((row, kind) in UNAMPLIFIED)
+    expected_codes += [SAME_RANDOMIZER_REQUIRED] * isinstance(event.sampling, ShuffleModel)
+    assert [warning.code for warning in cost.warnings] == expected_codes
 
 
 @pytest.mark.parametrize(("row", "kind"), [(row, kind) for row, prices in CELLS.items() for kind in prices])

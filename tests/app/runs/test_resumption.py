@@ -56,7 +56,8 @@ PLACES = {
     "before the start": lambda: dies(lifecycle, "start", first=True),
     "after the start": lambda: dies(lifecycle, "start"),
     "after step 7": lambda: dies(resumption.Keeper, "_save", 7),
-    "while step 7 is written": lambda: dies(pathlib.Path, "replace", 1 + 7, first=True),
+    # The worker's lock and the keys come before.
+    "while step 7 is written": lambda: dies(pathlib.Path, "replace", 2 + 7, first=True),
     "with the model written": lambda: dies(lifecycle, "end", first=True),
 }
 
