@@ -63,8 +63,9 @@ bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on 
 	@$(BIN)/python -m benchmarks.ledger
 	@$(BIN)/python -m benchmarks.table
 
-bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to benchmarks/results
+bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to README.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.runs
+	@$(BIN)/python -m benchmarks.table
 
 bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's and Opacus', on two cores; the results go to README.md
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.trainer
