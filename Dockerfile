@@ -2,11 +2,13 @@
 # Stage 1 installs the locked dependencies into a virtual environment; stage 2 has no compiler and no pip cache.
 
 FROM python:3.13-slim-trixie AS build
+# `dask` for a service whose runs are trained on a Dask cluster, and for the cluster: docs/operating/dask.md.
+ARG LOCK=runtime
 WORKDIR /build
-COPY requirements/runtime.lock ./
+COPY requirements/${LOCK}.lock ./packages.lock
 RUN python -m venv /opt/epsilond/venv \
     && /opt/epsilond/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
-        --require-hashes --only-binary :all: -r runtime.lock
+        --require-hashes --only-binary :all: -r packages.lock
 
 FROM python:3.13-slim-trixie
 LABEL org.opencontainers.image.title="epsilond" \

@@ -21,11 +21,13 @@ from accounting.intervals import Answer, Interval
 from accounting.relations import NeighboringRelation
 from accounting.tuning import PoissonTrials, TruncatedNegativeBinomial, selection_moments
 from accounting.tuning.cost import selection_epsilon
-from accounting.tuning.drawing import capped_epsilon, capped_moments, delta_before_cap
+from accounting.tuning.drawing import capped_epsilon, capped_moments, delta_before_cap, trials_quantile
 from accounting.tuning.selection import Selection
 from accounting.tuning.trials import RandomTrials
 from app.run_sweeps.models import RunSweep
 
+#: With this probability a sweep for the best makes at most as many trials as its answers say.
+QUANTILE = 0.999
 #: Of these, steps of several runs are so many steps of one. A schedule is one run's own: two passes over disjoint
 #: batches are not one pass over twice as many.
 _STEP_BY_STEP = (FullBatch, Poisson, WithoutReplacement, WithReplacement, TruncatedPoisson)
@@ -118,6 +120,11 @@ def law_of(stored: Mapping[str, Any]) -> RandomTrials:
     if stored["kind"] == PoissonTrials.kind:
         return PoissonTrials(stored["expected_trials"])
     return TruncatedNegativeBinomial(stored["eta"], stored["gamma"])
+
+
+def quantile_of(law: RandomTrials) -> int:
+    """How many trials a sweep makes at most, with the probability `QUANTILE`."""
+    return trials_quantile(law, QUANTILE)
 
 
 def hash_of(sweep: RunSweep, plan_hashes: Sequence[str], events: Sequence[Event]) -> str:

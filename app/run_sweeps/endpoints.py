@@ -97,7 +97,7 @@ def _cost(context: CurrentContext, prepared: preparation.Prepared) -> dict[str, 
         return None
     with context.database.read() as session:
         service.check_binding(session, prepared)
-    preparation.make_room(context, prepared)
+    reservations.quote(context, budget_id, prepared.events, relation=prepared.relation)
     return reservations.dry_run(
         context, budget_id, prepared.events, purpose="", expires_in=QUEUE_HOLD_S, charge_delta=None
     )

@@ -18,7 +18,7 @@ from accounting.targets import ApproximateDpTarget, PureDpTarget
 from accounting.tuning import selection_charge, selection_event, trials_of
 from accounting.tuning.candidates import bounding_events
 from accounting.tuning.cost import MAX_STATED
-from accounting.tuning.drawing import most_trials, trials_quantile
+from accounting.tuning.drawing import most_trials
 from accounting.tuning.trials import FixedTrials, RandomTrials
 from app.algorithms.targets import achieved_body
 from app.budgets.service import get_budget
@@ -26,7 +26,7 @@ from app.kit.context import Context
 from app.kit.process_pool import JobFailed
 from app.problems import Problem, from_accounting, unprocessable
 from app.reservations import service as reservations
-from app.run_sweeps.charges import composed, composition_cost, hash_of, selection_cost
+from app.run_sweeps.charges import QUANTILE, composed, composition_cost, hash_of, quantile_of, selection_cost
 from app.run_sweeps.grid import Grid, read_grid
 from app.run_sweeps.models import RunSweep
 from app.run_sweeps.schemas import NoisyScore, RunSweepRequest
@@ -42,8 +42,6 @@ MOST_SECONDS = 60.0
 MOST_STORED = 64 * 2**20
 #: So many events are composed while the request waits in its own thread.
 MOST_EVENTS_IN_THREAD = 16
-#: Of the public quantile by which a time to release at is chosen.
-QUANTILE = 0.999
 
 
 @dataclass(frozen=True)
@@ -108,11 +106,6 @@ def prepare(context: Context, request: RunSweepRequest) -> Prepared:
         detail = f"this request makes the sweep {sweep.sweep_hash}, not the expected one; nothing was charged"
         raise unprocessable("sweep_hash_mismatch", detail, "expected_sweep_hash")
     return Prepared(grid, columns, charge.events, relation, sweep)
-
-
-def quantile_of(law: RandomTrials) -> int:
-    """How many trials a sweep makes at most, but for one in a thousand."""
-    return trials_quantile(law, QUANTILE)
 
 
 def _check_terms(grid: Grid) -> RandomTrials | None:
@@ -206,8 +199,16 @@ def _check_release(grid: Grid, law: RandomTrials, *, is_public: bool) -> list[st
             f"{QUANTILE:.1%} of sweeps with this law make at most {most}: {most} times what one run takes is right"
         )
         raise unprocessable("missing", detail, "release_after_s")
-    if is_public:
+    if after is None or is_public:
         return []
+    least = max(most, 1)
+    if after < least:
+        detail = (
+            f"{after} s hide nothing: a run on private data takes a second at least, and {QUANTILE:.1%} of sweeps with "
+            f"this law make at most {most}, one after the other. Give {least} s at least; {least} times what one run "
+            "takes is right"
+        )
+        raise unprocessable("out_of_range", detail, "release_after_s")
     return [
         f"Nothing is told before {after} s have passed. Where the trials take longer, the time of the end tells that "
         f"they did; {QUANTILE:.1%} of sweeps make at most {most}. Other runs that wait meanwhile may wait longer."

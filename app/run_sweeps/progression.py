@@ -7,6 +7,9 @@ for all sweeps now and then.
 A sweep for the best makes one trial after the other, whatever their number, so that neither the queue nor the answer to
 the request shows it. The number is drawn when the first trial has ended, and long after the charge was made. Where it
 is none, the first trial was for nothing: without it, the ledger would show at once that nothing is run.
+
+Where there is a time to release at, as many trials are made as the public quantile says, or as that time allows: those
+beyond the number drawn are spare, and thrown away. Others who wait for the same workers would count the trials else.
 """
 
 from __future__ import annotations
@@ -26,10 +29,11 @@ from app.kit.context import Context
 from app.kit.ids import new_id
 from app.ledger.commands import Quote
 from app.ledger.states import ReservationStatus
+from app.observability.stack import stack_lines
 from app.problems import Problem
 from app.reservations import service as reservations
 from app.run_sweeps import repository
-from app.run_sweeps.charges import composed, law_of, part_of_composed
+from app.run_sweeps.charges import composed, law_of, part_of_composed, quantile_of
 from app.run_sweeps.models import RunSweep, Select, SweepState
 from app.run_sweeps.ranking import best_of
 from app.runs import artifacts, doorbell
@@ -45,13 +49,16 @@ draw = secrets.randbelow
 def advance(context: Context, sweep_ids: Collection[str | None]) -> None:
     """Go on with these sweeps as far as they can; what fails because the database is away is left to the supervisor.
 
-    So is one whose charge the ledger does not take: nothing of it is released before it does.
+    So is one whose charge the ledger does not take, or whose files cannot be removed: nothing of it is released before.
+    Whatever it is, it stands in the way of no other sweep, and of no run that has ended.
     """
     for sweep_id in sorted(each for each in sweep_ids if each is not None):
         try:
             _advance(context, sweep_id)
         except (*DATABASE_FAILURES, Problem) as error:
             log.error("run_sweep_not_advanced", sweep_id=sweep_id, error_type=type(error).__name__)
+        except Exception as error:
+            log.error("run_sweep_not_advanced", sweep_id=sweep_id, stack_trace=stack_lines(error))
 
 
 def advance_all(context: Context) -> None:
@@ -71,7 +78,7 @@ def _advance(context: Context, sweep_id: str) -> None:
             return
         sweep = repository.find(session, sweep_id)
         assert sweep is not None, "sweeps are never deleted"
-        if sweep.finished_at is not None or _waits_for_its_time(context, sweep):
+        if sweep.finished_at is not None or _waits_for_its_time(session, context, sweep):
             return
         part = _part_that_started(session, sweep)
     # What has ended stays so: the part is the same under the lock.
@@ -107,7 +114,7 @@ def conclude(
     if sweep.select == Select.BEST and has_started:
         if _queue_next_trial(session, context, sweep):
             return
-        if _waits_for_its_time(context, sweep):
+        if _waits_for_its_time(session, context, sweep):
             return
     runs = repository.runs(session, sweep.id)
     if sweep.select == Select.BEST:
@@ -124,10 +131,20 @@ def conclude(
     log.info("run_sweep_ended", sweep_id=sweep.id, outcome=str(outcome))
 
 
-def _waits_for_its_time(context: Context, sweep: RunSweep) -> bool:
+def _waits_for_its_time(session: Session, context: Context, sweep: RunSweep) -> bool:
     """Whether all trials are made, or are not to be made any more, and nothing is told yet."""
-    is_done = sweep.trials_left == 0 or (sweep.is_cancelled and sweep.started_at is not None)
-    return is_done and sweep.release_at is not None and context.clock() < sweep.release_at
+    is_cancelled = sweep.is_cancelled and sweep.started_at is not None
+    is_done = is_cancelled or (sweep.trials_left == 0 and not _wants_spare(session, context, sweep))
+    return is_done and _is_early(context, sweep)
+
+
+def _wants_spare(session: Session, context: Context, sweep: RunSweep) -> bool:
+    assert sweep.trials is not None, "a sweep for the best has a law"
+    return _is_early(context, sweep) and repository.count_runs(session, sweep.id) < quantile_of(law_of(sweep.trials))
+
+
+def _is_early(context: Context, sweep: RunSweep) -> bool:
+    return sweep.release_at is not None and context.clock() < sweep.release_at
 
 
 def _settle(
@@ -174,14 +191,15 @@ def _queue_next_trial(session: Session, context: Context, sweep: RunSweep) -> bo
             for run in repository.runs(session, sweep.id):
                 run.sweep_cell = None
         sweep.trials_left = max(0, drawn - 1)
-    if sweep.trials_left == 0:
+    is_spare = sweep.trials_left == 0
+    if is_spare and not _wants_spare(session, context, sweep):
         return False
-    sweep.trials_left -= 1
-    add_trial(session, context, sweep)
+    sweep.trials_left -= not is_spare
+    add_trial(session, context, sweep, is_spare=is_spare)
     return True
 
 
-def add_trial(session: Session, context: Context, sweep: RunSweep) -> None:
+def add_trial(session: Session, context: Context, sweep: RunSweep, *, is_spare: bool = False) -> None:
     """Queue a trial of a cell that is drawn, each with the same probability."""
     number = draw(repository.count_cells(session, sweep.id))
     draft = repository.cell(session, sweep.id, number).draft
@@ -196,6 +214,7 @@ def add_trial(session: Session, context: Context, sweep: RunSweep) -> None:
             sweep_id=sweep.id,
             sweep_cell=number,
             is_withheld=True,
+            is_spare=is_spare,
             created_at=context.clock(),
         )
     )
@@ -207,7 +226,8 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run]) -> SweepSt
 
     Files go before the transaction commits: the choice follows from what is stored, so a second try makes the same.
     """
-    candidates = [run for run in runs if run.state == RunState.SUCCEEDED and run.sweep_cell is not None]
+    counted = [run for run in runs if not run.is_spare and run.sweep_cell is not None]
+    candidates = [run for run in counted if run.state == RunState.SUCCEEDED]
     best = None if sweep.is_cancelled else best_of(candidates)
     for run in runs:
         if run is not best:
@@ -219,8 +239,7 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run]) -> SweepSt
         sweep.best_run_id = best.id
         return SweepState.SUCCEEDED
     # Where none was drawn, that is the result.
-    has_none = bool(runs) and all(run.sweep_cell is None for run in runs)
-    return SweepState.SUCCEEDED if has_none else SweepState.FAILED
+    return SweepState.FAILED if counted or not runs else SweepState.SUCCEEDED
 
 
 def _show(session: Session, sweep: RunSweep) -> None:

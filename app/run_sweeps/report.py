@@ -14,9 +14,9 @@ from app.algorithms.targets import AchievedPureBody, AnyAchievedBody
 from app.privacy.tuning import DistributionBody
 from app.reservations import service as reservations
 from app.run_sweeps import repository
-from app.run_sweeps.charges import law_of
+from app.run_sweeps.charges import QUANTILE, law_of, quantile_of
 from app.run_sweeps.models import RunSweep, RunSweepCell, Select, SweepState
-from app.run_sweeps.preparation import QUANTILE, Prepared, quantile_of
+from app.run_sweeps.preparation import Prepared
 from app.run_sweeps.schemas import (
     BestBody,
     CellBody,

@@ -69,6 +69,10 @@ def count_cells(session: Session, sweep_id: str) -> int:
     return session.scalar(select(func.count()).where(RunSweepCell.sweep_id == sweep_id)) or 0
 
 
+def count_runs(session: Session, sweep_id: str) -> int:
+    return session.scalar(select(func.count()).where(Run.sweep_id == sweep_id)) or 0
+
+
 def has_open_runs(session: Session, sweep_id: str) -> bool:
     """Whether a run of the sweep waits for a worker, or has one."""
     statement = select(Run.id).where(Run.sweep_id == sweep_id, Run.state.not_in(ENDED)).limit(1)

@@ -157,6 +157,9 @@ def _start_charge_of_sweep(
         charged = hash_of(sweep, hashes, reservation.events)
         if hashes[run.sweep_cell] != plan.plan_hash or not sweep.sweep_hash == reservation.plan_hash == charged:
             raise RefusedError(PLAN_REFUSED)
+        if run.score_noise_multiplier != (sweep.score or {}).get("noise_multiplier"):
+            # A score is a release too, and no part of the plan.
+            raise RefusedError(PLAN_REFUSED)
         if reservation.state != ReservationStatus.STARTED:
             try:
                 reservations.start(session, context, sweep.reservation_id)
@@ -164,6 +167,9 @@ def _start_charge_of_sweep(
                 raise RefusedError(HOLD_LOST) from None
     if sweep.started_at is None:
         sweep.started_at = context.clock()
+        if sweep.release_at is not None:
+            # It was counted from the request; but time in which the sweep waited in the queue hides no trial.
+            sweep.release_at += sweep.started_at - sweep.created_at
 
 
 def _start_charge(session: Session, context: Context, reservation_id: str, plan: Plan, *, is_same_stream: bool) -> None:

@@ -80,6 +80,8 @@ class Run(Base):
     score_noise_multiplier: Mapped[float | None] = mapped_column(Double)
     #: Nobody sees the run: it is a trial of a sweep that releases the best one alone.
     is_withheld: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
+    #: A trial that is made so that the queue does not show how many were drawn; it is thrown away.
+    is_spare: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     #: How many workers died or stalled while they were at it.
     workers_lost: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))

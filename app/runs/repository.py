@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, CursorResult, func, select, update
+from sqlalchemy import ColumnElement, CursorResult, case, func, select, update
 from sqlalchemy.orm import Session, load_only
 
 from app.runs.models import ENDED, IN_PROGRESS, Run, RunState
@@ -48,7 +48,8 @@ def count_queued(session: Session, principal_id: str) -> int:
 
 def next_queued(session: Session) -> Run | None:
     """The oldest queued run of the queue whose turn it is, locked; what another worker has locked is passed over."""
-    queue = func.coalesce(Run.budget_id, Run.principal_id)
+    # Trials have a queue of their own: who fills that of their budget does not make each of them as long as he likes.
+    queue = func.coalesce(case((Run.is_withheld, Run.sweep_id)), Run.budget_id, Run.principal_id)
     is_queued = Run.state == RunState.QUEUED
     waiting = select(queue).where(is_queued).group_by(queue).order_by(func.min(Run.created_at), func.min(Run.id))
     turns = turns_of(session.get_bind())

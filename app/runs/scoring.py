@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,6 +13,9 @@ from app.runs.job import Job
 from trainer.models import Model
 from trainer.noise import GaussianNoise
 from trainer.streams import random_streams
+
+#: What a row adds is a whole number of these: sums of them are exact, so that no row moves the rounding of the others.
+_GRAIN = 2.0**-20
 
 
 def noisy_score(
@@ -50,4 +54,4 @@ def contribution(
     if model.num_classes:
         return float(predicted == label)
     error = abs(float(predicted) - float(label))
-    return max(0.0, 1.0 - error) if np.isfinite(error) else 0.0
+    return math.floor(max(0.0, 1.0 - error) / _GRAIN) * _GRAIN if np.isfinite(error) else 0.0

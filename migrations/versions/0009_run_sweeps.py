@@ -65,13 +65,14 @@ def upgrade() -> None:
     op.add_column("runs", sa.Column("sweep_cell", sa.Integer(), nullable=True))
     op.add_column("runs", sa.Column("score_noise_multiplier", sa.Double(), nullable=True))
     op.add_column("runs", sa.Column("is_withheld", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.add_column("runs", sa.Column("is_spare", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.create_index(op.f("ix_runs_sweep_id"), "runs", ["sweep_id"])
 
 
 def downgrade() -> None:
     op.drop_index(op.f("ix_runs_sweep_id"), "runs")
     with op.batch_alter_table("runs") as runs:
-        for column in ("is_withheld", "score_noise_multiplier", "sweep_cell", "sweep_id"):
+        for column in ("is_spare", "is_withheld", "score_noise_multiplier", "sweep_cell", "sweep_id"):
             runs.drop_column(column)
     op.drop_table("run_sweep_cells")
     op.drop_table("run_sweeps")

@@ -53,6 +53,12 @@ def test_the_last_stage_is_slim_unprivileged_and_without_a_compiler():
     assert len(instructions("HEALTHCHECK")) == 1
 
 
+def test_the_locked_packages_are_the_services_own_or_those_with_dasks():
+    assert instructions("ARG") == ["LOCK=runtime"]
+    for lock in ("runtime", "dask"):
+        assert ("\ndistributed==" in (ROOT / "requirements" / f"{lock}.lock").read_text()) == (lock == "dask")
+
+
 def test_compose_has_service_worker_and_a_database_with_a_volume():
     services = COMPOSE["services"]
     assert set(services) == {"database", "migrate", "first-key", "service", "worker"}

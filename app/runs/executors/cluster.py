@@ -6,19 +6,23 @@ What Dask says is not logged, since its messages quote what it handles.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from sys import getsizeof
 from typing import Any
 
 import dask
 import structlog
-from distributed import Client, Future, KilledWorker
+from distributed import Client, Future, KilledWorker, Security
+from distributed.client import FutureCancelledError
+from distributed.comm import connect
 from distributed.utils import LoopRunner
 
 from app.runs.executors.interface import MachinesLost
@@ -36,7 +40,7 @@ ASK_S = 3.0
 ANSWER_S, MOVE_S = 60.0, 600.0
 #: How long an answer to "is it ready" holds.
 LOOK_INTERVAL_S = 1.0
-#: How often whoever waits for a slice looks around meanwhile.
+#: How often whoever waits for the cluster looks around meanwhile.
 ATTEND_INTERVAL_S = 0.2
 #: Rows stay in the cluster's memory until others have come that make it more.
 KEPT_BYTES = 4 * 2**30
@@ -48,15 +52,22 @@ for _name in ("distributed", "distributed.client", "tornado", "tornado.applicati
 
 
 class ClusterAway(Exception):
-    """Nobody answers, or what was sent is lost. It can be sent again.
+    """Nobody answers, what was sent is lost, or the cluster is not right. It can be sent again.
 
     Attributes:
-        error_type: What it was, for the log.
+        why: The type of an exception, or a fault that `ADVICE` has; for the log.
     """
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, why: str) -> None:
         super().__init__("the cluster is away")
-        self.error_type = type(error).__name__
+        self.why = why
+
+
+class MachineLost(ClusterAway):
+    """The machine with the only copy of the rows has died, most likely of the slice: it goes where its rows are.
+
+    The scheduler forgets such a slice, and does not count it among those that cost a machine its life.
+    """
 
 
 class Cluster:
@@ -75,7 +86,7 @@ class Cluster:
         self._client: Client | None = None
         self._connecting, self._looking, self._moving = threading.Lock(), threading.Lock(), threading.Lock()
         self._looked_at = float("-inf")
-        self._fault: str | None = None
+        self._fault: str | None = "cluster_away"
         self._told: tuple[str | None, int] | None = None
         #: By address, what each machine said of itself; an exception where it could not say.
         self._inspected: dict[str, Any] = {}
@@ -90,29 +101,37 @@ class Cluster:
         self._loop.stop()
 
     def is_ready(self) -> bool:
-        """Whether there are machines, all of which can be given runs. Why not is logged when it changes."""
-        with self._looking:
-            if time.monotonic() - self._looked_at >= LOOK_INTERVAL_S:
-                self._fault, machines = self._look()
-                self._looked_at = time.monotonic()
-                if (self._fault, machines) != self._told:
-                    self._tell(self._fault, machines)
-            return self._fault is None
+        """Whether there are machines, all of which can be given runs. Why not is logged when it changes.
+
+        While one thread looks, which takes seconds where nobody answers, the others are told what was seen before.
+        """
+        if self._looking.acquire(blocking=False):
+            try:
+                if time.monotonic() - self._looked_at >= LOOK_INTERVAL_S:
+                    self._fault, machines = self._look()
+                    self._looked_at = time.monotonic()
+                    if (self._fault, machines) != self._told:
+                        self._tell(self._fault, machines)
+            finally:
+                self._looking.release()
+        return self._fault is None
 
     def carry_out(self, work: Slice, job: Job, attend: Callable[[], None]) -> Outcome:
-        """Have one slice carried out.
+        """Have one slice carried out, if all machines are right: one that has joined since the claim may not be.
 
         Args:
             attend: Called again and again meanwhile. Where it raises, the slice is given up: it ends by itself, and
                 what it answers is dropped.
 
         Raises:
-            ClusterAway: see there.
+            ClusterAway, MachineLost: see there.
             MachinesLost: the slice has cost as many machines their lives as the scheduler allows.
         """
+        if not self.is_ready():
+            raise ClusterAway(self._fault or "cluster_away")
         with _sendable_again():
             client = self._connected()
-        rows = self._rows_of(client, job)
+        rows = self._rows_of(client, job, attend)
         done = threading.Event()
         with _sendable_again():
             # The key is shown on dashboards and in logs: it tells nothing.
@@ -121,8 +140,7 @@ class Cluster:
         try:
             while not done.wait(ATTEND_INTERVAL_S) and future.status == "pending":
                 attend()
-            with _sendable_again():
-                outcome: Outcome = future.result(timeout=ANSWER_S)
+            outcome: Outcome = _attended(client, ANSWER_S, attend, future.result)
             return outcome
         finally:
             future.release()
@@ -132,33 +150,49 @@ class Cluster:
 
         Raises:
             OSError: nobody answers, or not yet again.
+            TypeError: there are no certificates for an address that needs them.
         """
-        with self._connecting:
+        client = self._client
+        if client is not None and client.status == "running":
+            return client
+        # It takes seconds where nobody answers: one thread tries, and the others do not wait in line to try as well.
+        if not self._connecting.acquire(blocking=False):
+            raise ConnectionError
+        try:
             if self._client is not None and self._client.status in ("closed", "closing"):
                 self._client = None
             if self._client is None:
+                asyncio.run_coroutine_threadsafe(_greet(self._address), self._loop.loop.asyncio_loop).result()
                 self._client = Client(
                     self._address, timeout=CONNECT_S, loop=self._loop.loop, set_as_default=False, name="epsilond"
                 )
             if self._client.status != "running":
                 raise ConnectionError
             return self._client
+        finally:
+            self._connecting.release()
 
-    def _rows_of(self, client: Client, job: Job) -> Future:
-        """The job's rows in the cluster; they are sent if they are not there, or not there any more."""
-        with self._moving:
+    def _rows_of(self, client: Client, job: Job, attend: Callable[[], None]) -> Future:
+        """The job's rows in the cluster; they are sent if they are not there, or not there any more.
+
+        Where ``attend`` raises, rows that are under way are let go of when they have come.
+        """
+        while not self._moving.acquire(timeout=ATTEND_INTERVAL_S):
+            attend()
+        try:
             kept, _ = self._rows.get(job.rows_digest, (None, 0))
             if kept is None or kept.client is not client or kept.status != "finished":
                 rows = Rows(*job.scaled_rows())
                 name = f"rows-{secrets.token_hex(8)}"
-                with _sendable_again():
-                    kept = _within(client, MOVE_S, client.scatter, {name: rows}, timeout=ASK_S)[name]
+                kept = _attended(client, MOVE_S, attend, client.scatter, {name: rows}, timeout=ASK_S)[name]
                 self._rows[job.rows_digest] = kept, getsizeof(rows)
             self._rows.move_to_end(job.rows_digest)
             while len(self._rows) > 1 and sum(size for _, size in self._rows.values()) > KEPT_BYTES:
                 # Slices that need them still hold them.
                 self._rows.popitem(last=False)
             return kept
+        finally:
+            self._moving.release()
 
     def _look(self) -> tuple[str | None, int]:
         """What is wrong with the cluster, if anything, and how many machines it has."""
@@ -185,7 +219,8 @@ class Cluster:
 
 
 ADVICE = {
-    "cluster_away": "No scheduler answers. Runs wait until one does.",
+    "cluster_away": "No scheduler answers, or not to the certificates of this process, which a tls:// address needs. "
+    "Runs wait until one does.",
     "cluster_without_machines": "Start workers with `dask worker`. Runs wait until there is one.",
     "cluster_in_the_clear": "A worker on another machine is spoken to without TLS. Give all certificates and tls:// "
     "addresses, or set EPSILOND_DASK_WITHOUT_TLS=true. Runs wait until then.",
@@ -205,8 +240,12 @@ def _sendable_again() -> Iterator[None]:
         yield
     except KilledWorker:
         raise MachinesLost from None
+    except FutureCancelledError as error:
+        # So the scheduler calls a task that was under way when what it needs went with a machine.
+        kind = MachineLost if error.reason == "already forgotten" else ClusterAway
+        raise kind(type(error).__name__) from None
     except Exception as error:
-        raise ClusterAway(error) from None
+        raise ClusterAway(type(error).__name__) from None
 
 
 def fault_of(machines: dict[str, Any], *, may_be_in_the_clear: bool) -> str | None:
@@ -227,6 +266,17 @@ def fault_of(machines: dict[str, Any], *, may_be_in_the_clear: bool) -> str | No
     return next((fault for fault, is_there in faults.items() if is_there), None)
 
 
+async def _greet(address: str) -> None:
+    """Meet the scheduler once, in time: a client would wait for ever for one that takes connections and says nothing.
+
+    Raises:
+        OSError, TypeError: as `Cluster._connected`; a `TimeoutError` is one of the former.
+    """
+    options = Security().get_connection_args("client")
+    comm = await asyncio.wait_for(connect(address, timeout=CONNECT_S, **options), CONNECT_S)
+    await comm.close()
+
+
 def _within(client: Client, seconds: float, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """What the client's call answers, in time."""
 
@@ -234,3 +284,28 @@ def _within(client: Client, seconds: float, call: Callable[..., Any], *arguments
         return await call(*arguments, **options)
 
     return client.sync(answer, callback_timeout=seconds)
+
+
+def _attended(
+    client: Client,
+    seconds: float,
+    attend: Callable[[], None],
+    call: Callable[..., Any],
+    *arguments: Any,
+    **options: Any,
+) -> Any:
+    """What the client's call answers, in time. Where ``attend`` raises meanwhile, the answer is dropped when it comes.
+
+    Raises:
+        ClusterAway, MachinesLost: as `Cluster.carry_out`.
+    """
+
+    async def answer() -> Any:
+        return await asyncio.wait_for(call(*arguments, **options), seconds)
+
+    with _sendable_again():
+        asked = asyncio.run_coroutine_threadsafe(answer(), client.loop.asyncio_loop)
+    while not wait([asked], ATTEND_INTERVAL_S).done:
+        attend()
+    with _sendable_again():
+        return asked.result()

@@ -14,7 +14,8 @@ from types import TracebackType
 
 import structlog
 
-from app.runs.executors.cluster import ATTEND_INTERVAL_S, Cluster, ClusterAway
+from app.runs.executors.cluster import ATTEND_INTERVAL_S, Cluster, ClusterAway, MachineLost
+from app.runs.executors.interface import MachinesLost
 from app.runs.executors.slices import Failed, Finished, Slice, Unfinished
 from app.runs.job import Job
 from trainer.checkpoint import Binding, Checkpoints
@@ -27,6 +28,8 @@ SHORTEST_SLICE_S, LONGEST_SLICE_S = 1.0, 30.0
 STEPS_PER_LOADING = 20.0
 #: A checkpoint goes to the machine and comes back; a network that carries so much takes this for it.
 BYTES_PER_S = 1e8
+#: A slice that has cost so many machines their lives is not sent again.
+MAX_MACHINES_LOST = 4
 #: Pauses while the cluster is away.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
@@ -63,6 +66,7 @@ class DaskExecutor:
         newest = checkpoints.resume
         binding = Binding(job.plan.plan_hash, checkpoints.data_tag, checkpoints.code_version)
         steps, seconds, pause = steps_in(binding, newest), SHORTEST_SLICE_S, SHORTEST_PAUSE_S
+        machines_lost = 0
 
         def attend() -> None:
             on_progress(steps, job.plan.iterations)
@@ -85,7 +89,10 @@ class DaskExecutor:
             try:
                 outcome = self._cluster.carry_out(work, job, attend)
             except ClusterAway as away:
-                log.warning("cluster_away", run_id=job.run.id, error_type=away.error_type, seconds=pause)
+                machines_lost += isinstance(away, MachineLost)
+                if machines_lost == MAX_MACHINES_LOST:
+                    raise MachinesLost from None
+                log.warning("cluster_away", run_id=job.run.id, why=away.why, seconds=pause)
                 _wait(pause, attend)
                 pause = min(2.0 * pause, LONGEST_PAUSE_S)
                 continue
@@ -97,7 +104,7 @@ class DaskExecutor:
                     newest, steps = outcome.checkpoint, outcome.steps
                     beside_s = outcome.loading_s + 2 * len(newest) / BYTES_PER_S
                     seconds = min(max(SHORTEST_SLICE_S, STEPS_PER_LOADING * beside_s), LONGEST_SLICE_S)
-                    pause = SHORTEST_PAUSE_S
+                    pause, machines_lost = SHORTEST_PAUSE_S, 0
                 case Failed(stack):
                     log.error("training_failed", run_id=job.run.id, stack_trace=stack)
                     raise TrainingFailed

@@ -119,6 +119,18 @@ def test_a_cancelled_sweep_waits_for_the_workers_that_have_its_runs(service):
 
 
 @on_one_engine
+def test_a_dry_run_releases_no_hold_that_is_due(service):
+    """What would fit once it is released is said all the same, and nothing is written."""
+    sweep = service.paid(epsilon=3.0)
+    body = service.request(budget_id=sweep["budget_id"])
+    full = service.client.post("/v1/run-sweeps?dry_run=true", json=body)
+    assert_problem(full, 409, "budget_exceeded")
+    object.__setattr__(service.context, "clock", service.later(QUEUE_HOLD_S + 1).clock)
+    assert service.client.post("/v1/run-sweeps?dry_run=true", json=body).status_code == 200
+    assert service.kinds(sweep) == ["reserve"]
+
+
+@on_one_engine
 def test_private_data_are_charged_to_their_own_budget_alone(service):
     own, other = service.budget(), service.budget()
     private = service.dataset(budget_id=own["id"])
@@ -176,7 +188,7 @@ def test_a_run_of_a_sweep_is_one_stream(service):
 
 
 @on_one_engine
-@pytest.mark.parametrize("what", ["plan", "cell", "events"])
+@pytest.mark.parametrize("what", ["plan", "score", "cell", "events"])
 def test_a_run_that_is_not_what_was_charged_is_refused(service, what):
     from app.budgets.models import Reservation
     from app.run_sweeps.models import RunSweepCell
@@ -186,6 +198,8 @@ def test_a_run_that_is_not_what_was_charged_is_refused(service, what):
         first, second = sorted(service.runs_of(sweep), key=lambda run: run.sweep_cell)
         if what == "plan":  # another plan of the same sweep
             session.execute(update(Run).where(Run.id == first.id).values(plan=second.plan, plan_hash=second.plan_hash))
+        elif what == "score":  # which nobody is charged for
+            session.execute(update(Run).where(Run.id == first.id).values(score_noise_multiplier=1e-6))
         elif what == "cell":
             session.execute(update(RunSweepCell).values(plan_hash="0" * 64))
         else:
@@ -193,7 +207,7 @@ def test_a_run_that_is_not_what_was_charged_is_refused(service, what):
             reservation.events = reservation.events[:1]
     service.work_all()
     states = [cell["problem"] and cell["problem"]["code"] for cell in service.sweep(sweep)["cells"]]
-    assert states == (["plan_hash_mismatch", None] if what == "plan" else ["plan_hash_mismatch"] * 2)
+    assert states == (["plan_hash_mismatch", None] if what in ("plan", "score") else ["plan_hash_mismatch"] * 2)
 
 
 @on_one_engine

@@ -135,20 +135,23 @@ def visible(service, sweep: dict[str, Any]) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "time", text)
 
 
-@pytest.mark.parametrize("select", [{"kind": "poisson", "expected_trials": 2}], ids=["poisson"])
-def test_no_answer_tells_the_number_of_trials(service, draws, select):
+#: 99.9 % of sweeps make at most three trials.
+FEW = {"kind": "poisson", "expected_trials": 0.2}
+
+
+def test_no_answer_tells_the_number_of_trials(service, draws):
     """Before the first trial, after it, after all of them, and after the time to release at."""
     seen: list[list[str]] = []
     for trials in (0, 1, 3):
         draws.trials, draws.cells = trials, None
         # Rows of one data set are bound to its budget, so that each sweep has its own.
         rows = f"{ROWS}{trials},0,red,no\n"
-        sweep = service.private_sweep(rows, **BEST | {"trials": select, "release_after_s": 1000})
+        sweep = service.private_sweep(rows, **BEST | {"trials": FEW, "release_after_s": 1000})
         told = [visible(service, sweep)]
         service.work()
         told.append(visible(service, sweep))
-        rest = service.work_all()
-        assert rest == max(0, trials - 1)
+        # Whoever shares the workers sees three of them, whatever was drawn.
+        assert service.work_all() == 2
         progression.advance_all(service.context)
         told.append(visible(service, sweep))
         assert told[2] == told[1] != told[0]
@@ -181,8 +184,9 @@ def _forget(service) -> None:
 
 def test_nothing_is_released_before_its_time_and_one_thing_after(service, draws):
     draws.trials = 2
-    sweep = service.private_sweep(**BEST | {"release_after_s": 600})
-    assert service.work_all() == 2
+    sweep = service.private_sweep(**BEST | {"trials": FEW, "release_after_s": 600})
+    assert service.work_all() == 3
+    assert [row.is_spare for row in service.runs_of(sweep)].count(True) == 1
     progression.advance_all(service.later(500))
     held = service.sweep(sweep)
     assert (held["state"], held["best"], held["finished_at"]) == ("running", None, None)
@@ -194,10 +198,22 @@ def test_nothing_is_released_before_its_time_and_one_thing_after(service, draws)
     assert service.client.get(f"/v1/runs/{ended['best']['run_id']}/model").status_code == 200
 
 
+def test_the_time_in_the_queue_hides_nothing_and_does_not_count(service, draws):
+    draws.trials = 2
+    sweep = service.private_sweep(**BEST | {"trials": FEW, "release_after_s": 600})
+    late = service.later(1000)
+    while worker.work_once(late, "wrk_test"):
+        pass
+    progression.advance_all(service.later(1500))
+    assert (service.sweep(sweep)["state"], service.kinds(sweep)) == ("running", ["reserve", "start"])
+    progression.advance_all(service.later(1700))
+    assert service.sweep(sweep)["state"] == "succeeded"
+
+
 @on_one_engine
 def test_the_supervisor_releases_what_is_due(service, draws):
-    sweep = service.paid(**BEST | {"release_after_s": 600})
-    assert service.work_all() == 1
+    sweep = service.paid(**BEST | {"trials": FEW, "release_after_s": 600})
+    assert service.work_all() == 3
     late = service.later(700).clock()
     is_late = threading.Event()
     now = service.context.clock
@@ -226,6 +242,41 @@ def test_trials_that_are_not_done_in_time_are_waited_for(service, draws):
 
 
 @on_one_engine
+def test_spare_trials_are_never_the_best_and_end_with_the_time(service, draws, monkeypatch):
+    draws.trials, draws.cells = 1, iter([0, 1, 2])
+    scores = iter([0.5, 0.75, 1.0])
+    summarize = worker.summarize
+
+    def scored(context, job, result):
+        summary = summarize(context, job, result)
+        summary["metrics"][0]["accuracy"] = next(scores)
+        return summary
+
+    monkeypatch.setattr(worker, "summarize", scored)
+    sweep = service.paid(**BEST | {"release_after_s": 600})
+    service.work()
+    service.work()
+    late = service.later(700)
+    assert worker.work_once(late, "wrk_test")
+    assert not worker.work_once(late, "wrk_test"), "its time has come: no further one is made"
+    ended = service.sweep(sweep)
+    assert (ended["state"], ended["best"]["values"]) == ("succeeded", [STEP_SIZES[0]])
+    assert [row.is_spare for row in service.runs_of(sweep)] == [False, True, True]
+    assert len(models(service)) == 1
+
+
+@on_one_engine
+def test_trials_do_not_wait_behind_all_runs_of_their_budget(service, draws):
+    draws.trials = 2
+    sweep = service.paid(**BEST)
+    others = [service.queued(dataset_id="ds_breast_cancer", budget_id=sweep["budget_id"], iterations=2) for _ in "abc"]
+    for _ in range(4):
+        service.work()
+    assert service.sweep(sweep)["state"] == "succeeded"
+    assert [service.get(f"/v1/runs/{run['id']}")["state"] for run in others].count("queued") == 1
+
+
+@on_one_engine
 def test_private_data_need_a_time_to_release_at(service):
     budget = service.budget()
     private = service.dataset(budget_id=budget["id"])
@@ -235,6 +286,12 @@ def test_private_data_need_a_time_to_release_at(service):
     refused = service.ask(**asked | {"score": {"kind": "noisy", "noise_multiplier": 5}})
     assert_problem(refused, 422, "missing", "/release_after_s")
     assert "99.9% of sweeps with this law make at most 18" in refused.json()["detail"]
+    # Eighteen private runs take eighteen seconds at least: an end after fewer would tell their number.
+    noisy = asked | {"score": {"kind": "noisy", "noise_multiplier": 5}}
+    for seconds in (0, 17):
+        too_soon = service.ask(**noisy, release_after_s=seconds)
+        assert_problem(too_soon, 422, "out_of_range", "/release_after_s")
+        assert "18 s at least" in too_soon.json()["detail"]
     assert service.get("/v1/run-sweeps")["items"] == []
 
 
@@ -310,6 +367,26 @@ def test_a_trial_whose_worker_is_lost_goes_on_and_counts_once(service, draws):
     assert len({row.stream_id for row in rows}) == 3
     assert service.sweep(sweep)["state"] == "succeeded"
     assert service.kinds(sweep) == ["reserve", "start", "commit"]
+
+
+@on_one_engine
+def test_a_sweep_that_cannot_go_on_stands_in_nobodys_way(service, draws, monkeypatch):
+    """A file that cannot be removed is one sweep's trouble: not its worker's, the supervisor's, or another sweep's."""
+    stuck, other = sorted((service.paid(**BEST) for _ in range(2)), key=lambda sweep: sweep["id"])
+    settle = progression._settle
+
+    def cannot(session, context, sweep, *rest, **more):
+        if sweep.id == stuck["id"]:
+            raise PermissionError("the folder of models is read only")
+        settle(session, context, sweep, *rest, **more)
+
+    monkeypatch.setattr(progression, "_settle", cannot)
+    assert service.work_all() == 2
+    progression.advance_all(service.context)
+    assert [service.sweep(each)["state"] for each in (stuck, other)] == ["running", "succeeded"]
+    monkeypatch.setattr(progression, "_settle", settle)
+    progression.advance_all(service.context)
+    assert (service.sweep(stuck)["state"], service.kinds(stuck)) == ("succeeded", ["reserve", "start", "commit"])
 
 
 @on_one_engine

@@ -10,8 +10,10 @@ import pytest
 from app.runs import lifecycle
 from app.runs.execution import load_job
 from app.runs.job import Job
-from app.runs.scoring import noisy_score
+from app.runs.scoring import contribution, noisy_score
 from tests.app.run_sweeps.conftest import Sweeps
+from trainer.losses import Squared
+from trainer.models.linear import LinearModel
 
 
 @pytest.fixture
@@ -57,3 +59,16 @@ def test_one_run_is_one_score(sweeps: Sweeps, job: Job) -> None:
     assert len(set(noises)) == 61
     # Of 61 the deviation is within 45 % of the truth, but for one in a million.
     assert 0.55 < np.std(noises) * size / 50.0 < 1.45
+
+
+def test_sums_are_exact_so_that_no_row_moves_the_rounding_of_others() -> None:
+    model = LinearModel(Squared(), 2)
+    point = {"weights": np.array([0.3, -0.7]), "bias": np.array([0.01])}
+    drawn = np.random.default_rng(3)
+    rows, labels = drawn.uniform(-1, 1, size=(400, 2)), drawn.uniform(-1, 1, size=400)
+    parts = [contribution(model, point, row, label) for row, label in zip(rows, labels, strict=True)]
+    exact = np.maximum(0.0, 1.0 - np.abs(model.predict(point, rows) - labels))
+    np.testing.assert_allclose(parts, exact, rtol=0, atol=2.0**-20 + 1e-12)
+    assert len(set(parts)) > 100
+    for row, part in enumerate(parts[:50]):
+        assert sum(parts) - sum(parts[:row] + parts[row + 1 :]) == part

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.runs import lifecycle
+from app.runs import execution, lifecycle
 from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.execution import load_job
 from app.runs.executors import cluster, dask
@@ -93,6 +96,51 @@ def test_what_the_cluster_shows_and_prints_tells_nothing_of_rows_or_noise(on_das
     assert run["id"] not in everything
 
 
+def test_a_run_is_cancelled_while_its_rows_are_under_way_and_they_do_not_stay(on_dask, monkeypatch):
+    monkeypatch.setattr(execution, "PROGRESS_INTERVAL_S", 0.0)
+    client = on_dask.executor._cluster._client
+    on_dask.executor._cluster._rows.clear()
+    runs = [on_dask.queued(dataset_id="ds_breast_cancer") for _ in range(2)]
+    client.run_on_scheduler(_hold_rows)
+    with ThreadPoolExecutor(2) as pool:
+        working = [pool.submit(on_dask.work) for _ in runs]
+        try:
+            until(lambda: client.run_on_scheduler(_rows_held) == 1)
+            for run in runs:
+                on_dask.post(f"/v1/runs/{run['id']}/cancel")
+            for each in working:
+                each.result(TIMEOUT_S)
+            assert {on_dask.stored(run).state for run in runs} == {"cancelled"}
+            assert not any(key.startswith("rows-") for key in tasks_of(on_dask)), "they have not come yet"
+        finally:
+            client.run_on_scheduler(_let_rows_come)
+    until(lambda: client.run_on_scheduler(_rows_held) == 0)
+    until(lambda: tasks_of(on_dask) == {})
+
+
+def _hold_rows(dask_scheduler: Any) -> None:
+    """Rows that are sent from now on reach no machine."""
+    arrive, dask_scheduler.held, dask_scheduler.let_come = dask_scheduler.handlers["scatter"], [], asyncio.Event()
+
+    async def hold(**sent: Any) -> Any:
+        dask_scheduler.held.append(None)
+        await dask_scheduler.let_come.wait()
+        arrived = await arrive(**sent)
+        dask_scheduler.held.pop()
+        return arrived
+
+    dask_scheduler.arrive, dask_scheduler.handlers["scatter"] = arrive, hold
+
+
+def _rows_held(dask_scheduler: Any) -> int:
+    return len(dask_scheduler.held)
+
+
+def _let_rows_come(dask_scheduler: Any) -> None:
+    dask_scheduler.handlers["scatter"] = dask_scheduler.arrive
+    dask_scheduler.let_come.set()
+
+
 def test_evicted_rows_are_let_go_of(on_dask, monkeypatch):
     monkeypatch.setattr(cluster, "KEPT_BYTES", 0)
     for dataset in ("ds_breast_cancer", "ds_digits"):
@@ -171,7 +219,8 @@ def test_a_cluster_in_which_one_machine_is_wrong_is_refused(machines, fault):
     assert fault_of(machines, may_be_in_the_clear=True) == (None if fault == "cluster_in_the_clear" else fault)
 
 
-def test_a_cluster_that_is_not_there_is_told_of_once(capfd):
+def test_a_cluster_that_is_not_there_is_told_of_once(capfd, monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.2)
     nowhere = Cluster("tcp://127.0.0.1:1", may_be_in_the_clear=False)
     try:
         assert not nowhere.is_ready()
@@ -181,6 +230,18 @@ def test_a_cluster_that_is_not_there_is_told_of_once(capfd):
         nowhere.close()
     printed = capfd.readouterr()
     assert (printed.out + printed.err).count("cluster_away") == 1
+
+
+def test_a_scheduler_that_takes_connections_and_says_nothing_is_waited_for_no_longer(monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        mute = Cluster(f"tcp://127.0.0.1:{silent.getsockname()[1]}", may_be_in_the_clear=False)
+        looking = threading.Thread(target=mute.is_ready, daemon=True)
+        looking.start()
+        looking.join(10)
+        assert not looking.is_alive()
+        assert mute._fault == "cluster_away"
+        mute.close()
 
 
 @pytest.mark.parametrize(

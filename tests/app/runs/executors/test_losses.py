@@ -16,8 +16,10 @@ import pytest
 from app.kit.process_pool import PROJECT_ROOT
 from app.runs import execution, lifecycle, worker
 from app.runs.executors import cluster, dask
+from app.runs.executors.cluster import ClusterAway
 from app.runs.executors.dask import DaskExecutor
 from app.runs.executors.local import LOCAL
+from app.runs.executors.slices import Slice
 from app.settings import Settings
 from tests.app.runs.conftest import Service
 from tests.app.runs.executors.clusters import TIMEOUT_S, ClusterProcesses, until
@@ -76,6 +78,13 @@ def check_ended_well(service: Service, run: dict[str, Any], expected: Any, claim
     assert files(service) == []
 
 
+def check_failed_with_its_charge(service: Service, run: dict[str, Any]) -> None:
+    ended = service.get(f"/v1/runs/{run['id']}")
+    assert (ended["state"], ended["problem"]) == ("failed", lifecycle.WORKER_LOST)
+    assert kinds(service, run) == ["reserve", "start", "commit"]
+    assert files(service) == []
+
+
 def kill_the_machine_at_work(processes: ClusterProcesses, executor: DaskExecutor) -> None:
     """SIGKILL, to the machine that has a slice just then."""
     client = executor._cluster._client
@@ -103,10 +112,19 @@ def test_a_run_that_kills_machine_after_machine_fails_with_its_charge(on_dask, p
             assert working.result(TIMEOUT_S)
     finally:
         dask_executor._cluster._client.run_on_scheduler(_allow_failures, allowed)
-    ended = on_dask.get(f"/v1/runs/{run['id']}")
-    assert (ended["state"], ended["problem"]) == ("failed", lifecycle.WORKER_LOST)
-    assert kinds(on_dask, run) == ["reserve", "start", "commit"]
-    assert files(on_dask) == []
+    check_failed_with_its_charge(on_dask, run)
+
+
+def test_a_run_whose_machines_die_with_the_only_copy_of_its_rows_fails_likewise(
+    on_dask, processes, dask_executor, monkeypatch
+):
+    """The scheduler forgets such a slice instead of counting."""
+    monkeypatch.setattr(dask, "MAX_MACHINES_LOST", 1)
+    dask_executor._cluster._rows.clear()
+    with under_way(on_dask) as [(run, working)]:
+        kill_the_machine_at_work(processes, dask_executor)
+        assert working.result(TIMEOUT_S)
+    check_failed_with_its_charge(on_dask, run)
 
 
 def _allow_failures(number: int, dask_scheduler: Any) -> int:
@@ -144,6 +162,15 @@ def test_a_machine_of_another_version_gets_nothing(on_dask, processes, dask_exec
         _, run = on_dask.charged()
         assert not worker.work_once(on_dask.context, "wrk_slot", executor=dask_executor)
         assert on_dask.reservation_state(run) == "pending"
+        # Nor does a run get a slice that was claimed before the machine came.
+        row = on_dask.stored(run)
+        job = execution.load_job(on_dask.context, row, lifecycle.read_plan(row))
+        dask_executor._cluster._rows.clear()
+        work = Slice(row.plan, row.plan_hash, job.model, b"", "", "", 0.0)
+        with pytest.raises(ClusterAway) as away:
+            dask_executor._cluster.carry_out(work, job, lambda: None)
+        assert away.value.why == "cluster_of_another_version"
+        assert not dask_executor._cluster._rows, "no rows were sent"
     finally:
         processes.kill_worker(odd)
     assert "cluster_of_another_version" in "".join(capfd.readouterr())
