@@ -186,7 +186,8 @@ def _through_single_records(single: Composition, delta: float, size: int, below:
         found = delta_of_composition(single, share).value.upper
         return _times_exp(found, _log_factor(share, size)) <= delta
 
-    low, high = 0.0, max(below.value.upper, 1e-3)
+    # Where the list costs nothing at this delta, halving would end at the smallest of all numbers.
+    low, high = 0.0, 0.0 if within(0.0) else max(below.value.upper, 1e-3)
     for _ in range(40):
         if not math.isfinite(high) or within(high):
             break

@@ -95,7 +95,8 @@ class EqualSteps:
             at = int(np.argmax(deltas))
             best = max(best, float(deltas[at]))
             left, right = odds[max(at - 1, 0)], odds[min(at + 1, _TRIED - 1)]
-        return best * (1.0 - _ALLOWANCE)
+        # Terms are exponentials of what may be as large as the sum of all epsilons.
+        return best * max(0.0, 1.0 - _ALLOWANCE - 2.0**-50 * self.size * self.count)
 
     def _attained_epsilon(self, delta: float) -> float:
         """At a place of the lattice, and at one between that is close to where delta is."""
@@ -137,7 +138,10 @@ class EqualSteps:
         if self.parts is None:
             return 1.0
         places, deltas = _from_above(self.size, self.count, self.parts)
-        chord = np.interp(math.exp(epsilon - places[-1]), np.exp(places - places[-1]), deltas)
+        before = min(max(int(np.searchsorted(places, epsilon, side="right")) - 1, 0), places.size - 2)
+        # The chord in e^x, from differences: however small eps is, neighbours do not fall together.
+        share = math.expm1(epsilon - places[before]) / math.expm1(places[before + 1] - places[before])
+        chord = deltas[before] + max(share - _ROUNDING, 0.0) * (deltas[before + 1] - deltas[before])
         return min(1.0, float(chord) * (1.0 + _ROUNDING))
 
     @property

@@ -44,6 +44,8 @@ MAX_DIFFERENT_STEPS = 40
 _UNIT = 2.0**-53
 RIGHT_TILTS = np.array([1.1, 1.25, 1.5, 2.0, 3.0, 6.0])
 LEFT_TILTS = np.array([0.0, 0.25, 0.5, 0.75])
+#: Sums of smaller numbers round among the subnormals, which no relative error holds.
+_SMALLEST_DELTA = 1e-300
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Convolution:
         tilt = RenyiBound().best_tilt(composition, epsilon=epsilon)
         target = RenyiBound().delta(composition, epsilon)
         assert target is not None
+        if target.upper < _SMALLEST_DELTA:
+            return None
         log_delta = math.log(target.upper) - 8.0
         bounds = [
             self._line(composition, way, tilt, epsilon, log_delta).delta_bounds(epsilon)
@@ -79,7 +83,7 @@ class Convolution:
         return worse_direction(bounds)
 
     def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
-        if not _is_worthwhile(composition):
+        if not _is_worthwhile(composition) or delta < _SMALLEST_DELTA:
             return None
         tilt = RenyiBound().best_tilt(composition, delta=delta)
         guess = RenyiBound().epsilon(composition, delta)

@@ -95,7 +95,7 @@ class GroupPair(GaussianPair):
     def _log_f_of(self, x: Array) -> Array:
         exponents, logs = self._terms(x)
         change = self._changes(exponents, logs, np.zeros(1)).sum(axis=1)
-        near = (np.abs(change) < 0.3) & (logs.max(axis=1) <= 0.0)
+        near = np.abs(change) < 0.3
         return np.where(near, np.log1p(np.where(near, change, 0.0)), logsumexp(logs, axis=1))
 
     def _shifted_log_f(self, u: Array, angle: float) -> tuple[Array, Array]:
@@ -110,13 +110,13 @@ class GroupPair(GaussianPair):
         real, imaginary = weights @ np.cos(phases), weights @ np.sin(phases)
         far = top + np.log(np.maximum(np.hypot(real, imaginary), 1e-300))
         change = self._changes(exponents, logs, phases).sum(axis=1)
-        small = np.exp(np.minimum(top, 0.0)) * imaginary
-        near = (np.abs(change) < 0.3) & (np.abs(small) < 0.3) & (top <= 0.0)
+        small = np.exp(np.minimum(top, 1.0)) * imaginary
+        near = (np.abs(change) < 0.3) & (np.abs(small) < 0.3) & (top <= 1.0)
         square = np.where(near, change * (2.0 + change) + small * small, 0.0)
         return np.where(near, 0.5 * np.log1p(square), far), np.arctan2(imaginary, real)
 
     def _changes(self, exponents: Array, logs: Array, phases: Array) -> Array:
-        """w_h (e^exponent cos(phase) - 1) of each term, accurate where it is tiny; where f is below 1 or about."""
+        """w_h (e^exponent cos(phase) - 1) of each term, accurate where it is tiny; too small where one is above e."""
         weights, cosines, turned = np.exp(np.array(self.log_weights)), np.cos(phases), 2.0 * np.sin(0.5 * phases) ** 2
         small = weights * (np.expm1(np.minimum(exponents, 1.0)) * cosines - turned)
         changes: Array = np.where(exponents < 1.0, small, np.exp(np.minimum(logs, 1.0)) * cosines - weights)

@@ -75,6 +75,8 @@ class GaussianPairStep:
         rounding = accumulation + 8.0 * np.abs(exponent).max(axis=1) + pair.cancellation * (tilts + 1.0)
         if near_one:
             moments, rounding = self._from_differences(exponent, tilted, log_mass, moments, rounding, accumulation)
+            # Weights of terms that are a little wrong change M - 1 by as much, relatively, and M's tilt times more.
+            rounding = rounding + 2.0 * pair.cancellation * (tilts + 1.0) * np.abs(np.expm1(np.minimum(moments, 1.0)))
         tail = np.exp(np.minimum(pair.log_tail(left, right, tilts, self.band) - moments, 700.0))
         return TiltTable(tilts, moments, mean, variance, UNIT * rounding + tail + 4.0 * math.exp(-self.digits))
 

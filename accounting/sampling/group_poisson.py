@@ -91,11 +91,15 @@ class GroupPoissonLoss:
     def _log_f(self, z: Array) -> tuple[Array, Array]:
         """log of sum_h w_h N(h) over N(0) at x = s z, and its slope in z."""
         shifts, logs = self._hits
-        terms = logs - 0.5 * shifts * shifts + z[..., None] * shifts
+        exponents = (z[..., None] - 0.5 * shifts) * shifts
+        terms = logs + exponents
         top = terms.max(axis=-1)
         shares = np.exp(terms - top[..., None])
         total = shares.sum(axis=-1)
-        return top + np.log(total), (shares @ shifts) / total
+        # Differences from 1 lose no digits where f is close to it; no sum with a term above e is.
+        change = np.expm1(np.minimum(exponents, 700.0)) @ np.exp(logs)
+        near = np.abs(change) < 0.3
+        return np.where(near, np.log1p(np.where(near, change, 0.0)), top + np.log(total)), (shares @ shifts) / total
 
     def log_moment(self, tilts: Array) -> Array:
         """K of the worse direction, by the trapezoid rule at some tilts and chords between them.
@@ -244,5 +248,5 @@ def group_poisson_loss(
         enough = bdtrc(np.arange(hits + 1), group_size, sampling_probability) <= _RARE
         if not bool(enough[-1]):
             return None
-        hits = int(np.argmax(enough))
+        hits = max(1, int(np.argmax(enough)))
     return GroupPoissonLoss(noise_multiplier, sampling_probability, group_size, replaced, hits)

@@ -94,3 +94,12 @@ def test_a_coarser_lattice_is_wider_and_still_sound(monkeypatch: pytest.MonkeyPa
 def test_extremes_end_in_numbers(size: float, steps: int, delta: float) -> None:
     value = epsilon_for_delta([Event(Exponential(size), count=steps)], ADD_REMOVE, delta).value
     assert 0.0 <= value.lower <= value.estimate <= value.upper <= size * steps * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-15, 1e-12])
+def test_neighbours_on_the_lattice_of_a_tiny_range_do_not_fall_together(size: float) -> None:
+    """Far below 1 delta over the size is one function of epsilon over the size."""
+    for share in (0.0, 0.3, 0.9, 0.999999):
+        tiny, small = EqualSteps(size, 2).delta(share * 2.0 * size), EqualSteps(1e-7, 2).delta(share * 2.0e-7)
+        assert tiny.upper / size == pytest.approx(small.upper / 1e-7, rel=3e-6)
+        assert tiny.lower / size <= small.upper / 1e-7

@@ -8,16 +8,19 @@ import random
 import numpy as np
 import pytest
 
+from accounting.accountant import epsilon_for_delta
 from accounting.composition.basic import BasicComposition
 from accounting.composition.convolution import Convolution
 from accounting.composition.evaluator import Bounds, Evaluator
 from accounting.composition.gaussian_dp import AnalyticGaussian, epsilon_of_gaussian
 from accounting.composition.lattice import lattice_law
 from accounting.composition.renyi import RenyiBound
+from accounting.events import Event, GaussianMixture
 from accounting.mechanisms.gaussian import GaussianLoss
 from accounting.mechanisms.laplace import LaplaceLoss
 from accounting.mechanisms.plain import RandomizedResponseLoss, ZcdpLoss
 from accounting.privacy_loss import Composition
+from accounting.relations import NeighboringRelation
 from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
 from tests.accounting.references import (
     gaussian_delta,
@@ -200,3 +203,10 @@ def test_both_directions_are_evaluated() -> None:
     bounds = BasicComposition().delta(composition, 0.2)
     assert bounds is not None
     assert bounds.lower > float(add)
+
+
+def test_deltas_below_all_normal_numbers_are_left_to_who_can_bound_them() -> None:
+    """Five steps whose delta at 87.674759140234 is the smallest double, by sums of 60 digits."""
+    step = Event(GaussianMixture((0.9, 0.1), (3.0, 1.0)), count=5)
+    found = epsilon_for_delta([step], NeighboringRelation.ADD_OR_REMOVE_ONE, 5e-324).value
+    assert found.lower <= 87.674759140234 <= found.upper

@@ -11,7 +11,7 @@ import pytest
 from accounting.fourier.group_pairs import GroupPair, group_pair
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
-from accounting.sampling.group_poisson import GroupPoissonLoss
+from accounting.sampling.group_poisson import GroupPoissonLoss, group_poisson_loss
 
 #: Noise over one record's bound, probability and records.
 GROUPS = ((2.0, 0.1, 3), (40.0, 0.3, 20))
@@ -77,15 +77,17 @@ def test_lines_and_tables_are_within_their_errors(kind: Pair, noise: float, q: f
         assert math.log(abs(ratio)) <= envelope + 1e-9
 
 
-@pytest.mark.parametrize(("noise", "q", "records"), [*GROUPS, (300.0, 1e-6, 40)])
+@pytest.mark.parametrize(("noise", "q", "records"), [*GROUPS, (300.0, 1e-6, 40), (1e6, 1.0 - 1e-9, 2)])
 def test_f_keeps_its_digits_near_one(noise: float, q: float, records: int) -> None:
     pair = pair_of(Pair.REMOVE, noise, q, records)
     places = np.linspace(-8.0, 8.0, 9) * pair.noise
     logs, _ = pair.exponents(places)
-    for place, log_f in zip(places, logs, strict=True):
+    steps = GroupPoissonLoss(noise, q, records, False, records)._log_f(places / pair.noise)[0]
+    for place, log_f, same in zip(places, logs, steps, strict=True):
         with mp.workdps(25):
             truth = float(mp.log(true_f(mp.mpf(float(place)) * records, noise, q, records)))
-        assert log_f == pytest.approx(truth, rel=1e-12)
+        assert log_f == pytest.approx(truth, rel=1e-12, abs=0.0)
+        assert same == pytest.approx(truth, rel=1e-12, abs=0.0)
 
 
 @pytest.mark.parametrize(("noise", "q", "records"), GROUPS)
@@ -118,3 +120,29 @@ def test_one_record_is_the_pair_of_one_record() -> None:
 def test_the_largest_loss_of_add_is_that_of_no_hit() -> None:
     step = GaussianPairStep(pair_of(Pair.ADD, 2.0, 0.1, 3), 44.0)
     assert step.largest_loss == pytest.approx(-3.0 * math.log1p(-0.1), rel=1e-14)
+
+
+@pytest.mark.parametrize("kind", list(Pair))
+def test_a_group_that_is_nearly_always_hit_keeps_its_digits(kind: Pair) -> None:
+    """A full batch but for 1e-12; a hundred million steps multiply what is wrong with one."""
+    step, tilt, t = GaussianPairStep(pair_of(kind, 1e6, 1.0 - 1e-12, 2), 60.0), 300.0, 70.0
+    mu = (4.0 if kind is Pair.REPLACE else 2.0) / 1e6
+    moment = 0.5 * mu * mu * tilt * (tilt + 1.0)
+    assert step.table(np.array([tilt])).moments[0] == pytest.approx(moment, rel=1e-10, abs=0.0)
+    logs, _, _ = step.line(tilt, t).log_ratios(1, 2, t)
+    assert logs[1].real == pytest.approx(-0.5 * (mu * t) ** 2, rel=1e-8, abs=0.0)
+    assert logs[1].imag == pytest.approx(mu * mu * t * (tilt + 0.5), rel=1e-10, abs=0.0)
+
+
+def test_inexact_weights_are_in_the_error_of_a_small_moment() -> None:
+    """Two hundred weights, each made of the one before."""
+    step, tilt = GaussianPairStep(pair_of(Pair.ADD, 200.0, 0.5, 200), 60.0), 0.3
+    table = step.table(np.array([tilt]))
+    wrong = 8.0 * 2.0**-53 * -200.0 * math.log(0.5) * table.moments[0]
+    assert table.errors[0] >= wrong
+
+
+def test_a_hit_that_is_all_but_impossible_is_told_apart() -> None:
+    loss = group_poisson_loss(1.0, 1e-55, 33, replaced=False)
+    assert loss is not None
+    assert loss.most_hits == 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accounting.fourier.ratio_step import RatioStep
+from accounting.fourier.atoms import laplace_step
+from accounting.fourier.ratio_step import _FEWER_DIGITS, RatioStep
+from accounting.mechanisms.laplace import LaplaceLoss
 
 
 class Endless:
@@ -19,3 +21,14 @@ def test_a_step_without_any_rule_is_given_up() -> None:
     step = RatioStep((Endless(),), (), 0.0, 40.0, 1.0, np.inf)  # type: ignore[arg-type]  # stands for a part
     with pytest.raises(OverflowError):
         step.table(np.array([0.5, 2.0]))
+
+
+@pytest.mark.parametrize(("size", "tilt"), [(0.1, 3.0), (4.0, 0.5), (20.0, 0.5)])
+def test_the_error_of_a_table_holds_that_of_its_rule(size: float, tilt: float) -> None:
+    """With two digits only the rule errs by more than all that is rounded or left out, and says so."""
+    tilts = np.array([tilt])
+    coarse = laplace_step(LaplaceLoss(size), _FEWER_DIGITS + 2.0).table(tilts)
+    fine = laplace_step(LaplaceLoss(size), _FEWER_DIGITS + 40.0).table(tilts)
+    wrong = np.abs(coarse.moments - fine.moments)
+    assert wrong[0] > 1e-3
+    assert (wrong <= coarse.errors + fine.errors).all()
