@@ -38,8 +38,8 @@ test: $(VENV)/.dev  ## lint, types, layers, then every test (PostgreSQL included
 	@# Side by side, as neither uses more than one core.
 	@$(MAKE) --no-print-directory --jobs=2 check $(VENV)/.compiled
 	@echo "== tests"
-	@# One process more than there are cores: many tests wait for a server or a clock.
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) \
+	@# Two processes more than there are cores: many tests wait for a server or a clock.
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) \
 		$(BIN)/python -m pytest
 
 check: $(VENV)/.dev  ## lint, types and the direction of dependencies
