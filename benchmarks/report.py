@@ -8,6 +8,7 @@ import math
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,15 @@ def write(path: Path, figures: Mapping[str, Any]) -> None:
     """Write ``figures`` to ``path``, infinities and NaN as strings: JSON has no word for them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plain(figures), indent=1, allow_nan=False) + "\n")
+
+
+def conclude(path: Path, figures: Mapping[str, Any], goals: Sequence[Mapping[str, Any]], seconds: float) -> None:
+    """Write ``figures`` with their goals and how long it took, and say of each goal whether it is met."""
+    write(path, {**figures, "goals": goals, "seconds": round(seconds)})
+    for goal in goals:
+        sys.stdout.write(
+            f"{'met   ' if goal['met'] else 'MISSED'} {goal['what']}: {goal['measured']} ({goal['goal']})\n"
+        )
 
 
 def read(name: str) -> dict[str, Any]:

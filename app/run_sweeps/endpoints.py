@@ -33,6 +33,7 @@ from app.runs import doorbell
 from app.runs import service as runs
 from app.runs.checkpoint_files import sweep_checkpoints
 from app.runs.service import QUEUE_HOLD_S
+from app.web import pages
 
 router = APIRouter(prefix="/v1/run-sweeps", tags=["Runs"], dependencies=[KnownParametersOnly])
 
@@ -173,7 +174,8 @@ def get_run_sweep_heat_map(
     with context.database.read() as session:
         body = sweep_body(session, service.get(session, sweep_id))
     drawn = heat_map.heat_map_of(body)
-    headers = {"Vary": "Accept", "Content-Security-Policy": heat_map.page_policy()}
     if (format or HEAT_MAP_TYPES[preferred(accept, list(HEAT_MAP_TYPES))]) == "html":
+        headers = {"Vary": "Accept", "Content-Security-Policy": pages.policy(heat_map.PAGE_STYLES)}
         return HTMLResponse(heat_map.to_html(body, drawn), headers=headers)
+    headers = {"Vary": "Accept", "Content-Security-Policy": pages.policy(heat_map.PICTURE_STYLES)}
     return Response(heat_map.to_svg(drawn), media_type="image/svg+xml", headers=headers)

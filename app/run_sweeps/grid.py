@@ -39,7 +39,12 @@ class Grid:
         return [".".join(each.path) for each in self.swept]
 
     def in_cell(self, number: int, problem: Problem) -> Problem:
-        """A refusal of one cell, as one of the sweep: it says which values, and points at them."""
+        """A refusal of one cell, as one of the sweep: it says which values, and points at them.
+
+        What is not found is the same in all cells.
+        """
+        if problem.status == 404:
+            return problem
         cell = self.cells[number]
         errors = [item.model_copy(update={"pointer": self._in_lists(item.pointer, cell)}) for item in problem.errors]
         words = ", ".join(f"{field} {value}" for field, value in zip(self.fields, cell.values, strict=True))

@@ -6,20 +6,15 @@ number in ink that stands out from it, and has it as its title too.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from app.problems import Problem
 from app.run_sweeps.models import Select
 from app.run_sweeps.schemas import CellBody, RunSweepBody
+from app.web import pages
 
-TEMPLATES = Path(__file__).parents[1] / "web" / "templates"
+PICTURE_STYLES = ("colours.css", "heat_map.css")
+PAGE_STYLES = ("colours.css", "page.css", "heat_map.css")
 
 #: Red, green and blue of the palest and of the darkest cell.
 _PALE, _DARK = (0xE6, 0xF0, 0xFA), (0x08, 0x30, 0x6B)
@@ -94,25 +89,14 @@ def heat_map_of(sweep: RunSweepBody) -> HeatMap:
 
 def to_svg(drawn: HeatMap) -> str:
     """The picture, with its style."""
-    return _environment().get_template("heat_map.svg").render(map=drawn, style=_style(), alone=True)
+    return pages.render("heat_map.svg", PICTURE_STYLES, map=drawn, alone=True)
 
 
 def to_html(sweep: RunSweepBody, drawn: HeatMap) -> str:
     """A page with the picture, and the table of the same numbers."""
     rows = [(cell, number(_score(cell))) for cell in sweep.cells]
-    return (
-        _environment()
-        .get_template("run_sweep.html")
-        .render(map=drawn, sweep=sweep, rows=rows, style=_style(), alone=False, shown=_shown)
-    )
-
-
-@cache
-def page_policy() -> str:
-    """What picture and page may do: show themselves in the one style that is in them."""
-    digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return pages.render(
+        "run_sweep.html", PAGE_STYLES, title=drawn.title, map=drawn, sweep=sweep, rows=rows, alone=False, shown=_shown
     )
 
 
@@ -213,14 +197,3 @@ def _title(sweep: RunSweepBody, index: int, score: float | None) -> str:
 def _shown(value: float | int | str, most: int = _ROW_LABEL) -> str:
     text = str(value)
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-@cache
-def _environment() -> Environment:
-    # Escapes in every template, whatever its name.
-    return Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-
-
-@cache
-def _style() -> Markup:
-    return Markup((TEMPLATES / "heat_map.css").read_text())  # noqa: S704  # our own file

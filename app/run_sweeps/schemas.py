@@ -16,6 +16,7 @@ from app.privacy.tuning import DistributionBody, NamedTrials, NegativeBinomialTr
 from app.run_sweeps.models import Select, SweepState
 from app.runs.models import RunState
 from app.runs.schemas import MetricBody, RunProblem, RunRequest
+from app.sweeps.schemas import OBJECTS, list_of_values
 
 MAX_CELLS = 1000
 #: Heat maps and tables have two sides.
@@ -24,13 +25,6 @@ MAX_SWEPT = 2
 MAX_RELEASE_AFTER_S = 7 * 24 * 3600
 
 _REQUEST = "#/components/schemas/RunRequest"
-_VALUES = {
-    "type": "array",
-    "minItems": 1,
-    "maxItems": MAX_CELLS,
-    "items": {"anyOf": [{"type": "number"}, {"type": "string"}]},
-}
-_OBJECTS = ("sampling", "gradient_bound", "target", "hyperparameters", "assumptions", "domain", "penalty")
 #: What is the same in every run of a sweep: a field of these takes no list, or one that means what it does in a run.
 FIXED = ("dataset_id", "test_dataset_id", "budget_id", "neighboring_relation", "model")
 #: What a sweep has other words for, or refuses.
@@ -96,8 +90,8 @@ class RunSweepRequest(RootModel[dict[str, Any]]):
                 continue
             choices: list[dict[str, Any]] = [{"$ref": f"{_REQUEST}/properties/{name}"}]
             if name not in FIXED:
-                choices.append(_VALUES)
-            if name in _OBJECTS:
+                choices.append(list_of_values(MAX_CELLS))
+            if name in OBJECTS:
                 choices.append({"type": "object", "description": "With a list in one or two of its fields."})
             properties[name] = choices[0] if len(choices) == 1 else {"anyOf": choices}
         # What they refer to is in other requests and answers, too.

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
-from functools import cache
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from app.runs.card import Card, Cell, Section, Table
+from app.web import pages
 
-TEMPLATES = Path(__file__).parents[1] / "web" / "templates"
+PAGE_STYLES = ("colours.css", "page.css")
 
 # Whatever means something in Markdown or HTML wherever it stands, and what begins an address.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$@]|(?<!\w)_|_(?!\w)|&(?=[#\w])|://|(?<=www)\.", re.IGNORECASE)
@@ -74,29 +68,9 @@ def _code(text: str) -> str:
     return f"{ticks}{space}{flat}{space}{ticks}"
 
 
-@cache
-def _environment() -> Environment:
-    # Escapes in every template, whatever its name.
-    return Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-
-
-@cache
-def _style() -> Markup:
-    return Markup((TEMPLATES / "privacy_card.css").read_text())  # noqa: S704  # our own file
-
-
-@cache
-def page_policy() -> str:
-    """What the page may do: show itself in the one style that is in it. No script, no frame, no other address."""
-    digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-
-
 def to_html(card: Card) -> str:
     """A page that needs nothing but itself: it can be kept, sent and printed."""
-    return _environment().get_template("privacy_card.html").render(card=card, style=_style(), is_facts=_is_facts)
+    return pages.render("privacy_card.html", PAGE_STYLES, title=card.title, card=card, is_facts=_is_facts)
 
 
 def _is_facts(table: Table) -> bool:

@@ -18,13 +18,14 @@ from app.problems import Problem
 from app.reservations.schemas import EmptyRequest
 from app.runs import artifacts, doorbell, service
 from app.runs.card import card_of
-from app.runs.card_rendering import page_policy, to_html, to_markdown
+from app.runs.card_rendering import PAGE_STYLES, to_html, to_markdown
 from app.runs.checkpoint_files import sweep_checkpoints
 from app.runs.examples import RUN_EXAMPLES
 from app.runs.models import RunState
 from app.runs.report import privacy_report, run_body
 from app.runs.report_schemas import PrivacyReport
 from app.runs.schemas import ModelBody, RunBody, RunRequest
+from app.web import pages
 
 router = APIRouter(prefix="/v1/runs", tags=["Runs"], dependencies=[KnownParametersOnly])
 
@@ -134,7 +135,7 @@ def get_run_report(
         case "markdown":
             return Response(to_markdown(card_of(report)), media_type="text/markdown", headers=headers)
         case "html":
-            headers["Content-Security-Policy"] = page_policy()
+            headers["Content-Security-Policy"] = pages.policy(PAGE_STYLES)
             return HTMLResponse(to_html(card_of(report)), headers=headers)
     return JSONResponse(report.model_dump(mode="json"), headers=headers)
 

@@ -18,13 +18,14 @@ from app.problems import ProblemItem
 MAX_CELLS = 10_000
 
 _REQUEST = "#/components/schemas/CalibrateRequest"
-_VALUES = {
-    "type": "array",
-    "minItems": 1,
-    "maxItems": MAX_CELLS,
-    "items": {"anyOf": [{"type": "number"}, {"type": "string"}]},
-}
-_OBJECTS = ("sampling", "gradient_bound", "target", "hyperparameters", "assumptions", "domain", "penalty")
+#: Fields of a request that are objects: a list may be in one of theirs.
+OBJECTS = ("sampling", "gradient_bound", "target", "hyperparameters", "assumptions", "domain", "penalty")
+
+
+def list_of_values(most: int) -> dict[str, Any]:
+    """The JSON schema of a list that stands in a field's place."""
+    items = {"anyOf": [{"type": "number"}, {"type": "string"}]}
+    return {"type": "array", "minItems": 1, "maxItems": most, "items": items}
 
 
 class SweepRequest(RootModel[dict[str, Any]]):
@@ -37,8 +38,8 @@ class SweepRequest(RootModel[dict[str, Any]]):
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         properties: dict[str, Any] = {}
         for name in CalibrateRequest.model_fields:
-            choices: list[dict[str, Any]] = [{"$ref": f"{_REQUEST}/properties/{name}"}, _VALUES]
-            if name in _OBJECTS:
+            choices: list[dict[str, Any]] = [{"$ref": f"{_REQUEST}/properties/{name}"}, list_of_values(MAX_CELLS)]
+            if name in OBJECTS:
                 choices.append({"type": "object", "description": "With a list in one of its fields."})
             properties[name] = {"anyOf": choices}
         return {

@@ -109,13 +109,7 @@ def main() -> None:
             begun = time.perf_counter()
             figures[name] = measure()
             sys.stderr.write(f"{name}: {time.perf_counter() - begun:.0f} s\n")
-    figures["goals"] = goals(figures)
-    figures["seconds"] = round(time.perf_counter() - started)
-    report.write(output, figures)
-    for goal in figures["goals"]:
-        sys.stdout.write(
-            f"{'met   ' if goal['met'] else 'MISSED'} {goal['what']}: {goal['measured']} ({goal['goal']})\n"
-        )
+    report.conclude(output, figures, goals(figures), time.perf_counter() - started)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -45,13 +44,7 @@ def main() -> None:
         figures["dispatch"] = dispatch(url, folder / "dispatch", 5 if is_quick else 40)
         figures["on_dask"] = sharing(folder, runs=8 if is_quick else 64, rounds=1 if is_quick else 3)
     figures = report.plain(figures)
-    figures["goals"] = goals(figures)
-    figures["seconds"] = round(time.perf_counter() - started)
-    report.write(output, figures)
-    for goal in figures["goals"]:
-        sys.stdout.write(
-            f"{'met   ' if goal['met'] else 'MISSED'} {goal['what']}: {goal['measured']} ({goal['goal']})\n"
-        )
+    report.conclude(output, figures, goals(figures), time.perf_counter() - started)
 
 
 if __name__ == "__main__":

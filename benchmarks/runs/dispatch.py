@@ -22,25 +22,9 @@ from app.runs.lifecycle import read_plan
 from app.runs.models import IN_PROGRESS, Run, RunState
 from app.settings import Settings
 from benchmarks.http_servers import client, migrated, service
+from benchmarks.runs.work import BUDGET, run_request
 from trainer.run import run as train
 
-BUDGET: Mapping[str, Any] = {
-    "name": "dispatch",
-    "neighboring_relation": "add_or_remove_one",
-    "filter": {"kind": "zcdp", "rho": 1e6},
-}
-#: Public rows: a run on private ones ends a whole number of seconds after it began, on purpose.
-RUN: Mapping[str, Any] = {
-    "algorithm": "dp_sgd",
-    "dataset_id": "ds_breast_cancer",
-    "model": {"kind": "logistic_regression"},
-    "iterations": 5,
-    "sampling": "full_batch",
-    "neighboring_relation": "add_or_remove_one",
-    "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
-    "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5},
-    "hyperparameters": {"step_size": 0.5},
-}
 WARM_UP = 3
 LOOK_S = 0.002
 
@@ -71,7 +55,8 @@ def dispatch(url: str, folder: Path, runs: int) -> Dispatch:
     context = Context(Settings(data_dir=folder, database_url=migrated(url)), Database(url))
     try:
         with service(url, folder, workers=1) as port:
-            request = {**RUN, "budget_id": _post(port, "/v1/budgets", BUDGET, 201)}
+            budget_id = _post(port, "/v1/budgets", BUDGET, 201)
+            request = run_request(budget_id, "ds_breast_cancer", "logistic_regression", iterations=5)
             measured = [_one(context, port, request) for _ in range(WARM_UP + runs)][WARM_UP:]
     finally:
         context.database.dispose()

@@ -26,24 +26,8 @@ from app.runs.models import IN_PROGRESS, Run, RunState
 from app.settings import Settings, environment_of
 from benchmarks import report
 from benchmarks.http_servers import HOST, client, migrated, service
+from benchmarks.runs.work import BUDGET, run_request
 
-BUDGET: Mapping[str, Any] = {
-    "name": "sweep",
-    "neighboring_relation": "add_or_remove_one",
-    "filter": {"kind": "zcdp", "rho": 1e6},
-}
-#: Public rows: a run on private ones ends a whole number of seconds after it began, on purpose.
-RUN: Mapping[str, Any] = {
-    "algorithm": "dp_sgd",
-    "dataset_id": "ds_digits",
-    "model": {"kind": "softmax_regression"},
-    "iterations": 300,
-    "sampling": "full_batch",
-    "neighboring_relation": "add_or_remove_one",
-    "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
-    "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5},
-    "hyperparameters": {"step_size": 0.5},
-}
 SLOTS = 6
 LOOK_S = 0.02
 CONFIGURATION = report.ROOT / "app" / "runs" / "executors" / "cluster.yaml"
@@ -94,7 +78,7 @@ def _all_of(folder: Path, runs: int, workers: int) -> float:
     with service(url, data_dir) as port, client(port) as http:
         budget = http.post("/v1/budgets", BUDGET, 201)["id"]
         for seed in range(runs):
-            http.post("/v1/runs", {**RUN, "budget_id": budget, "seed": seed}, 202)
+            http.post("/v1/runs", run_request(budget, "ds_digits", "softmax_regression", 300, seed=seed), 202)
     database = Database(url)
     try:
         with cluster(data_dir, workers) as address:

@@ -56,13 +56,7 @@ def main() -> None:
             figures["speed"].append(side_by_side(task, folder, scale))
             figures["memory"].append(memory(task, folder))
             sys.stderr.write(f"{task.model}, batches of {task.batch_size}: {time.perf_counter() - begun:.0f} s\n")
-    figures["goals"] = goals(figures)
-    figures["seconds"] = round(time.perf_counter() - started)
-    report.write(output, figures)
-    for goal in figures["goals"]:
-        sys.stdout.write(
-            f"{'met   ' if goal['met'] else 'MISSED'} {goal['what']}: {goal['measured']} ({goal['goal']})\n"
-        )
+    report.conclude(output, figures, goals(figures), time.perf_counter() - started)
 
 
 if __name__ == "__main__":

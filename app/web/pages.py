@@ -1,0 +1,38 @@
+"""Pages and pictures that the service makes: each holds all that it needs, and may do nothing but show itself."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def render(template: str, styles: tuple[str, ...], **values: Any) -> str:
+    """A template with its values, all of them escaped, and the style sheets in it."""
+    return _environment().get_template(template).render(style=_style(styles), **values)
+
+
+def policy(styles: tuple[str, ...]) -> str:
+    """What it may do, as a Content-Security-Policy: its own style, and no script, no frame, no other address."""
+    digest = base64.b64encode(hashlib.sha256(_style(styles).encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+@cache
+def _environment() -> Environment:
+    # Escapes in every template, whatever its name.
+    return Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
+
+
+@cache
+def _style(names: tuple[str, ...]) -> Markup:
+    return Markup("".join((_TEMPLATES / name).read_text() for name in names))  # noqa: S704  # our own files
