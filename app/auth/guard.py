@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.auth.memory import KeyMemory
 from app.auth.principal import LOOPBACK, Principal
 from app.db.failures import DATABASE_FAILURES
+from app.kit.caller import CALLER
 from app.kit.context import Context
 from app.observability.request_id import request_id_of
 from app.problems import Problem, database_unavailable
@@ -51,6 +52,8 @@ class Guard:
                 await problem.response(request_id_of(scope))(scope, receive, send)
                 return
             scope["state"]["principal"] = principal
+            if principal is not None:
+                CALLER.set(principal.id)
         await self.app(scope, receive, send)
 
     def _remembered(self, scope: Scope) -> Principal | None:

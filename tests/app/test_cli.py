@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from app.auth import service
 from app.auth.principal import Scope
-from app.cli import _until_stopped, cli
+from app.cli.main import _until_stopped, cli
 from app.kit.context import Context
 from app.kit.encryption import FileEncryption
 from app.settings import Settings, environment_of

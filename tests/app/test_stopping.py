@@ -23,7 +23,9 @@ from tests.app.runs.conftest import REQUEST
 ROOT = Path(__file__).parents[2]
 
 # The real command with less patience, so that the test has some too.
-PROGRAM = "import sys; from app import cli, server; server.GRACE_S, server.STOP_S = 1, 3.0; cli.main()"
+PROGRAM = (
+    "import sys; from app import server; from app.cli.main import main; server.GRACE_S, server.STOP_S = 1, 3.0; main()"
+)
 
 
 def test_the_patience_is_below_that_of_orchestrators() -> None:

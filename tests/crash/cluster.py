@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import psycopg
 
 START_TIMEOUT_S = 60

@@ -6,7 +6,7 @@ import random
 from contextlib import suppress
 from typing import Any, Protocol
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from tests.app.runs.executors.clusters import ClusterProcesses
 from tests.crash.cluster import Cluster

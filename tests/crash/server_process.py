@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from tests.crash.connection import Address, Connection
 from tests.e2e.server import ROOT, START_TIMEOUT_S

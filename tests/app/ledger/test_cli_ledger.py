@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from accounting import ENGINE_VERSION
 from accounting.events import ApproximateDp, Event, Gaussian, Poisson, ZcDp
-from app.cli import cli
+from app.cli.main import cli
 from app.kit.context import Context
 from app.kit.ids import new_id
 from app.ledger.commands import Commit, Quote, Reserve, Start

@@ -1,0 +1,87 @@
+"""What every command begins with: settings and database, what must be there, and one line where it is not."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+from pydantic import ValidationError
+
+from app.db import migrate as migrations
+from app.db.database import Database
+from app.db.failures import DATABASE_FAILURES
+from app.kit.context import Context
+from app.kit.private_files import make_private_folder
+from app.settings import MIN_SECRET_LENGTH, Settings, settings_faults
+
+
+@contextmanager
+def open_context() -> Iterator[Context]:
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        fail(settings_faults(error))
+    try:
+        database = Database(settings.sqlalchemy_url)
+    except OSError as error:
+        fail(f"The folder of the SQLite file cannot be made: {_reason(error)}.")
+    try:
+        yield Context(settings, database)
+    except DATABASE_FAILURES as error:
+        # Its own words would quote the address, which may hold a password.
+        question = "May this user write its file and folder?" if database.is_sqlite else "Is it running?"
+        fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). {question}")
+    finally:
+        database.dispose()
+
+
+def require_data_folder(settings: Settings) -> None:
+    """Find out now, and not when the first upload or model is to be written."""
+    try:
+        with tempfile.TemporaryFile(dir=make_private_folder(settings.data_dir)):
+            is_whole = len(settings.secret) >= MIN_SECRET_LENGTH
+    except OSError as error:
+        fail(f"The data folder cannot be written to: {_reason(error)}. EPSILOND_DATA_DIR names another.")
+    if not is_whole:
+        fail("The file secret.key in the data folder is damaged. Restore it from the backup.")
+
+
+#: Where files lie that are encrypted if a data key is set.
+_ENCRYPTED_FOLDERS = ("datasets", "checkpoints")
+
+
+def require_data_key(settings: Settings) -> None:
+    """Find out now that a key is not the one of the files there are, and not when a run needs them."""
+    foreign = sum(settings.encryption.foreign_files(settings.data_dir / name) for name in _ENCRYPTED_FOLDERS)
+    if foreign:
+        why = "under another key than this data key" if settings.encryption.is_on else "and no data key is set"
+        fail(
+            f"In the data folder, {foreign} file(s) are encrypted {why}. Set EPSILOND_DATA_KEY or "
+            "EPSILOND_DATA_KEY_FILE to the key that they were written with."
+        )
+
+
+def _reason(error: OSError) -> str:
+    return f"{error.strerror or type(error).__name__}, {error.filename}"
+
+
+def require_schema(context: Context) -> None:
+    if not migrations.is_at_head(context.database):
+        fail("The database's schema is not the newest. Run `python -m app migrate`, or `serve --migrate`.")
+
+
+def new_private_file(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        fail(f"Cannot write to {path}: {error.strerror}. It must be a new file in a folder that exists.")
+
+
+def fail(message: str) -> NoReturn:
+    typer.echo(f"epsilond: {message}", err=True)
+    raise typer.Exit(1)

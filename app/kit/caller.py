@@ -1,0 +1,8 @@
+"""For whom the present work is done, where no principal is handed down: what takes turns between callers."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+#: A principal's id. The guard sets it for the request, and the threads that work for the request inherit it.
+CALLER: ContextVar[str] = ContextVar("caller", default="service")
