@@ -6,9 +6,11 @@ import json
 import re
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from accounting.events import Event, Gaussian
 from accounting.relations import NeighboringRelation
@@ -17,6 +19,7 @@ from app.kit.context import Context
 from app.run_sweeps import progression
 from app.run_sweeps.models import RunSweep
 from app.runs import lifecycle, worker
+from app.runs.models import Run
 from app.runs.service import QUEUE_HOLD_S
 from app.runs.supervisor import Supervisor
 from tests.app.problem_assertions import assert_problem
@@ -270,6 +273,9 @@ def test_trials_do_not_wait_behind_all_runs_of_their_budget(service, draws):
     draws.trials = 2
     sweep = service.paid(**BEST)
     others = [service.queued(dataset_id="ds_breast_cancer", budget_id=sweep["budget_id"], iterations=2) for _ in "abc"]
+    with service.context.database.write() as session:
+        older = service.context.clock() - timedelta(hours=1)
+        session.execute(update(Run).where(Run.id.in_([run["id"] for run in others])).values(created_at=older))
     for _ in range(4):
         service.work()
     assert service.sweep(sweep)["state"] == "succeeded"
