@@ -27,27 +27,28 @@ _ENVIRONMENT = {"EPSILOND_HOST": HOST, "EPSILOND_PORT": "0", "EPSILOND_LOG_LEVEL
 
 
 @contextmanager
-def service(url: str, data_dir: Path, workers: int = 0, **more: str) -> Iterator[int]:
+def service(url: str, data_dir: Path, workers: int = 0, core: int | None = None, **more: str) -> Iterator[int]:
     """`python -m app serve` on the migrated database at ``url``; yields its port.
 
     Args:
         workers: How many it starts.
+        core: The one that it has, with all its processes; None: all.
         more: Further settings, by the names of their variables.
     """
     settings = {"EPSILOND_DATABASE_URL": url, "EPSILOND_DATA_DIR": str(data_dir), "EPSILOND_WORKERS": str(workers)}
-    with _server(["app", "serve"], settings | more) as port:
+    with _server(["app", "serve"], settings | more, core) as port:
         yield port
 
 
 @contextmanager
-def bare() -> Iterator[int]:
-    """The bare endpoints of `benchmarks.ledger.bare`; yields the server's port."""
-    with _server(["benchmarks.ledger.bare"], {}) as port:
+def bare(module: str = "benchmarks.ledger.bare", core: int | None = None, **environment: str) -> Iterator[int]:
+    """The bare endpoints of a module; yields the server's port."""
+    with _server([module], environment, core) as port:
         yield port
 
 
 @contextmanager
-def _server(module: list[str], environment: Mapping[str, str]) -> Iterator[int]:
+def _server(module: list[str], environment: Mapping[str, str], core: int | None) -> Iterator[int]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
     process = subprocess.Popen(
         [sys.executable, "-m", *module],
@@ -56,6 +57,9 @@ def _server(module: list[str], environment: Mapping[str, str]) -> Iterator[int]:
         stdout=subprocess.PIPE,
         text=True,
     )
+    if core is not None:
+        # Before it has threads or processes of its own, which inherit it.
+        os.sched_setaffinity(process.pid, {core})
     try:
         yield _port(process)
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.accounting.markdown import accounting_section
 from benchmarks.gpu.markdown import gpu_section
+from benchmarks.http.markdown import http_section
 from benchmarks.ledger.markdown import ledger_section
 from benchmarks.papers.page import papers_section
 from benchmarks.runs.markdown import runs_section
@@ -22,6 +23,7 @@ END = "<!-- measured: end -->"
 SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
     "accounting": accounting_section,
     "ledger": ledger_section,
+    "http": http_section,
     "runs": runs_section,
     "trainer": trainer_section,
     "gpu": gpu_section,

@@ -12,6 +12,7 @@ from app import server
 from app.db.database import Database
 from app.kit.context import Context
 from app.observability.logs import configure_logging
+from app.runs.progress import ProgressFeed
 from app.settings import Settings
 
 app = FastAPI(
@@ -55,8 +56,9 @@ def main() -> None:
     """Serve on the address that the settings name, and say which."""
     settings = Settings()
     configure_logging(settings.log_level, settings.log_format)
-    # The context is read for the settings alone; an empty database in memory is never opened.
-    context = Context(settings, Database("sqlite://"))
+    # The context is read for the settings alone; no file of this name is ever opened.
+    context = Context(settings, Database(f"sqlite:///{settings.data_dir}/bare.sqlite3"))
+    app.state.progress = ProgressFeed(context)
     listening = server.listen(settings.host, settings.port)
     print(f"http://{settings.host}:{listening.getsockname()[1]}", flush=True)
     server.serve(app, context, listening)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import http_servers
+from benchmarks.http_load import CONNECTIONS, Load, load
 from benchmarks.ledger import work
-from benchmarks.ledger.http_load import CONNECTIONS, Load, bare_turn, ledger_turn, load
+from benchmarks.ledger.http_load import bare_turn, ledger_turn
 from benchmarks.ledger.processes import at_once
 from benchmarks.ledger.throughput import BUDGETS, LIMIT, spread
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import http_servers
+from benchmarks.http_load import Connection, load
 from benchmarks.ledger import work
 from benchmarks.ledger.hot_budget import fills_exactly
-from benchmarks.ledger.http_load import Connection, ledger_turn, load
+from benchmarks.ledger.http_load import ledger_turn
 from benchmarks.ledger.processes import Gate, at_once
 from tests.databases import DatabaseFactory
 

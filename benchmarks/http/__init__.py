@@ -1,0 +1,1 @@
+"""Calibrations over HTTP beside the engine in process, and remembered ones beside a bare endpoint."""

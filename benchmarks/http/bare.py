@@ -1,0 +1,66 @@
+"""Bytes of a given size from FastAPI and nothing else, served as the service serves itself.
+
+`BENCH_ANSWER_BYTES=4000 python -m benchmarks.http.bare`
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+from fastapi import Body, FastAPI, Request, Response
+
+from app import server
+from app.db.database import Database
+from app.kit.context import Context
+from app.observability.logs import configure_logging
+from app.runs.progress import ProgressFeed
+from app.settings import Settings
+
+SIZE = "BENCH_ANSWER_BYTES"
+
+
+def bare_app(answer: bytes) -> FastAPI:
+    """Two endpoints that answer these bytes, whatever the request's body says."""
+    app = FastAPI(
+        docs_url=None,
+        redoc_url=None,
+        # As the service does: its telemetry is off, so theirs is.
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
+    )
+
+    @app.post("/bytes")
+    async def read_as_bytes(request: Request) -> Response:
+        """FastAPI at its fastest: the body is read, and nobody looks into it."""
+        await request.body()
+        return Response(answer, media_type="application/json")
+
+    @app.post("/json")
+    async def read_as_json(_: Annotated[dict[str, Any], Body()]) -> Response:
+        """The body is parsed."""
+        return Response(answer, media_type="application/json")
+
+    return app
+
+
+def main() -> None:
+    """Serve on the address that the settings name, and say which."""
+    settings = Settings()
+    configure_logging(settings.log_level, settings.log_format)
+    # The context is read for the settings alone; no file of this name is ever opened.
+    context = Context(settings, Database(f"sqlite:///{settings.data_dir}/bare.sqlite3"))
+    app = bare_app(b'"' + b"x" * (int(os.environ[SIZE]) - 2) + b'"')
+    app.state.progress = ProgressFeed(context)
+    listening = server.listen(settings.host, settings.port)
+    print(f"http://{settings.host}:{listening.getsockname()[1]}", flush=True)
+    server.serve(app, context, listening)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""README.md's part about calibrations over HTTP, from the committed figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks.report import markdown_table
+
+Figures = Mapping[str, Any]
+
+
+def http_section(figures: Figures) -> list[str]:
+    """The lines of the section."""
+    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    commit = f"commit {figures['commit'][:10]}" + (
+        " with uncommitted changes" if figures["uncommitted_changes"] else ""
+    )
+    return [
+        f"`make bench-http`, {figures['date']}, {commit}; {versions}.",
+        f"One server process with one core for all that it starts; {figures['connections']} kept connections from "
+        "another core, each asking again",
+        "as soon as it is answered; the engine has the server's core. Measured in turns: a ratio is the median over "
+        f"{figures['rounds']} rounds",
+        f"of ours over theirs. The load average was {figures['load_average_before']:.1f} before.",
+        "Everything, each round included: [http.json](benchmarks/results/http.json).",
+        "",
+        *markdown_table(
+            ["goal", "asked", "measured", ""],
+            [
+                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
+                for row in figures["goals"]
+            ],
+        ),
+        "",
+        *markdown_table(["", "a second", "p50, ms", "p99, ms", "ratio"], _rows(figures)),
+    ]
+
+
+def _rows(figures: Figures) -> Iterator[list[str]]:
+    for row in figures["new"]:
+        yield _row(f"the engine, {row['kind']}", row["engine"], None)
+        yield _row(f"new over HTTP, {row['kind']}", row["http"], row["over_engine"])
+    remembered = figures["remembered"]
+    for path, bare in remembered["bare"].items():
+        yield _row(f"bare `{path}`, {figures['answer_bytes']} bytes", bare, None)
+    for path, ratio in remembered["over_bare"].items():
+        yield _row(f"remembered over HTTP, beside `{path}`", remembered["http"], ratio)
+
+
+def _row(name: str, row: Figures, ratio: Figures | None) -> list[str]:
+    shown = (
+        "" if ratio is None else f"{ratio['ratio']:.2f} ({ratio['smallest_ratio']:.2f} to {ratio['largest_ratio']:.2f})"
+    )
+    return [
+        name,
+        f"{row['per_second']:.0f}",
+        f"{row['p50_milliseconds']:.1f}",
+        f"{row['p99_milliseconds']:.1f}",
+        shown,
+    ]

@@ -1,0 +1,127 @@
+"""Both comparisons, in turns: the server has one core with all its processes, the load has another."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import http_servers
+from benchmarks.http import bare, work
+from benchmarks.http.in_process import calibrate_for
+from benchmarks.http_load import Load, load
+from benchmarks.ledger.processes import at_once
+
+#: Requests under way: no more than may wait for a core, of which the server says 429.
+CONNECTIONS = 8
+#: The bare endpoint to compare with.
+HEADLINE = "/bytes"
+BARE = (HEADLINE, "/json")
+#: What is asked again and again.
+REMEMBERED = "Poisson batches"
+
+Measured = Mapping[str, Sequence[Load]]
+
+
+def cores() -> tuple[int, int]:
+    """The server's, and the load's; the same one where there is only one."""
+    available = sorted(os.sched_getaffinity(0))
+    return available[0], available[-1]
+
+
+def measure(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, Any]:
+    """Each contender for ``seconds`` in every round, every other round in the reverse order.
+
+    Args:
+        url: a migrated database for the service.
+        data_dir: the service's folder.
+        rounds: how many.
+        seconds: for each contender.
+    """
+    server_core, load_core = cores()
+    with ExitStack() as stack:
+        port = stack.enter_context(http_servers.service(url, data_dir, core=server_core))
+        size = _size_of_answer(port)
+        module = bare.__name__
+        bare_port = stack.enter_context(http_servers.bare(module, server_core, **{bare.SIZE: str(size)}))
+
+        def over_http(at_port: int, make_turn: Any, argument: Any) -> Load:
+            return at_once(load, [(at_port, make_turn, argument, seconds, _seed(), CONNECTIONS, load_core)])[0]
+
+        def in_process(kind: str) -> Load:
+            return at_once(calibrate_for, [(kind, seconds, _seed(), server_core)])[0]
+
+        asks_again = partial(over_http, make_turn=work.same_each_time)
+        contenders: dict[str, Callable[[], Load]] = {
+            **{f"engine, {kind}": partial(in_process, kind) for kind in work.KINDS},
+            **{f"new, {kind}": partial(over_http, port, work.new_each_time, kind) for kind in work.KINDS},
+            "remembered": partial(asks_again, port, argument=(work.CALIBRATE, REMEMBERED)),
+            **{path: partial(asks_again, bare_port, argument=(path, REMEMBERED)) for path in BARE},
+        }
+        measured: dict[str, list[Load]] = {name: [] for name in contenders}
+        for turn in range(rounds):
+            for name in list(contenders)[:: 1 if turn % 2 == 0 else -1]:
+                measured[name].append(contenders[name]())
+    return figures(measured, size, seconds)
+
+
+def figures(measured: Measured, size: int, seconds: float) -> dict[str, Any]:
+    """Medians over the rounds, and the ratios of each round."""
+    return {
+        "seconds": seconds,
+        "rounds": len(measured[HEADLINE]),
+        "connections": CONNECTIONS,
+        "answer_bytes": size,
+        "headline": HEADLINE,
+        "new": [
+            {"kind": kind, "over_engine": _over(measured[f"new, {kind}"], measured[f"engine, {kind}"])}
+            | {"http": _row(measured[f"new, {kind}"]), "engine": _row(measured[f"engine, {kind}"])}
+            for kind in work.KINDS
+        ],
+        "remembered": {
+            "kind": REMEMBERED,
+            "http": _row(measured["remembered"]),
+            "bare": {path: _row(measured[path]) for path in BARE},
+            "over_bare": {path: _over(measured["remembered"], measured[path]) for path in BARE},
+        },
+        "load_process_busy": max(
+            load.busy for name, loads in measured.items() if not name.startswith("engine") for load in loads
+        ),
+    }
+
+
+def _row(loads: Sequence[Load]) -> dict[str, Any]:
+    return {
+        "per_second": statistics.median(load.rate for load in loads),
+        "each_round": [load.rate for load in loads],
+        "p50_milliseconds": statistics.median(load.percentile(50) for load in loads),
+        "p99_milliseconds": statistics.median(load.percentile(99) for load in loads),
+    }
+
+
+def _over(ours: Sequence[Load], theirs: Sequence[Load]) -> dict[str, Any]:
+    ratios = [one.rate / other.rate for one, other in zip(ours, theirs, strict=True)]
+    return {"ratio": statistics.median(ratios), "smallest_ratio": min(ratios), "largest_ratio": max(ratios)}
+
+
+def _seed() -> int:
+    return random.randrange(2**32)
+
+
+def _size_of_answer(port: int) -> int:
+    """Of the answer that is asked again and again; the first one also starts what the service starts when needed."""
+    with http_servers.client(port) as client:
+        client.connection.request(
+            "POST", work.CALIBRATE, json.dumps(work.request(REMEMBERED)), {"Content-Type": "application/json"}
+        )
+        answer = client.connection.getresponse()
+        content = answer.read()
+    if answer.status != 200:
+        raise RuntimeError(f"{answer.status} {content.decode()}")
+    return len(content)

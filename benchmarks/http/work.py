@@ -1,0 +1,52 @@
+"""What is asked: calibrations of two kinds, as the service's own documentation has them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from app.algorithms.examples import CALIBRATE_EXAMPLES
+from benchmarks.http_load import Connection, Turn
+
+CALIBRATE = "/v1/calibrate"
+#: Poisson batches take the numerics of contour integrals, in a process with limits; full ones have closed forms.
+KINDS: Mapping[str, str] = {"Poisson batches": "dp_sgd_poisson", "full batches": "full_batch_replace_one"}
+#: Of the target's epsilon, from one request to another: no memory has the answer, and the work is the same.
+SPREAD = 1e-6
+
+
+def request(kind: str) -> dict[str, Any]:
+    """The body of a request of this kind."""
+    body: dict[str, Any] = json.loads(json.dumps(CALIBRATE_EXAMPLES[KINDS[kind]]["value"]))
+    return body
+
+
+def with_another_target(body: Mapping[str, Any], draw: random.Random) -> dict[str, Any]:
+    """The same request with an epsilon that was not asked before."""
+    target = body["target"]
+    return {**body, "target": {**target, "epsilon": target["epsilon"] * (1.0 + SPREAD * draw.random())}}
+
+
+def new_each_time(kind: str) -> Turn:
+    """One calibration that nobody asked before."""
+    body = request(kind)
+
+    async def turn(connection: Connection, draw: random.Random, _key: str) -> int:
+        await connection.post(CALIBRATE, json.dumps(with_another_target(body, draw)).encode(), None, 200)
+        return 1
+
+    return turn
+
+
+def same_each_time(path_and_kind: tuple[str, str]) -> Turn:
+    """The same request every time, to the service or to what stands beside it."""
+    path, kind = path_and_kind
+    content = json.dumps(request(kind)).encode()
+
+    async def turn(connection: Connection, _draw: random.Random, _key: str) -> int:
+        await connection.post(path, content, None, 200)
+        return 1
+
+    return turn

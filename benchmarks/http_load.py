@@ -1,0 +1,186 @@
+"""A lean HTTP/1.1 load: kept connections on plain sockets, so that what is measured is the server."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import random
+import resource
+import socket
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.http_servers import HOST
+from benchmarks.ledger.processes import Gate
+
+CONNECTIONS = 16
+WARM_UP_S = 0.5
+
+_CHUNK = 65536
+_CONTENT_LENGTH = b"\r\ncontent-length: "
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a load process saw.
+
+    Attributes:
+        requests: Answered while the clock ran, all with the expected status.
+        seconds: How long it ran.
+        busy: Share of one core that the load process itself took.
+        milliseconds: From each request to the end of its answer, in no order.
+    """
+
+    requests: int
+    seconds: float
+    busy: float
+    milliseconds: list[float] = field(default_factory=list, repr=False)
+
+    @property
+    def rate(self) -> float:
+        """Requests a second."""
+        return self.requests / self.seconds
+
+    def percentile(self, percent: float) -> float:
+        """Of the latencies, in milliseconds: so many percent of the answers took no longer.
+
+        >>> Load(4, 1.0, 0.1, [3.0, 1.0, 2.0, 4.0]).percentile(50)
+        2.0
+        """
+        return percentile(self.milliseconds, percent)
+
+
+def percentile(values: Collection[float], percent: float) -> float:
+    """The least of the values that so many percent of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+class Connection:
+    """One kept connection; one request at a time.
+
+    Attributes:
+        milliseconds: From each request to the end of its answer.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.milliseconds: list[float] = []
+        self._socket = connected
+        self._loop = asyncio.get_running_loop()
+
+    @classmethod
+    async def open(cls, port: int) -> Connection:
+        """Connect to the server on this machine."""
+        connecting = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connecting.setblocking(False)
+        connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(connecting, (HOST, port))
+        return cls(connecting)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    async def post(self, path: str, body: bytes, key: str | None, status: int) -> bytes:
+        """The answer's body.
+
+        Raises:
+            RuntimeError: the status is another, or the server hung up.
+        """
+        head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+        if key is not None:
+            head += f"Idempotency-Key: {key}\r\n"
+        return await self._ask(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body, f"POST {path}", status)
+
+    async def get(self, path: str, status: int) -> bytes:
+        """As `post`."""
+        return await self._ask(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode(), f"GET {path}", status)
+
+    async def _ask(self, request: bytes, name: str, status: int) -> bytes:
+        began = time.perf_counter()
+        await self._loop.sock_sendall(self._socket, request)
+        answered, content = await self._answer()
+        self.milliseconds.append(1e3 * (time.perf_counter() - began))
+        if answered != status:
+            raise RuntimeError(f"{name}: {answered} {content.decode()}")
+        return content
+
+    async def _answer(self) -> tuple[int, bytes]:
+        received = b""
+        while (end := received.find(b"\r\n\r\n")) < 0:
+            received += await self._receive()
+        head = received[:end].lower() + b"\r\n"
+        at = head.find(_CONTENT_LENGTH)
+        if at < 0:
+            raise RuntimeError(f"an answer without a length: {head.decode()}")
+        start = at + len(_CONTENT_LENGTH)
+        whole = end + 4 + int(head[start : head.index(b"\r\n", start)])
+        while len(received) < whole:
+            received += await self._receive()
+        return int(received[9:12]), received[end + 4 : whole]
+
+    async def _receive(self) -> bytes:
+        chunk = await self._loop.sock_recv(self._socket, _CHUNK)
+        if not chunk:
+            raise RuntimeError("the server hung up")
+        return chunk
+
+
+#: One turn on a connection, with a random generator of its own and a prefix for keys: how many requests it made.
+Turn = Callable[[Connection, random.Random, str], Awaitable[int]]
+
+
+def load(
+    gate: Gate,
+    port: int,
+    make_turn: Callable[..., Turn],
+    argument: Any,
+    seconds: float,
+    seed: int,
+    connections: int = CONNECTIONS,
+    core: int | None = None,
+) -> Load:
+    """Take turns on so many connections at once, each as soon as it has its answer; on one core, if it is given."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    return asyncio.run(_load(gate, port, make_turn(argument), seconds, seed, connections))
+
+
+async def _load(gate: Gate, port: int, turn: Turn, seconds: float, seed: int, number_of_connections: int) -> Load:
+    connections = [await Connection.open(port) for _ in range(number_of_connections)]
+
+    async def take_turns(number: int, own_seed: int, until: float) -> int:
+        draw, answered = random.Random(own_seed), 0
+        while time.monotonic() < until:
+            answered += await turn(connections[number], draw, f"{draw.getrandbits(96):x}")
+        return answered
+
+    async def all_take_turns(first_seed: int, for_seconds: float) -> tuple[int, float]:
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(take_turns(number, first_seed + number, began + for_seconds))
+                for number in range(number_of_connections)
+            ]
+        return sum(task.result() for task in tasks), time.monotonic() - began
+
+    try:
+        await all_take_turns(seed, WARM_UP_S)
+        for connection in connections:
+            connection.milliseconds.clear()
+        gate()
+        busy_before = _busy_seconds()
+        answered, took = await all_take_turns(seed + number_of_connections, seconds)
+        milliseconds = [one for connection in connections for one in connection.milliseconds]
+        return Load(answered, took, (_busy_seconds() - busy_before) / took, milliseconds)
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def _busy_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
