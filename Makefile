@@ -10,6 +10,8 @@ BENCH_BIN := $(BENCH_VENV)/bin
 # Torch and Opacus beside ours, on one NumPy: gigabytes that nobody else has to load.
 BENCH_TRAINER_VENV := .venv-bench-trainer
 BENCH_TRAINER_BIN := $(BENCH_TRAINER_VENV)/bin
+# The fuzzer beside ours: it has wheels for some versions of Python alone.
+FUZZ_VENV := .venv-fuzz
 CHECKED := app accounting calibrators trainer migrations tests benchmarks docs
 
 # A run of the tests starts hundreds of interpreters. Where Python is told to keep no compiled modules, each of them
@@ -17,7 +19,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask migrate test check format docs lock openapi soak bench-accounting bench-ledger bench-runs bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask migrate test check format docs lock openapi soak fuzz bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -54,6 +56,9 @@ check: $(VENV)/.dev  ## lint, types and the direction of dependencies
 soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
 	@$(BIN)/python -m pytest -m soak -o addopts="-q -p no:cacheprovider" tests
 
+fuzz: $(FUZZ_VENV)/.ready  ## coverage-guided fuzzing of what reads bytes of others, 11 minutes; writes tests/soak/reports/fuzz.json
+	@$(FUZZ_VENV)/bin/python -m tests.fuzz
+
 # One thread for either side: a ratio then compares the work, not the number of cores.
 bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to README.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting
@@ -61,6 +66,10 @@ bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four oth
 
 bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine; the results go to README.md
 	@$(BIN)/python -m benchmarks.ledger
+	@$(BIN)/python -m benchmarks.table
+
+bench-http: $(VENV)/.dev  ## calibrations over HTTP beside the engine in process and a bare endpoint; the results go to README.md
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.http
 	@$(BIN)/python -m benchmarks.table
 
 bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to README.md
@@ -102,7 +111,7 @@ lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
 		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
 
 clean:  ## remove the virtual environments and caches (var/, where the data are, stays)
-	rm -rf $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -141,6 +150,15 @@ $(BENCH_VENV)/.ready: requirements/bench.lock
 		--only-binary :all: -r $(BENCH_VENV)/setuptools.lock
 	@$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
 		--only-binary :all: --no-binary autodp --no-build-isolation -r $<
+	@touch $@
+
+$(FUZZ_VENV)/.ready: requirements/runtime.lock requirements/fuzz.txt
+	@echo "== installing the fuzzer into $(FUZZ_VENV) (once; later calls skip this)"
+	@$(PYTHON) -m venv --clear $(FUZZ_VENV) && echo '*' > $(FUZZ_VENV)/.gitignore
+	@$(FUZZ_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--only-binary :all: -r requirements/runtime.lock
+	@$(FUZZ_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--only-binary :all: -r requirements/fuzz.txt
 	@touch $@
 
 $(BENCH_TRAINER_VENV)/.ready: requirements/runtime.lock requirements/bench-trainer.txt

@@ -90,6 +90,7 @@ def gaussian_summary(
     regret: float = DEFAULT_REGRET,
     *,
     deltas_at: Callable[[Sequence[float]], Sequence[Interval]] | None = None,
+    group_size: int = 1,
 ) -> GaussianSummary:
     """The Gaussian trade-off curves that stand for a list, with certified regrets.
 
@@ -99,6 +100,7 @@ def gaussian_summary(
         regret: in [1e-4, 0.5): what ``conservative`` may promise too much. (Without any, no mu below that of the
             unsampled steps would do: a sampled Gaussian's rarest losses are those.)
         deltas_at: certified deltas at several epsilons, where they are not to be had from the engine here.
+        group_size: of so many records are the deltas of ``deltas_at``; the list's own mu is that of one.
 
     Guarantees:
         both_regrets_hold: at every prior, the list's Bayes risk is at least that of mu less ``promised_too_much``, and
@@ -119,7 +121,7 @@ def gaussian_summary(
     regret = read_real("regret", regret, 1e-4, 0.5)
     relation = NeighboringRelation(relation)
     composition = compose(events, relation)
-    if composition.gaussian_only is not None:
+    if composition.gaussian_only is not None and group_size == 1:
         exact = RegretOfGaussian(composition.gaussian_only.mu * (1.0 + _ROUNDING), 0.0, 0.0)
         return GaussianSummary(exact, exact, regret)
     curve = _Risks(events, relation, deltas_at)

@@ -78,7 +78,7 @@ def tpr_for_fpr(
     def delta_at(epsilon: float) -> Answer:
         return delta_for_epsilon(events, relation, epsilon, evaluators=evaluators)
 
-    return _from_deltas(delta_at, fpr, pure_epsilon(composition))
+    return tpr_from_deltas(delta_at, fpr, pure_epsilon(composition))
 
 
 def _gaussian(mu: float, fpr: float) -> Answer:
@@ -94,10 +94,16 @@ def _gaussian(mu: float, fpr: float) -> Answer:
     return Answer(Interval(lower, estimate, upper), AnalyticGaussian.name, {"rounding": upper - lower})
 
 
-def _from_deltas(delta_at: Callable[[float], Answer], fpr: float, pure: float) -> Answer:
-    """The smallest of the bounds along the signed line; the lower end is the trade-off curve's, from the same deltas.
+def tpr_from_deltas(delta_at: Callable[[float], Answer], fpr: float, pure: float = math.inf) -> Answer:
+    """`tpr_for_fpr` of whatever has a delta at each epsilon: of a group of records, say.
 
-    Where delta becomes 0, at ``pure``, the line has a kink, which a search for a smooth minimum only comes near.
+    The smallest of the bounds along the signed line; the lower end is the trade-off curve's, from the same deltas.
+
+    Args:
+        delta_at: The interval of delta at an epsilon of at least 0, for both directions.
+        fpr: in (0, 1).
+        pure: Where delta becomes 0, if that is known: there the line has a kink, which a search for a smooth minimum
+            only comes near.
     """
     uppers = [1.0]
     methods = [BasicComposition.name]

@@ -6,20 +6,27 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter, FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from app import VERSION, openapi
 from app.algorithms import endpoints as algorithms
 from app.audits import endpoints as audits
+from app.auth import endpoints as keys
 from app.auth.guard import Guard
+from app.auth.throttle import Throttle
 from app.budgets import endpoints as budgets
 from app.budgets import spending_endpoints as spending
 from app.datasets import endpoints as datasets
+from app.kit.answer_cache import AnswerCache
 from app.kit.body_gate import BodyGate
 from app.kit.context import Context
+from app.kit.known_answers import KnownAnswers
 from app.ledger import endpoints as ledger
-from app.observability import health
+from app.ledger import transparency_endpoints as transparency
+from app.observability import health, metrics_endpoint
+from app.observability.collectors import state_registry
 from app.observability.requests import RequestBoundary
 from app.privacy import endpoints as privacy
 from app.problem_handlers import add_problem_handlers
@@ -41,12 +48,15 @@ RESOURCES = (
     budgets,
     spending,
     ledger,
+    transparency,
     datasets,
     runs,
     run_progress,
     run_sweeps,
     audits,
+    keys,
     health,
+    metrics_endpoint,
 )
 
 
@@ -68,9 +78,12 @@ class Service(FastAPI):
 def create_app(context: Context) -> FastAPI:
     """The service over ``context``; nothing is read from the environment and nothing is kept in globals."""
     progress = ProgressFeed(context)
+    answers = AnswerCache(context.settings.cache_entries, context.settings.cache_bytes)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # Who waits for numerics holds a thread; as many as before are left to commands of the ledger and all others.
+        current_default_thread_limiter().total_tokens += context.threads_of_numerics
         # Without workers of its own, too: it takes runs from workers elsewhere that are not heard of any more.
         supervisor = Supervisor(context, context.settings.workers)
         await run_in_threadpool(supervisor.start)
@@ -103,10 +116,15 @@ def create_app(context: Context) -> FastAPI:
     )
     app.state.context = context
     app.state.progress = progress
-    # Added last is outermost: a request meets the boundary, then the guard, then the gate of bodies.
+    app.state.answers = answers
+    app.state.metrics = state_registry(context, answers)
+    # Added last is outermost: a request meets the boundary, then the guard, its key's limits, what is known already,
+    # the gate of bodies.
     app.add_middleware(BodyGate, context=context)
+    app.add_middleware(KnownAnswers, answers=answers)
+    app.add_middleware(Throttle, context=context)
     app.add_middleware(Guard, context=context)
-    app.add_middleware(RequestBoundary)
+    app.add_middleware(RequestBoundary, metrics=context.metrics)
     add_problem_handlers(app)
     add_documentation(app)
     return app

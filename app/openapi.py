@@ -12,7 +12,12 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
+from app.kit.idempotency_records import MAX_KEY_LENGTH
+from app.openapi_links import links_of
 from app.problems import MEDIA_TYPE, ProblemBody
+
+#: Of an Idempotency-Key: printable ASCII; blanks around a header's value are no part of it.
+KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
 
 METHODS = frozenset({"get", "put", "post", "delete", "patch"})
 
@@ -32,6 +37,7 @@ TAGS = [
     {"name": "Data sets", "description": "Data sets with declared columns, bounds and size. No call returns rows."},
     {"name": "Runs", "description": "Differentially private training runs, executed as their plan says."},
     {"name": "Audits", "description": "Attacks by canaries on plans, kept beside what is claimed of them."},
+    {"name": "Keys", "description": "API keys: scopes, budgets within reach, limits, rotation."},
     {"name": "Health", "description": "For supervisors. Answered without a key."},
 ]
 
@@ -39,6 +45,19 @@ _SECURITY_SCHEME = {
     "type": "http",
     "scheme": "bearer",
     "description": "A key made with `python -m app keys create`: `epsilond_...`. A server without keys needs none.",
+}
+
+
+#: Answers that neither the path nor the parameters tell of: about what a body names, or about a state.
+_MORE_ANSWERS: dict[str, set[int]] = {
+    "create_audit": {404},
+    "create_run": {404},
+    "create_run_sweep": {404},
+    "delete_dataset": {409},
+    "derive_assumptions": {404},
+    "export_ledger": {404},
+    "get_run_model": {409},
+    "verify_ledger": {404},
 }
 
 
@@ -55,11 +74,15 @@ def build_document(title: str, version: str, routes: list[BaseRoute]) -> dict[st
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     _, definitions = models_json_schema([(ProblemBody, "serialization")], ref_template="#/components/schemas/{model}")
-    schemas.update(definitions["$defs"])
+    for name, definition in definitions["$defs"].items():
+        assert schemas.setdefault(name, definition) == definition, f"two schemas are named {name}"
     components["schemas"] = dict(sorted(schemas.items()))
     components["securitySchemes"] = {"key": _SECURITY_SCHEME}
     for path, operation in _operations(document):
+        _describe_idempotency_key(operation)
         _describe_errors(path, operation)
+        for status, links in links_of(operation["operationId"]).items():
+            operation["responses"][status]["links"] = links
     return document
 
 
@@ -75,19 +98,29 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
                 yield path, operation
 
 
+def _describe_idempotency_key(operation: dict[str, Any]) -> None:
+    """The endpoints take any header or none, and say themselves what is wrong with it: no type of theirs tells."""
+    parameters = operation.get("parameters", ())
+    for parameter in parameters:
+        if parameter["name"] == "Idempotency-Key":
+            parameter["required"] = not any(other["name"] == "dry_run" for other in parameters)
+            parameter["schema"] = {"type": "string", "maxLength": MAX_KEY_LENGTH, "pattern": KEY_PATTERN}
+
+
 def _describe_errors(path: str, operation: dict[str, Any]) -> None:
-    statuses = {500}
-    if path.startswith("/v1"):
+    # An address that is not text is 400 everywhere; a query may hold one that no parameter asks for.
+    statuses = {400, 500} | _MORE_ANSWERS.get(operation["operationId"], set())
+    if not path.startswith("/health"):
         operation["security"] = [{"key": []}]
-        statuses |= {401, 403, 503}
+        statuses |= {401, 403, 429, 503}
     if "requestBody" in operation:
-        statuses |= {413, 415, 422}
+        statuses |= {408, 413, 415, 422, 507}
     if any(parameter["in"] in ("query", "header") for parameter in operation.get("parameters", ())):
         statuses |= {422}
     if "{" in path:
         statuses |= {404}
     if any(parameter["name"].lower() == "idempotency-key" for parameter in operation.get("parameters", ())):
-        statuses |= {400, 409, 422}
+        statuses |= {409, 422, 507}
     responses = operation.setdefault("responses", {})
     for status in statuses:
         responses.setdefault(str(status), {"description": HTTPStatus(status).phrase})

@@ -10,10 +10,14 @@ from collections.abc import Mapping
 #: Codes of a whole answer, with the status they come with.
 PROBLEMS: Mapping[str, tuple[int, str]] = {
     "malformed_url": (400, "The path or the query holds NUL or is not UTF-8."),
-    "malformed_request": (400, "The framework could not read the request, for example a multipart body."),
+    "malformed_request": (
+        400,
+        "The framework could not read the request: no HTTP/1.1, two lengths of one body, a broken multipart body.",
+    ),
     "unauthenticated": (401, "The server has keys, and the request carries none."),
     "invalid_key": (401, "The key is unknown, revoked or expired."),
     "forbidden": (403, "The key lacks the scope; the detail names those that would do."),
+    "beyond_your_budgets": (403, "The key reaches some budgets only, and the call is about more than these."),
     "not_your_reservation": (403, "A part of a reservation is committed by whoever made it, or by an owner."),
     "correction_lowers": (403, "The correction would lower a charge, which needs the scope corrections."),
     "loopback_only": (
@@ -21,8 +25,10 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
         "The server has no key yet and answers its own machine alone; the detail says what spoke against it.",
     ),
     "not_found": (404, "Nothing is at this path, or has this id."),
+    "request_timeout": (408, "The request's head or body did not come in time; the connection is closed."),
     "method_not_allowed": (405, "The header Allow lists the methods that the path takes."),
     "body_too_large": (413, "A JSON body above 1 MiB, or an upload above the setting `max_upload_bytes`."),
+    "head_too_large": (431, "The lines before the body are longer than 16 KiB; the connection is closed."),
     "unsupported_media_type": (415, "The content type, its charset or a content encoding that the call does not take."),
     "invalid_request": (422, "Fields are missing, unknown, of a wrong type or out of range; `errors` lists them."),
     "malformed_json": (422, "The body is not JSON in UTF-8."),
@@ -33,6 +39,9 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "idempotency_key_missing": (400, "A POST that writes has no header Idempotency-Key."),
     "idempotency_key_invalid": (400, "The header Idempotency-Key is not 1 to 200 printable ASCII characters."),
     "request_in_progress": (409, "Another request with the same Idempotency-Key is still running."),
+    "last_admin_key": (409, "No other key with the scope admin is left; only the command line revokes this one."),
+    "key_has_ended": (409, "The key is revoked or past its time, and cannot be rotated."),
+    "rotation_in_progress": (409, "The key was rotated, and the token before that is still good."),
     "limit_below_use": (409, "More is spent and reserved than the new limit admits."),
     "not_committed": (409, "Only a committed reservation takes other events; of an open one the price alone."),
     "budget_exceeded": (
@@ -48,6 +57,10 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "content_is_private": (409, "The same rows are registered as private and cannot become public."),
     "content_is_public": (409, "The same rows are registered as public and cannot become private."),
     "dataset_is_bundled": (409, "A data set that comes with the service cannot be deleted."),
+    "ledger_not_consistent": (
+        409,
+        "The tree of the ledger does not begin with what was signed of it: the database was changed. None is signed.",
+    ),
     "stored_plan_altered": (500, "A run's stored plan does not have its hash any more: somebody changed the database."),
     "run_has_ended": (409, "The run has ended and can no longer be cancelled."),
     "run_sweep_has_ended": (409, "The sweep has ended and can no longer be cancelled."),
@@ -106,6 +119,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     ),
     "invalid_input": (422, "An engine's refusal without a name of its own."),
     "invalid_value": (422, "A number outside its range, or not a number."),
+    "invalid_checkpoint": (422, "The text is no checkpoint of a ledger, or was changed after it was signed."),
     "plan_hash_mismatch": (422, "The plan is not the one with the expected hash."),
     "invalid_csv": (422, "The file is refused; `errors` names rows and columns, never a value."),
     "invalid_parquet": (422, "The file is refused; `errors` names rows and columns, never a value."),
@@ -131,11 +145,20 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "columns_differ": (422, "The test data set declares other columns than the training data set."),
     "test_dataset_not_public": (422, "A score on private rows would be a release of its own."),
     "seed_on_private_data": (422, "A seed is for public data alone: whoever knows it can subtract the noise."),
+    "too_many_waiting": (429, "Of the requests that wait for a core, this caller's are most; send fewer at a time."),
+    "numerics_busy": (503, "Every core that is set aside for numbers is busy; ask again after `Retry-After` seconds."),
+    "not_ready": (503, "A part of the service is not as it should be; `checks` says which, by name."),
     "readers_busy": (503, "Too many Parquet and NPZ files are being read already."),
     "database_busy": (503, "Another transaction held a lock for too long; nothing was written."),
     "queue_full": (429, "As many runs of this key wait for a worker as the setting `queued_runs_per_key` allows."),
+    "too_many_requests": (
+        429,
+        "A key asks too often, or too much at once; or one address tried too many keys that are not valid. The detail "
+        "says which.",
+    ),
     "too_many_listeners": (429, "Too many streams of progress are open, of this key or of all; the detail says which."),
     "internal_error": (500, "A fault of the service; its log has the cause under the request id, without any value."),
+    "disk_full": (507, "The disk has no room for what the request would write; nothing was written, try again later."),
     "database_unavailable": (503, "The database does not answer, or its schema is not the newest."),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from http import HTTPStatus
 
 import structlog
@@ -10,13 +11,15 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from accounting.errors import AccountingError
+from app.db.failures import is_disk_full
 from app.kit.validation import from_validation
 from app.observability.request_id import request_id_of
 from app.observability.stack import stack_lines
-from app.problems import Problem, database_unavailable, from_accounting
+from app.problems import Problem, database_unavailable, disk_full, from_accounting
 
 log = structlog.get_logger("epsilond.http")
 
@@ -28,6 +31,12 @@ _FRAMEWORK = {
     413: ("body_too_large", "The body is too large."),
     415: ("unsupported_media_type", "The content type is not one that this call takes."),
 }
+
+#: What the system says where there is no room: on the disk, in the user's quota, in a file of the largest size.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+#: What logs and metrics show of a request whose client left before it was complete; nobody is answered it.
+CLIENT_GONE = 499
 
 
 def add_problem_handlers(app: FastAPI) -> None:
@@ -56,10 +65,25 @@ def add_problem_handlers(app: FastAPI) -> None:
     @app.exception_handler(DBAPIError)
     async def _database(request: Request, error: DBAPIError) -> Response:
         # A lost connection or a lock not got in time; another fault of SQL is ours, and a 500.
+        if is_disk_full(error):
+            log.error("disk_full", raised_at=stack_lines(error))
+            return disk_full().response(request_id_of(request.scope))
         if not isinstance(error, OperationalError) and not error.connection_invalidated:
             raise error
         log.error("database_unavailable", error_type=type(error).__name__, raised_at=stack_lines(error))
         return database_unavailable().response(request_id_of(request.scope))
+
+    @app.exception_handler(OSError)
+    async def _file(request: Request, error: OSError) -> Response:
+        if error.errno not in _NO_ROOM:
+            raise error
+        log.error("disk_full", raised_at=stack_lines(error))
+        return disk_full().response(request_id_of(request.scope))
+
+    @app.exception_handler(ClientDisconnect)
+    async def _gone(_: Request, __: ClientDisconnect) -> Response:
+        # Nobody hears it; in the log it is no failure of ours.
+        return Response(status_code=CLIENT_GONE)
 
     @app.exception_handler(PoolTimeout)
     async def _pool(request: Request, error: PoolTimeout) -> Response:

@@ -104,6 +104,12 @@ def database_unavailable() -> Problem:
     return Problem(503, "database_unavailable", detail, headers={"Retry-After": "5"})
 
 
+def disk_full() -> Problem:
+    """507: what the request would have written is not there, not even in part."""
+    detail = "The disk has no room for what the request would write; nothing was written. Send it again later."
+    return Problem(507, "disk_full", detail, headers={"Retry-After": "60"})
+
+
 def not_found(what: str, identifier: str) -> Problem:
     """404 for an id that names nothing. Ids are unguessable, so an id of another's is not told apart."""
     return Problem(404, "not_found", f"There is no {what} with the id {identifier!r}.")

@@ -13,6 +13,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from app import connections
 from app.auth import service as keys
 from app.kit.context import Context
 from app.runs.progress import ProgressFeed
@@ -23,6 +24,8 @@ log = structlog.get_logger("epsilond.server")
 GRACE_S = 3
 #: A stop takes no longer, whatever still runs.
 STOP_S = 9.0
+#: The server has ten ticks a second; slow clients are looked for once in so many.
+TICKS_PER_LOOK = 10
 
 
 class CannotListen(Exception):
@@ -40,6 +43,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server(address[:2], family=family, backlog=512)
         # Connections inherit it: an answer's body must not wait until the client has acknowledged its head.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connections.notice_who_vanishes(listening)
         return listening
     except (OSError, UnicodeError) as error:  # the second for a host name that cannot be encoded
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else "this is no name of a host"
@@ -72,15 +76,33 @@ def banner(context: Context, listening: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """The server, with a stop that ends."""
+    """The server, with a stop that ends, and no more patience with clients than `app.connections` says."""
 
-    def __init__(self, config: uvicorn.Config, progress: ProgressFeed) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, drain_s: float) -> None:
         super().__init__(config)
-        self._progress = progress
+        self._state = app.state
+        self._drain_s = drain_s
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """`/health/ready` is 503 from now on. On the first SIGTERM requests are answered for `drain_s` still."""
+        is_first = not getattr(self._state, "is_stopping", False)
+        self._state.is_stopping = True
+        if is_first and sig == signal.SIGTERM and self._drain_s:
+            timer = threading.Timer(self._drain_s, super().handle_exit, (sig, None))
+            timer.daemon = True
+            timer.start()
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS_PER_LOOK == 0:
+            connections.end_overdue(self.server_state.connections)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         end_within(STOP_S)
-        self._progress.close()
+        progress: ProgressFeed = self._state.progress
+        progress.close()
         await super().shutdown(sockets)
 
 
@@ -103,8 +125,11 @@ def _end() -> None:
 
 def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
     """Answer requests until the process is told to stop."""
+    connections.allow_many_files()
     config = uvicorn.Config(
         app,
+        http=connections.Connection,
+        timeout_keep_alive=connections.KEEP_ALIVE_S,
         log_config=None,
         log_level=context.settings.log_level,
         access_log=False,
@@ -114,7 +139,7 @@ def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
         ws="none",
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = _Server(config, app.state.progress)
+    server = _Server(config, app, context.settings.drain_s)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.should_exit = True

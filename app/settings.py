@@ -10,6 +10,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -57,6 +60,11 @@ class Settings(BaseSettings):
         "without it, what it encrypted is lost.",
     )
     data_key_file: Path | None = Field(None, description="File that holds the data key, in place of EPSILOND_DATA_KEY.")
+    checkpoint_key_file: Path | None = Field(
+        None,
+        description="File that holds the Ed25519 key that checkpoints of the ledger are signed with, in PEM without a "
+        "password (`openssl genpkey -algorithm ed25519`). Empty: made once and kept in the data folder.",
+    )
     workers: int = Field(
         1,
         ge=0,
@@ -81,6 +89,27 @@ class Settings(BaseSettings):
         le=100_000,
         description="Runs of one API key that may wait for a worker; the next one is answered 429.",
     )
+    requests_per_second: float = Field(
+        5000.0,
+        ge=0,
+        le=1e6,
+        description="Requests of one API key that each server process answers in a second on average, twice as many at "
+        "once; 0 for no limit. A key may have a limit of its own.",
+    )
+    concurrent_requests: int = Field(
+        200,
+        ge=0,
+        le=100_000,
+        description="Requests of one API key that each server process is at, at the same time; 0 for no limit. Streams "
+        "of progress have limits of their own. A key may have a limit of its own.",
+    )
+    failed_authentications_per_minute: int = Field(
+        300,
+        ge=0,
+        le=100_000,
+        description="Requests without a valid key from one address (IPv6: one /64 network) that are answered 401; "
+        "further ones are answered 429. Valid keys are answered all the same. 0 for no limit.",
+    )
     checkpoint_interval_s: float = Field(
         30.0,
         gt=0,
@@ -89,6 +118,22 @@ class Settings(BaseSettings):
         "in the data folder until the run has ended.",
     )
     max_upload_bytes: int = Field(512 * 2**20, ge=1024, le=2**34, description="Largest upload of a data set, in bytes.")
+    cache_entries: int = Field(
+        4096,
+        ge=0,
+        le=1_000_000,
+        description="Answers of calibrations, accounts and conversions that each server process remembers; 0: none.",
+    )
+    cache_bytes: int = Field(
+        64 * 2**20, ge=2**20, le=2**36, description="Most bytes that these answers take in each server process."
+    )
+    drain_s: float = Field(
+        0.0,
+        ge=0,
+        le=300,
+        description="Seconds after SIGTERM in which requests are still answered while `/health/ready` is 503, so that "
+        "a load balancer notices first. Give the orchestrator as much more patience.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe log line printed."
     )
@@ -118,6 +163,19 @@ class Settings(BaseSettings):
         return path.read_bytes().strip()
 
     @cached_property
+    def checkpoint_key(self) -> Ed25519PrivateKey:
+        """The key that checkpoints of the ledger are signed with. Made once, readable by the service's user alone.
+
+        Raises:
+            ValueError: the file holds something else.
+        """
+        path = self.checkpoint_key_file or self.data_dir / "checkpoint.key"
+        if self.checkpoint_key_file is None and not path.exists():
+            form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            write_private_once(path, Ed25519PrivateKey.generate().private_bytes(*form))
+        return _signing_key(path)
+
+    @cached_property
     def encryption(self) -> FileEncryption:
         """How the private files of the data folder are written and read."""
         if self.data_key is not None:
@@ -144,6 +202,18 @@ class Settings(BaseSettings):
         except (OSError, UnicodeDecodeError):
             detail = "the file cannot be read, or is not a text; it holds 64 hexadecimal digits or base64"
             raise PydanticCustomError("data_key_file", detail) from None
+        return path.absolute()
+
+    @field_validator("checkpoint_key_file")
+    @classmethod
+    def _holds_a_signing_key(cls, path: Path | None) -> Path | None:
+        if path is None:
+            return None
+        try:
+            _signing_key(path)
+        except (OSError, ValueError):
+            detail = "the file cannot be read, or holds no Ed25519 key in PEM without a password"
+            raise PydanticCustomError("checkpoint_key_file", detail) from None
         return path.absolute()
 
     @field_validator("dask_scheduler")
@@ -224,6 +294,16 @@ def _check_key(text: str) -> None:
         parse_key(text)
     except ValueError as error:
         raise PydanticCustomError("data_key", str(error)) from None
+
+
+def _signing_key(path: Path) -> Ed25519PrivateKey:
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError("the key has a password, or is of an unknown kind") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError("the key is no Ed25519 key")
+    return key
 
 
 def _sqlite_url(path: Path) -> str:

@@ -244,7 +244,7 @@ def plan_from_canonical(data: bytes, expected_hash: str) -> Plan:
         raise InvalidValue("the plan's bytes do not have the expected hash; it is refused", code="plan_hash_mismatch")
     try:
         plan = _plan_from_json(json.loads(data))
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise InvalidValue("these are not the canonical bytes of a plan", code="plan_hash_mismatch") from None
     if plan.canonical() != data:
         raise InvalidValue("these are not the canonical bytes of a plan", code="plan_hash_mismatch")

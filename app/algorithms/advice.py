@@ -25,7 +25,7 @@ from calibrators.scopes import Measure, Problem, Shape
 from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
 
 
-class ProblemBody(Schema):
+class ProblemAtHand(Schema):
     """An objective."""
 
     shape: Shape = Field(
@@ -45,7 +45,7 @@ class AdviseRequest(Schema):
 
     dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
     dimension: Integer = Field(ge=1, le=MAX_DIMENSION, description="Number of parameters.")
-    problem: ProblemBody
+    problem: ProblemAtHand
     target: RunTargetBody
     neighboring_relation: NeighboringRelation | None = Field(
         None, strict=False, description="Left out, each algorithm's own."

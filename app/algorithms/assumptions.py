@@ -13,6 +13,8 @@ from app.algorithms.schemas import AssumptionBody
 from app.algorithms.service import describe_assumption
 from app.algorithms.trainable import check_model
 from app.algorithms.underivable import underivable
+from app.auth import reach
+from app.auth.principal import Principal
 from app.datasets import service as datasets
 from app.datasets.columns import Column, Columns, check_distinct_names, check_is_a_column, split_label
 from app.kit.context import Context
@@ -136,13 +138,13 @@ ASSUMPTIONS_EXAMPLES: dict[str, Example] = {
 }
 
 
-def answer(context: Context, request: AssumptionsRequest) -> AssumptionsAnswer:
+def answer(context: Context, request: AssumptionsRequest, principal: Principal) -> AssumptionsAnswer:
     """What a run with this model would derive, with reasons, and what follows from a domain and from moments.
 
     Raises:
         Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
     """
-    data = _describe(context, request)
+    data = _describe(context, request, principal)
     model = build_model(request.model, data)
     algorithm = _algorithm(request)
     given = request.assumptions
@@ -180,7 +182,7 @@ def answer(context: Context, request: AssumptionsRequest) -> AssumptionsAnswer:
     )
 
 
-def _describe(context: Context, request: AssumptionsRequest) -> DataDescription:
+def _describe(context: Context, request: AssumptionsRequest, principal: Principal) -> DataDescription:
     if (request.dataset_id is None) == (request.columns is None):
         detail = "give dataset_id, or columns with their label; exactly one of them"
         raise unprocessable("missing", detail, "dataset_id")
@@ -194,6 +196,7 @@ def _describe(context: Context, request: AssumptionsRequest) -> DataDescription:
         raise unprocessable("overdetermined", "a data set has its own label: leave this out", "label")
     assert request.dataset_id is not None
     with context.database.read() as session:
+        reach.check(session, principal, "dataset_id", request.dataset_id)
         return DataDescription.of(datasets.get(session, request.dataset_id))
 
 

@@ -11,6 +11,8 @@ from pydantic import Field
 from accounting.events import Event
 from accounting.relations import NeighboringRelation
 from accounting.targets import BudgetTarget
+from app.auth import reach
+from app.auth.principal import SERVICE, Principal
 from app.budgets import service as budgets
 from app.kit.context import Context
 from app.kit.fields import Schema
@@ -35,6 +37,7 @@ class BudgetReader:
     """Budgets as one request sees them: each is read once, so that a sweep's cells see the same amounts."""
 
     context: Context
+    principal: Principal = SERVICE
     _states: dict[str, BudgetState] = field(default_factory=dict)
 
     def state(self, budget_id: str, relation: NeighboringRelation | None, *pointer: str) -> BudgetState:
@@ -49,6 +52,7 @@ class BudgetReader:
         if budget_id not in self._states:
             try:
                 with self.context.database.read() as session:
+                    reach.check(session, self.principal, "budget_id", budget_id)
                     self._states[budget_id] = budgets.narrowed_state(session, budget_id)
             except Problem as problem:
                 if problem.status != 404:

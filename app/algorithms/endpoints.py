@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query
+from starlette.responses import Response
 
 from app.algorithms import advice, assumptions, service
 from app.algorithms.advice import ADVISE_EXAMPLES, AdviseAnswer, AdviseRequest
@@ -13,18 +14,27 @@ from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
 from app.algorithms.comparison import ComparisonAnswer, SettingQuery, compare
 from app.algorithms.examples import CALIBRATE_EXAMPLES
 from app.algorithms.schemas import AlgorithmDetails, AlgorithmList
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
 from app.kit.context import CurrentContext
+from app.kit.known_answers import CurrentAnswers
 from app.problems import not_found
 from calibrators.registry import ALGORITHMS
 
 router = APIRouter(prefix="/v1", tags=["Calibration"])
 
 
-@router.post("/calibrate", operation_id="calibrate", summary="Noise, steps, batch size or privacy for a target")
-def calibrate(
-    context: CurrentContext, request: Annotated[CalibrateRequest, Body(openapi_examples=CALIBRATE_EXAMPLES)]
-) -> CalibrateAnswer:
+@router.post(
+    "/calibrate",
+    operation_id="calibrate",
+    summary="Noise, steps, batch size or privacy for a target",
+    response_model=CalibrateAnswer,
+)
+async def calibrate(
+    context: CurrentContext,
+    principal: CurrentPrincipal,
+    answers: CurrentAnswers,
+    request: Annotated[CalibrateRequest, Body(openapi_examples=CALIBRATE_EXAMPLES)],
+) -> Response:
     """Whatever `solve_for` names, with the certificate of the very value that is returned, and what theory recommends
     beside it.
 
@@ -32,7 +42,9 @@ def calibrate(
     the certified epsilon or delta of given noise. A target may be (epsilon, delta), rho, mu, the risk of a membership
     attack, or what remains of a budget: `{"kind": "budget", "budget_id": "bud_..."}`.
     """
-    return service.answer(context, request)
+    return await answers.respond(
+        request, lambda: service.answer(context, request, principal), is_public=not service.names_a_budget(request)
+    )
 
 
 @router.get("/algorithms", operation_id="list_algorithms", summary="The algorithms that calibrate and run")
@@ -57,13 +69,20 @@ def get_algorithm(name: str) -> AlgorithmDetails:
     return AlgorithmDetails(**body.model_dump(), inputs=CalibrateRequest.model_json_schema())
 
 
-@router.post("/advise", operation_id="advise", summary="Which algorithms apply to a problem, and why not the others")
-def advise(
-    context: CurrentContext, request: Annotated[AdviseRequest, Body(openapi_examples=ADVISE_EXAMPLES)]
-) -> AdviseAnswer:
+@router.post(
+    "/advise",
+    operation_id="advise",
+    summary="Which algorithms apply to a problem, and why not the others",
+    response_model=AdviseAnswer,
+)
+async def advise(
+    context: CurrentContext,
+    answers: CurrentAnswers,
+    request: Annotated[AdviseRequest, Body(openapi_examples=ADVISE_EXAMPLES)],
+) -> Response:
     """Every algorithm that applies is calibrated with the facts at hand and ranked by what its theorem promises; for
     the others it says what stands against them. A number that is known up to a constant never ranks above a bound."""
-    return advice.answer(context, request)
+    return await answers.respond(request, lambda: advice.answer(context, request))
 
 
 @router.post(
@@ -73,10 +92,10 @@ def advise(
 )
 def derive_assumptions(
     context: CurrentContext,
-    _: Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER)],
+    principal: Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER)],
     request: Annotated[AssumptionsRequest, Body(openapi_examples=ASSUMPTIONS_EXAMPLES)],
 ) -> AssumptionsAnswer:
     """What a run fills in for itself, with the formula and the reason of each constant; what the domain implies; and
     which constants no declared bound implies. No row of the data set is read: an estimate from private records would
     be a release, which has to be paid for."""
-    return assumptions.answer(context, request)
+    return assumptions.answer(context, request, principal)

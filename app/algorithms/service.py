@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
 from accounting.events import DisjointBatches, FullBatch
@@ -21,6 +23,7 @@ from app.algorithms.schemas import (
 )
 from app.algorithms.targets import AlgorithmChoice, BudgetGoal, to_target
 from app.algorithms.trainable import models_of
+from app.auth.principal import Principal
 from app.kit.context import Context
 from app.kit.process_pool import JobFailed
 from app.ledger.states import BudgetState
@@ -60,17 +63,21 @@ def calibrate(context: Context, choice: AlgorithmChoice, dataset_size: int, dime
     return solve_within_limits(context, Question(choice.algorithm, spec))
 
 
-def answer(context: Context, request: CalibrateRequest) -> CalibrateAnswer:
+def answer(context: Context, request: CalibrateRequest, principal: Principal) -> CalibrateAnswer:
     """Solve a request for what it leaves out.
 
     Raises:
         Problem: 422 that points at what is malformed, unsupported or unreachable.
     """
-    question = read(request, BudgetReader(context))
+    question = read(request, BudgetReader(context, principal))
     calibration = solve_within_limits(context, question)
-    with context.numerics:
-        cost = price(question, calibration)
+    cost = _price_within_limits(context, question, calibration)
     return calibrate_answer(question.spec, calibration, cost)
+
+
+def names_a_budget(request: CalibrateRequest) -> bool:
+    """Whether the answer depends on what is charged to a budget."""
+    return request.budget_id is not None or isinstance(request.target, BudgetGoal)
 
 
 def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
@@ -101,12 +108,25 @@ def solve_within_limits(context: Context, question: Question) -> Calibration:
     """The numerics of a question; where they may take long, in a process with limits of time and memory.
 
     Intervals of sampled steps sometimes take many evaluations (the paper's own calibration is judged under batches of a
-    fixed size, too), and a thread that is at them cannot be stopped. Full and disjoint batches have closed forms.
+    fixed size, too), and a thread that is at them cannot be stopped. Full and disjoint batches take a fifth of a second
+    at most.
 
     Raises:
         Problem: as `solve`, and 422 ``too_much_work``.
     """
-    if question.spec.sampling in (FullBatch.kind, DisjointBatches.kind):
+    with context.metrics.evaluation() as found:
+        calibration = _solve_within_limits(context, question)
+        found.evaluator = calibration.achieved.method
+    return calibration
+
+
+def is_brief(spec: Spec) -> bool:
+    """Whether its calibration has no sampled steps to compose, and so takes no longer than a thread may."""
+    return spec.sampling in (FullBatch.kind, DisjointBatches.kind)
+
+
+def _solve_within_limits(context: Context, question: Question) -> Calibration:
+    if is_brief(question.spec):
         with context.numerics:
             return solve(question)
     try:
@@ -139,12 +159,33 @@ def price(question: Question, calibration: Calibration) -> CostInBudgetBody | No
     Raises:
         Problem: 422 when the budget's filter has no price for it.
     """
+    return _price(question, calibration, cost_in_budget)
+
+
+def _price(
+    question: Question, calibration: Calibration, ask: Callable[..., CostInBudgetBody]
+) -> CostInBudgetBody | None:
     if question.budget_id is None or question.budget is None:
         return None
     try:
-        return cost_in_budget(question.budget_id, question.budget, calibration.plan.events, question.charge_delta)
+        return ask(question.budget_id, question.budget, calibration.plan.events, question.charge_delta)
     except AccountingError as error:
         raise unprocessable(error.code, error.detail, "budget_id") from None
+
+
+def _price_within_limits(context: Context, question: Question, calibration: Calibration) -> CostInBudgetBody | None:
+    if is_brief(question.spec):
+        with context.numerics:
+            return price(question, calibration)
+
+    def ask(*args: Any) -> CostInBudgetBody:
+        return context.processes.run(cost_in_budget, *args)
+
+    try:
+        return _price(question, calibration, ask)
+    except JobFailed as failure:
+        detail = f"the price of this plan was given up: {failure}; ask without the budget, or for fewer steps"
+        raise unprocessable("too_much_work", detail, "budget_id") from None
 
 
 def describe(algorithm: Algorithm) -> AlgorithmBody:

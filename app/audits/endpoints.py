@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from app.audits import service
 from app.audits.examples import AUDIT_EXAMPLES
 from app.audits.schemas import AuditBody, AuditRequest
+from app.auth import reach
 from app.auth.principal import Principal, Scope, requires
 from app.kit.context import CurrentContext
 from app.kit.fields import Identifier
@@ -54,7 +55,7 @@ def create_audit(
         key,
         request_fingerprint("create_audit", request),
         command,
-        prepare=lambda: done.append(service.carry_out(context, request)),
+        prepare=lambda: done.append(service.carry_out(context, request, principal)),
     )
     return to_response(answer)
 
@@ -62,14 +63,14 @@ def create_audit(
 @router.get("", operation_id="list_audits", summary="Audits, newest first")
 def list_audits(
     context: CurrentContext,
-    _: Analyst,
+    principal: Analyst,
     run_id: Annotated[Identifier | None, Query(description="Of this run alone.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[AuditBody]:
     """All audits with their findings."""
     with context.database.read() as session:
-        found, next_cursor = service.list_page(session, cursor, limit, run_id)
+        found, next_cursor = service.list_page(session, cursor, limit, run_id, reach.audits(principal))
         return Page[AuditBody](items=[service.audit_body(stored) for stored in found], next_cursor=next_cursor)
 
 

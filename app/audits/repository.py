@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select, true
 from sqlalchemy.orm import Session
 
 from app.audits.models import Audit
@@ -14,9 +14,16 @@ def find(session: Session, audit_id: str) -> Audit | None:
     return session.get(Audit, audit_id)
 
 
-def page(session: Session, before: tuple[datetime, str] | None, limit: int, run_id: str | None) -> list[Audit]:
-    """Newest first, from just after the cursor; of one run where it is named."""
-    statement = select(Audit).order_by(Audit.created_at.desc(), Audit.id.desc()).limit(limit)
+def page(
+    session: Session,
+    before: tuple[datetime, str] | None,
+    limit: int,
+    run_id: str | None,
+    within: ColumnElement[bool] | None = None,
+) -> list[Audit]:
+    """Newest first, from just after the cursor; of one run where it is named, and of what a reader reaches."""
+    statement = select(Audit).where(true() if within is None else within)
+    statement = statement.order_by(Audit.created_at.desc(), Audit.id.desc()).limit(limit)
     if run_id is not None:
         statement = statement.where(Audit.run_id == run_id)
     if before is not None:

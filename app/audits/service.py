@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
+from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from accounting.canonical import sha256_hex
@@ -18,6 +19,8 @@ from app.algorithms.budget_costs import BudgetReader
 from app.audits import repository
 from app.audits.models import Audit
 from app.audits.schemas import AuditBody, AuditRequest
+from app.auth import reach
+from app.auth.principal import Principal
 from app.kit.context import Context
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
@@ -42,13 +45,13 @@ class Audited:
     found: dict[str, Any]
 
 
-def carry_out(context: Context, request: AuditRequest) -> Audited:
+def carry_out(context: Context, request: AuditRequest, principal: Principal) -> Audited:
     """Attack the plan that the request names, in a process with limits of time and memory.
 
     Raises:
         Problem: 422 where there is no such plan, it cannot run, or the attack takes too long; 404 for an unknown run.
     """
-    plan = _plan(context, request)
+    plan = _plan(context, request, principal)
     if not plan.is_executable:
         raise unprocessable(
             "missing",
@@ -114,11 +117,11 @@ def get(session: Session, audit_id: str) -> Audit:
 
 
 def list_page(
-    session: Session, cursor: str | None, limit: int, run_id: str | None
+    session: Session, cursor: str | None, limit: int, run_id: str | None, within: ColumnElement[bool]
 ) -> tuple[Sequence[Audit], str | None]:
-    """Audits, newest first, and the next page's cursor."""
+    """Audits that the reader reaches, newest first, and the next page's cursor."""
     before = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
-    found = repository.page(session, before, limit + 1, run_id)
+    found = repository.page(session, before, limit + 1, run_id, within)
     return cut_page(found, limit, lambda item: (item.created_at, item.id))
 
 
@@ -136,15 +139,16 @@ def audit_body(stored: Audit) -> AuditBody:
     )
 
 
-def _plan(context: Context, request: AuditRequest) -> Plan:
+def _plan(context: Context, request: AuditRequest, principal: Principal) -> Plan:
     if (request.run_id is None) == (request.calibration is None):
         raise unprocessable("missing", "give run_id or calibration; exactly one of them", "calibration")
     if request.run_id is not None:
         with context.database.read() as session:
+            reach.check(session, principal, "run_id", request.run_id)
             return stored_plan(runs.get(session, request.run_id))
     assert request.calibration is not None
     try:
-        question = algorithms.read(request.calibration, BudgetReader(context))
+        question = algorithms.read(request.calibration, BudgetReader(context, principal))
         return algorithms.solve_within_limits(context, question).plan
     except Problem as problem:
         raise problem.inside("calibration") from None

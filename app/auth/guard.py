@@ -3,17 +3,23 @@
 A server that has no key yet must not answer the network, and not a web page that the machine's own browser shows
 either: such a page can make requests to 127.0.0.1, and can give 127.0.0.1 a name of its own (DNS rebinding). So the
 peer, the Host, the Origin and the absence of a proxy are all looked at.
+
+Addresses from which many attempts failed share few threads, so that whoever tries keys keeps nobody else waiting.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 
+from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.auth import service
+from app.auth.failures import FailedAttempts
 from app.auth.memory import KeyMemory
 from app.auth.principal import LOOPBACK, Principal
 from app.db.failures import DATABASE_FAILURES
@@ -29,6 +35,8 @@ _FORWARDING_PREFIX = "x-forwarded-"
 #: Answered without a key: liveness for supervisors, and the documentation, which holds no data.
 _ALWAYS_OPEN = "/health/"
 _OPEN_WITH_KEYS = ("/docs", "/openapi.json")
+#: Threads that look up keys from addresses from which too many were wrong.
+_THREADS_FOR_SUSPECTS = 2
 
 
 class Guard:
@@ -39,7 +47,10 @@ class Guard:
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
         self.app = app
+        self.context = context
         self.memory = KeyMemory(context)
+        self.failures = FailedAttempts(context.settings.failed_authentications_per_minute)
+        self._suspects = CapacityLimiter(_THREADS_FOR_SUSPECTS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -47,14 +58,27 @@ class Guard:
             return
         if scope["type"] == "http" and not scope["path"].startswith(_ALWAYS_OPEN):
             try:
-                principal = self._remembered(scope) or await run_in_threadpool(self._admit, scope)
-            except Problem as problem:
+                principal = self._remembered(scope) or await self._ask(scope)
+            except Problem as refusal:
+                problem = self.failures.count(scope.get("client"), refusal) if refusal.status == 401 else refusal
                 await problem.response(request_id_of(scope))(scope, receive, send)
                 return
             scope["state"]["principal"] = principal
             if principal is not None:
                 CALLER.set(principal.id)
         await self.app(scope, receive, send)
+
+    async def _ask(self, scope: Scope) -> Principal | None:
+        """The principal by the database's word; None for what is open to everybody."""
+        token = _token(Headers(scope=scope))
+        if self.failures.is_suspect(scope.get("client")) and not (token and self.memory.knows(token)):
+            principal = await to_thread.run_sync(self._admit, scope, limiter=self._suspects)
+        else:
+            principal = await run_in_threadpool(self._admit, scope)
+        if principal is not None and principal is not LOOPBACK and self.memory.is_due_for_a_note(principal):
+            # Nobody waits for it: on SQLite it may have to wait for another's transaction.
+            asyncio.get_running_loop().run_in_executor(None, service.note_use, self.context, principal.id)
+        return principal
 
     def _remembered(self, scope: Scope) -> Principal | None:
         """The principal, if that is known without asking the database."""

@@ -1,10 +1,10 @@
-"""Stored API keys. The key itself is never among the columns."""
+"""Stored API keys. A token is never among the columns."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import JSON, String
+from sqlalchemy import JSON, Double, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, UtcDateTime
@@ -18,7 +18,22 @@ class ApiKey(Base):
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
     scopes: Mapped[list[str]] = mapped_column(JSON)
+    #: Paths of the budgets that it reaches, which never change; None for all budgets.
+    budgets: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    #: Of the key's own; 0 for none, None for the server's.
+    requests_per_second: Mapped[float | None] = mapped_column(Double)
+    concurrent_requests: Mapped[int | None] = mapped_column(Integer)
     token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    #: The token before the last rotation, for as long as it is still good.
+    previous_token_hash: Mapped[str | None] = mapped_column(String(64))
+    previous_token_until: Mapped[datetime | None] = mapped_column(UtcDateTime())
     created_at: Mapped[datetime] = mapped_column(UtcDateTime())
+    rotated_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
+    #: A whole minute, written now and then: it tells living keys from dead ones, and nothing finer.
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
+
+    def has_ended(self, now: datetime) -> bool:
+        """Whether it authenticates nobody any more."""
+        return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)

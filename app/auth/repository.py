@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import exists, select, text, update
+from sqlalchemy import Connection, exists, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from app.auth.models import ApiKey
@@ -26,6 +26,23 @@ def list_all(session: Session) -> Sequence[ApiKey]:
     return session.scalars(select(ApiKey).order_by(ApiKey.created_at, ApiKey.id)).all()
 
 
+def page(session: Session, before: tuple[datetime, str] | None, limit: int) -> list[ApiKey]:
+    """Newest first, from just after the cursor."""
+    statement = select(ApiKey).order_by(ApiKey.created_at.desc(), ApiKey.id.desc()).limit(limit)
+    if before is not None:
+        moment, key_id = before
+        statement = statement.where(
+            (ApiKey.created_at < moment) | ((ApiKey.created_at == moment) & (ApiKey.id < key_id))
+        )
+    return list(session.scalars(statement))
+
+
+def unended(session: Session, now: datetime) -> list[ApiKey]:
+    """Keys that still authenticate."""
+    is_open = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now)
+    return list(session.scalars(select(ApiKey).where(ApiKey.revoked_at.is_(None), is_open)))
+
+
 def add(session: Session, key: ApiKey) -> None:
     """Store a new key."""
     session.add(key)
@@ -38,7 +55,15 @@ def revoke(session: Session, key_id: str, moment: datetime) -> bool:
     return bool(session.execute(statement.returning(ApiKey.id)).scalar())
 
 
-def lock_creation(session: Session) -> None:
-    """Let one transaction at a time decide whether a first key is needed. SQLite's write lock does that already."""
+def note_use(connection: Connection, key_id: str, minute: datetime) -> None:
+    """Remember that the key was used, unless a later use is remembered."""
+    is_older = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < minute)
+    connection.execute(update(ApiKey).where(ApiKey.id == key_id, is_older).values(last_used_at=minute))
+
+
+def lock_all(session: Session) -> None:
+    """Let one transaction at a time change keys: whether a first one is needed, whether a last one is revoked, and
+    which token is the newest are decided on what is there. SQLite's write lock does that already.
+    """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE"))

@@ -1,4 +1,4 @@
-"""Make, check, list and revoke API keys."""
+"""Make, check, rotate, list and revoke API keys."""
 
 from __future__ import annotations
 
@@ -6,74 +6,143 @@ import base64
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from weakref import WeakKeyDictionary
+
+from sqlalchemy.orm import Session
 
 from app.auth import repository
 from app.auth.models import ApiKey
 from app.auth.principal import Principal, Scope
 from app.db.database import Database
+from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
 from app.kit.ids import new_id
+from app.kit.moments import format_moment
+from app.problems import Problem, not_found, unprocessable
 
 #: A key names its own row, then 256 random bits: found by the first part, proved by all of it.
 TOKEN = re.compile(r"epsilond_([a-z2-7]{24})_([a-z2-7]{52})")
 
+#: Budgets that one key may name.
+MAX_BUDGETS = 50
+#: The old token of a rotated key is good for so long at most.
+MAX_OVERLAP_S = 7 * 24 * 3600
+_NO_HASH = "0" * 64
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a key may do, and for how long.
+
+    Attributes:
+        name: What the key is for, in its owner's words.
+        scopes: What it allows.
+        budgets: Ids of the budgets that it reaches, with all below them; None for all budgets.
+        expires_at: When it ends; None for never.
+        requests_per_second, concurrent_requests: Its own limits; 0 for none, None for those of the settings.
+    """
+
+    name: str
+    scopes: tuple[Scope, ...]
+    budgets: tuple[str, ...] | None = None
+    expires_at: datetime | None = None
+    requests_per_second: float | None = None
+    concurrent_requests: int | None = None
+
 
 @dataclass(frozen=True)
 class CreatedKey:
-    """A new key. ``token`` exists here and with its holder, nowhere else."""
+    """A key with a fresh token, which exists here and with its holder, nowhere else."""
 
     id: str
     name: str
     scopes: tuple[Scope, ...]
-    token: str
+    token: str = field(repr=False)
 
 
-@dataclass(frozen=True)
-class StoredKey:
-    """What the service knows of a key, without what authenticates."""
-
-    id: str
-    name: str
-    scopes: tuple[str, ...]
-    created_at: datetime
-    is_revoked: bool
-
-
-def create_key(context: Context, name: str, scopes: Iterable[Scope], *, if_none: bool = False) -> CreatedKey | None:
-    """Create a key.
+def create_key(
+    context: Context,
+    name: str,
+    scopes: Iterable[Scope],
+    *,
+    budgets: Iterable[str] | None = None,
+    expires_at: datetime | None = None,
+    requests_per_second: float | None = None,
+    concurrent_requests: int | None = None,
+    if_none: bool = False,
+) -> CreatedKey | None:
+    """Create a key in a transaction of its own.
 
     Args:
         context: The application's context.
-        name: What the key is for, in its owner's words.
-        scopes: What it allows.
+        name, scopes, budgets, expires_at, requests_per_second, concurrent_requests: As in `Terms`.
         if_none: Create it only where no key was ever created; two that start together make one.
 
     Returns:
         The key with its token, or None if ``if_none`` and there is one already.
+
+    Raises:
+        Problem: as `add_key`.
     """
-    key_id = new_id("key")
-    secret = base64.b32encode(secrets.token_bytes(32)).decode().rstrip("=").lower()
-    token = f"epsilond_{key_id.removeprefix('key_')}_{secret}"
     chosen = tuple(sorted(set(scopes)))
+    reached = None if budgets is None else tuple(budgets)
+    terms = Terms(name, chosen, reached, expires_at, requests_per_second, concurrent_requests)
     with context.database.write() as session:
         if if_none:
-            repository.lock_creation(session)
+            repository.lock_all(session)
             if repository.any_key(session):
                 return None
-        row = ApiKey(
-            id=key_id,
-            name=name,
-            scopes=[str(scope) for scope in chosen],
-            token_hash=token_hash(context, token),
-            created_at=context.clock(),
-        )
-        repository.add(session, row)
-    _tell_of_change(context)
-    return CreatedKey(key_id, name, chosen, token)
+        row, token = add_key(session, context, terms)
+    tell_of_change(context)
+    return CreatedKey(row.id, name, chosen, token)
+
+
+def add_key(session: Session, context: Context, terms: Terms) -> tuple[ApiKey, str]:
+    """Create a key in the caller's transaction; whoever commits it calls `tell_of_change`.
+
+    Returns:
+        The key, and its token.
+
+    Raises:
+        Problem: 422 where a budget does not exist, or a key of some budgets is to administer all.
+    """
+    paths = None if terms.budgets is None else _paths(session, terms)
+    key_id = new_id("key")
+    token = _new_token(key_id)
+    row = ApiKey(
+        id=key_id,
+        name=terms.name,
+        scopes=[str(scope) for scope in sorted(set(terms.scopes))],
+        budgets=paths,
+        requests_per_second=terms.requests_per_second,
+        concurrent_requests=terms.concurrent_requests,
+        token_hash=token_hash(context, token),
+        created_at=context.clock(),
+        expires_at=terms.expires_at,
+    )
+    repository.add(session, row)
+    return row, token
+
+
+def _paths(session: Session, terms: Terms) -> list[str]:
+    # Imported here: who starts a server or lists keys need not load the ledger first.
+    from app.budgets import repository as budgets  # noqa: PLC0415
+
+    assert terms.budgets is not None, "the caller looked"
+    if Scope.ADMIN in terms.scopes:
+        detail = "admin makes keys of every right, so it cannot be held to some budgets: leave one of the two out"
+        raise unprocessable("contradiction", detail, "budgets")
+    paths = []
+    for number, budget_id in enumerate(terms.budgets):
+        found = budgets.find(session, budget_id)
+        if found is None:
+            detail = f"there is no budget with the id {budget_id!r}"
+            raise unprocessable("unknown_budget", detail, "budgets", number)
+        paths.append(found.path)
+    return sorted(set(paths))
 
 
 def authenticate(context: Context, token: str) -> Principal | None:
@@ -83,14 +152,94 @@ def authenticate(context: Context, token: str) -> Principal | None:
         return None
     with context.database.read() as session:
         key = repository.find(session, f"key_{parts[1]}")
-        stored = key.token_hash if key is not None else ""
-        # The comparison is made for an unknown id as well, and looks at every character whatever the first ones are.
-        matches = hmac.compare_digest(stored.ljust(64, "0"), token_hash(context, token))
-        if key is None or not matches or key.revoked_at is not None:
-            return None
-        if key.expires_at is not None and key.expires_at <= context.clock():
-            return None
-        return Principal(key.id, frozenset(Scope(scope) for scope in key.scopes))
+    given = token_hash(context, token)
+    # Both comparisons are made whatever is found, and each looks at every character whatever the first ones are.
+    is_newest = hmac.compare_digest(_NO_HASH if key is None else key.token_hash.ljust(64, "0"), given)
+    previous = None if key is None else key.previous_token_hash
+    is_previous = hmac.compare_digest((previous or "").ljust(64, "0"), given)
+    now = context.clock()
+    if key is None or key.has_ended(now) or not (is_newest or is_previous):
+        return None
+    ends = [key.expires_at] if is_newest else [key.expires_at, key.previous_token_until]
+    valid_until = min((end for end in ends if end is not None), default=None)
+    if valid_until is not None and valid_until <= now:
+        return None
+    return Principal(
+        key.id,
+        frozenset(Scope(scope) for scope in key.scopes),
+        budgets=None if key.budgets is None else tuple(key.budgets),
+        valid_until=valid_until,
+        requests_per_second=key.requests_per_second,
+        concurrent_requests=key.concurrent_requests,
+    )
+
+
+def rotate_key(session: Session, context: Context, key_id: str, overlap: timedelta) -> tuple[ApiKey, str]:
+    """Give the key another token in the caller's transaction; whoever commits it calls `tell_of_change`.
+
+    Args:
+        session: A write session.
+        context: The process's context.
+        key_id: Which key.
+        overlap: So long the old token is good, too. None at all ends every older token now.
+
+    Returns:
+        The key, and its new token.
+
+    Raises:
+        Problem: 404; 409 ``key_has_ended``; 409 ``rotation_in_progress`` while an older token's time is not over: two
+            that rotate at once must not end the token that the first of them has just handed out.
+    """
+    repository.lock_all(session)
+    key, now = get_key(session, key_id), context.clock()
+    if key.has_ended(now):
+        raise _has_ended(key)
+    until = key.previous_token_until
+    if overlap and until is not None and until > now:
+        detail = (
+            f"The key was rotated before, and the token from then is good until {format_moment(until)}. Wait, or give "
+            "overlap_s 0, which ends every older token at once."
+        )
+        raise Problem(409, "rotation_in_progress", detail)
+    token = _new_token(key.id)
+    key.previous_token_hash = key.token_hash if overlap else None
+    key.previous_token_until = now + overlap if overlap else None
+    key.token_hash, key.rotated_at = token_hash(context, token), now
+    session.flush()
+    return key, token
+
+
+def revoke_unless_last(session: Session, context: Context, key_id: str) -> ApiKey:
+    """Revoke a key for ever in the caller's transaction; whoever commits it calls `tell_of_change`.
+
+    Raises:
+        Problem: 404; 409 ``last_admin_key``: nobody could make keys over HTTP afterwards.
+    """
+    repository.lock_all(session)
+    key, now = get_key(session, key_id), context.clock()
+    if Scope.ADMIN in key.scopes and not key.has_ended(now):
+        others = [each for each in repository.unended(session, now) if each.id != key_id]
+        if not any(Scope.ADMIN in each.scopes for each in others):
+            detail = (
+                "This is the last key with the scope admin that has not ended. Make another one first, or revoke it on "
+                "the machine itself: `python -m app keys revoke`."
+            )
+            raise Problem(409, "last_admin_key", detail)
+    repository.revoke(session, key_id, now)
+    session.refresh(key)
+    return key
+
+
+def get_key(session: Session, key_id: str) -> ApiKey:
+    """The key, ended or not.
+
+    Raises:
+        Problem: 404.
+    """
+    key = repository.find(session, key_id)
+    if key is None:
+        raise not_found("key", key_id)
+    return key
 
 
 def keys_exist(context: Context) -> bool:
@@ -99,21 +248,41 @@ def keys_exist(context: Context) -> bool:
         return repository.any_key(session)
 
 
-def list_keys(context: Context) -> list[StoredKey]:
+def list_keys(context: Context) -> Sequence[ApiKey]:
     """Every key, revoked ones included, oldest first."""
     with context.database.read() as session:
-        return [
-            StoredKey(key.id, key.name, tuple(key.scopes), key.created_at, is_revoked=key.revoked_at is not None)
-            for key in repository.list_all(session)
-        ]
+        return repository.list_all(session)
+
+
+def state_of(key: ApiKey, now: datetime) -> str:
+    """active, expired or revoked."""
+    if key.revoked_at is not None:
+        return "revoked"
+    return "expired" if key.has_ended(now) else "active"
+
+
+def budget_ids(paths: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The ids at the ends of paths of budgets."""
+    return None if paths is None else tuple(path.rpartition("/")[2] for path in paths)
 
 
 def revoke_key(context: Context, key_id: str) -> bool:
-    """Revoke a key for ever; whether there was an unrevoked one of that id."""
+    """Revoke a key for ever; whether there was an unrevoked one of that id. For whoever may use the machine."""
     with context.database.write() as session:
+        repository.lock_all(session)
         revoked = repository.revoke(session, key_id, context.clock())
-    _tell_of_change(context)
+    tell_of_change(context)
     return revoked
+
+
+def note_use(context: Context, key_id: str) -> None:
+    """Remember the minute in which a key was used; where the database has no time for that, another use will do."""
+    minute = context.clock().replace(second=0, microsecond=0)
+    try:
+        with context.database.write_briefly() as connection:
+            repository.note_use(connection, key_id, minute)
+    except DATABASE_FAILURES:
+        return
 
 
 # How often this process has changed the keys of a database.
@@ -125,10 +294,21 @@ def changes(context: Context) -> int:
     return _CHANGES.get(context.database, 0)
 
 
-def _tell_of_change(context: Context) -> None:
+def tell_of_change(context: Context) -> None:
+    """Let this process forget what it remembers of keys; called once a change is committed."""
     _CHANGES[context.database] = changes(context) + 1
 
 
 def token_hash(context: Context, token: str) -> str:
     """What is stored in place of a token."""
     return context.keyed_hash("api_key", token.encode())
+
+
+def _new_token(key_id: str) -> str:
+    secret = base64.b32encode(secrets.token_bytes(32)).decode().rstrip("=").lower()
+    return f"epsilond_{key_id.removeprefix('key_')}_{secret}"
+
+
+def _has_ended(key: ApiKey) -> Problem:
+    how = "revoked" if key.revoked_at is not None else "past its time"
+    return Problem(409, "key_has_ended", f"The key is {how}, and no token makes it live again: create another key.")

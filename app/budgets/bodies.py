@@ -8,6 +8,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from accounting.relations import NeighboringRelation
+from app.auth.principal import SERVICE, Principal
 from app.budgets import repository
 from app.budgets.models import Budget
 from app.budgets.schemas import BudgetBody
@@ -16,29 +17,32 @@ from app.ledger.journal import path_of
 from app.ledger.states import Path
 
 
-def budget_bodies(session: Session, budgets: Sequence[Budget], now: datetime) -> list[BudgetBody]:
-    """The budgets, without reports."""
+def budget_bodies(
+    session: Session, budgets: Sequence[Budget], now: datetime, principal: Principal = SERVICE
+) -> list[BudgetBody]:
+    """The budgets, without reports, as far as the principal may see them."""
     overdue = repository.overdue_counts(session, [budget.id for budget in budgets], now)
-    return [budget_body(budget, _path(session, budget), overdue.get(budget.id, 0)) for budget in budgets]
+    return [budget_body(budget, _path(session, budget), overdue.get(budget.id, 0), principal) for budget in budgets]
 
 
-def budget_body(budget: Budget, path: Path, overdue: int) -> BudgetBody:
+def budget_body(budget: Budget, path: Path, overdue: int, principal: Principal = SERVICE) -> BudgetBody:
     """The budget, without a report.
 
     Args:
         budget: What never changes of it.
         path: Its amounts and its limit, and those of the budgets above it.
         overdue: How many of its reservations are.
+        principal: Who reads it, and is not told of budgets above its own.
     """
-    state = path[0]
+    state, visible = path[0], principal.visible_part(budget.path)
     return BudgetBody(
         id=budget.id,
         name=budget.name,
         neighboring_relation=NeighboringRelation(budget.neighboring_relation),
         privacy_unit=budget.privacy_unit,
         filter=numbers(state.filter.to_json()),
-        parent_id=budget.parent_id,
-        path=budget.path.split("/"),
+        parent_id=visible[-2] if len(visible) > 1 else None,
+        path=visible,
         limit=limit_in_words(state.filter),
         spent=amounts_in_words(state.filter, state.spent),
         reserved=amounts_in_words(state.filter, state.reserved),

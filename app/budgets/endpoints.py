@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Query
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
+from app.auth import reach
 from app.auth.principal import Principal, Scope, requires
 from app.budgets import report as reports
 from app.budgets import repository, service
@@ -51,8 +52,9 @@ def create_budget(
     """
 
     def command(session: Session) -> Answer:
+        service.check_place(session, principal, request.parent_id)
         budget = service.create_budget(session, context, request, principal.id)
-        (body,) = budget_bodies(session, [budget], context.clock())
+        (body,) = budget_bodies(session, [budget], context.clock(), principal)
         return Answer(201, body.model_dump(mode="json"), {"Location": f"/v1/budgets/{budget.id}"})
 
     fingerprint = request_fingerprint("create_budget", request)
@@ -62,7 +64,7 @@ def create_budget(
 @router.get("", operation_id="list_budgets", summary="Budgets, newest first")
 def list_budgets(
     context: CurrentContext,
-    _: Reader,
+    principal: Reader,
     parent_id: Annotated[str | None, Query(max_length=64, description="Only the children of this budget.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
@@ -70,20 +72,22 @@ def list_budgets(
     """All budgets with their limit and what became of it; without reports."""
     after = decode_cursor(cursor, datetime, str)
     with context.database.read() as session:
-        found = repository.page(session, after, limit + 1, parent_id=parent_id)
+        if parent_id is not None and not reach.is_reached(session, principal, "budget_id", parent_id):
+            return Page(items=[], next_cursor=None)
+        found = repository.page(session, after, limit + 1, parent_id=parent_id, within=reach.budgets(principal))
         rows, next_cursor = cut_page(found, limit, lambda budget: (budget.created_at, budget.id))
-        return Page(items=budget_bodies(session, rows, context.clock()), next_cursor=next_cursor)
+        return Page(items=budget_bodies(session, rows, context.clock(), principal), next_cursor=next_cursor)
 
 
 @router.get("/{budget_id}", operation_id="get_budget", summary="One budget: limit, spent, reserved, remaining, report")
-def get_budget(context: CurrentContext, _: Reader, budget_id: str, delta: Delta = None) -> BudgetBody:
+def get_budget(context: CurrentContext, principal: Reader, budget_id: str, delta: Delta = None) -> BudgetBody:
     """`spent` is committed, `reserved` is held by what is pending or started, `remaining` is what the next may cost.
 
     The report is stated at `delta`, else at the budget's `report_delta`, else at the delta of its filter.
     """
     with context.database.read() as session:
         budget = service.get_budget(session, budget_id)
-        (body,) = budget_bodies(session, [budget], context.clock())
+        (body,) = budget_bodies(session, [budget], context.clock(), principal)
         at = delta or body.report_delta or body.filter.get("delta")
         if at is None:
             return body
@@ -118,7 +122,7 @@ def change_limit(
         overdue = repository.overdue_counts(session, [budget_id], context.clock()).get(budget_id, 0)
 
     def answer(transition: Transition) -> Answer:
-        return Answer(200, budget_body(budget, transition.path, overdue).model_dump(mode="json"))
+        return Answer(200, budget_body(budget, transition.path, overdue, principal).model_dump(mode="json"))
 
     decision = execute(
         context,
@@ -160,6 +164,7 @@ def correct_charge(
         if request.reservation_id is not None:
             with context.database.read() as session:
                 service.get_budget(session, budget_id)
+                reach.check(session, principal, "reservation_id", request.reservation_id)
                 if reservations.get_reservation(session, request.reservation_id).budget_id != budget_id:
                     detail = "the reservation belongs to another budget; correct it there"
                     raise unprocessable("other_budget", detail, "reservation_id")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
 from accounting.events import Event
@@ -20,10 +20,24 @@ def find(session: Session, budget_id: str) -> Budget | None:
 
 
 def page(
-    session: Session, before: tuple[datetime, str] | None, limit: int, *, parent_id: str | None = None
+    session: Session,
+    before: tuple[datetime, str] | None,
+    limit: int,
+    *,
+    parent_id: str | None = None,
+    within: ColumnElement[bool] | None = None,
 ) -> list[Budget]:
-    """Newest first, from just after the cursor; of one parent's children alone if it is named."""
+    """Newest first, from just after the cursor; of one parent's children alone if it is named.
+
+    Args:
+        session: A session.
+        before: None for the first page.
+        limit: Most budgets.
+        parent_id: Of the children.
+        within: Which budgets the reader reaches; None for all.
+    """
     statement = select(Budget).order_by(Budget.created_at.desc(), Budget.id.desc()).limit(limit)
+    statement = statement.where(true() if within is None else within)
     if parent_id is not None:
         statement = statement.where(Budget.parent_id == parent_id)
     if before is not None:

@@ -144,13 +144,17 @@ class BudgetBody(Schema):
     neighboring_relation: NeighboringRelation
     privacy_unit: str
     filter: dict[str, Any]
-    parent_id: str | None
-    path: list[str] = Field(description="Ids from the root to this budget.")
+    parent_id: str | None = Field(description="Null also where the key does not reach the parent.")
+    path: list[str] = Field(
+        description="Ids from the root to this budget; for a key of some budgets, from the first that it reaches."
+    )
     limit: FilterAmounts
     spent: FilterAmounts = Field(description="Committed, corrections included.")
     reserved: FilterAmounts = Field(description="Held by pending and started reservations.")
     started: FilterAmounts = Field(description="The part of `reserved` for which noise may have been drawn.")
-    remaining: FilterAmounts = Field(description="What the next charge may cost: the least over the budgets in `path`.")
+    remaining: FilterAmounts = Field(
+        description="What the next charge may cost: the least over the budget and all above it."
+    )
     overdue: int = Field(description="Reservations of this budget that were started and not committed in their time.")
     overdrawn: bool = Field(description="A correction told a truth beyond the limit; nothing is admitted.")
     report_delta: float | None
@@ -159,6 +163,6 @@ class BudgetBody(Schema):
     epsilon_remaining_at_delta: float | None = Field(
         None,
         description="Epsilon of the limit at the report's delta less that of everything used, rounded down: the least "
-        "over the budgets in `path`.",
+        "over the budget and all above it.",
     )
     report: ReportBody | None = Field(None, description="Of one budget, where a delta is given or set.")

@@ -7,6 +7,8 @@ from sqlalchemy.orm import Session
 from accounting.errors import AccountingError
 from accounting.events import Event
 from accounting.filters import PrivacyFilter, filter_from_json
+from app.auth import reach
+from app.auth.principal import Principal
 from app.budgets import repository
 from app.budgets.models import Budget
 from app.budgets.schemas import MAX_DEPTH, BudgetRequest, FilterSchema
@@ -15,7 +17,7 @@ from app.kit.ids import new_id
 from app.ledger import journal, rows
 from app.ledger.commands import Correct
 from app.ledger.states import BudgetState, narrowed
-from app.problems import from_accounting, not_found, unprocessable
+from app.problems import Problem, from_accounting, not_found, unprocessable
 from app.reservations import service as reservations
 
 
@@ -43,6 +45,20 @@ def create_budget(session: Session, context: Context, request: BudgetRequest, pr
     )
     journal.open_budget(session, budget)
     return budget
+
+
+def check_place(session: Session, principal: Principal, parent_id: str | None) -> None:
+    """Check that a principal may open a budget there.
+
+    Raises:
+        Problem: 403 where a key of some budgets opens a root; 422 ``unknown_budget`` where the parent is none of them.
+    """
+    if principal.budgets is None:
+        return
+    if parent_id is None:
+        raise reach.beyond("a budget that it opens needs a parent_id among them")
+    if not reach.is_reached(session, principal, "budget_id", parent_id):
+        raise _unknown_parent(parent_id)
 
 
 def get_budget(session: Session, budget_id: str) -> Budget:
@@ -102,7 +118,7 @@ def correction(
 def _parent(session: Session, request: BudgetRequest, parent_id: str) -> Budget:
     parent = repository.find(session, parent_id)
     if parent is None:
-        raise unprocessable("unknown_budget", f"there is no budget with the id {parent_id!r}", "parent_id")
+        raise _unknown_parent(parent_id)
     if parent.neighboring_relation != request.neighboring_relation:
         raise unprocessable(
             "relation_mismatch",
@@ -121,6 +137,10 @@ def _parent(session: Session, request: BudgetRequest, parent_id: str) -> Budget:
             "tree_too_deep", f"at most {MAX_DEPTH} budgets are above one another, the root included", "parent_id"
         )
     return parent
+
+
+def _unknown_parent(parent_id: str) -> Problem:
+    return unprocessable("unknown_budget", f"there is no budget with the id {parent_id!r}", "parent_id")
 
 
 def _privacy_unit(request: BudgetRequest, parent: Budget | None) -> str:

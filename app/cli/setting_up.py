@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -80,6 +80,20 @@ def new_private_file(path: Path) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         fail(f"Cannot write to {path}: {error.strerror}. It must be a new file in a folder that exists.")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A new file for its owner alone, on the disk when the block ends; where there is no room, none and one line."""
+    descriptor = new_private_file(path)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        fail(f"Cannot write to {path}: {error.strerror}. Nothing is left of it.")
 
 
 def fail(message: str) -> NoReturn:

@@ -36,6 +36,7 @@ def declaration(dataset_id: str) -> BundledDataset:
     return BundledDataset.model_validate(json.loads(path.read_text(encoding="utf-8")))
 
 
+@cache
 def load(dataset_id: str) -> tuple[FloatArray, LabelArray]:
     """Features, shape (rows, features), clipped to their declared bounds, and labels, shape (rows,).
 
@@ -43,7 +44,8 @@ def load(dataset_id: str) -> tuple[FloatArray, LabelArray]:
         dataset_id: ``ds_breast_cancer``, ``ds_digits`` or ``ds_diabetes``.
 
     Returns:
-        Arrays in the declared order and units; labels are integer codes where the label is a category.
+        Arrays in the declared order and units, which nobody writes to; labels are integer codes where the label is a
+        category.
     """
     metadata = declaration(dataset_id).metadata
     features, labels = _read(dataset_id)
@@ -51,9 +53,12 @@ def load(dataset_id: str) -> tuple[FloatArray, LabelArray]:
     numbers = [column for column in columns if isinstance(column, NumberColumn)]
     assert len(numbers) == len(columns), "the bundled sets' features are numbers"
     bounded = np.clip(features, [column.lower for column in numbers], [column.upper for column in numbers])
+    targets: LabelArray = labels.astype(np.int64)
     if isinstance(label, NumberColumn):
-        return bounded, np.clip(labels.astype(np.float64), label.lower, label.upper)
-    return bounded, labels.astype(np.int64)
+        targets = np.clip(labels.astype(np.float64), label.lower, label.upper)
+    for array in (bounded, targets):
+        array.setflags(write=False)
+    return bounded, targets
 
 
 def _read(dataset_id: str) -> tuple[FloatArray, Any]:

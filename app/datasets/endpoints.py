@@ -55,21 +55,23 @@ def upload_dataset(
 
 @router.get("", summary="List data sets")
 def list_datasets(
-    _: CurrentPrincipal, context: CurrentContext, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
+    principal: CurrentPrincipal, context: CurrentContext, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[DatasetBody]:
     """Declarations, oldest first. Three public data sets come with the service."""
     with context.database.read() as session:
-        return service.list_page(session, cursor, limit)
+        return service.list_page(session, cursor, limit, principal)
 
 
 @router.get("/{dataset_id}", summary="A data set's declaration")
-def get_dataset(_: CurrentPrincipal, context: CurrentContext, dataset_id: str) -> DatasetBody:
+def get_dataset(principal: CurrentPrincipal, context: CurrentContext, dataset_id: str) -> DatasetBody:
     """What was declared. Nothing that was counted or computed from rows is shown, and no rows."""
     with context.database.read() as session:
-        return service.body_of(service.get(session, dataset_id))
+        return service.body_of(service.get(session, dataset_id), principal)
 
 
 @router.delete("/{dataset_id}", summary="Delete a data set's rows", status_code=204)
-def delete_dataset(_: Annotated[Principal, requires(Scope.OWNER)], context: CurrentContext, dataset_id: str) -> None:
+def delete_dataset(
+    principal: Annotated[Principal, requires(Scope.OWNER)], context: CurrentContext, dataset_id: str
+) -> None:
     """Remove the file for good. Private rows stay bound to their root budget, should they be uploaded again."""
-    service.delete(context, dataset_id)
+    service.delete(context, dataset_id, principal)

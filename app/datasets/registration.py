@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
+from app.auth import reach
 from app.auth.principal import Principal
 from app.budgets.service import get_budget
 from app.datasets import repository
@@ -82,6 +83,7 @@ def _store(
         files.write(dataset_id, table)
 
     def add(session: Session) -> Answer:
+        _check_reach(session, principal, metadata)
         dataset = _bound(session, context, metadata, content_hash, dataset_id)
         repository.add(session, dataset)
         body = body_of(dataset).model_dump(mode="json")
@@ -161,12 +163,32 @@ def _bound(
     )
 
 
+def _check_reach(session: Session, principal: Principal, metadata: DatasetMetadata) -> None:
+    """Refuse what a key of some budgets may not register: public data, which no budget protects, and data of others."""
+    if principal.budgets is None:
+        return
+    if metadata.budget_id is None:
+        raise reach.beyond("public data have none, so another key registers them")
+    try:
+        budget = get_budget(session, metadata.budget_id)
+    except Problem:
+        raise _unknown_budget() from None
+    if not principal.reaches(budget.path):
+        raise _unknown_budget()
+    if not principal.reaches(budget.root_id):
+        raise reach.beyond("data are bound to the root of a tree of budgets, and the root of this one is none of them")
+
+
+def _unknown_budget() -> Problem:
+    detail = "There is no budget with this id; create the root budget first."
+    return unprocessable("unknown_budget", detail, "metadata", "budget_id")
+
+
 def _check_budget(session: Session, metadata: DatasetMetadata, budget_id: str) -> None:
     try:
         budget = get_budget(session, budget_id)
     except Problem:
-        detail = "There is no budget with this id; create the root budget first."
-        raise unprocessable("unknown_budget", detail, "metadata", "budget_id") from None
+        raise _unknown_budget() from None
     if budget.parent_id is not None:
         detail = f"Data are bound to the root of a tree of budgets; the root above this one is {budget.root_id}."
         raise unprocessable("not_a_root_budget", detail, "metadata", "budget_id")

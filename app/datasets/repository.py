@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, exists, or_, select, text, update
+from sqlalchemy import ColumnElement, and_, exists, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from app.datasets.models import Dataset, DatasetContent
@@ -25,9 +25,13 @@ def add(session: Session, dataset: Dataset) -> None:
     session.flush()
 
 
-def list_living(session: Session, after: tuple[datetime, str] | None, count: int) -> Sequence[Dataset]:
-    """Data sets that are not deleted, oldest first, from the one after ``after`` (moment of creation, id)."""
-    statement = select(Dataset).where(Dataset.deleted_at.is_(None)).order_by(Dataset.created_at, Dataset.id)
+def list_living(
+    session: Session, after: tuple[datetime, str] | None, count: int, within: ColumnElement[bool]
+) -> Sequence[Dataset]:
+    """Data sets that are not deleted and that the reader reaches, oldest first, from the one after ``after`` (moment of
+    creation, id).
+    """
+    statement = select(Dataset).where(Dataset.deleted_at.is_(None), within).order_by(Dataset.created_at, Dataset.id)
     if after is not None:
         moment, dataset_id = after
         is_later = and_(Dataset.created_at == moment, Dataset.id > dataset_id)

@@ -61,7 +61,9 @@ class DatasetBody(Schema):
     privacy_unit: str
     columns: list[Column]
     label: str
-    budget_id: str | None = Field(description="The root budget of a private data set.")
+    budget_id: str | None = Field(
+        description="The root budget of a private data set; null also for a key that reaches a part of its tree alone."
+    )
     created_at: datetime
 
 

@@ -9,6 +9,8 @@ from typing import cast
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from app.auth import reach
+from app.auth.principal import SERVICE, Principal
 from app.budgets.service import get_budget
 from app.datasets import bundled, repository
 from app.datasets.columns import Column, split_label
@@ -63,8 +65,9 @@ def columns_of(dataset: Dataset) -> list[Column]:
     return _COLUMNS.validate_python(dataset.columns)
 
 
-def body_of(dataset: Dataset) -> DatasetBody:
-    """What everyone may see."""
+def body_of(dataset: Dataset, principal: Principal = SERVICE) -> DatasetBody:
+    """What everyone may see who reaches the data set; its root budget is named where that is reached, too."""
+    is_bound_in_reach = dataset.budget_id is not None and principal.reaches(dataset.budget_id)
     return DatasetBody(
         id=dataset.id,
         name=dataset.name,
@@ -74,31 +77,34 @@ def body_of(dataset: Dataset) -> DatasetBody:
         privacy_unit=dataset.privacy_unit,
         columns=columns_of(dataset),
         label=dataset.label,
-        budget_id=dataset.budget_id,
+        budget_id=dataset.budget_id if is_bound_in_reach else None,
         created_at=dataset.created_at,
     )
 
 
-def list_page(session: Session, cursor: str | None, limit: int) -> Page[DatasetBody]:
+def list_page(session: Session, cursor: str | None, limit: int, principal: Principal) -> Page[DatasetBody]:
     """Data sets that are not deleted, oldest first; those that come with the service lead."""
     after = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
-    found = repository.list_living(session, after, limit + 1)
+    found = repository.list_living(session, after, limit + 1, reach.datasets(principal))
     rows, next_cursor = cut_page(found, limit, lambda dataset: (dataset.created_at, dataset.id))
-    return Page[DatasetBody](items=[body_of(dataset) for dataset in rows], next_cursor=next_cursor)
+    return Page[DatasetBody](items=[body_of(dataset, principal) for dataset in rows], next_cursor=next_cursor)
 
 
-def delete(context: Context, dataset_id: str) -> None:
+def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) -> None:
     """Remove the rows for good. The declaration stays, marked, and so does the content's bond to its root budget.
 
     Asked again, it does the same again: a file that a crash left behind goes then.
 
     Raises:
-        Problem: 404 if there never was one; 409 ``dataset_is_bundled``.
+        Problem: 404 if there never was one; 403 where the principal does not reach all that is charged for the rows;
+            409 ``dataset_is_bundled``.
     """
     with context.database.write() as session:
         dataset = repository.find(session, dataset_id)
         if dataset is None:
             raise not_found("data set", dataset_id)
+        if principal.budgets is not None and (dataset.budget_id is None or not principal.reaches(dataset.budget_id)):
+            raise reach.beyond("a data set is deleted by who reaches the root budget that it is bound to")
         if dataset.is_bundled:
             raise Problem(409, "dataset_is_bundled", "This data set comes with the service and cannot be deleted.")
         repository.mark_deleted(session, dataset_id, context.clock())

@@ -83,10 +83,12 @@ class Database:
 
 
 def _sqlite_engine(url: str, lock_timeout_s: int) -> Engine:
-    path = make_url(url).database
+    path, pool = make_url(url).database, {}
     if path and path != ":memory:":
         make_private_folder(Path(path).absolute().parent)
-    engine = create_engine(url, connect_args={"timeout": lock_timeout_s})
+        # As many as by default, all of them kept: a new connection costs as much as a few transactions.
+        pool = {"pool_size": 15, "max_overflow": 0}
+    engine = create_engine(url, connect_args={"timeout": lock_timeout_s}, **pool)
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:

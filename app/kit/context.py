@@ -14,14 +14,21 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Request
 
 from app.db.database import Database
+from app.kit.fair_gate import FairGate
 from app.kit.group_commit import GroupCommit
 from app.kit.process_pool import ProcessPool
+from app.observability.metrics import Metrics
 from app.settings import Settings
 
 
 def utc_now() -> datetime:
     """Now, in UTC, without fractions of a second: no stored time is finer (it could tell something about the data)."""
     return datetime.now(UTC).replace(microsecond=0)
+
+
+def default_gate() -> FairGate:
+    """Numerics take a core each: more at once than there are cores would only make all of them slower."""
+    return FairGate(os.cpu_count() or 1, most_waiting=32, seconds=30.0)
 
 
 def default_pool() -> ProcessPool:
@@ -41,21 +48,27 @@ class Context:
     settings: Settings
     database: Database
     clock: Callable[[], datetime] = field(default=utc_now)
-    #: Numerics take a core each: more at once than there are cores would only make all of them slower.
-    numerics: threading.BoundedSemaphore = field(
-        default_factory=lambda: threading.BoundedSemaphore(os.cpu_count() or 1), repr=False
-    )
+    #: For numerics that take milliseconds, in the request's own thread.
+    numerics: FairGate = field(default_factory=default_gate, repr=False)
     #: For numerics that take seconds. Nothing runs before the first job; `close` ends it.
     processes: ProcessPool = field(default_factory=default_pool, repr=False)
     #: For audits, which carry plans out.
     audit_processes: ProcessPool = field(default_factory=audit_pool, repr=False)
 
+    #: What `GET /metrics` tells of this process.
+    metrics: Metrics = field(default_factory=Metrics, repr=False)
     #: Processes that read uploaded Parquet and NPZ files have limits of memory, and so has their number.
     file_readers: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(2), repr=False)
     #: So many threads and connections at most wait long for a budget that somebody keeps locked.
     patience: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(8), repr=False)
     #: Commands of the ledger that come at once share a transaction.
     ledger_commits: GroupCommit[Any, Any] = field(default_factory=GroupCommit, repr=False)
+
+    @property
+    def threads_of_numerics(self) -> int:
+        """How many threads may be at numerics, or wait for them, at most."""
+        gates = (self.numerics, self.processes.gate, self.audit_processes.gate)
+        return sum(gate.places + gate.most_waiting for gate in gates)
 
     def keyed_hash(self, purpose: str, data: bytes) -> str:
         """HMAC-SHA256 under the service's secret, hexadecimal; ``purpose`` keeps hashes of different things apart."""

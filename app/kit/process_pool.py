@@ -15,7 +15,9 @@ from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+from app.kit.fair_gate import FairGate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,23 +26,38 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 #: A job on its own core should not start a thread for each of the others.
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
 
+#: So many requests at most wait for a place: each holds a thread of the service. Fewer would refuse those who come
+#: while the first process starts, and a chance crowd at a load that is otherwise met.
+MOST_WAITING = 32
 
-#: So many requests at most wait for a place; others are told so at once.
-MOST_WAITING = 8
+#: Which limit a job met: its time, its memory; or its process ended by itself, or with the service.
+Limit = Literal["time", "memory", "ended", "stopping"]
+
+#: A function, its arguments and its keyword arguments.
+_Job = tuple[Callable[..., Any], Any, Any]
 
 
 class JobFailed(Exception):
     """A job without a result; the message says which limit it met."""
 
+    def __init__(self, message: str, limit: Limit = "ended") -> None:
+        super().__init__(message)
+        self.limit = limit
+
 
 class ProcessPool:
-    """At most ``size`` jobs at once, each within ``seconds`` (its wait for a place included) and ``memory_bytes``."""
+    """At most ``size`` jobs at once, each within ``seconds`` (its wait for a place included) and ``memory_bytes``.
+
+    Attributes:
+        gate: Where jobs wait for a place; callers take turns.
+        failures: Jobs without a result so far, by the limit that they met.
+    """
 
     def __init__(self, size: int, seconds: float, memory_bytes: int) -> None:
         self.seconds = seconds
         self.memory_bytes = memory_bytes
-        self._places = threading.BoundedSemaphore(size)
-        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self.gate = FairGate(size, MOST_WAITING, seconds)
+        self.failures: dict[Limit, int] = {"time": 0, "memory": 0, "ended": 0, "stopping": 0}
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._workers: set[_Worker] = set()
@@ -50,42 +67,40 @@ class ProcessPool:
         """``function(*args, **kwargs)`` in another process; function, arguments and result are pickled.
 
         Raises:
-            JobFailed: out of time or memory, too many wait already, the process ended, or the pool is closed.
+            JobFailed: out of time or memory, the process ended, or the pool is closed.
+            Problem: 429 or 503, where too many wait for a place already, or none was free in time.
             Exception: what the function raised.
         """
-        deadline = time.monotonic() + self.seconds
-        self._wait_for_a_place()
+        return self.run_within(self.seconds, function, *args, **kwargs)
+
+    def run_within(self, seconds: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`run` with less time: so many ``seconds``, and no more than the pool allows."""
+        seconds = min(seconds, self.seconds)
+        deadline = time.monotonic() + seconds
+        self.gate.enter(seconds)
         try:
-            worker = self._take()
-            try:
-                succeeded, value = worker.call((function, args, kwargs), deadline, self.seconds)
-            except BaseException:
-                self._end(worker)
-                raise
+            return cast(T, self._run((function, args, kwargs), deadline, seconds))
+        except JobFailed as failure:
+            with self._lock:
+                self.failures[failure.limit] += 1
+            raise
         finally:
-            self._places.release()
-        if succeeded:
-            self._keep(worker)
-            return cast(T, value)
+            self.gate.leave()
+
+    def _run(self, job: _Job, deadline: float, seconds: float) -> Any:
+        worker = self._take()
+        try:
+            succeeded, value = worker.call(job, deadline, seconds)
+        except BaseException:
+            self._end(worker)
+            raise
         if isinstance(value, MemoryError):
             self._end(worker)
-            raise JobFailed(f"it needed more than {self.memory_bytes / 2**30:g} GiB of memory")
+            raise JobFailed(f"it needed more than {self.memory_bytes / 2**30:g} GiB of memory", "memory")
         self._keep(worker)
+        if succeeded:
+            return value
         raise cast(Exception, value)
-
-    def _wait_for_a_place(self) -> None:
-        """Each who waits holds a thread of the service, so only a few may."""
-        if self._places.acquire(blocking=False):
-            return
-        if not self._waiting.acquire(blocking=False):
-            raise JobFailed(
-                f"all processes for heavy numbers are busy, and {MOST_WAITING} requests wait for one already"
-            )
-        try:
-            if not self._places.acquire(timeout=self.seconds):
-                raise JobFailed(f"all processes for heavy numbers were busy for {self.seconds:g} s")
-        finally:
-            self._waiting.release()
 
     def close(self) -> None:
         """End every worker, busy or not; jobs under way fail, and no new one starts."""
@@ -103,7 +118,7 @@ class ProcessPool:
     def _take(self) -> _Worker:
         with self._lock:
             if self._closed:
-                raise JobFailed("the service is stopping")
+                raise JobFailed("the service is stopping", "stopping")
             if self._idle:
                 return self._idle.pop()
             worker = _Worker(self.memory_bytes, self.seconds)
@@ -141,14 +156,14 @@ class _Worker:
                 pass_fds=[theirs.fileno()],
             )
 
-    def call(self, job: tuple[Callable[..., Any], Any, Any], deadline: float, seconds: float) -> tuple[bool, Any]:
+    def call(self, job: _Job, deadline: float, seconds: float) -> tuple[bool, Any]:
         try:
             self._connection.send(job)
             if not self._connection.poll(max(0.0, deadline - time.monotonic())):
-                raise JobFailed(f"it took longer than {seconds:g} s")
+                raise JobFailed(f"it took longer than {seconds:g} s", "time")
             reply: tuple[bool, Any] = self._connection.recv()
         except (EOFError, OSError):
-            raise JobFailed("its process ended before it had a result") from None
+            raise JobFailed("its process ended before it had a result", "ended") from None
         return reply
 
     def kill(self) -> None:

@@ -7,7 +7,10 @@ import signal
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
+
+MOST_REPLY_BYTES = 64 * 2**20
 
 
 def answer(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, Any]:
@@ -16,6 +19,17 @@ def answer(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, 
         return True, function(*args, **kwargs)
     except Exception as error:
         return False, error
+
+
+def packed(reply: tuple[bool, Any]) -> bytes:
+    """The reply as it is sent. A larger one than `MOST_REPLY_BYTES` would take the memory of whoever asked."""
+    try:
+        data = bytes(ForkingPickler.dumps(reply))
+    except MemoryError:
+        data = b""
+    if not 0 < len(data) <= MOST_REPLY_BYTES:
+        data = bytes(ForkingPickler.dumps((False, MemoryError())))
+    return data
 
 
 def main(descriptor: int, memory_bytes: int, seconds: float) -> None:
@@ -33,10 +47,10 @@ def main(descriptor: int, memory_bytes: int, seconds: float) -> None:
                 return
             # The alarm ends this process: no job outlives its limit, even where the parent is gone.
             signal.setitimer(signal.ITIMER_REAL, seconds)
-            reply = answer(*job)
+            reply = packed(answer(*job))
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             try:
-                connection.send(reply)
+                connection.send_bytes(reply)
             except (BrokenPipeError, ConnectionResetError):
                 return
 

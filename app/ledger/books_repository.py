@@ -88,7 +88,7 @@ def reservations(session: Session, ids: Sequence[str]) -> dict[str, Row[Any]]:
     """Reservations by id, with all columns as `as_stored` lists them."""
     dialect = session.get_bind().dialect.name
     statement = select(*as_stored(RESERVATIONS)).where(among(dialect, RESERVATIONS.c.id, "ids"))
-    return {row.id: row for row in session.execute(statement, {"ids": as_list(dialect, ids)})}
+    return {row.id: row for row in session.execute(statement, {"ids": as_list(dialect, ids)}).all()}
 
 
 def reservation_without_entry(session: Session, root_id: str) -> Row[Any] | None:

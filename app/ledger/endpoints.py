@@ -9,17 +9,19 @@ from pydantic import AwareDatetime
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, StreamingResponse
 
+from app.auth import reach
 from app.auth.principal import Principal, Scope, requires
 from app.budgets import service as budgets
 from app.kit.context import CurrentContext
 from app.kit.fields import PRINTABLE
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
-from app.ledger import books_repository, exports, repository, verification
+from app.ledger import books_repository, exports, repository, transparency
 from app.ledger.bodies import entry_body
 from app.ledger.exports import ExportFormat
 from app.ledger.schemas import BadPlaceBody, EntryBody, VerdictBody, VerifyRequest
 from app.ledger.states import EntryKind
+from app.ledger.transparency_schemas import TreeBody
 from app.ledger.verdicts import Verdict
 from app.problems import not_found
 
@@ -78,17 +80,23 @@ def list_entries(
     summary="Whether the books are what the ledger wrote",
 )
 def verify_ledger(
-    context: CurrentContext, _: Auditor, request: Annotated[VerifyRequest | None, Body()] = None
+    context: CurrentContext, principal: Auditor, request: Annotated[VerifyRequest | None, Body()] = None
 ) -> VerdictBody:
     """Every chain is whole, every column says what the hashed bytes say, and budgets, reservations and exposed steps
     are what the entries amount to. Names the first place where that is not so. A million entries take a minute.
 
-    A ledger that was rolled back, or written anew with whole chains, is valid in itself: compare it with an export that
-    was kept elsewhere (`python -m app ledger verify --since`).
+    Of all budgets, the Merkle tree has every entry once, and its nodes and all signed checkpoints are what they make.
+
+    A ledger that was rolled back, or written anew with whole chains, is valid in itself: give a `checkpoint` that was
+    kept elsewhere, or compare it with an export that was (`python -m app ledger verify --since`).
     """
-    with context.numerics, context.database.read() as session:
-        root_id = "" if request is None or request.budget_id is None else _root_of(session, request.budget_id)
-        return _body(verification.verify(session, root_id))
+    asked = request or VerifyRequest.model_construct(budget_id=None, checkpoint=None)
+    with context.database.read() as session:
+        root_id = _root_of(session, principal, asked.budget_id)
+    verdict = transparency.verify(context, root_id, asked.checkpoint)
+    if not root_id:
+        context.metrics.ledger_verified(valid=verdict.valid)
+    return _body(verdict)
 
 
 @router.get(
@@ -105,7 +113,7 @@ def verify_ledger(
 )
 def export_ledger(
     context: CurrentContext,
-    _: Auditor,
+    principal: Auditor,
     request: Request,
     file_format: Annotated[
         ExportFormat,
@@ -119,10 +127,8 @@ def export_ledger(
     so that a file that was cut off is noticed, and can be verified without a server:
     `python -m app ledger verify --export FILE`.
     """
-    root_id = ""
-    if budget_id is not None:
-        with context.database.read() as session:
-            root_id = _root_of(session, budget_id)
+    with context.database.read() as session:
+        root_id = _root_of(session, principal, budget_id)
     export = exports.export(context, root_id)
     return StreamingResponse(
         export.parts(file_format, request.app.version),
@@ -131,10 +137,18 @@ def export_ledger(
     )
 
 
-def _root_of(session: Session, budget_id: str) -> str:
+def _root_of(session: Session, principal: Principal, budget_id: str | None) -> str:
+    """The root of the tree that is asked for, "" for all trees; 403 where the key does not reach all of that."""
+    if budget_id is None:
+        if principal.budgets is not None:
+            raise reach.beyond("ask with the budget_id of a root budget that is among them")
+        return ""
+    reach.check(session, principal, "budget_id", budget_id)
     root_id = books_repository.root_of(session, budget_id)
     if root_id is None:
         raise not_found("budget", budget_id)
+    if not principal.reaches(root_id):
+        raise reach.beyond("the books of a tree are for who reaches its root")
     return root_id
 
 
@@ -145,6 +159,7 @@ def _body(verdict: Verdict) -> VerdictBody:
         entries=verdict.entries,
         budgets=verdict.budgets,
         head=verdict.head,
+        tree=None if verdict.tree is None else TreeBody(size=verdict.tree.size, root_hash=verdict.tree.root.hex()),
         first_bad=None
         if bad is None
         else BadPlaceBody(budget_id=bad.budget_id, sequence=bad.sequence, leaf_index=bad.leaf_index, reason=bad.reason),

@@ -3,11 +3,12 @@ says how it ends. Nothing here knows a database.
 
 first line::
 
-    {"format": "epsilond-ledger", "version": 1, "made_at": "...", "service_version": "...", "root_id": null}
+    {"format": "epsilond-ledger", "version": 2, "made_at": "...", "service_version": "...", "root_id": null}
 
 entries, in the order in which they were written::
 
     {
+        "tree_index": 0,
         "leaf_index": 1,
         "budget_id": "bud_...",
         "sequence": 1,
@@ -17,11 +18,19 @@ entries, in the order in which they were written::
     }
 
 ``canonical`` is the text whose UTF-8 bytes were hashed; bytes that are not UTF-8, which only damage makes, stand as
-``canonical_hex``. Last line::
+``canonical_hex``. ``tree_index`` is the entry's place in the Merkle tree over all entries; null where it had none yet.
+Last line::
 
-    {"entries": 1, "heads": [{"budget_id": "bud_...", "sequence": 1, "hash": "..."}], "head": "...", "sha256": "..."}
+    {
+        "entries": 1,
+        "heads": [{"budget_id": "bud_...", "sequence": 1, "hash": "..."}],
+        "head": "...",
+        "tree": {"origin": "epsilond/led_...", "size": 1, "root_hash": "..."},
+        "sha256": "...",
+    }
 
-with the ends of all chains, the digest of them, and the SHA-256 of all lines before.
+with the ends of all chains, the digest of them, the tree (null where the file has not all budgets), and the SHA-256 of
+all lines before. Files of version 1, which have no tree, are read too.
 """
 
 from __future__ import annotations
@@ -36,8 +45,11 @@ from typing import Any
 
 from app.kit.moments import format_moment
 from app.ledger.books import BadPlace, Head, StoredEntry, digest_of
+from app.ledger.verdicts import TreeHead
 
-FORMAT, VERSION = "epsilond-ledger", 1
+FORMAT, VERSION = "epsilond-ledger", 2
+#: What can be read.
+_VERSIONS = (1, VERSION)
 MEDIA_TYPE = "application/x-ndjson"
 
 
@@ -51,6 +63,7 @@ class ExportedEntry:
     previous_hash: str
     hash: str
     canonical: bytes
+    tree_index: int | None = None
 
 
 class ExportWriter:
@@ -72,15 +85,16 @@ class ExportWriter:
             }
         )
 
-    def entry_lines(self, entries: Sequence[StoredEntry]) -> bytes:
-        """One line for each."""
+    def entry_lines(self, entries: Sequence[tuple[int | None, StoredEntry]]) -> bytes:
+        """One line for each entry, given with its place in the tree."""
         self._entries += len(entries)
-        return b"".join([self._line(_entry(entry)) for entry in entries])
+        return b"".join([self._line({"tree_index": place, **_entry(entry)}) for place, entry in entries])
 
-    def last_line(self, ends: Sequence[Head]) -> bytes:
-        """How the file ends."""
+    def last_line(self, ends: Sequence[Head], tree: TreeHead | None) -> bytes:
+        """How the file ends; with the tree over all entries where it has all."""
         heads = [{"budget_id": end.budget_id, "sequence": end.sequence, "hash": end.hash} for end in ends]
-        end = {"entries": self._entries, "heads": heads, "head": digest_of(ends)}
+        root = None if tree is None else {"origin": tree.origin, "size": tree.size, "root_hash": tree.root.hex()}
+        end = {"entries": self._entries, "heads": heads, "head": digest_of(ends), "tree": root}
         return self._line({**end, "sha256": self._digest.hexdigest()})
 
     def _line(self, value: Mapping[str, Any]) -> bytes:
@@ -95,12 +109,15 @@ class ExportReader:
     Attributes:
         root_id: Of the tree that the file holds; None for all.
         ends: Where the chains end, once `entries` is exhausted.
+        tree: What the file says of the tree over all entries, then; None where it says nothing.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._version = VERSION
         self.root_id: str | None = None
         self.ends: tuple[Head, ...] = ()
+        self.tree: TreeHead | None = None
 
     def entries(self) -> Iterator[ExportedEntry]:
         """The entries in the order of the file.
@@ -117,11 +134,11 @@ class ExportReader:
                     raise _bad_line(number, "something follows the last line")
                 value = _object(number, line)
                 if number == 1:
-                    self.root_id = _root_of(value)
+                    self._version, self.root_id = _first_line(value)
                 elif "heads" in value:
                     last = {**value, "sha256_of_lines": digest.hexdigest()}
                 else:
-                    entry = _read_entry(number, value)
+                    entry = _read_entry(number, value, self._version)
                     if entry.leaf_index <= leaf_index:
                         raise BadPlace(
                             entry.budget_id, entry.sequence, entry.leaf_index, "its leaf_index does not grow"
@@ -130,6 +147,7 @@ class ExportReader:
                     yield entry
                 digest.update(line)
         self.ends = _read_ends(last, count)
+        self.tree = None if last is None else _read_tree(last, self._version)
 
 
 def _entry(entry: StoredEntry) -> dict[str, Any]:
@@ -156,14 +174,18 @@ def _object(number: int, line: bytes) -> dict[str, Any]:
     return value
 
 
-def _root_of(value: dict[str, Any]) -> str | None:
-    if (value.get("format"), value.get("version")) != (FORMAT, VERSION):
-        raise _bad_line(1, f"it is not the first line of an export in the format {FORMAT}, version {VERSION}")
+def _first_line(value: dict[str, Any]) -> tuple[int, str | None]:
+    """The version, and the root of the tree of budgets that the file has."""
+    version = value.get("version")
+    if value.get("format") != FORMAT or type(version) is not int or version not in _VERSIONS:
+        raise _bad_line(1, f"it is not the first line of an export in the format {FORMAT}, version 1 or {VERSION}")
     root_id = value.get("root_id")
-    return root_id if isinstance(root_id, str) else None
+    return version, root_id if isinstance(root_id, str) else None
 
 
-def _read_entry(number: int, value: dict[str, Any]) -> ExportedEntry:
+def _read_entry(number: int, value: dict[str, Any], version: int) -> ExportedEntry:
+    if ("tree_index" in value) != (version > 1):
+        raise _bad_line(number, "it is no entry")
     try:
         canonical = bytes.fromhex(value.pop("canonical_hex")) if "canonical_hex" in value else None
         if canonical is None:
@@ -171,8 +193,11 @@ def _read_entry(number: int, value: dict[str, Any]) -> ExportedEntry:
         entry = ExportedEntry(canonical=canonical, **value)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _bad_line(number, "it is no entry") from None
+    kinds: tuple[tuple[object, type], ...]
     kinds = (entry.leaf_index, int), (entry.sequence, int), (entry.budget_id, str), (entry.hash, str)
-    if not all(type(member) is kind for member, kind in (*kinds, (entry.previous_hash, str))):
+    place_kind = type(None) if entry.tree_index is None else int
+    kinds = (*kinds, (entry.previous_hash, str), (entry.tree_index, place_kind))
+    if not all(type(member) is kind for member, kind in kinds):
         raise _bad_line(number, "it is no entry")
     return entry
 
@@ -190,6 +215,19 @@ def _read_ends(last: dict[str, Any] | None, count: int) -> tuple[Head, ...]:
         if not is_right:
             raise BadPlace(None, None, None, f"the last line of the file says another {name} than the lines before it")
     return ends
+
+
+def _read_tree(last: dict[str, Any], version: int) -> TreeHead | None:
+    if version == 1 or last.get("tree", "") is None:
+        return None
+    try:
+        tree = last["tree"]
+        origin, size, root = tree["origin"], tree["size"], bytes.fromhex(tree["root_hash"])
+    except (KeyError, TypeError, ValueError):
+        raise BadPlace(None, None, None, "the last line of the file is not what was written") from None
+    if type(origin) is not str or type(size) is not int:
+        raise BadPlace(None, None, None, "the last line of the file is not what was written")
+    return TreeHead(origin, size, root)
 
 
 def _same(said: object, found: object) -> bool:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from array import array
+from itertools import islice
 from pathlib import Path
 
 from app.ledger.books import BadPlace, Books
-from app.ledger.export_format import ExportReader
-from app.ledger.verdicts import Past, Verdict
+from app.ledger.checkpoints import Checkpoint
+from app.ledger.export_format import ExportedEntry, ExportReader
+from app.ledger.merkle import WIDTH, Frontier, leaf_hash
+from app.ledger.verdicts import Past, TreeHead, Verdict
 
 
-def verify_export(path: Path, past: Past | None = None) -> Verdict:
+def verify_export(path: Path, past: Past | None = None, kept: Checkpoint | None = None) -> Verdict:
     """Whether the file is what an export wrote, whole, and its entries are what a ledger would have written.
 
     Args:
         path: An export in the NDJSON format.
         past: What an older export had.
+        kept: A checkpoint whose signature is verified: the entries begin with those that it was made of.
 
     Raises:
         OSError: the file cannot be read.
     """
-    return _verify(path, past, None)
+    return _verify(path, past, None, kept)
 
 
 def read_past(path: Path) -> tuple[Past, Verdict]:
@@ -29,26 +34,70 @@ def read_past(path: Path) -> tuple[Past, Verdict]:
         OSError: the file cannot be read.
     """
     past = Past()
-    return past, _verify(path, None, past)
+    return past, _verify(path, None, past, None)
 
 
-def _verify(path: Path, past: Past | None, recorded: Past | None) -> Verdict:
+def _verify(path: Path, past: Past | None, recorded: Past | None, kept: Checkpoint | None) -> Verdict:
     books = Books()
     try:
-        _check(ExportReader(path), books, past, recorded)
+        return Verdict.good(books, _check(ExportReader(path), books, past, recorded, kept))
     except BadPlace as bad:
-        return Verdict.on(books, bad)
-    return Verdict.on(books)
+        return Verdict.bad(books, bad)
 
 
-def _check(reader: ExportReader, books: Books, past: Past | None, recorded: Past | None) -> None:
+def _check(
+    reader: ExportReader, books: Books, past: Past | None, recorded: Past | None, kept: Checkpoint | None
+) -> TreeHead | None:
+    tree = _Leaves()
     for entry in reader.entries():
         record = books.read(entry)
         if past is not None:
             past.check(entry)
         books.enter(entry, record)
+        tree.add(entry)
         if recorded is not None:
             recorded.add(entry)
     books.check_ends(reader.ends, "the last line of the file")
     if past is not None:
         past.check_nothing_is_missing(books)
+    if reader.tree is not None:
+        tree.check(reader.tree, kept)
+    elif kept is not None:
+        reason = "a checkpoint is of all entries, and the file is of version 1 or has not all budgets: export anew"
+        raise BadPlace(None, None, None, reason)
+    return reader.tree
+
+
+class _Leaves:
+    """The entries of the file and their places in the tree."""
+
+    def __init__(self) -> None:
+        self._places, self._leaf_indices, self._hashes = array("q"), array("q"), bytearray()
+
+    def add(self, entry: ExportedEntry) -> None:
+        """The next entry, once it is verified."""
+        if entry.tree_index is None:
+            return
+        if not 0 <= entry.tree_index < 1 << 62:
+            raise BadPlace(entry.budget_id, entry.sequence, entry.leaf_index, "its tree_index is no place in a tree")
+        self._places.append(entry.tree_index)
+        self._leaf_indices.append(entry.leaf_index)
+        self._hashes += bytes.fromhex(entry.hash)
+
+    def check(self, head: TreeHead, kept: Checkpoint | None) -> None:
+        """See that the entries make the tree that the file names, and begin with a checkpoint."""
+        order = sorted(range(len(self._places)), key=self._places.__getitem__)
+        for place, position in enumerate(order):
+            if self._places[position] != place:
+                reason = f"its tree_index is {self._places[position]}, where {place} is the next place of the tree"
+                raise BadPlace(None, None, self._leaf_indices[position], reason)
+        leaves = (leaf_hash(bytes(self._hashes[WIDTH * each : WIDTH * (each + 1)])) for each in order)
+        tree, root = Frontier(), None
+        if kept is not None and kept.size <= len(order):
+            tree.extend(islice(leaves, kept.size))
+            root = tree.root()
+        tree.extend(leaves)
+        if (tree.size, tree.root()) != (head.size, head.root):
+            raise BadPlace(None, None, None, "the last line of the file says another tree than the entries make")
+        if kept is not None:
+            head.check_begins_with(kept, root)

@@ -15,13 +15,21 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from sqlalchemy import Row
+
 from accounting.filters import PrivacyFilter
 from app.db.database import Database
 from app.kit.context import Context
+from app.kit.idempotency import busy_is_a_problem
 from app.ledger import books_repository as repository
+from app.ledger import tree_repository
 from app.ledger.bodies import entry_body
 from app.ledger.books import Head, StoredEntry
+from app.ledger.checkpoints import origin_of
 from app.ledger.export_format import MEDIA_TYPE, ExportWriter
+from app.ledger.integration import integrate
+from app.ledger.merkle import Frontier
+from app.ledger.verdicts import TreeHead
 
 
 class ExportFormat(StrEnum):
@@ -47,6 +55,7 @@ class Export:
         heads: The ends of all chains.
         filters: Of the budgets, for the names of amounts.
         last_leaf_index: No entry of the state is behind it.
+        tree: The tree over all entries; what came into it later is not in the state.
     """
 
     database: Database
@@ -55,6 +64,7 @@ class Export:
     heads: Mapping[str, Head]
     filters: Mapping[str, PrivacyFilter]
     last_leaf_index: int
+    tree: TreeHead | None
 
     def file_name(self, file_format: ExportFormat) -> str:
         """A name that says when it was made."""
@@ -67,21 +77,24 @@ class Export:
             yield writer.first_line(self.made_at, service_version, self.root_id or None)
             for batch in self._batches():
                 yield writer.entry_lines(batch)
-            yield writer.last_line(list(self.heads.values()))
+            yield writer.last_line(list(self.heads.values()), None if self.root_id else self.tree)
         else:
             yield _lines([_COLUMNS])
             for batch in self._batches():
-                yield _lines(_cells(entry_body(entry, self.filters[entry.budget_id])) for entry in batch)
+                yield _lines(_cells(entry_body(entry, self.filters[entry.budget_id])) for _, entry in batch)
 
-    def _batches(self) -> Iterator[list[StoredEntry]]:
-        after = 0
+    def _batches(self) -> Iterator[list[tuple[int | None, StoredEntry]]]:
+        """The entries with their places in the tree."""
+        after, size = 0, 0 if self.tree is None else self.tree.size
         while True:
             with self.database.read() as session:
                 batch = repository.entries_after(session, self.root_id, after, self.last_leaf_index)
-            if not batch:
-                return
+                if not batch:
+                    return
+                places = tree_repository.places(session, [entry.leaf_index for entry in batch])
             after = batch[-1].leaf_index
-            yield [entry for entry in batch if self._belongs(entry)]
+            placed = ((places.get(entry.leaf_index), entry) for entry in batch if self._belongs(entry))
+            yield [(None if place is None or place >= size else place, entry) for place, entry in placed]
 
     def _belongs(self, entry: StoredEntry) -> bool:
         # A transaction that came later may have taken an earlier place among the entries of other budgets.
@@ -90,14 +103,17 @@ class Export:
 
 
 def export(context: Context, root_id: str = "") -> Export:
-    """The books as they are now.
+    """The books as they are now. What is committed has its place in the tree before they are read.
 
     Args:
         context: The process's context.
-        root_id: The root of the tree to export; "" for all.
+        root_id: The root of the tree of budgets to export; "" for all.
     """
+    with busy_is_a_problem(context.database):
+        integrate(context.database)
     with context.database.read() as session:
         rows = repository.budgets(session, root_id)
+        tree = tree_repository.find(session)
         return Export(
             context.database,
             context.clock(),
@@ -105,7 +121,12 @@ def export(context: Context, root_id: str = "") -> Export:
             {row.id: Head(row.id, row.sequence, row.head_hash) for row in rows},
             repository.filters(session, root_id),
             repository.last_leaf_index(session),
+            None if tree is None else _head(tree),
         )
+
+
+def _head(tree: Row[Any]) -> TreeHead:
+    return TreeHead(origin_of(tree.ledger_id), tree.size, Frontier(tree.size, bytes(tree.frontier)).root())
 
 
 _COLUMNS = (

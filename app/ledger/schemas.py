@@ -8,7 +8,9 @@ from typing import Any
 from pydantic import Field
 
 from app.kit.fields import Identifier, Schema
+from app.ledger.checkpoints import MAX_NOTE_LENGTH
 from app.ledger.states import EntryKind
+from app.ledger.transparency_schemas import TreeBody
 from app.privacy.schemas import EventSchema
 
 
@@ -38,7 +40,15 @@ class EntryBody(Schema):
 class VerifyRequest(Schema):
     """What to verify."""
 
-    budget_id: Identifier | None = Field(None, description="The tree that this budget belongs to; absent: everything.")
+    budget_id: Identifier | None = Field(
+        None, description="The tree of budgets that this one belongs to; absent: everything."
+    )
+    checkpoint: str | None = Field(
+        None,
+        max_length=MAX_NOTE_LENGTH,
+        description="The note of a checkpoint that was kept elsewhere: the entries have to begin with those that it "
+        "was made of. Not together with `budget_id`.",
+    )
 
 
 class BadPlaceBody(Schema):
@@ -63,3 +73,7 @@ class VerdictBody(Schema):
         "`<budget id> <sequence> <hash>` for each budget, in the order of their ids. Null where `valid` is false."
     )
     first_bad: BadPlaceBody | None = None
+    tree: TreeBody | None = Field(
+        None,
+        description="The Merkle tree over all entries. Null for a tree of budgets alone, and where `valid` is false.",
+    )

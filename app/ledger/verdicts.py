@@ -6,6 +6,43 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from app.ledger.books import BadPlace, Books, StoredEntry
+from app.ledger.checkpoints import Checkpoint
+
+
+@dataclass(frozen=True)
+class TreeHead:
+    """The tree over all entries.
+
+    Attributes:
+        origin: Of which ledger.
+        size: How many entries it has.
+        root: The root over them.
+    """
+
+    origin: str
+    size: int
+    root: bytes
+
+    def check_begins_with(self, kept: Checkpoint, root: bytes | None) -> None:
+        """Compare a checkpoint that was kept elsewhere with the tree.
+
+        Args:
+            kept: The checkpoint.
+            root: Of as many of the tree's entries as the checkpoint has; None where it has fewer.
+
+        Raises:
+            BadPlace: the tree does not begin with it.
+        """
+        if kept.origin != self.origin:
+            raise BadPlace(
+                None, None, None, f"the checkpoint that was kept is of {kept.origin}, and this is {self.origin}"
+            )
+        if kept.size > self.size:
+            reason = f"the checkpoint that was kept has {kept.size} entries, and the tree {self.size}: some are missing"
+            raise BadPlace(None, None, None, reason)
+        if root != kept.root:
+            reason = f"the first {kept.size} entries are not those of the checkpoint that was kept"
+            raise BadPlace(None, None, None, reason)
 
 
 @dataclass(frozen=True)
@@ -16,17 +53,24 @@ class Verdict:
         entries, budgets: How many were looked at; all, where the books are valid.
         head: `app.ledger.books.digest_of` the ends of all chains; None where the books are not valid.
         first_bad: The first place that is not what the ledger wrote.
+        tree: The tree over all entries; None where it was not looked at, or something is not valid.
     """
 
     entries: int
     budgets: int
     head: str | None
     first_bad: BadPlace | None
+    tree: TreeHead | None = None
 
     @classmethod
-    def on(cls, books: Books, first_bad: BadPlace | None = None) -> Verdict:
-        """On books that were read to the end, or to the first bad place."""
-        return cls(books.entries, len(books.accounts), books.digest() if first_bad is None else None, first_bad)
+    def bad(cls, books: Books, first_bad: BadPlace) -> Verdict:
+        """On books that were read to the first bad place."""
+        return cls(books.entries, len(books.accounts), None, first_bad)
+
+    @classmethod
+    def good(cls, books: Books, tree: TreeHead | None) -> Verdict:
+        """On books that were read to the end."""
+        return cls(books.entries, len(books.accounts), books.digest(), None, tree)
 
     @property
     def valid(self) -> bool:
@@ -35,7 +79,8 @@ class Verdict:
     def in_words(self) -> str:
         """One line."""
         if self.first_bad is None:
-            return f"valid: {self.entries} entries of {self.budgets} budgets, head {self.head}"
+            tree = "" if self.tree is None else f"; tree of {self.tree.size}, root {self.tree.root.hex()}"
+            return f"valid: {self.entries} entries of {self.budgets} budgets, head {self.head}{tree}"
         return f"not valid: {describe(self.first_bad)}"
 
 

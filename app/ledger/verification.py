@@ -1,7 +1,7 @@
 """Verification of the books in a database: every entry, every column beside its bytes, every row of the state tables.
 
-One pass over the entries in the order in which they were written. What a resolved reservation's row must say is known
-when its last entry has been read; it is compared then and forgotten.
+One pass over the entries in the order in which they were written, and one over the leaves of their tree. What the row
+of a resolved reservation must say is known when its last entry has been read; it is compared then and forgotten.
 """
 
 from __future__ import annotations
@@ -16,48 +16,53 @@ from app.ledger import books_repository as repository
 from app.ledger import tables
 from app.ledger.books import BadPlace, Books, Head, Known, StoredEntry, beside
 from app.ledger.books_repository import REPEATED
+from app.ledger.checkpoints import Checkpoint
 from app.ledger.records import EntryRecord, mechanisms_of
 from app.ledger.statements import BUDGETS, RESERVATIONS
 from app.ledger.tables import Comparison
-from app.ledger.verdicts import Past, Verdict
+from app.ledger.tree_verification import TreeVerification
+from app.ledger.verdicts import Past, TreeHead, Verdict
 
 _SETTLED_AT_ONCE = 500
 
 
-def verify(session: Session, root_id: str = "", past: Past | None = None) -> Verdict:
+def verify(session: Session, root_id: str = "", past: Past | None = None, kept: Checkpoint | None = None) -> Verdict:
     """Whether the books in the session's view are what the ledger wrote.
 
     Args:
         session: A read session, whose view does not change.
-        root_id: The root of the tree to look at; "" for all.
+        root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
         past: What an older export had.
+        kept: A checkpoint that was kept elsewhere; for all budgets alone.
     """
     books = Books(repository.corrected_reservations(session, root_id))
     try:
-        _check(session, books, root_id, past)
+        return Verdict.good(books, _check(session, books, root_id, past, kept))
     except BadPlace as bad:
-        return Verdict.on(books, bad)
-    return Verdict.on(books)
+        return Verdict.bad(books, bad)
 
 
-def _check(session: Session, books: Books, root_id: str, past: Past | None) -> None:
-    reader = _Reader(session, books, past)
+def _check(session: Session, books: Books, root_id: str, past: Past | None, kept: Checkpoint | None) -> TreeHead | None:
+    tree = None if root_id else TreeVerification(session)
+    reader = _Reader(session, books, past, tree)
     reader.read(root_id)
     rows = repository.budgets(session, root_id)
     books.check_ends((Head(row.id, row.sequence, row.head_hash) for row in rows), "the budget's row")
     if past is not None:
         past.check_nothing_is_missing(books)
+    head = None if tree is None else tree.check(kept)
     reader.check_reservations(root_id)
     _check_budgets(session, books, rows)
     for budget_id, reason in tables.exposed_faults(session, books, root_id):
         raise BadPlace(budget_id, None, None, reason)
+    return head
 
 
 class _Reader:
     """Reads the entries, and compares each reservation's row with what they say of it."""
 
-    def __init__(self, session: Session, books: Books, past: Past | None) -> None:
-        self._session, self._books, self._past = session, books, past
+    def __init__(self, session: Session, books: Books, past: Past | None, tree: TreeVerification | None) -> None:
+        self._session, self._books, self._past, self._tree = session, books, past, tree
         self._comparison = Comparison(session, RESERVATIONS)
         self._settled: list[tuple[Known, StoredEntry | None]] = []
         self._bad_row: BadPlace | None = None
@@ -87,6 +92,8 @@ class _Reader:
         _check_columns(entry, record)
         if self._past is not None:
             self._past.check(entry)
+        if self._tree is not None:
+            self._tree.add(entry)
         known = self._books.enter(entry, record)
         if known is not None:
             self._settle(known, entry)

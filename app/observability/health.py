@@ -2,38 +2,102 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from pydantic import Field
 
 from app.db import migrate
 from app.db.failures import DATABASE_FAILURES
-from app.kit.context import CurrentContext
+from app.kit.context import Context, CurrentContext
 from app.kit.fields import Schema
-from app.problems import database_unavailable
+from app.kit.private_files import make_private_folder
+from app.problems import Problem
+from app.runs import liveness
 
 router = APIRouter(prefix="/health", tags=["Health"])
+
+State = Literal["ok", "failing"]
 
 
 class Health(Schema):
     status: Literal["ok"] = "ok"
 
 
+class Checks(Schema):
+    """What the service's work takes. `failing` of any but `workers` makes the answer 503."""
+
+    database: State = Field(description="It answers.")
+    db_schema: State = Field(alias="schema", description="It is the one that this version was written for.")
+    data_folder: State = Field(description="A file can be written there.")
+    workers: Literal["ok", "failing", "elsewhere"] = Field(
+        description="A worker process of this server lives. Without one, runs wait and everything else is answered. "
+        "`elsewhere`: the setting `workers` is 0."
+    )
+    accepting: State = Field(description="`failing` once the server was told to stop.")
+
+
+class Readiness(Schema):
+    status: Literal["ok"] = "ok"
+    checks: Checks
+
+
 @router.get("/live")
-def health_live() -> Health:
-    """The process answers. Says nothing of the database."""
+async def health_live() -> Health:
+    """The process answers. Asks nothing of database, disk or workers: restarting would mend none of them."""
     return Health()
 
 
 @router.get(
-    "/ready", responses={503: {"description": "The database does not answer, or its schema is not the newest."}}
+    "/ready",
+    response_model=Readiness,
+    responses={503: {"description": "A part is not as it should be; the member `checks` names it."}},
 )
-def health_ready(context: CurrentContext) -> Health:
-    """The database answers and its schema is the one that this version was written for."""
+def health_ready(context: CurrentContext, request: Request) -> Readiness:
+    """Whether requests should be sent here: database, schema, data folder, workers, each by its name."""
+    database, schema = _database(context)
+    checks = {
+        "database": database,
+        "schema": schema,
+        "data_folder": _data_folder(context),
+        "workers": _workers(context),
+        "accepting": "failing" if getattr(request.app.state, "is_stopping", False) else "ok",
+    }
+    failing = [name for name, state in checks.items() if state == "failing" and name != "workers"]
+    if failing:
+        code = "database_unavailable" if {"database", "schema"} & set(failing) else "not_ready"
+        detail = f"Not as it should be: {', '.join(failing)}."
+        raise Problem(503, code, detail, members={"checks": checks}, headers={"Retry-After": "5"})
+    return Readiness(checks=Checks.model_validate(checks))
+
+
+def _database(context: Context) -> tuple[State, State]:
     try:
-        ready = migrate.is_at_head(context.database)
+        is_at_head = migrate.is_at_head(context.database)
     except DATABASE_FAILURES:
-        ready = False
-    if not ready:
-        raise database_unavailable()
-    return Health()
+        return "failing", "failing"
+    return "ok", "ok" if is_at_head else "failing"
+
+
+def _data_folder(context: Context) -> State:
+    folder = context.settings.data_dir
+    probe = folder / f"probe-{secrets.token_hex(8)}"
+    try:
+        make_private_folder(folder)
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, b"ready")
+        finally:
+            os.close(descriptor)
+            probe.unlink()
+    except OSError:
+        return "failing"
+    return "ok"
+
+
+def _workers(context: Context) -> Literal["ok", "failing", "elsewhere"]:
+    if not context.settings.workers:
+        return "elsewhere"
+    return "ok" if liveness.living_workers(context.settings.data_dir) else "failing"

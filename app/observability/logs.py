@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from app.observability.request_id import REQUEST_ID
 from app.observability.stack import stack_lines
 
 
@@ -27,6 +28,7 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
     as_text = log_format == "console" or (log_format == "auto" and stream.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        with_request_id,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -52,6 +54,14 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
     # The request boundary writes a line per request; the server's own would quote addresses with their queries.
     for name in ("uvicorn.access", "sqlalchemy", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def with_request_id(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Add the id of the request that is worked for, if there is one."""
+    request_id = REQUEST_ID.get()
+    if request_id is not None:
+        event.setdefault("request_id", request_id)
+    return event
 
 
 def exception_without_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:

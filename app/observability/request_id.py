@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextvars import ContextVar
 from itertools import count
 from typing import cast
 
@@ -11,6 +12,9 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 HEADER = "X-Request-Id"
+
+#: The id of the request that this context works for; each log line has it.
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 # An id is to be found in a log, not to be kept secret: a random text per process and a number. Asking the system for
 # random bytes would give up the interpreter once per request.

@@ -1,22 +1,39 @@
-"""The outermost layer of a request: its id, its log line, and the answer when nothing else gave one."""
+"""The outermost layer of a request: its id, its log line and metrics, headers of every answer, and the last answer."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 import structlog
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.observability.request_id import HEADER, choose_request_id
+from app.auth.principal import Principal
+from app.observability.metrics import NO_ROUTE, Metrics, method_of
+from app.observability.request_id import HEADER, REQUEST_ID, choose_request_id
 from app.observability.stack import stack_lines
 from app.problems import Problem
 
 log = structlog.get_logger("epsilond.http")
 _NOT_TEXT = re.compile("[\0\ufffd\ud800-\udfff]")
+
+_ID = HEADER.lower().encode()
+#: No answer is what a browser takes it for, is shown in a frame, tells where it came from, or is read by another site.
+SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+#: Pages have policies of their own; nothing else is one.
+_NO_PAGE = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+#: Whatever may speak of budgets is kept by nobody. The documentation says the same to everyone.
+_NO_STORE = (b"cache-control", b"no-store")
+_SAME_FOR_ALL = ("/docs", "/openapi.json")
+_REPLAYED = (b"idempotency-replayed", b"true")
 
 
 class AnswerInterrupted(Exception):
@@ -26,8 +43,9 @@ class AnswerInterrupted(Exception):
 class RequestBoundary:
     """ASGI middleware. No exception leaves it with a value in it, and no request leaves without an answer."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
+        self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -36,31 +54,43 @@ class RequestBoundary:
         request_id = choose_request_id(scope)
         status = 0
         began = time.perf_counter()
+        self.metrics.request_begun()
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _add_headers(message, scope, request_id)
+                headers = _with_headers(message.get("headers", ()), scope["path"], request_id)
+                message["headers"] = headers
+                if _REPLAYED in headers:
+                    self.metrics.replayed()
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._check_target(scope, receive, send_with_headers)
-            except Exception as error:
-                log.error("request_failed", error_type=type(error).__name__, raised_at=stack_lines(error))
-                if status:
-                    raise AnswerInterrupted from None
-                problem = Problem(500, "internal_error", "The service failed. Its log has the cause under request_id.")
-                await problem.response(request_id)(scope, receive, send_with_headers)
-            finally:
-                log.info(
-                    "request",
-                    method=scope["method"],
-                    route=_route_of(scope),
-                    status=status,
-                    milliseconds=round(1000 * (time.perf_counter() - began), 1),
-                )
+        token = REQUEST_ID.set(request_id)
+        try:
+            await self._check_target(scope, receive, send_with_headers)
+        except Exception as error:
+            log.error("request_failed", error_type=type(error).__name__, raised_at=stack_lines(error))
+            if status:
+                raise AnswerInterrupted from None
+            problem = Problem(500, "internal_error", "The service failed. Its log has the cause under request_id.")
+            await problem.response(request_id)(scope, receive, send_with_headers)
+        finally:
+            self._tell(scope, status, time.perf_counter() - began)
+            REQUEST_ID.reset(token)
+
+    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+        """One log line, and the metrics."""
+        method, route = method_of(scope["method"]), _route_of(scope)
+        self.metrics.request_ended(method, route, status, seconds)
+        log.info(
+            "request",
+            method=method,
+            route=route,
+            status=status,
+            milliseconds=round(1000 * seconds, 1),
+            principal=_principal_of(scope),
+        )
 
     async def _check_target(self, scope: Scope, receive: Receive, send: Send) -> None:
         if _is_text(scope["path"]) and b"%00" not in scope["query_string"]:
@@ -75,15 +105,23 @@ def _is_text(path: str) -> bool:
     return _NOT_TEXT.search(path) is None
 
 
-def _add_headers(message: Message, scope: Scope, request_id: str) -> None:
-    headers = MutableHeaders(scope=message)
-    headers[HEADER] = request_id
-    headers["X-Content-Type-Options"] = "nosniff"
-    headers["Referrer-Policy"] = "no-referrer"
-    if scope["path"].startswith("/v1"):
-        headers["Cache-Control"] = "no-store"
+def _with_headers(given: Iterable[tuple[bytes, bytes]], path: str, request_id: str) -> list[tuple[bytes, bytes]]:
+    headers = [*given, (_ID, request_id.encode()), *SECURITY_HEADERS]
+    names = {name for name, _ in headers}  # in lower case, as ASGI has them
+    if _NO_PAGE[0] not in names:
+        headers.append(_NO_PAGE)
+    if _NO_STORE[0] not in names and not path.startswith(_SAME_FOR_ALL):
+        headers.append(_NO_STORE)
+    return headers
 
 
 def _route_of(scope: MutableMapping[str, Any]) -> str:
-    """The route's template. The path itself is the client's text and stays out of the log."""
-    return str(getattr(scope.get("route"), "path", "-"))
+    """The route's template. The path itself is the client's text and stays out of logs and metrics."""
+    found = getattr(scope.get("route"), "path", None)
+    return str(found or scope["state"].get("route", NO_ROUTE))
+
+
+def _principal_of(scope: MutableMapping[str, Any]) -> str | None:
+    """The id of the key, or None where there is none or the request was refused before it was looked at."""
+    principal = scope["state"].get("principal")
+    return principal.id if isinstance(principal, Principal) else None

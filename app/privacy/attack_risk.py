@@ -8,7 +8,6 @@ from accounting.bayes_risk import log_odds, risk_of_delta
 from accounting.errors import AccountingError
 from accounting.gaussian_regret import RegretOfGaussian, gaussian_summary
 from accounting.intervals import Interval
-from accounting.true_positive_rate import tpr_for_fpr
 from app.privacy.account import (
     AttackRiskBody,
     AttackRiskRequest,
@@ -38,8 +37,10 @@ def attack_risk(evaluation: Evaluation, wanted: AttackRiskRequest) -> AttackRisk
         advantage=IntervalBody.of(advantage),
         bayes_security=IntervalBody.of(_one_less(advantage)),
         true_positive_rates=[
-            TruePositiveRateBody(fpr=fpr, tpr=IntervalBody.of(rate))
-            for fpr, rate in zip(wanted.fpr, _true_positive_rates(evaluation, wanted.fpr), strict=True)
+            TruePositiveRateBody(fpr=fpr, tpr=IntervalBody.of(found.value))
+            for fpr, found in zip(
+                wanted.fpr, evaluation.true_positive_rates(wanted.fpr, "attack_risk", "fpr"), strict=True
+            )
         ],
         bayes_risks=[
             BayesRiskBody(
@@ -63,7 +64,9 @@ def gaussian_dp(evaluation: Evaluation, regret: float) -> GaussianSummaryBody:
         return [known[epsilon].value for epsilon in epsilons]
 
     try:
-        found = gaussian_summary(evaluation.events, evaluation.relation, regret, deltas_at=deltas_at)
+        found = gaussian_summary(
+            evaluation.events, evaluation.relation, regret, deltas_at=deltas_at, group_size=evaluation.group_size
+        )
     except AccountingError as error:
         raise from_accounting(error, "gaussian_dp") from None
     return GaussianSummaryBody(closest=_body(found.closest), conservative=_body(found.conservative))
@@ -76,14 +79,6 @@ def _body(found: RegretOfGaussian) -> RegretBody:
         promised_too_little=found.promised_too_little,
         regret=found.regret,
     )
-
-
-def _true_positive_rates(evaluation: Evaluation, rates: Sequence[float]) -> list[Interval]:
-    found = []
-    for fpr in rates:
-        with evaluation.context.numerics:
-            found.append(tpr_for_fpr(evaluation.events, evaluation.relation, fpr).value)
-    return found
 
 
 def _one_less(interval: Interval) -> Interval:

@@ -17,6 +17,7 @@ from accounting.second_opinion import Opinion, lattice_step, opinions_on_delta, 
 from app.kit.context import Context
 from app.kit.process_pool import JobFailed
 from app.privacy.account import CertificationBody
+from app.problems import Problem
 
 
 def certify(
@@ -46,7 +47,7 @@ def certify(
     ask = opinions_on_epsilon if field == "delta" else opinions_on_delta
     try:
         opinions = context.processes.run(ask, events, relation, asked, step)
-    except JobFailed as failure:
+    except (JobFailed, Problem) as failure:
         return [_without_opinion(field, f"No second opinion: {failure}. The interval stands.") for _ in answers]
     except Exception as error:  # a library's failure, of whatever kind, is no failure of the answer
         words = f"No second opinion: dp-accounting failed with {type(error).__name__}. The interval stands."

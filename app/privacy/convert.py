@@ -13,7 +13,8 @@ from accounting.guarantees import Guarantee, guarantee_from_json
 from accounting.numbers import MAX_ORDER, MAX_ORDERS
 from app.kit.context import Context
 from app.kit.fields import Schema
-from app.problems import from_accounting
+from app.kit.process_pool import JobFailed
+from app.problems import from_accounting, unprocessable
 
 #: Of the amounts in a request; an answer may be larger.
 MAX_AMOUNT = 1e6
@@ -197,7 +198,8 @@ def answer_conversion(context: Context, request: ConvertRequest) -> ConvertAnswe
     """The stated guarantee as one of another kind.
 
     Raises:
-        Problem: 422 when the stated guarantee makes no sense, or nothing of the wanted kind follows from it.
+        Problem: 422 when the stated guarantee makes no sense, nothing of the wanted kind follows from it, or finding it
+            takes too long.
     """
     wanted = request.to.model_dump(exclude={"kind"}, exclude_none=True)
     try:
@@ -205,10 +207,11 @@ def answer_conversion(context: Context, request: ConvertRequest) -> ConvertAnswe
     except AccountingError as error:
         raise from_accounting(error, "from") from None
     try:
-        with context.numerics:
-            return ConvertAnswer.of(convert(stated, request.to.kind, **wanted))
+        return ConvertAnswer.of(context.processes.run(convert, stated, request.to.kind, **wanted))
     except AccountingError as error:
         raise from_accounting(error) from None
+    except JobFailed as failure:
+        raise unprocessable("too_much_work", f"this was given up: {failure}; state fewer orders", "from") from None
 
 
 CONVERT_EXAMPLES: dict[str, Example] = {

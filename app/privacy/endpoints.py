@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Body
+from starlette.responses import Response
 
 from app.kit.context import CurrentContext
+from app.kit.known_answers import CurrentAnswers
 from app.privacy import service
 from app.privacy.account import AccountAnswer, AccountRequest
 from app.privacy.convert import CONVERT_EXAMPLES, ConvertAnswer, ConvertRequest, answer_conversion
 from app.privacy.examples import ACCOUNT_EXAMPLES
-from app.privacy.imports import IMPORT_EXAMPLES, ImportAnswer, ImportRequest, answer_import
+from app.privacy.imports import IMPORT_EXAMPLES, ImportAnswer, ImportRequest, answer_import, has_their_number
 from app.privacy.tuning import TUNING_EXAMPLES, TuningCostAnswer, TuningCostRequest, answer_tuning_cost
 
 router = APIRouter(prefix="/v1", tags=["Accounting"])
@@ -21,60 +23,74 @@ router = APIRouter(prefix="/v1", tags=["Accounting"])
     "/account",
     operation_id="account",
     summary="Certified epsilon at delta, or delta at epsilon",
-    # Parts that were not asked for are absent; null is kept for quantities without a finite bound.
-    response_model_exclude_unset=True,
+    response_model=AccountAnswer,
 )
-def account(
-    context: CurrentContext, request: Annotated[AccountRequest, Body(openapi_examples=ACCOUNT_EXAMPLES)]
-) -> AccountAnswer:
+async def account(
+    context: CurrentContext,
+    answers: CurrentAnswers,
+    request: Annotated[AccountRequest, Body(openapi_examples=ACCOUNT_EXAMPLES)],
+) -> Response:
     """Privacy loss of events fixed in advance, as an interval that contains the truth.
 
     Give `delta` to get epsilon, or `epsilon` to get delta; a list of values gives `points`. `curve` adds curves around
     the value, `certify` the number of an independent library.
     """
-    return service.account(context, request)
+    # Parts that were not asked for are absent; null is kept for quantities without a finite bound.
+    return await answers.respond(
+        request, lambda: service.account(context, request), is_final=service.has_every_opinion, exclude_unset=True
+    )
 
 
 @router.post(
     "/convert",
     operation_id="convert",
     summary="What one privacy guarantee implies about another",
-    response_model_exclude_none=True,
+    response_model=ConvertAnswer,
 )
-def convert(
-    context: CurrentContext, request: Annotated[ConvertRequest, Body(openapi_examples=CONVERT_EXAMPLES)]
-) -> ConvertAnswer:
+async def convert(
+    context: CurrentContext,
+    answers: CurrentAnswers,
+    request: Annotated[ConvertRequest, Body(openapi_examples=CONVERT_EXAMPLES)],
+) -> Response:
     """The best guarantee of another kind that is known to follow, with its theorem and the textbook forms beside it.
 
     `tight` says whether some mechanism attains it. A direction that does not exist is refused (`no_such_conversion`).
     """
-    return answer_conversion(context, request)
+    return await answers.respond(request, lambda: answer_conversion(context, request), exclude_none=True)
 
 
 @router.post(
     "/tuning-cost",
     operation_id="tuning_cost",
     summary="What releasing the best of several runs costs",
-    # Parts that were not asked for are absent; null is kept for quantities without a finite bound.
-    response_model_exclude_unset=True,
+    response_model=TuningCostAnswer,
 )
-def tuning_cost(
-    context: CurrentContext, request: Annotated[TuningCostRequest, Body(openapi_examples=TUNING_EXAMPLES)]
-) -> TuningCostAnswer:
+async def tuning_cost(
+    context: CurrentContext,
+    answers: CurrentAnswers,
+    request: Annotated[TuningCostRequest, Body(openapi_examples=TUNING_EXAMPLES)],
+) -> Response:
     """The privacy of a search that runs a private algorithm a random number of times and releases the best result.
 
     `events` are those of ONE run. The answer has the selection's epsilon as an interval, each bound with its theorem,
     what it would cost to release all runs, and the whole as one event for a budget. With `target` the noise is solved.
     """
-    return answer_tuning_cost(context, request)
+    return await answers.respond(request, lambda: answer_tuning_cost(context, request), exclude_unset=True)
 
 
-@router.post("/import", operation_id="import_history", summary="What another library recorded, re-accounted")
-def import_history(
-    context: CurrentContext, request: Annotated[ImportRequest, Body(openapi_examples=IMPORT_EXAMPLES)]
-) -> ImportAnswer:
+@router.post(
+    "/import",
+    operation_id="import_history",
+    summary="What another library recorded, re-accounted",
+    response_model=ImportAnswer,
+)
+async def import_history(
+    context: CurrentContext,
+    answers: CurrentAnswers,
+    request: Annotated[ImportRequest, Body(openapi_examples=IMPORT_EXAMPLES)],
+) -> Response:
     """A history of Opacus, or an event of dp-accounting (JAX Privacy, TF Privacy), as events of this service.
 
     The answer has the certified interval, the library's own number, and each reason why the two differ.
     """
-    return answer_import(context, request)
+    return await answers.respond(request, lambda: answer_import(context, request), is_final=has_their_number)

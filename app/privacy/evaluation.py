@@ -5,22 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from accounting.accountant import deltas_for_epsilons, epsilons_for_deltas
-from accounting.effort import is_quick
 from accounting.errors import AccountingError
-from accounting.events import Event
+from accounting.events import Event, FullBatch, Gaussian
 from accounting.groups import group_delta_for_epsilon, group_epsilon_for_delta
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
 from accounting.schedule_warnings import schedule_warnings
+from accounting.true_positive_rate import tpr_for_fpr, tpr_from_deltas
 from app.kit.context import Context
 from app.kit.process_pool import JobFailed
 from app.problems import from_accounting, unprocessable
 
-#: Values that are asked for together take about as long, so that the deadline is looked at between.
+#: Values that are asked for together take about as long, so that others get a turn between.
 _TOGETHER_SECONDS = 1.0
 
+#: Full batches of Gaussian noise have a closed form; so many events times values take some milliseconds.
+MOST_IN_THREAD = 1000
+
+P = ParamSpec("P")
+T = TypeVar("T")
 Evaluate = Callable[..., list[Answer]]
 
 
@@ -29,7 +35,7 @@ class Evaluation:
     """The engine, asked on behalf of one request.
 
     Attributes:
-        seconds: After so long nothing more is begun.
+        seconds: After so long nothing more is begun, and what is under way is given up.
         group_size: For how many records at a time.
     """
 
@@ -60,9 +66,13 @@ class Evaluation:
 
     def warnings(self, field: str, value: float) -> tuple[str, ...]:
         """What a reader must know about the sampling schemes, with numbers for the ``value`` of ``field``."""
-        at: dict[str, float] = {field: value}
-        with self.context.numerics:
-            return schedule_warnings(self.events, self.relation, **at)
+        if self._has_closed_form(1):
+            return ()  # there is no scheme to warn of
+        return self._in_bounds((field,), schedule_warnings, self.events, self.relation, **{field: value})
+
+    def true_positive_rates(self, rates: Sequence[float], *pointer: str | int) -> list[Answer]:
+        """The largest true positive rate at each false positive rate; otherwise as `epsilons`."""
+        return self._answers(_true_positive_rates, rates, pointer)
 
     def _answers(self, evaluate: Evaluate, values: Sequence[float], pointer: tuple[str | int, ...]) -> list[Answer]:
         answers: list[Answer] = []
@@ -76,24 +86,57 @@ class Evaluation:
                     "about fewer events",
                     *pointer,
                 )
-            answers += self._together(evaluate, values[len(answers) : len(answers) + together], pointer)
+            with self.context.metrics.evaluation() as found:
+                more = self._together(evaluate, values[len(answers) : len(answers) + together], pointer)
+                found.evaluator, found.values = more[-1].method, len(more)
+            answers += more
             if time.monotonic() - begun < 0.5 * _TOGETHER_SECONDS:
                 together *= 2
         return answers
 
     def _together(self, evaluate: Evaluate, values: Sequence[float], pointer: tuple[str | int, ...]) -> list[Answer]:
         size = {"group_size": self.group_size} if self.group_size > 1 else {}
-        try:
-            # A value of another kind may take minutes, and a thread that is at it cannot be stopped.
-            if self.group_size == 1 and is_quick(self.events):
+        if self._has_closed_form(len(values)):
+            try:
                 with self.context.numerics:
-                    return evaluate(self.events, self.relation, values, **size)
-            return self.context.processes.run(evaluate, self.events, self.relation, values, **size)
+                    return evaluate(self.events, self.relation, values)
+            except AccountingError as error:
+                raise from_accounting(error, "events") from None
+        return self._in_bounds(pointer, evaluate, self.events, self.relation, values, **size)
+
+    def _has_closed_form(self, values: int) -> bool:
+        """Whether so many values take no more than milliseconds, whatever the events' parameters are."""
+        return (
+            self.group_size == 1
+            and len(self.events) * values <= MOST_IN_THREAD
+            and all(
+                isinstance(each.mechanism, Gaussian) and isinstance(each.sampling, FullBatch) for each in self.events
+            )
+        )
+
+    def _in_bounds(
+        self, pointer: tuple[str | int, ...], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The result of ``function``, from a process: a thread that is at it for minutes cannot be stopped."""
+        left = max(0.0, self._deadline - time.monotonic())
+        try:
+            return self.context.processes.run_within(left, function, *args, **kwargs)
         except AccountingError as error:
             raise from_accounting(error, "events") from None
         except JobFailed as failure:
             detail = f"this was given up: {failure}; ask for fewer values at a time, or about fewer events"
             raise unprocessable("too_much_work", detail, *pointer) from None
+
+
+def _true_positive_rates(
+    events: Sequence[Event], relation: NeighboringRelation, rates: Sequence[float], *, group_size: int = 1
+) -> list[Answer]:
+    if group_size == 1:
+        return [tpr_for_fpr(events, relation, rate) for rate in rates]
+    return [
+        tpr_from_deltas(lambda epsilon: group_delta_for_epsilon(events, relation, epsilon, group_size), rate)
+        for rate in rates
+    ]
 
 
 def _group_epsilons(

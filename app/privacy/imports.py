@@ -13,6 +13,7 @@ from accounting.dp_accounting_adapter import library_epsilon
 from accounting.dp_events import NoiseOver
 from accounting.errors import AccountingError
 from accounting.interoperability import Batches, Imported, OpacusHistory, import_dp_event, import_opacus
+from accounting.intervals import Answer
 from accounting.numbers import MAX_COUNT, MAX_EVENTS
 from accounting.relations import NeighboringRelation
 from accounting.schedule_warnings import schedule_warnings
@@ -21,7 +22,7 @@ from app.kit.fields import Integer, Schema
 from app.kit.process_pool import JobFailed
 from app.privacy.answers import ConventionBody, IntervalBody, error_budget
 from app.privacy.schemas import EventSchema
-from app.problems import from_accounting, unprocessable
+from app.problems import Problem, from_accounting, unprocessable
 
 HistoryEntry = Annotated[
     tuple[
@@ -114,17 +115,14 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
     """
     relation, delta, source = request.neighboring_relation, request.delta, request.source
     try:
-        with context.numerics:
-            if isinstance(source, OpacusSource):
-                imported = _opacus(source, relation, delta)
-            else:
-                imported = _dp_event(source, relation)
-            if not imported.events:
-                raise unprocessable("invalid_value", "it releases nothing", "source", "event")
-            answer = epsilon_for_delta(imported.events, relation, delta)
-            warnings = schedule_warnings(imported.events, relation, delta=delta)
+        imported, answer, warnings = context.processes.run(_account, source, relation, delta)
     except AccountingError as error:
         raise from_accounting(error, "source") from None
+    except JobFailed as failure:
+        detail = f"this was given up: {failure}; import a history of fewer different steps"
+        raise unprocessable("too_much_work", detail, "source") from None
+    if answer is None:
+        raise unprocessable("invalid_value", "it releases nothing", "source", "event")
     if isinstance(source, OpacusSource):
         theirs = imported.reported.epsilon
         note = "Its number is not computed here." if theirs is None else "Its formula, computed here."
@@ -153,6 +151,25 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
     )
 
 
+def _account(
+    source: OpacusSource | DpEventSource, relation: NeighboringRelation, delta: float
+) -> tuple[Imported, Answer | None, tuple[str, ...]]:
+    """What was recorded, its epsilon and its warnings; no epsilon where nothing was released.
+
+    It runs in another process, so what it takes and gives can be pickled.
+    """
+    imported = _opacus(source, relation, delta) if isinstance(source, OpacusSource) else _dp_event(source, relation)
+    if not imported.events:
+        return imported, None, ()
+    warnings = schedule_warnings(imported.events, relation, delta=delta)
+    return imported, epsilon_for_delta(imported.events, relation, delta), warnings
+
+
+def has_their_number(answer: ImportAnswer) -> bool:
+    """Whether the library's number is there: another time, with less to do, it may be found."""
+    return answer.reported.epsilon is not None
+
+
 def _opacus(source: OpacusSource, relation: NeighboringRelation, delta: float) -> Imported:
     state = {"mechanism": source.mechanism, "history": [list(entry) for entry in source.history]}
     return import_opacus(OpacusHistory.from_state(state), relation, delta, source.batches)
@@ -173,7 +190,7 @@ def _library(
     """dp-accounting's own number, from a process with limits of time and memory; a failure of it is none here."""
     try:
         found = context.processes.run(library_epsilon, source.event, relation, delta, source.accountant)
-    except JobFailed as failure:
+    except (JobFailed, Problem) as failure:
         return None, f"No number of the library: {failure}."
     except Exception as error:  # a library's failure, of whatever kind, is no failure of the answer
         return None, f"The library does not account this event under {relation}: {type(error).__name__}."

@@ -179,23 +179,18 @@ def answer_tuning_cost(context: Context, request: TuningCostRequest) -> TuningCo
         if request.target is not None:
             delta = request.target.delta
             target = SelectionTarget(request.target.epsilon, delta, trials)
-            found = _in_bounds(context, events, solve_noise_factor, events, relation, target)
+            found = _in_bounds(context, solve_noise_factor, events, relation, target)
             events = with_noise_factor(events, found.value)
             solved = {"noise_factor": found.value, "events": [EventSchema.of(event) for event in events]}
         assert delta is not None  # one of the two was given
-        cost = _in_bounds(context, events, tuning_cost, events, relation, trials, delta, orders=request.orders)
+        cost = _in_bounds(context, tuning_cost, events, relation, trials, delta, orders=request.orders)
     except AccountingError as error:
         raise from_accounting(error, *(("distribution",) if error.pointer[:1] == ("trials",) else ())) from None
     return _answer(cost, events, relation, trials, delta, solved)
 
 
-def _in_bounds(
-    context: Context, events: tuple[Event, ...], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-) -> T:
-    """The result of ``function``, from a process with limits of time and memory unless one step is all there is."""
-    if len(events) == 1 and events[0].count == 1:
-        with context.numerics:
-            return function(*args, **kwargs)
+def _in_bounds(context: Context, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The result of ``function``, from a process with limits of time and memory."""
     try:
         return context.processes.run(function, *args, **kwargs)
     except JobFailed as failure:

@@ -19,7 +19,7 @@ from app.kit.query_parameters import KnownParametersOnly
 from app.ledger.commands import Commit, Extend, Start, Void
 from app.ledger.states import ReservationStatus
 from app.privacy.schemas import to_events
-from app.reservations import repository, service
+from app.reservations import repository, requests, service
 from app.reservations.examples import COMMIT_EXAMPLES, RESERVATION_EXAMPLES
 from app.reservations.requests import Asked, ReservationCommands
 from app.reservations.schemas import (
@@ -57,21 +57,12 @@ async def create_reservation(
     """
     events = to_events(request.events)
     charge_delta = None if request.charge is None else request.charge.delta
+    asked = Asked(budget_id, events, request.purpose, timedelta(seconds=request.expires_in), charge_delta)
     if dry_run:
-        body = await run_in_threadpool(
-            service.dry_run,
-            context,
-            budget_id,
-            events,
-            purpose=request.purpose,
-            expires_in=request.expires_in,
-            charge_delta=charge_delta,
-        )
-        return JSONResponse(body, 201)
+        return JSONResponse(await run_in_threadpool(requests.dry_run, context, principal, asked), 201)
     if key is None:
         raise missing_key()
     commands = ReservationCommands(context, principal, key)
-    asked = Asked(budget_id, events, request.purpose, timedelta(seconds=request.expires_in), charge_delta)
     return await commands.reserve_soon(asked, request_fingerprint(f"create_reservation {budget_id}", request))
 
 

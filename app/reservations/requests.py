@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from accounting.events import Event
+from app.auth import reach
 from app.auth.principal import Principal
 from app.kit.context import Context
 from app.kit.idempotency import Answer, fingerprint_hash, refuse, to_response
@@ -18,6 +20,7 @@ from app.ledger.commands import Quote, Reserve, Resolution
 from app.ledger.executor import Exceeded, Request, execute, execute_soon
 from app.ledger.journal import Instruction
 from app.ledger.transitions import Transition
+from app.problems import Problem
 from app.reservations import service
 from app.reservations.bodies import reservation_body
 
@@ -31,6 +34,27 @@ class Asked:
     purpose: str
     expires_in: timedelta
     charge_delta: float | None = None
+
+
+def dry_run(context: Context, principal: Principal, asked: Asked) -> dict[str, Any]:
+    """What the reservation would be answered now; nothing is written.
+
+    Raises:
+        Problem: as `service.dry_run`.
+    """
+    try:
+        return service.dry_run(
+            context,
+            asked.budget_id,
+            asked.events,
+            purpose=asked.purpose,
+            expires_in=int(asked.expires_in.total_seconds()),
+            charge_delta=asked.charge_delta,
+        )
+    except Problem as denial:
+        with context.database.read() as session:
+            reach.hide_budget_above(session, principal, denial)
+        raise
 
 
 @dataclass(frozen=True)
@@ -77,6 +101,8 @@ class ReservationCommands:
         if isinstance(decision, Exceeded):
             command = decision.command
             problem = service.budget_exceeded(self.context, decision.denial, decision.path, command).finished()
+            with self.context.database.read() as session:
+                reach.hide_budget_above(session, self.principal, problem)
             digest = fingerprint_hash(self.context, fingerprint)
             return to_response(refuse(self.context, (self.principal.id, self.key), digest, problem))
         return to_response(decision)

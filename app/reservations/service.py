@@ -153,16 +153,30 @@ def quote_part(
     return quote(context, reservation.budget_id, events, charge_delta=reservation.charge_delta)
 
 
+def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> float | None:
+    """A delta of the caller's where the budget prices at one; None in every other budget.
+
+    Raises:
+        Problem: 404.
+    """
+    return delta if _terms(context, budget_id)[0].kind == "approximate_dp" else None
+
+
 def make_room(
-    context: Context, budget_id: str, events: Sequence[Event], *, relation: NeighboringRelation | None = None
+    context: Context,
+    budget_id: str,
+    events: Sequence[Event],
+    *,
+    charge_delta: float | None = None,
+    relation: NeighboringRelation | None = None,
 ) -> None:
     """Release the holds that are due, if these events would not fit without that.
 
     Raises:
         Problem: as `quote`.
     """
-    price = quote(context, budget_id, events, relation=relation)
-    command = Reserve("", tuple(events), price, context.clock())
+    price = quote(context, budget_id, events, charge_delta=charge_delta, relation=relation)
+    command = Reserve("", tuple(events), price, context.clock(), charge_delta=charge_delta)
     while True:
         with context.database.read() as session:
             path = path_of(session, budget_id)
@@ -254,6 +268,7 @@ def reserve(
     purpose: str,
     principal_id: str,
     expires_in: int,
+    charge_delta: float | None = None,
     run_id: str | None = None,
     plan_hash: str | None = None,
     relation: NeighboringRelation | None = None,
@@ -268,6 +283,7 @@ def reserve(
         purpose: Free text, shown with every entry.
         principal_id: Who asks.
         expires_in: Seconds until the hold may be released, unless it is started before.
+        charge_delta: The delta at which an approximate_dp budget prices the events.
         run_id: The run that owns the reservation, and alone resolves it.
         plan_hash: The plan that the events come from; the worker compares what it executes with it.
         relation: The relation that the caller calibrated under, to be compared with the budget's.
@@ -276,13 +292,14 @@ def reserve(
         Problem: as `quote`; 409 ``budget_exceeded`` with the members cost, remaining and warnings, to which `run_once`
             adds largest_count_that_fits when the lock is released.
     """
-    price = quote(context, budget_id, events, relation=relation)
+    price = quote(context, budget_id, events, charge_delta=charge_delta, relation=relation)
     command = Reserve(
         reservation_id=new_id("res"),
         events=tuple(events),
         quote=price,
         expires_at=context.clock() + timedelta(seconds=expires_in),
         purpose=purpose,
+        charge_delta=charge_delta,
         run_id=run_id,
         plan_hash=plan_hash,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Header, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sqlalchemy.orm import Session
 
+from app.auth import reach
 from app.auth.principal import Principal, Scope, requires
 from app.kit.context import CurrentContext
 from app.kit.idempotency import (
@@ -22,7 +24,8 @@ from app.kit.idempotency import (
 from app.kit.negotiation import preferred
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
-from app.reservations import service as reservations
+from app.reservations import requests
+from app.reservations.requests import Asked
 from app.reservations.schemas import EmptyRequest
 from app.run_sweeps import heat_map, preparation, progression, service
 from app.run_sweeps.examples import RUN_SWEEP_EXAMPLES
@@ -67,20 +70,21 @@ def create_run_sweep(
     One charge pays for all of it. Of a sweep for the best no answer ever tells how many trials there were.
     """
     if dry_run:
-        prepared = preparation.prepare(context, request)
-        return JSONResponse(quote_body(prepared, _cost(context, prepared)).model_dump(mode="json"), 200)
+        prepared = preparation.prepare(context, request, principal)
+        return JSONResponse(quote_body(prepared, _cost(context, principal, prepared)).model_dump(mode="json"), 200)
     if key is None:
         raise missing_key()
     ready: list[preparation.Prepared] = []
 
     def command(session: Session) -> Answer:
-        sweep = service.create(session, context, principal.id, ready[0])
+        with reach.hiding_budgets_above(session, principal):
+            sweep = service.create(session, context, principal.id, ready[0])
         body = sweep_body(session, sweep).model_dump(mode="json")
         return Answer(202, body, {"Location": f"/v1/run-sweeps/{sweep.id}"})
 
     def prepare() -> None:
         runs.check_queue(context, principal.id)
-        prepared = preparation.prepare(context, request)
+        prepared = preparation.prepare(context, request, principal)
         if prepared.sweep.select == Select.ALL:
             runs.check_queue(context, principal.id, len(prepared.grid.cells))
         preparation.make_room(context, prepared)
@@ -91,26 +95,24 @@ def create_run_sweep(
     return to_response(answer)
 
 
-def _cost(context: CurrentContext, prepared: preparation.Prepared) -> dict[str, Any] | None:
+def _cost(context: CurrentContext, principal: Principal, prepared: preparation.Prepared) -> dict[str, Any] | None:
     """What reserving the sweep would answer."""
     budget_id = prepared.sweep.budget_id
     if budget_id is None:
         return None
     with context.database.read() as session:
         service.check_binding(session, prepared)
-    reservations.quote(context, budget_id, prepared.events, relation=prepared.relation)
-    return reservations.dry_run(
-        context, budget_id, prepared.events, purpose="", expires_in=QUEUE_HOLD_S, charge_delta=None
-    )
+    asked = Asked(budget_id, prepared.events, "", timedelta(seconds=QUEUE_HOLD_S), prepared.charge_delta)
+    return requests.dry_run(context, principal, asked)
 
 
 @router.get("", operation_id="list_run_sweeps", summary="Sweeps of runs, newest first")
 def list_run_sweeps(
-    context: CurrentContext, _: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
+    context: CurrentContext, principal: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[RunSweepSummary]:
     """All of them, without their cells."""
     with context.database.read() as session:
-        sweeps, next_cursor = service.list_page(session, cursor, limit)
+        sweeps, next_cursor = service.list_page(session, cursor, limit, reach.run_sweeps(principal))
         return Page[RunSweepSummary](items=[summary(session, sweep) for sweep in sweeps], next_cursor=next_cursor)
 
 

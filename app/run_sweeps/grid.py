@@ -124,6 +124,11 @@ def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
         detail = f"at most {MAX_SWEPT} fields are swept at a time; lists are at {places}"
         raise unprocessable("overdetermined", detail, *found[MAX_SWEPT][0])
     swept = tuple(read_values(path, values, MAX_CELLS) for path, values in found)
+    for each in swept:
+        for place, value in enumerate(each.values):
+            if value in each.values[:place]:
+                detail = "each value stands once in its list: a second run of the same cell would be charged too"
+                raise invalid("invalid_value", detail, *each.path, str(place))
     size = math.prod(len(each.values) for each in swept)
     if size > MAX_CELLS:
         detail = f"a sweep has {MAX_CELLS} cells at most, and this one would have {size}"

@@ -21,6 +21,7 @@ from accounting.tuning.cost import MAX_STATED
 from accounting.tuning.drawing import most_trials
 from accounting.tuning.trials import FixedTrials, RandomTrials
 from app.algorithms.targets import achieved_body
+from app.auth.principal import SERVICE, Principal
 from app.budgets.service import get_budget
 from app.kit.context import Context
 from app.kit.process_pool import JobFailed
@@ -40,8 +41,6 @@ T = TypeVar("T")
 MOST_SECONDS = 60.0
 #: Of what is stored of the cells, bytes: a data set with very many columns has few cells.
 MOST_STORED = 64 * 2**20
-#: So many events are composed while the request waits in its own thread.
-MOST_EVENTS_IN_THREAD = 16
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,7 @@ class Prepared:
         events: What is charged.
         relation: The neighbouring relation of all plans.
         sweep: The row, as far as it follows from the request.
+        charge_delta: The delta to reserve at, in an approximate_dp budget the largest of the cells'.
     """
 
     grid: Grid
@@ -61,6 +61,7 @@ class Prepared:
     events: tuple[Event, ...]
     relation: NeighboringRelation
     sweep: RunSweep
+    charge_delta: float | None
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class _Charge:
     warnings: tuple[str, ...] = ()
 
 
-def prepare(context: Context, request: RunSweepRequest) -> Prepared:
+def prepare(context: Context, request: RunSweepRequest, principal: Principal = SERVICE) -> Prepared:
     """Read, calibrate and price a sweep.
 
     Raises:
@@ -78,7 +79,7 @@ def prepare(context: Context, request: RunSweepRequest) -> Prepared:
     """
     grid = read_grid(request)
     law = _check_terms(grid)
-    ready = _calibrate_all(context, grid)
+    ready = _calibrate_all(context, grid, principal)
     columns = tuple(runs.columns_of(cell.request, each) for cell, each in zip(grid.cells, ready, strict=True))
     _check_size(columns)
     plans = [each.calibration.plan for each in ready]
@@ -105,7 +106,11 @@ def prepare(context: Context, request: RunSweepRequest) -> Prepared:
     if terms.expected_sweep_hash not in (None, sweep.sweep_hash):
         detail = f"this request makes the sweep {sweep.sweep_hash}, not the expected one; nothing was charged"
         raise unprocessable("sweep_hash_mismatch", detail, "expected_sweep_hash")
-    return Prepared(grid, columns, charge.events, relation, sweep)
+    delta = None
+    if first.budget_id is not None:
+        target = max((cell.request.target for cell in grid.cells), key=lambda each: _delta(each) or 0.0)
+        delta = runs.charge_delta(context, first.budget_id, charge.events, relation, target)
+    return Prepared(grid, columns, charge.events, relation, sweep, delta)
 
 
 def _check_terms(grid: Grid) -> RandomTrials | None:
@@ -146,7 +151,7 @@ def _check_terms(grid: Grid) -> RandomTrials | None:
     return law
 
 
-def _calibrate_all(context: Context, grid: Grid) -> list[runs.Preparation]:
+def _calibrate_all(context: Context, grid: Grid, principal: Principal) -> list[runs.Preparation]:
     deadline = time.monotonic() + MOST_SECONDS
     ready: list[runs.Preparation] = []
     for number, cell in enumerate(grid.cells):
@@ -157,7 +162,7 @@ def _calibrate_all(context: Context, grid: Grid) -> list[runs.Preparation]:
             )
             raise unprocessable("too_much_work", detail, *grid.swept[-1].path)
         try:
-            ready.append(runs.calibrate(context, cell.request))
+            ready.append(runs.calibrate(context, cell.request, principal))
         except Problem as problem:
             raise grid.in_cell(number, problem) from None
         except AccountingError as error:
@@ -287,7 +292,7 @@ def _filter_of(context: Context, budget_id: str | None) -> tuple[str | None, tup
 def _within_limits(
     context: Context, events: Sequence[Event], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    if is_quick(events) and len(events) <= MOST_EVENTS_IN_THREAD:
+    if is_quick(events):
         with context.numerics:
             return function(*args, **kwargs)
     return context.processes.run(function, *args, **kwargs)
@@ -307,10 +312,16 @@ def _guarantee(answer: Answer, delta: float) -> dict[str, Any]:
 
 
 def make_room(context: Context, prepared: Prepared) -> None:
-    """Find the price, and release the holds that are due where that makes room.
+    """Release the holds that are due where that makes room.
 
     Raises:
         Problem: as `reservations.quote`.
     """
     if prepared.sweep.budget_id is not None:
-        reservations.make_room(context, prepared.sweep.budget_id, prepared.events, relation=prepared.relation)
+        reservations.make_room(
+            context,
+            prepared.sweep.budget_id,
+            prepared.events,
+            charge_delta=prepared.charge_delta,
+            relation=prepared.relation,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, defer
 
 from app.run_sweeps.models import RunSweep, RunSweepCell, Select
@@ -21,9 +21,11 @@ def find_for_update(session: Session, sweep_id: str) -> RunSweep:
     return session.get_one(RunSweep, sweep_id, with_for_update=True, populate_existing=True)
 
 
-def page(session: Session, before: tuple[datetime, str] | None, limit: int) -> list[RunSweep]:
-    """Newest first, from just after the cursor."""
-    statement = select(RunSweep).order_by(RunSweep.created_at.desc(), RunSweep.id.desc()).limit(limit)
+def page(
+    session: Session, before: tuple[datetime, str] | None, limit: int, within: ColumnElement[bool]
+) -> list[RunSweep]:
+    """Those that the reader reaches, newest first, from just after the cursor."""
+    statement = select(RunSweep).where(within).order_by(RunSweep.created_at.desc(), RunSweep.id.desc()).limit(limit)
     if before is not None:
         moment, sweep_id = before
         statement = statement.where(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from app.datasets import service as datasets
@@ -94,6 +95,7 @@ def _reserve(session: Session, context: Context, prepared: Prepared) -> None:
         purpose=f"run sweep {sweep.id}: {sweep.select} of {len(grid.cells)} cells",
         principal_id=sweep.principal_id,
         expires_in=QUEUE_HOLD_S,
+        charge_delta=prepared.charge_delta,
         run_id=sweep.id,
         relation=prepared.relation,
         plan_hash=sweep.sweep_hash,
@@ -115,10 +117,12 @@ def get(session: Session, sweep_id: str) -> RunSweep:
     return sweep
 
 
-def list_page(session: Session, cursor: str | None, limit: int) -> tuple[Sequence[RunSweep], str | None]:
-    """Sweeps, newest first, and the next page's cursor."""
+def list_page(
+    session: Session, cursor: str | None, limit: int, within: ColumnElement[bool]
+) -> tuple[Sequence[RunSweep], str | None]:
+    """Sweeps that the reader reaches, newest first, and the next page's cursor."""
     before = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
-    found = repository.page(session, before, limit + 1)
+    found = repository.page(session, before, limit + 1, within)
     return cut_page(found, limit, lambda sweep: (sweep.created_at, sweep.id))
 
 

@@ -14,12 +14,12 @@ from itertools import groupby
 from pydantic import BaseModel
 
 from app.kit.moments import format_moment
+from app.ledger.transparency_schemas import InclusionBody
 from app.privacy.answers import ProvenanceBody
 from app.runs.report_schemas import PrivacyReport
 
 NOT_STATED = "not stated; the operator's to say"
 NONE = "none"
-CHAIN_IS_THE_PROOF = "none: the chain of hashes is followed by `POST /v1/ledger/verify`"
 #: Longer lists of numbers are told by their ends.
 LISTED_NUMBERS = 12
 
@@ -254,7 +254,6 @@ def _books(report: PrivacyReport) -> Section:
         ("state of the reservation", report.ledger.reservation_state),
         ("purpose", report.ledger.purpose),
         ("charge", report.charge),
-        ("proof", report.ledger.proof or CHAIN_IS_THE_PROOF),
     ]
     header = ("entry", "kind", "sequence", "leaf", "recorded", "hash", "previous hash")
     entries = tuple(
@@ -274,8 +273,16 @@ def _books(report: PrivacyReport) -> Section:
         tables=(
             _facts("The charge", charge, codes=("budget", "reservation")),
             Table("Entries of the ledger", header, entries),
+            _proof(report.ledger.proof),
         ),
     )
+
+
+def _proof(proof: InclusionBody | None) -> Table:
+    caption = "Proof that the last entry is in the tree of all entries"
+    if proof is None:
+        return _facts(caption, [("proof", "none: the ledger does not begin with what was signed of it")])
+    return _facts(caption, dict(proof).items(), codes=("entry_hash", "leaf_hash", "root_hash"))
 
 
 def _audits(report: PrivacyReport) -> Section:

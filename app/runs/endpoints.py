@@ -8,12 +8,15 @@ from fastapi import APIRouter, Body, Header, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sqlalchemy.orm import Session
 
+from app.auth import reach
 from app.auth.principal import Principal, Scope, requires
 from app.kit.context import CurrentContext
 from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
 from app.kit.negotiation import preferred
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
+from app.ledger import transparency
+from app.ledger.transparency_schemas import InclusionBody
 from app.problems import Problem
 from app.reservations.schemas import EmptyRequest
 from app.runs import artifacts, doorbell, service
@@ -57,13 +60,14 @@ def create_run(
     ready: list[service.Preparation] = []
 
     def command(session: Session) -> Answer:
-        run = service.create(session, context, principal.id, request, ready[0])
+        with reach.hiding_budgets_above(session, principal):
+            run = service.create(session, context, principal.id, request, ready[0])
         body = run_body(session, run).model_dump(mode="json")
         return Answer(202, body, {"Location": f"/v1/runs/{run.id}"})
 
     def prepare() -> None:
         service.check_queue(context, principal.id)
-        ready.append(service.prepare(context, request))
+        ready.append(service.prepare(context, request, principal))
 
     fingerprint = request_fingerprint("create_run", request)
     answer = run_once(context, principal.id, key, fingerprint, command, prepare)
@@ -72,10 +76,12 @@ def create_run(
 
 
 @router.get("", operation_id="list_runs", summary="Runs, newest first")
-def list_runs(context: CurrentContext, _: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT) -> Page[RunBody]:
+def list_runs(
+    context: CurrentContext, principal: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
+) -> Page[RunBody]:
     """All runs with their state and progress."""
     with context.database.read() as session:
-        runs, next_cursor = service.list_page(session, cursor, limit)
+        runs, next_cursor = service.list_page(session, cursor, limit, reach.runs(principal))
         return Page[RunBody](items=[run_body(session, run) for run in runs], next_cursor=next_cursor)
 
 
@@ -130,6 +136,7 @@ def get_run_report(
     """
     with context.database.read() as session:
         report = privacy_report(session, service.get(session, run_id))
+    report = _with_proof(context, report)
     headers = {"Vary": "Accept"}
     match format or CARD_TYPES[preferred(accept, list(CARD_TYPES))]:
         case "markdown":
@@ -138,6 +145,19 @@ def get_run_report(
             headers["Content-Security-Policy"] = pages.policy(PAGE_STYLES)
             return HTMLResponse(to_html(card_of(report)), headers=headers)
     return JSONResponse(report.model_dump(mode="json"), headers=headers)
+
+
+def _with_proof(context: CurrentContext, report: PrivacyReport) -> PrivacyReport:
+    """The report with a proof that the last entry about the charge is in the tree of all entries."""
+    if report.ledger is None:
+        return report
+    try:
+        proof = InclusionBody.of(transparency.inclusion(context, report.ledger.entries[-1].id))
+    except Problem as problem:
+        if problem.code != "ledger_not_consistent":
+            raise
+        return report
+    return report.model_copy(update={"ledger": report.ledger.model_copy(update={"proof": proof})})
 
 
 @router.get(

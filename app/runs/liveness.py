@@ -38,6 +38,11 @@ def dead_workers(data_dir: Path) -> list[str]:
     return [path.stem for path in _path(data_dir, "").parent.glob("*.lock") if has_died(data_dir, path.stem)]
 
 
+def living_workers(data_dir: Path) -> int:
+    """How many workers of this folder hold their locks."""
+    return sum(not has_died(data_dir, path.stem) for path in _path(data_dir, "").parent.glob("*.lock"))
+
+
 def has_died(data_dir: Path, worker_id: str) -> bool:
     """Whether the worker wrote its file in this folder and no longer holds it; a worker of elsewhere is left alone."""
     try:

@@ -46,7 +46,6 @@ STREAM: dict[int | str, dict[str, Any]] = {
         "description": "Events `progress`, then one event `end` with the final state.",
         "content": {
             "text/event-stream": {
-                "schema": {"type": "string"},
                 "itemSchema": {
                     "type": "object",
                     "properties": {

@@ -11,6 +11,7 @@ from pydantic import Field
 from app.algorithms.plans import LiteralBody, NoiseBody, PlanBody
 from app.algorithms.targets import AnyAchievedBody, RunTargetBody
 from app.kit.fields import Identifier, Schema
+from app.ledger.transparency_schemas import InclusionBody
 from app.privacy.answers import ConventionBody, ProvenanceBody
 from app.privacy.schemas import EventSchema
 from app.runs.model_choice import ModelChoice
@@ -68,9 +69,9 @@ class LedgerSummary(Schema):
     reservation_state: str
     purpose: str
     entries: list[EntrySummary]
-    proof: dict[str, Any] | None = Field(
-        description="That the last entry is in the tree of all entries, under a signed checkpoint. null: this ledger "
-        "proves itself by the chain of hashes, which `POST /v1/ledger/verify` follows."
+    proof: InclusionBody | None = Field(
+        description="That the last entry is in the tree of all entries, under a signed checkpoint; "
+        "`python -m app ledger prove` checks it without a server. null: the database was changed, none is signed."
     )
 
 

@@ -76,9 +76,9 @@ def progress_of(session: Session, run_ids: Sequence[str]) -> list[Run]:
 
 
 def in_progress_of(session: Session, worker_id: str) -> list[Run]:
-    """Runs that a worker claimed and did not finish, locked."""
-    statement = select(Run).where(Run.worker_id == worker_id, Run.state.in_(IN_PROGRESS)).with_for_update()
-    return list(session.scalars(statement))
+    """Runs that a worker claimed and did not finish, locked in the order of their ids."""
+    statement = select(Run).where(Run.worker_id == worker_id, Run.state.in_(IN_PROGRESS)).order_by(Run.id)
+    return list(session.scalars(statement.with_for_update()))
 
 
 def leases(session: Session) -> list[Lease]:
@@ -132,9 +132,9 @@ def ended_among(session: Session, run_ids: Collection[str]) -> list[Run]:
     return list(session.scalars(statement.options(load_only(Run.id, Run.state, Run.epoch))))
 
 
-def page(session: Session, before: tuple[datetime, str] | None, limit: int) -> list[Run]:
-    """Those that may be seen, newest first, from just after the cursor."""
-    statement = select(Run).where(~Run.is_withheld).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit)
+def page(session: Session, before: tuple[datetime, str] | None, limit: int, within: ColumnElement[bool]) -> list[Run]:
+    """Those that may be seen and that the reader reaches, newest first, from just after the cursor."""
+    statement = select(Run).where(~Run.is_withheld, within).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit)
     if before is not None:
         moment, run_id = before
         statement = statement.where((Run.created_at < moment) | ((Run.created_at == moment) & (Run.id < run_id)))

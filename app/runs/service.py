@@ -7,13 +7,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
+from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
+from accounting.events import Event
+from accounting.filter_costs import SMALLEST_DELTA
 from accounting.relations import NeighboringRelation
 from app.algorithms import service as algorithms
 from app.algorithms.plans import literal_body
-from app.algorithms.targets import AlgorithmChoice, achieved_body, to_target
+from app.algorithms.targets import (
+    AlgorithmChoice,
+    ApproximateDpTargetBody,
+    RunTargetBody,
+    achieved_body,
+    to_target,
+)
 from app.algorithms.trainable import check_model, check_plan
+from app.auth import reach
+from app.auth.principal import SERVICE, Principal
 from app.budgets.service import get_budget
 from app.datasets import service as datasets
 from app.datasets.inline import load_inline
@@ -45,28 +56,56 @@ class Preparation:
     data: DataDescription
     is_public: bool
     assumptions: dict[str, float] = field(default_factory=dict)
+    charge_delta: float | None = None
 
 
-def prepare(context: Context, request: RunRequest) -> Preparation:
+def prepare(context: Context, request: RunRequest, principal: Principal = SERVICE) -> Preparation:
     """Everything about a run that needs no transaction: its data's description, its model, its plan, its price.
 
     Raises:
         Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
     """
-    ready = calibrate(context, request)
+    ready = calibrate(context, request, principal)
     if request.budget_id is not None:
         plan = ready.calibration.plan
-        reservations.make_room(context, request.budget_id, plan.events, relation=plan.neighboring_relation)
+        delta = charge_delta(context, request.budget_id, plan.events, plan.neighboring_relation, request.target)
+        ready.charge_delta = delta
+        reservations.make_room(
+            context, request.budget_id, plan.events, charge_delta=delta, relation=plan.neighboring_relation
+        )
     return ready
 
 
-def calibrate(context: Context, request: RunRequest) -> Preparation:
+def charge_delta(
+    context: Context, budget_id: str, events: Sequence[Event], relation: NeighboringRelation, target: RunTargetBody
+) -> float | None:
+    """The delta to reserve at what a target was calibrated for: in an approximate_dp budget the target's own.
+
+    Raises:
+        Problem: as `reservations.quote`; where a delta is missing, it points at the target.
+    """
+    delta = max(target.delta, SMALLEST_DELTA) if isinstance(target, ApproximateDpTargetBody) else None
+    delta = reservations.charge_delta_in(context, budget_id, delta)
+    try:
+        reservations.quote(context, budget_id, events, charge_delta=delta, relation=relation)
+    except Problem as problem:
+        if problem.code != "missing_charge_delta":
+            raise
+        detail = f"the budget prices a run at the delta of its target, and a {target.kind} target has none"
+        raise unprocessable(problem.code, f"{detail}: give an approximate_dp target", "target", "kind") from None
+    return delta
+
+
+def calibrate(context: Context, request: RunRequest, principal: Principal = SERVICE) -> Preparation:
     """The same without the price.
 
     Raises:
         Problem: as `prepare`.
     """
     with context.database.read() as session:
+        reach.check(session, principal, "budget_id", request.budget_id)
+        reach.check(session, principal, "dataset_id", request.dataset_id)
+        reach.check(session, principal, "dataset_id", request.test_dataset_id)
         data, public = _describe(session, request)
         _check_test_data(session, request, data)
         relation = _relation_of_budget(session, request)
@@ -140,6 +179,7 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
             purpose=f"{plan.algorithm} run {run_id}",
             principal_id=principal_id,
             expires_in=QUEUE_HOLD_S,
+            charge_delta=ready.charge_delta,
             run_id=run_id,
             relation=plan.neighboring_relation,
             plan_hash=plan.plan_hash,
@@ -189,10 +229,12 @@ def get(session: Session, run_id: str) -> Run:
     return run
 
 
-def list_page(session: Session, cursor: str | None, limit: int) -> tuple[Sequence[Run], str | None]:
-    """Runs, newest first, and the next page's cursor."""
+def list_page(
+    session: Session, cursor: str | None, limit: int, within: ColumnElement[bool]
+) -> tuple[Sequence[Run], str | None]:
+    """Runs that the reader reaches, newest first, and the next page's cursor."""
     before = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
-    found = repository.page(session, before, limit + 1)
+    found = repository.page(session, before, limit + 1, within)
     return cut_page(found, limit, lambda run: (run.created_at, run.id))
 
 

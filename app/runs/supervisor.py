@@ -13,6 +13,7 @@ import structlog
 
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
+from app.ledger.integration import integrate
 from app.reservations.service import release_due_holds
 from app.run_sweeps.progression import advance_all
 from app.runs import liveness
@@ -26,6 +27,8 @@ WATCH_INTERVAL_S = 0.5
 SWEEP_INTERVAL_S = 10.0
 #: Between two replacements: a worker that ends at once must not be started again and again.
 REPLACEMENT_INTERVAL_S = 2.0
+#: Of entries, that a sweep gives their places in the tree: not so many that the workers would go unwatched for long.
+INTEGRATED_BATCHES = 8
 #: What workers may take to stop before they are killed: with the open requests' grace it is within the server's limit.
 GRACE_S = 5.0
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
@@ -93,6 +96,7 @@ class Supervisor:
                     # A stalled worker would be in the place of one that works.
                     self._processes[worker_id].kill()
                 self._release_due_holds()
+                self._integrate()
                 advance_all(self._context)
                 last_sweep = time.monotonic()
             self._fill()
@@ -103,6 +107,13 @@ class Supervisor:
             release_due_holds(self._context)
         except DATABASE_FAILURES as error:
             log.error("holds_not_released", error_type=type(error).__name__)
+
+    def _integrate(self) -> None:
+        """What was committed gets its place in the tree over all entries: nobody waits long for a checkpoint then."""
+        try:
+            integrate(self._context.database, INTEGRATED_BATCHES)
+        except DATABASE_FAILURES as error:
+            log.error("entries_not_integrated", error_type=type(error).__name__)
 
     def _fill(self) -> None:
         """Start the workers that are missing; replacements no faster than one every `REPLACEMENT_INTERVAL_S`."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Body
+from starlette.responses import Response
 
+from app.auth.principal import CurrentPrincipal
 from app.kit.context import CurrentContext
+from app.kit.known_answers import CurrentAnswers
 from app.sweeps import service
 from app.sweeps.examples import SWEEP_EXAMPLES
 from app.sweeps.schemas import SweepAnswer, SweepRequest
@@ -14,13 +17,26 @@ from app.sweeps.schemas import SweepAnswer, SweepRequest
 router = APIRouter(prefix="/v1", tags=["Calibration"])
 
 
-@router.post("/sweep", operation_id="sweep", summary="One calibration for each value of one field")
-def sweep(
-    context: CurrentContext, request: Annotated[SweepRequest, Body(openapi_examples=SWEEP_EXAMPLES)]
-) -> SweepAnswer:
+@router.post(
+    "/sweep",
+    operation_id="sweep",
+    summary="One calibration for each value of one field",
+    response_model=SweepAnswer,
+)
+async def sweep(
+    context: CurrentContext,
+    principal: CurrentPrincipal,
+    answers: CurrentAnswers,
+    request: Annotated[SweepRequest, Body(openapi_examples=SWEEP_EXAMPLES)],
+) -> Response:
     """A calibrate request in which exactly one field takes a list of up to 10,000 values; the answer is a table.
 
     A value without an answer has a `problem` in its row, and the other rows stand. A sweep of up to 64 values has 30
     seconds, a longer one two minutes; values that are not reached have the problem `too_much_work`.
     """
-    return service.sweep(context, request)
+    return await answers.respond(
+        request,
+        lambda: service.sweep(context, request, principal),
+        is_final=service.is_complete,
+        is_public=not service.names_a_budget(request),
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accounting.convention import convention
-from accounting.events import WithoutReplacement
 from app.algorithms import service as algorithms
 from app.algorithms.answers import solution_body
 from app.algorithms.budget_costs import BudgetReader
@@ -15,6 +15,7 @@ from app.algorithms.calibrate import CalibrateRequest
 from app.algorithms.plans import noise_body
 from app.algorithms.service import Question
 from app.algorithms.targets import achieved_body
+from app.auth.principal import Principal
 from app.kit.context import Context
 from app.kit.process_pool import JobFailed
 from app.privacy.answers import ConventionBody
@@ -25,9 +26,10 @@ from calibrators.provenance import Provenance
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Calibration
 
-#: Longer sweeps, and those of batches of a fixed size, are solved in another process, which has limits of time and
-#: memory of its own.
-MOST_CELLS_IN_THREAD = 64
+#: A sweep of more values has `MOST_SECONDS_OF_LONG_SWEEPS`.
+MOST_CELLS_OF_SHORT_SWEEPS = 64
+#: Longer sweeps, and those of sampled steps, are solved in another process, which has limits of time and memory.
+MOST_CELLS_IN_THREAD = 8
 #: Cells that are handed to a process together: one that takes too long takes no more than these with it.
 CELLS_TOGETHER = 32
 #: After so long no further cell is begun.
@@ -43,14 +45,14 @@ class Cell:
     fits_budget: bool | None
 
 
-def sweep(context: Context, request: SweepRequest) -> SweepAnswer:
+def sweep(context: Context, request: SweepRequest, principal: Principal) -> SweepAnswer:
     """One row for each value; a cell without an answer has a problem and does not spoil the others.
 
     Raises:
         Problem: 422 where no field or more than one takes a list, or where no cell at all can be read.
     """
     swept = find_swept(request.root)
-    reader = BudgetReader(context)
+    reader = BudgetReader(context, principal)
     questions: list[Question | Problem] = []
     for value in swept.values:
         try:
@@ -77,6 +79,16 @@ def sweep(context: Context, request: SweepRequest) -> SweepAnswer:
     )
 
 
+def names_a_budget(request: SweepRequest) -> bool:
+    """Whether the answer may depend on what is charged to a budget, in any cell."""
+    return "budget" in json.dumps(request.root)
+
+
+def is_complete(answer: SweepAnswer) -> bool:
+    """Whether every cell was reached: another time, with less to do, more of them may be."""
+    return all(row.problem is None or row.problem.code != "too_much_work" for row in answer.rows)
+
+
 def solve_cells(questions: Sequence[Question], seconds: float) -> list[Cell | RowProblem]:
     """The outcome of each question, in their order; those that are not begun in time have ``too_much_work``.
 
@@ -99,11 +111,12 @@ def solve_cells(questions: Sequence[Question], seconds: float) -> list[Cell | Ro
 
 
 def _solve_all(context: Context, questions: Sequence[Question]) -> list[Cell | RowProblem]:
-    quick = all(question.spec.sampling != WithoutReplacement.kind for question in questions)
-    if quick and len(questions) <= MOST_CELLS_IN_THREAD:
+    is_short = len(questions) <= MOST_CELLS_OF_SHORT_SWEEPS
+    seconds = MOST_SECONDS if is_short else MOST_SECONDS_OF_LONG_SWEEPS
+    if len(questions) <= MOST_CELLS_IN_THREAD and all(algorithms.is_brief(question.spec) for question in questions):
         with context.numerics:
-            return solve_cells(questions, MOST_SECONDS)
-    deadline = time.monotonic() + MOST_SECONDS_OF_LONG_SWEEPS
+            return solve_cells(questions, seconds)
+    deadline = time.monotonic() + seconds
     outcomes: list[Cell | RowProblem] = []
     for start in range(0, len(questions), CELLS_TOGETHER):
         together = questions[start : start + CELLS_TOGETHER]

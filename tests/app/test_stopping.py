@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -33,9 +34,9 @@ def test_the_patience_is_below_that_of_orchestrators() -> None:
 
 
 @contextmanager
-def started(settings: Settings, command: str) -> Iterator[subprocess.Popen[str]]:
+def started(settings: Settings, command: str, program: str = PROGRAM) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, command],
+        [sys.executable, "-c", program, command],
         cwd=ROOT,
         env={**os.environ, **environment_of(settings)},
         stdout=subprocess.PIPE,
@@ -87,6 +88,61 @@ def test_the_server_ends_while_a_request_waits_for_a_lock(tmp_path: Path) -> Non
             assert process.wait(15) == 0
         assert process.stdout is not None
         assert "stopped_with_work_unfinished" in process.stdout.read()
+
+
+def ready(port: int) -> tuple[int, dict[str, str]]:
+    """What `/health/ready` says on a connection of its own."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/health/ready")
+    answer = connection.getresponse()
+    checks: dict[str, str] = json.load(answer)["checks"]
+    connection.close()
+    return answer.status, checks
+
+
+def test_ready_is_503_first_while_requests_are_answered_still(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, port=0, workers=0, drain_s=300)
+    upgrade(settings.sqlalchemy_url)
+    with started(settings, "serve") as process:
+        port = re.search(r"listening on 127\.0\.0\.1:([0-9]+)", lines_until(process, "Ctrl+C"))
+        assert port is not None
+        assert ready(int(port[1]))[0] == 200
+        kept = HTTPConnection("127.0.0.1", int(port[1]), timeout=30)
+        kept.request("GET", "/health/live")
+        assert kept.getresponse().read()
+        process.send_signal(signal.SIGTERM)
+        while ready(int(port[1]))[0] == 200:
+            pass
+        status, checks = ready(int(port[1]))
+        assert (status, checks["accepting"], checks["database"]) == (503, "failing", "ok")
+        kept.request("GET", "/v1/algorithms")
+        assert kept.getresponse().read(), "who was told to stop still answers"
+        process.send_signal(signal.SIGTERM)
+        assert kept.sock.recv(1) == b"", "a connection without a request is closed"
+        assert process.wait(15) == 0
+        kept.close()
+
+
+def test_a_request_under_way_ends_and_its_connection_with_it(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, port=0, workers=0)
+    upgrade(settings.sqlalchemy_url)
+    with started(settings, "serve", "from app.cli.main import main; main()") as process:
+        port = re.search(r"listening on 127\.0\.0\.1:([0-9]+)", lines_until(process, "Ctrl+C"))
+        assert port is not None
+        body = b'{"events": [{"mechanism": {"kind": "gaussian", "noise_multiplier": 1}}], "delta": 1e-5}'
+        head = (
+            "POST /v1/account HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", int(port[1])), 30) as client:
+            client.sendall(head.encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 100")
+            process.send_signal(signal.SIGTERM)
+            lines_until(process, "Waiting for connections to close")
+            client.sendall(body)
+            heard = b"".join(iter(lambda: client.recv(10_000), b""))
+        assert heard.startswith(b"HTTP/1.1 200"), heard
+        assert process.wait(15) == 0
 
 
 def test_streams_of_progress_end_at_once_and_whole(tmp_path: Path) -> None:

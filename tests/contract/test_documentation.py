@@ -25,7 +25,7 @@ from tests.databases import DatabaseFactory
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING")]
+PAGES = [ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
 PAGES += sorted(DOCS.rglob("*.md"))
 BASE_URL = "http://127.0.0.1:8000"
 

@@ -73,8 +73,10 @@ def codes_in(path: Path) -> Iterator[str]:
     """String literals that stand where an error code stands."""
     if path.name == "problem_catalogue.py":
         return
-    # Elsewhere a word before a sentence is the name of an assumption or of a hyperparameter, or a table's heading.
-    has_tables = not {"accounting", "calibrators", "trainer", "algorithms", "card.py"} & set(path.parts)
+    # Elsewhere a word before a sentence is the name of an assumption, of a hyperparameter or of a metric, or a table's
+    # heading.
+    others = {"accounting", "calibrators", "trainer", "algorithms", "observability", "card.py"}
+    has_tables = not others & set(path.parts)
     for node in ast.walk(ast.parse(path.read_text())):
         for expression in itertools.chain(code_expressions(node), before_a_sentence(node) if has_tables else ()):
             yield from words(expression)

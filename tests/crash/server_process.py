@@ -19,17 +19,21 @@ from tests.crash.connection import Address, Connection
 from tests.e2e.server import ROOT, START_TIMEOUT_S
 
 STOP_TIMEOUT_S = 30
+PROGRAM = ("-m", "app")
 
 
 @contextmanager
-def running_server(database_url: str, folder: Path, **settings: str) -> Iterator[ServerProcess]:
+def running_server(
+    database_url: str, folder: Path, program: tuple[str, ...] = PROGRAM, **settings: str
+) -> Iterator[ServerProcess]:
     """A server on this database, with its own files in ``folder``; started, and stopped when the block ends.
 
     Args:
+        program: What Python runs, before the command and its options.
         settings: More of the service's settings, by the names of their variables.
     """
     own = {"EPSILOND_DATABASE_URL": database_url, "EPSILOND_DATA_DIR": str(folder / "var")}
-    server = ServerProcess(own | settings, folder)
+    server = ServerProcess(own | settings, folder, program)
     try:
         server.start()
         yield server
@@ -43,12 +47,14 @@ class ServerProcess:
     Args:
         environment: The service's settings; each start has what is in it then.
         folder: Where the output of each start goes.
+        program: What Python runs.
     """
 
-    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+    def __init__(self, environment: dict[str, str], folder: Path, program: tuple[str, ...] = PROGRAM) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
         self.environment = inherited | {"EPSILOND_PORT": "0", "EPSILOND_WORKERS": "0"} | environment
         self._folder = folder
+        self._program = program
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._address: Address | None = None
@@ -68,7 +74,7 @@ class ServerProcess:
         self._starts += 1
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "app", "serve", "--migrate"],
+                [sys.executable, *self._program, "serve", "--migrate"],
                 cwd=ROOT,
                 env=self.environment,
                 stdout=log,
@@ -91,6 +97,11 @@ class ServerProcess:
         process = self._running()
         process.kill()
         process.wait()
+
+    @property
+    def pid(self) -> int:
+        """Of the server's own process."""
+        return self._running().pid
 
     def workers(self) -> list[Any]:
         """The worker processes under the server."""

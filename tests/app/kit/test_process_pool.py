@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ import pytest
 
 from accounting.errors import Unsupported
 from app.kit import process_worker
+from app.kit.caller import CALLER
 from app.kit.process_pool import MOST_WAITING, JobFailed, ProcessPool
+from app.problems import Problem
 
 MEMORY = 2 * 2**30
 
@@ -114,8 +117,9 @@ def test_no_more_jobs_than_places_run_at_once(pool: ProcessPool) -> None:
         thread.start()
     time.sleep(0.3)
     impatient(pool, 0.1)
-    with pytest.raises(JobFailed, match="were busy"):
+    with pytest.raises(Problem, match="busy") as refused:
         pool.run(math.sqrt, 4.0)
+    assert (refused.value.status, refused.value.code) == (503, "numerics_busy")
     impatient(pool, 60.0)
     for thread in held:
         thread.join()
@@ -183,6 +187,12 @@ def test_an_answer_is_a_value_or_an_exception() -> None:
     assert isinstance(error, ValueError)
 
 
+def test_a_reply_that_is_too_large_fails_where_it_was_made(pool: ProcessPool) -> None:
+    with pytest.raises(JobFailed, match="memory"):
+        pool.run(bytes, process_worker.MOST_REPLY_BYTES)
+    assert len(pool.run(bytes, process_worker.MOST_REPLY_BYTES // 2)) == process_worker.MOST_REPLY_BYTES // 2
+
+
 def test_only_a_few_wait_for_a_place() -> None:
     pool = ProcessPool(size=1, seconds=30.0, memory_bytes=MEMORY)
 
@@ -193,10 +203,46 @@ def test_only_a_few_wait_for_a_place() -> None:
     waiting = [threading.Thread(target=wait, daemon=True) for _ in range(1 + MOST_WAITING)]
     for thread in waiting:
         thread.start()
-    while pool._waiting._value > 0:  # how many more may wait
+    while pool.gate.waiting < MOST_WAITING:
         time.sleep(0.01)
-    with pytest.raises(JobFailed, match="wait for one already"):
+    with pytest.raises(Problem, match="yours are the most") as refused:
         pool.run(math.sqrt, 4.0)
+    assert (refused.value.status, refused.value.code) == (429, "too_many_waiting")
     pool.close()
     for thread in waiting:
         thread.join(20)
+    assert (pool.gate.running, pool.gate.waiting) == (0, 0)
+
+
+def test_one_callers_jobs_are_not_in_anothers_way() -> None:
+    pool = ProcessPool(size=1, seconds=30.0, memory_bytes=MEMORY)
+    done: list[str] = []
+
+    def ask(caller: str) -> None:
+        CALLER.set(caller)
+        pool.run(math.sqrt, 4.0)
+        done.append(caller)
+
+    with pool.gate, ThreadPoolExecutor(8) as threads:
+        for number, caller in enumerate(["a", "a", "a", "a", "b"]):
+            threads.submit(copy_context().run, ask, caller)
+            while pool.gate.waiting <= number:
+                time.sleep(0.001)
+        pool.gate.leave()
+        while len(done) < 5:
+            time.sleep(0.001)
+        pool.gate.enter(30.0)
+    pool.close()
+    assert done == ["a", "b", "a", "a", "a"]
+
+
+def test_failures_are_counted_by_their_limit(pool: ProcessPool) -> None:
+    pool.run(process_and_parent)
+    with pytest.raises(JobFailed):
+        pool.run_within(0.0, nap, 60.0)
+    with pytest.raises(JobFailed):
+        pool.run(end_by_itself)
+    pool.close()
+    with pytest.raises(JobFailed):
+        pool.run(math.sqrt, 4.0)
+    assert pool.failures == {"time": 1, "memory": 0, "ended": 1, "stopping": 1}

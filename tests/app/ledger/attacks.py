@@ -39,18 +39,18 @@ def run(database: Database, *statements: str) -> None:
 
 def entries(database: Database) -> Rows:
     """All entries, in the order of their leaf indices, as the database has them."""
-    return _rows(database, "SELECT * FROM entries ORDER BY leaf_index")
+    return rows(database, "SELECT * FROM entries ORDER BY leaf_index")
 
 
 def rewrite_entries(database: Database, change: Callable[[Rows], Sequence[dict[str, Any]]]) -> None:
     """Replace all entries with what ``change`` makes of them, in a table without constraints."""
-    rows = change(entries(database))
+    changed = change(entries(database))
     with attack(database) as connection:
         _drop_constraints(connection, database.is_sqlite)
         connection.execute(text("DELETE FROM entries"))
-        names = list(rows[0])
+        names = list(changed[0])
         values = ", ".join(f":{name}" for name in names)
-        connection.execute(text(f"INSERT INTO entries ({', '.join(names)}) VALUES ({values})"), list(rows))
+        connection.execute(text(f"INSERT INTO entries ({', '.join(names)}) VALUES ({values})"), list(changed))
 
 
 def _drop_constraints(connection: Connection, is_sqlite: bool) -> None:
@@ -66,16 +66,30 @@ def _drop_constraints(connection: Connection, is_sqlite: bool) -> None:
         connection.execute(text(f"ALTER TABLE entries DROP CONSTRAINT {name}"))
 
 
+def forget_tree(database: Database) -> None:
+    """Make the tree the one of a ledger that has just begun; the ledger's id stays."""
+    empty = "x''" if database.is_sqlite else "''"
+    run(
+        database,
+        "DELETE FROM merkle_leaves",
+        "DELETE FROM merkle_nodes",
+        "DELETE FROM merkle_checkpoints",
+        "UPDATE merkle_trees SET size = 0, checkpoints = 0, settled_leaf_index = 0, awaited_leaf_index = NULL, "
+        f"awaited_transaction = NULL, frontier = {empty}",
+    )
+
+
 def dump(database: Database) -> dict[str, Rows]:
     """The state tables."""
     return {
-        "budgets": _rows(database, "SELECT * FROM budgets ORDER BY id"),
-        "reservations": _rows(database, "SELECT * FROM reservations ORDER BY id"),
-        "exposed_steps": _rows(database, "SELECT * FROM exposed_steps WHERE count <> 0 ORDER BY budget_id, step_hash"),
+        "budgets": rows(database, "SELECT * FROM budgets ORDER BY id"),
+        "reservations": rows(database, "SELECT * FROM reservations ORDER BY id"),
+        "exposed_steps": rows(database, "SELECT * FROM exposed_steps WHERE count <> 0 ORDER BY budget_id, step_hash"),
     }
 
 
-def _rows(database: Database, statement: str) -> Rows:
+def rows(database: Database, statement: str) -> Rows:
+    """The rows that a query finds."""
     engine = create_engine(database.url)
     try:
         with engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""`python -m app ledger`: verify, export, rebuild, reprice."""
+"""`python -m app ledger`: verify, export, checkpoint, rebuild, reprice."""
 
 from __future__ import annotations
 
@@ -220,6 +220,7 @@ def test_a_charge_that_has_no_price_any_more_is_told(api: Api, context: Context)
 
 def test_the_commands_ask_for_the_newest_schema(context: Context, tmp_path: Path) -> None:
     attacks.run(context.database, "UPDATE alembic_version SET version_num = '0001'")
-    for command in (("verify",), ("export", "--output", str(tmp_path / "x")), ("rebuild",), ("reprice",)):
+    writing = (("export", "--output", str(tmp_path / "x")), ("checkpoint", "--output", str(tmp_path / "x")))
+    for command in (("verify",), *writing, ("public-key",), ("rebuild",), ("reprice",)):
         assert "python -m app migrate" in refused(context.settings, *command)
     assert not (tmp_path / "x").exists()

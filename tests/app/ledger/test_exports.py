@@ -28,6 +28,7 @@ from app.ledger.commands import Quote, Reserve
 from app.ledger.export_verification import read_past, verify_export
 from app.ledger.exports import ExportFormat
 from app.ledger.journal import Instruction, carry_out
+from app.ledger.merkle import Frontier, leaf_hash
 from app.ledger.records import GENESIS, chain_hash
 from app.ledger.verification import verify
 from app.settings import Settings
@@ -69,7 +70,7 @@ def test_an_export_is_verified_by_itself(file: Path, context: Context) -> None:
     lines = file.read_bytes().splitlines()
     assert json.loads(lines[0]) == {
         "format": "epsilond-ledger",
-        "version": 1,
+        "version": 2,
         "made_at": "2026-05-01T01:00:00Z",
         "service_version": "1.2.3",
         "root_id": None,
@@ -77,6 +78,7 @@ def test_an_export_is_verified_by_itself(file: Path, context: Context) -> None:
     stored = attacks.entries(context.database)
     assert [json.loads(line) for line in lines[1:-1]] == [
         {
+            "tree_index": place,
             "leaf_index": row["leaf_index"],
             "budget_id": row["budget_id"],
             "sequence": row["sequence"],
@@ -84,7 +86,7 @@ def test_an_export_is_verified_by_itself(file: Path, context: Context) -> None:
             "hash": row["hash"],
             "canonical": bytes(row["canonical"]).decode(),
         }
-        for row in stored
+        for place, row in enumerate(stored)
     ]
     last = json.loads(lines[-1])
     assert last["entries"] == len(stored)
@@ -238,7 +240,10 @@ def sealed(lines: Lines, entries: list[dict[str, Any]]) -> bytes:
         {"budget_id": end.budget_id, "sequence": end.sequence, "hash": end.hash} for _, end in sorted(ends.items())
     ]
     digest = hashlib.sha256(lines[0] + b"".join(body)).hexdigest()
-    last = {"entries": len(entries), "heads": heads, "head": digest_of(ends.values()), "sha256": digest}
+    tree = Frontier()
+    tree.extend(leaf_hash(bytes.fromhex(entry["hash"])) for entry in entries)
+    head = {**json.loads(lines[-1])["tree"], "size": tree.size, "root_hash": tree.root().hex()}
+    last = {"entries": len(entries), "heads": heads, "head": digest_of(ends.values()), "tree": head, "sha256": digest}
     return lines[0] + b"".join(body) + json.dumps(last).encode() + b"\n"
 
 

@@ -17,6 +17,7 @@ from app.ledger import exports
 from app.ledger.books import BadPlace
 from app.ledger.export_verification import read_past
 from app.ledger.exports import ExportFormat
+from app.ledger.integration import integrate
 from app.ledger.records import GENESIS, chain_hash
 from app.ledger.recovery import rebuild_tables
 from app.ledger.verdicts import Past, Verdict
@@ -64,7 +65,9 @@ def test_books_that_nobody_touched_are_valid(root: dict[str, Any], database: Dat
     assert {row["kind"] for row in rows} == {
         "create", "reserve", "start", "extend", "commit", "void", "expire", "correct", "limit",
     }  # fmt: skip
-    assert verdict.in_words() == f"valid: {len(rows)} entries of 3 budgets, head {verdict.head}"
+    assert verdict.tree is not None
+    said = f"valid: {len(rows)} entries of 3 budgets, head {verdict.head}; tree of 0, root {verdict.tree.root.hex()}"
+    assert verdict.in_words() == said
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -380,6 +383,8 @@ def forget(database: Database) -> None:
     )
     with database.write() as session:
         rebuild_tables(session)
+    attacks.forget_tree(database)
+    integrate(database)
 
 
 def test_books_that_were_written_anew_are_caught_by_an_export_that_was_kept(
@@ -432,6 +437,7 @@ def test_a_budget_that_was_forgotten_is_caught_by_an_export_that_was_kept(
         f"DELETE FROM entries WHERE budget_id = '{gone}'",
         f"DELETE FROM budgets WHERE id = '{gone}'",
     )
+    attacks.forget_tree(context.database)
     assert verdict_on(context.database).valid
     assert where(first_bad(context.database, past)) == (gone, 1, None)
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from threading import BoundedSemaphore
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from app.db.database import Database
-from app.kit.context import Context
+from app.kit.context import Context, default_gate
 from app.kit.group_commit import GroupCommit
 from app.ledger import pricing
 from app.main import create_app
@@ -47,7 +46,7 @@ def another_process(context: Context) -> Iterator[Api]:
     other = replace(
         context,
         database=Database(context.database.url),
-        numerics=BoundedSemaphore(os.cpu_count() or 1),
+        numerics=default_gate(),
         ledger_commits=GroupCommit(),
     )
     with TestClient(create_app(other), base_url=BASE_URL, client=LOOPBACK_PEER) as client:

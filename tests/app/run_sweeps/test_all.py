@@ -249,3 +249,20 @@ def test_the_card_of_a_run_says_what_all_of_them_cost(service):
     for media_type in ("text/markdown", "text/html"):
         page = service.client.get(f"/v1/runs/{run}/report", headers={"Accept": media_type}).text
         assert sweep["id"] in page
+
+
+@on_one_engine
+def test_a_budget_of_epsilon_and_delta_prices_all_at_the_cells_delta(service):
+    budget = service.budget(filter={"kind": "approximate_dp", "epsilon": 20, "delta": 1e-4})
+    asked = service.request(budget_id=budget["id"], target={"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6})
+    quoted = service.post("/v1/run-sweeps?dry_run=true", asked).json()
+    sweep = service.swept(**asked)
+    assert quoted["cost"] == sweep["charge"]
+    assert sweep["charge"]["delta"] == 1e-6
+    assert sweep["charge"]["epsilon"] == pytest.approx(sweep["guarantee"]["epsilon"]["upper"], abs=1e-8)
+    assert_problem(
+        service.ask(budget_id=budget["id"], target={"kind": "zcdp", "rho": 0.1}),
+        422,
+        "missing_charge_delta",
+        "/target/kind",
+    )

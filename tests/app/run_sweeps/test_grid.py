@@ -66,6 +66,11 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "unknown_algorithm",
         "/algorithm/1",
     ),
+    "a value twice": (
+        {"hyperparameters": {"step_size": [0.1, 1, 1.0]}},
+        "invalid_value",
+        "/hyperparameters/step_size/2",
+    ),
     "several data sets": ({"dataset_id": ["ds_digits", "ds_breast_cancer"]}, "unsupported", "/dataset_id"),
     "no data set": ({"dataset_id": ...}, "missing", "/dataset_id"),
     "a plan hash": ({"expected_plan_hash": "0" * 64}, "unsupported", "/expected_plan_hash"),

@@ -15,6 +15,8 @@ from markdown_it import MarkdownIt
 
 from app.audits.models import Audit
 from app.kit.negotiation import preferred
+from app.ledger.checkpoints import VerifierKey
+from app.ledger.proofs import check_proof
 from app.runs import report as reports
 from app.runs.card import LISTED_NUMBERS, NOT_STATED
 from app.runs.executors import local
@@ -145,6 +147,18 @@ def test_a_card_has_its_entries_of_the_ledger_and_every_rendering_every_fact(ser
     assert card["plan"] == service.get(f"/v1/runs/{run['id']}")["plan"]
     assert len(card["audits"]) == 1
     check_every_fact_is_shown(card, markdown, page)
+
+
+@on_one_engine
+def test_a_card_proves_that_its_charge_is_in_the_tree_of_all_entries(service):
+    _, run = service.charged()
+    service.work()
+    card, markdown, _ = rendered(service, run)
+    proof, last = card["ledger"]["proof"], card["ledger"]["entries"][-1]
+    assert (proof["entry_id"], proof["entry_hash"]) == (last["id"], last["hash"])
+    key = VerifierKey.parse(service.get("/v1/ledger/checkpoint")["public_key"])
+    assert check_proof(json.dumps(proof), key).startswith(f"the entry with the hash {last['hash']} is in the tree")
+    assert proof["root_hash"] in markdown
 
 
 @on_one_engine

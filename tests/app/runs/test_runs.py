@@ -50,6 +50,19 @@ def test_a_run_has_the_plan_hash_that_its_calibration_answered(service):
     assert run["plan_hash"] == calibration["plan_hash"]
 
 
+def test_a_budget_of_epsilon_and_delta_prices_a_run_at_the_runs_own_delta(service):
+    budget = service.budget(filter={"kind": "approximate_dp", "epsilon": 2, "delta": 1e-4})
+    asked = {"dataset_id": "ds_breast_cancer", "budget_id": budget["id"]}
+    run = service.trained(**asked, target={"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6})
+    spent = service.get(f"/v1/budgets/{budget['id']}")["spent"]
+    assert (run["charge"], spent["delta"]) == (spent, 1e-6)
+    assert spent["epsilon"] == pytest.approx(1.0, abs=1e-6)
+    assert service.get(f"/v1/reservations/{run['reservation_id']}")["charge_delta"] == 1e-6
+    assert_problem(
+        service.run(**asked, target={"kind": "zcdp", "rho": 0.1}), 422, "missing_charge_delta", "/target/kind"
+    )
+
+
 def test_another_plan_than_the_expected_is_refused_and_charges_nothing(service):
     budget = service.budget()
     dataset = service.dataset(budget_id=budget["id"])

@@ -142,7 +142,7 @@ def test_the_largest_sweep_is_answered(reader):
 
 
 def test_a_long_sweep_is_the_short_ones_together(reader):
-    values = list(range(1, service.MOST_CELLS_IN_THREAD + 40))
+    values = list(range(1, service.MOST_CELLS_OF_SHORT_SWEEPS + 40))
     rows = swept(reader, "iterations", values, target=MU).json()["rows"]
     short = swept(reader, "iterations", values[60:70], target=MU).json()["rows"]
     assert rows[60:70] == short

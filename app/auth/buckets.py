@@ -1,0 +1,55 @@
+"""Token buckets: so many events at once, and so many more each second."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass
+class TokenBucket:
+    """A bucket that is full at first. Time is the caller's, so that it may be any monotonic clock.
+
+    Attributes:
+        rate: Tokens that flow in each second.
+        capacity: Tokens that it holds at most; one at least, so that every rate lets something through.
+    """
+
+    rate: float
+    capacity: float
+    now: float
+    _tokens: float = math.nan
+
+    def __post_init__(self) -> None:
+        self._tokens = self.capacity
+
+    def take(self, now: float) -> bool:
+        """Take a token, if there is one."""
+        self.refill(now)
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def left(self) -> int:
+        """Whole tokens, as of the last look."""
+        return int(self._tokens)
+
+    def seconds_until(self, tokens: float) -> int:
+        """Until it holds so many, as of the last look; rounded up.
+
+        >>> bucket = TokenBucket(rate=0.5, capacity=1.0, now=0.0)
+        >>> bucket.take(0.0), bucket.take(1.0), bucket.seconds_until(1.0), bucket.take(2.0)
+        (True, False, 1, True)
+        """
+        return math.ceil(max(0.0, tokens - self._tokens) / self.rate)
+
+    def is_full(self, now: float) -> bool:
+        """Whether nothing was taken that has not flowed in again."""
+        self.refill(now)
+        return self._tokens >= self.capacity
+
+    def refill(self, now: float) -> None:
+        """Let in what has flowed since the last look."""
+        self._tokens = min(self.capacity, self._tokens + (now - self.now) * self.rate)
+        self.now = now

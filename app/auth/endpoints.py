@@ -1,0 +1,123 @@
+"""`/v1/keys`: who may ask what, and until when."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+from sqlalchemy.orm import Session
+from starlette.responses import JSONResponse
+
+from app.auth import repository, service
+from app.auth.examples import KEY_EXAMPLES, ROTATE_EXAMPLES
+from app.auth.models import ApiKey
+from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
+from app.auth.schemas import KeyBody, KeyRequest, KeyWithToken, OwnKeyBody, RotateRequest
+from app.auth.throttle import limits_of
+from app.kit.context import Context, CurrentContext
+from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
+from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
+from app.kit.query_parameters import KnownParametersOnly
+from app.reservations.schemas import EmptyRequest
+
+router = APIRouter(prefix="/v1/keys", tags=["Keys"], dependencies=[KnownParametersOnly])
+
+Admin = Annotated[Principal, requires(Scope.ADMIN)]
+
+
+@router.post("", operation_id="create_key", summary="Make a key", status_code=201, response_model=KeyWithToken)
+def create_key(
+    context: CurrentContext,
+    principal: Admin,
+    key: IdempotencyKey,
+    request: Annotated[KeyRequest, Body(openapi_examples=KEY_EXAMPLES)],
+) -> JSONResponse:
+    """The answer has its token, this once. The first key of a server ends the answers to whoever has none."""
+
+    def command(session: Session) -> Answer:
+        row, token = service.add_key(session, context, request.terms(context.clock()))
+        return _with_token(context, row, token, 201, {"Location": f"/v1/keys/{row.id}"})
+
+    answer = run_once(context, principal.id, key, request_fingerprint("create_key", request), command)
+    service.tell_of_change(context)
+    return to_response(answer)
+
+
+@router.get("", operation_id="list_keys", summary="Keys, newest first")
+def list_keys(context: CurrentContext, _: Admin, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT) -> Page[KeyBody]:
+    """All keys, ended ones included, without what authenticates."""
+    before = decode_cursor(cursor, datetime, str)
+    with context.database.read() as session:
+        found = repository.page(session, before, limit + 1)
+    rows, next_cursor = cut_page(found, limit, lambda row: (row.created_at, row.id))
+    return Page(items=[KeyBody.of(row, context.clock()) for row in rows], next_cursor=next_cursor)
+
+
+@router.get("/self", operation_id="get_own_key", summary="What the key of this request may do, and until when")
+async def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> OwnKeyBody:
+    """For every key, whatever its scopes."""
+    limits = limits_of(principal, context.settings.requests_per_second, context.settings.concurrent_requests)
+    reached = service.budget_ids(principal.budgets)
+    return OwnKeyBody(
+        id=principal.id,
+        scopes=sorted(principal.scopes),
+        budgets=None if reached is None else list(reached),
+        valid_until=principal.valid_until,
+        requests_per_second=limits.requests_per_second,
+        concurrent_requests=limits.concurrent_requests,
+    )
+
+
+@router.get("/{key_id}", operation_id="get_key", summary="One key")
+def get_key(context: CurrentContext, _: Admin, key_id: str) -> KeyBody:
+    """What it may do, until when, and whether anybody uses it."""
+    with context.database.read() as session:
+        return KeyBody.of(service.get_key(session, key_id), context.clock())
+
+
+@router.post(
+    "/{key_id}/rotate", operation_id="rotate_key", summary="Give a key another token", response_model=KeyWithToken
+)
+def rotate_key(
+    context: CurrentContext,
+    principal: Admin,
+    key: IdempotencyKey,
+    key_id: str,
+    request: Annotated[RotateRequest | None, Body(openapi_examples=ROTATE_EXAMPLES)] = None,
+) -> JSONResponse:
+    """The key stays what it is, with the same id. The old token is good for `overlap_s` more, so that its holder can
+    change over; until then the key is not rotated again, unless with `overlap_s` 0.
+    """
+    asked = request or RotateRequest()
+
+    def command(session: Session) -> Answer:
+        row, token = service.rotate_key(session, context, key_id, timedelta(seconds=asked.overlap_s))
+        return _with_token(context, row, token, 200, {})
+
+    answer = run_once(context, principal.id, key, request_fingerprint(f"rotate_key {key_id}", asked), command)
+    service.tell_of_change(context)
+    return to_response(answer)
+
+
+@router.post("/{key_id}/revoke", operation_id="revoke_key", summary="End a key for ever", response_model=KeyBody)
+def revoke_key(
+    context: CurrentContext, principal: Admin, key: IdempotencyKey, key_id: str, _request: EmptyRequest | None = None
+) -> JSONResponse:
+    """Its tokens are refused from now on; by other server processes after a second at most. The last key with the scope
+    `admin` is refused (409 `last_admin_key`): that one ends by the command line alone.
+    """
+
+    def command(session: Session) -> Answer:
+        row = service.revoke_unless_last(session, context, key_id)
+        return Answer(200, KeyBody.of(row, context.clock()).model_dump(mode="json"))
+
+    answer = run_once(context, principal.id, key, request_fingerprint(f"revoke_key {key_id}"), command)
+    service.tell_of_change(context)
+    return to_response(answer)
+
+
+def _with_token(context: Context, row: ApiKey, token: str, status: int, headers: dict[str, str]) -> Answer:
+    """The answer, whose token is in no stored one."""
+    body = {**KeyBody.of(row, context.clock()).model_dump(mode="json"), "token": None}
+    return Answer(status, body, headers, shown_once={"token": token})

@@ -1,0 +1,172 @@
+"""Which budgets a key reaches, and what belongs to them: one rule, for what a request names and for lists.
+
+A key with budgets reaches those and every budget below them. What it does not reach does not exist for it: the answers
+are those to an id that names nothing, found by the same statement.
+
+    a budget, a reservation, an entry   is reached with its budget
+    a run, a sweep of runs              with the budget that pays for it; without one, by the key that made it
+    an audit                            with its run; without one, by the key that made it
+    a data set                          if it is public, or a budget of the key is in the tree of its root budget
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, or_, select, true
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from app.audits.models import Audit
+from app.auth.principal import Principal
+from app.budgets.models import Budget, Reservation
+from app.datasets.models import Dataset
+from app.kit.context import Context
+from app.ledger.models import Entry
+from app.ledger.repository import under
+from app.problems import Problem, not_found
+from app.run_sweeps.models import RunSweep
+from app.runs.models import Run
+
+Condition = ColumnElement[bool]
+
+
+def budgets(principal: Principal) -> Condition:
+    """On `Budget`: the principal reaches it."""
+    if principal.budgets is None:
+        return true()
+    return or_(*(under(path) for path in principal.budgets))
+
+
+def reservations(principal: Principal) -> Condition:
+    """On `Reservation`."""
+    return _of_reached_budget(principal, Reservation.budget_id)
+
+
+def entries(principal: Principal) -> Condition:
+    """On `Entry`."""
+    return _of_reached_budget(principal, Entry.budget_id)
+
+
+def runs(principal: Principal) -> Condition:
+    """On `Run`."""
+    return _paid_or_own(principal, Run.budget_id, Run.principal_id)
+
+
+def run_sweeps(principal: Principal) -> Condition:
+    """On `RunSweep`."""
+    return _paid_or_own(principal, RunSweep.budget_id, RunSweep.principal_id)
+
+
+def audits(principal: Principal) -> Condition:
+    """On `Audit`."""
+    if principal.budgets is None:
+        return true()
+    of_reached_run = Audit.run_id.in_(select(Run.id).where(runs(principal)))
+    return of_reached_run | (Audit.run_id.is_(None) & (Audit.principal_id == principal.id))
+
+
+def datasets(principal: Principal) -> Condition:
+    """On `Dataset`."""
+    if principal.budgets is None:
+        return true()
+    return Dataset.is_public | Dataset.budget_id.in_({path.partition("/")[0] for path in principal.budgets})
+
+
+def _of_reached_budget(principal: Principal, budget_id: InstrumentedAttribute[str]) -> Condition:
+    if principal.budgets is None:
+        return true()
+    return budget_id.in_(select(Budget.id).where(budgets(principal)))
+
+
+def _paid_or_own(
+    principal: Principal, budget_id: InstrumentedAttribute[str | None], made_by: InstrumentedAttribute[str]
+) -> Condition:
+    if principal.budgets is None:
+        return true()
+    is_paid = budget_id.in_(select(Budget.id).where(budgets(principal)))
+    return is_paid | (budget_id.is_(None) & (made_by == principal.id))
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What an identifier of this name may name."""
+
+    word: str
+    column: InstrumentedAttribute[str]
+    condition: Callable[[Principal], Condition]
+
+    def is_reached(self, session: Session, principal: Principal, identifier: str) -> bool:
+        statement = select(self.column).where(self.column == identifier, self.condition(principal))
+        return session.scalar(statement) is not None
+
+
+#: By the name of the parameter, in paths and bodies alike.
+KINDS: Mapping[str, _Kind] = {
+    "budget_id": _Kind("budget", Budget.id, budgets),
+    "reservation_id": _Kind("reservation", Reservation.id, reservations),
+    "entry_id": _Kind("entry", Entry.id, entries),
+    "run_id": _Kind("run", Run.id, runs),
+    "sweep_id": _Kind("run sweep", RunSweep.id, run_sweeps),
+    "audit_id": _Kind("audit", Audit.id, audits),
+    "dataset_id": _Kind("data set", Dataset.id, datasets),
+}
+
+
+def is_reached(session: Session, principal: Principal, name: str, identifier: str) -> bool:
+    """Whether the principal reaches what an identifier names.
+
+    Args:
+        session: A session.
+        principal: Who asks.
+        name: Of the kind, as in `KINDS`.
+        identifier: Of a thing that need not exist; what does not exist is not reached, except by who reaches all.
+    """
+    return principal.budgets is None or KINDS[name].is_reached(session, principal, identifier)
+
+
+def check(session: Session, principal: Principal, name: str, identifier: str | None) -> None:
+    """Refuse what the principal does not reach as if it did not exist; None is nothing to reach.
+
+    Raises:
+        Problem: 404.
+    """
+    if identifier is not None and not is_reached(session, principal, name, identifier):
+        raise not_found(KINDS[name].word, identifier)
+
+
+def check_path(context: Context, principal: Principal, parameters: Mapping[str, str]) -> None:
+    """The same for every parameter of a path; `app.auth.principal` asks it before each route that has a principal.
+
+    Raises:
+        Problem: 404.
+    """
+    named = [name for name in parameters if name in KINDS]
+    if principal.budgets is None or not named:
+        return
+    with context.database.read() as session:
+        for name in named:
+            check(session, principal, name, parameters[name])
+
+
+def hide_budget_above(session: Session, principal: Principal, denial: Problem) -> None:
+    """Let a denial name the budget that stands in the way only where the principal reaches it; else null."""
+    in_the_way = denial.members.get("budget_id")
+    if isinstance(in_the_way, str) and not is_reached(session, principal, "budget_id", in_the_way):
+        denial.members["budget_id"] = None
+
+
+@contextmanager
+def hiding_budgets_above(session: Session, principal: Principal) -> Iterator[None]:
+    """`hide_budget_above` for whatever the block denies."""
+    try:
+        yield
+    except Problem as denial:
+        hide_budget_above(session, principal, denial)
+        raise
+
+
+def beyond(detail: str) -> Problem:
+    """403 for a call about more than the budgets of the key."""
+    return Problem(403, "beyond_your_budgets", f"This key reaches some budgets only: {detail}.")

@@ -1,0 +1,142 @@
+"""Requests and answers of `/v1/keys`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field
+
+from app.auth.models import ApiKey
+from app.auth.principal import Scope
+from app.auth.service import MAX_BUDGETS, MAX_OVERLAP_S, Terms, budget_ids, state_of
+from app.kit.fields import Identifier, Integer, Name, Schema
+from app.problems import unprocessable
+
+#: Ten years: who wants a key for longer wants one without an end.
+MAX_EXPIRES_IN_S = 10 * 366 * 24 * 3600
+
+Rate = Annotated[float, Field(ge=0, le=1e6)]
+Number = Annotated[Integer, Field(ge=0, le=100_000)]
+
+_OWN_RATE = "Of this key on each server process, on average; 0 for no limit, null for the server's own."
+_OWN_NUMBER = "Of this key on each server process, at the same time; 0 for no limit, null for the server's own."
+
+
+class KeyRequest(Schema):
+    """A key to be made."""
+
+    name: Name = Field(description="What the key is for.")
+    scopes: list[Annotated[Scope, Field(strict=False)]] = Field(
+        min_length=1, max_length=len(Scope), description="What it allows; `admin` implies all others."
+    )
+    budgets: list[Identifier] | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_BUDGETS,
+        description="The key reaches these budgets and all below them, and nothing else; absent: everything. Not with "
+        "`admin`.",
+    )
+    expires_in: Integer | None = Field(None, ge=1, le=MAX_EXPIRES_IN_S, description="Seconds from now.")
+    expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = Field(
+        None, description="In place of `expires_in`; neither: the key ends when it is revoked."
+    )
+    requests_per_second: Rate | None = Field(None, description=_OWN_RATE)
+    concurrent_requests: Number | None = Field(None, description=_OWN_NUMBER)
+
+    def terms(self, now: datetime) -> Terms:
+        """What is asked.
+
+        Raises:
+            Problem: 422 where the end is given twice, or lies in the past.
+        """
+        expires_at = None if self.expires_in is None else now + timedelta(seconds=self.expires_in)
+        if self.expires_at is not None:
+            if expires_at is not None:
+                raise unprocessable("overdetermined", "expires_in says the end already; leave one out", "expires_at")
+            expires_at = self.expires_at
+            if not now < expires_at <= now + timedelta(seconds=MAX_EXPIRES_IN_S):
+                detail = "a key ends in the future, and in ten years at most; one without an end has no expires_at"
+                raise unprocessable("out_of_range", detail, "expires_at")
+        return Terms(
+            self.name,
+            tuple(self.scopes),
+            None if self.budgets is None else tuple(self.budgets),
+            None if expires_at is None else expires_at.replace(microsecond=0),
+            self.requests_per_second,
+            self.concurrent_requests,
+        )
+
+
+class RotateRequest(Schema):
+    """How a key changes its token."""
+
+    overlap_s: Integer = Field(
+        3600,
+        ge=0,
+        le=MAX_OVERLAP_S,
+        description="Seconds for which the old token is good, too; with 0 every older token ends now.",
+    )
+
+
+class KeyBody(Schema):
+    """A key, without what authenticates."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    budgets: list[str] | None = Field(description="It reaches these and all below them; null: everything.")
+    state: Literal["active", "expired", "revoked"]
+    requests_per_second: float | None = Field(description=_OWN_RATE)
+    concurrent_requests: int | None = Field(description=_OWN_NUMBER)
+    created_at: datetime
+    expires_at: datetime | None
+    rotated_at: datetime | None
+    previous_token_until: datetime | None = Field(description="The token before the last rotation is good until then.")
+    last_used_at: datetime | None = Field(
+        description="A whole minute, written every ten minutes or so: it tells keys that nobody uses from others."
+    )
+    revoked_at: datetime | None
+
+    @classmethod
+    def of(cls, key: ApiKey, now: datetime) -> KeyBody:
+        """What an administrator sees of a key."""
+        until = key.previous_token_until
+        reached = budget_ids(key.budgets)
+        return cls.model_validate(
+            {
+                "id": key.id,
+                "name": key.name,
+                "scopes": key.scopes,
+                "budgets": None if reached is None else list(reached),
+                "state": state_of(key, now),
+                "requests_per_second": key.requests_per_second,
+                "concurrent_requests": key.concurrent_requests,
+                "created_at": key.created_at,
+                "expires_at": key.expires_at,
+                "rotated_at": key.rotated_at,
+                "previous_token_until": until if until is not None and until > now else None,
+                "last_used_at": key.last_used_at,
+                "revoked_at": key.revoked_at,
+            }
+        )
+
+
+class KeyWithToken(KeyBody):
+    """A key with its fresh token."""
+
+    token: str | None = Field(
+        description="`epsilond_...`, in the first answer alone: only a keyed hash of it is stored. Null in an answer "
+        "that is replayed under its Idempotency-Key; rotate the key for another token."
+    )
+
+
+class OwnKeyBody(Schema):
+    """What the key of a request may do, and until when."""
+
+    id: str = Field(description="`loopback` on a server without keys.")
+    scopes: list[str]
+    budgets: list[str] | None = Field(description="It reaches these and all below them; null: everything.")
+    valid_until: datetime | None = Field(description="Of the very token that was sent; null for no end.")
+    requests_per_second: float = Field(description="What holds for it; 0 for no limit.")
+    concurrent_requests: int = Field(description="What holds for it; 0 for no limit.")

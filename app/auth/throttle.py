@@ -1,0 +1,182 @@
+"""How often, and how much at once, one key may ask: behind the guard, before anything is read or computed.
+
+The limits are those of each server process. What is left of them travels in the fields `RateLimit` and
+`RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.auth.buckets import TokenBucket
+from app.auth.principal import Principal
+from app.kit.context import Context
+from app.observability.request_id import request_id_of
+from app.problems import Problem
+
+#: What is not asked for a while adds up to this many seconds of requests, which may then come at once.
+BURST_S = 2.0
+#: Keys whose use is remembered before those that are at rest are forgotten.
+_MOST = 10_000
+#: What is limited; documentation and health are not.
+_LIMITED = "/v1/"
+_STREAM = b"text/event-stream"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one key; 0 for none."""
+
+    requests_per_second: float
+    concurrent_requests: int
+
+    @property
+    def burst(self) -> int:
+        """Requests that may come at once."""
+        return max(1, math.floor(self.requests_per_second * BURST_S))
+
+
+@dataclass
+class Use:
+    """What one key asks at present."""
+
+    bucket: TokenBucket | None
+    under_way: int = 0
+
+    def is_at_rest(self, now: float) -> bool:
+        """Whether nothing is lost when it is forgotten."""
+        return not self.under_way and (self.bucket is None or self.bucket.is_full(now))
+
+
+class Throttle:
+    """ASGI middleware that answers 429 to what is beyond a key's limits.
+
+    Args:
+        app: What comes behind it.
+        context: Whose settings have the limits of keys that have none of their own.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, app: ASGIApp, context: Context, clock: Callable[[], float] = time.monotonic) -> None:
+        self.app = app
+        self._settings, self._clock = context.settings, clock
+        self._uses: dict[str, Use] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        principal = scope["state"].get("principal") if scope["type"] == "http" else None
+        if not isinstance(principal, Principal) or not scope["path"].startswith(_LIMITED):
+            await self.app(scope, receive, send)
+            return
+        limits = limits_of(principal, self._settings.requests_per_second, self._settings.concurrent_requests)
+        use, now = self._use_of(principal, limits), self._clock()
+        refusal = None
+        if use.bucket is not None and not use.bucket.take(now):
+            refusal = _too_often(use, limits)
+        elif limits.concurrent_requests and use.under_way >= limits.concurrent_requests:
+            refusal = _too_many(limits)
+        if refusal is not None:
+            await refusal.response(request_id_of(scope))(scope, receive, _with_fields(send, use, limits))
+            return
+        use.under_way += 1
+        is_counted = True
+
+        def end() -> None:
+            nonlocal is_counted
+            if is_counted:
+                use.under_way, is_counted = use.under_way - 1, False
+
+        try:
+            await self.app(scope, receive, _with_fields(send, use, limits, end))
+        finally:
+            end()
+
+    def _use_of(self, principal: Principal, limits: Limits) -> Use:
+        use = self._uses.get(principal.id)
+        if use is None:
+            if len(self._uses) >= _MOST:
+                self._forget()
+            rate = limits.requests_per_second
+            bucket = TokenBucket(rate, limits.burst, self._clock()) if rate else None
+            use = self._uses[principal.id] = Use(bucket)
+        return use
+
+    def _forget(self) -> None:
+        now = self._clock()
+        self._uses = {key: use for key, use in self._uses.items() if not use.is_at_rest(now)}
+
+
+def limits_of(principal: Principal, requests_per_second: float, concurrent_requests: int) -> Limits:
+    """The key's own limits, and those of the settings where it has none."""
+    own_rate, own_number = principal.requests_per_second, principal.concurrent_requests
+    return Limits(
+        requests_per_second if own_rate is None else own_rate,
+        concurrent_requests if own_number is None else own_number,
+    )
+
+
+def _too_often(use: Use, limits: Limits) -> Problem:
+    assert use.bucket is not None, "the caller looked"
+    detail = (
+        f"This key asks more than {limits.requests_per_second:g} times a second, with at most {limits.burst} at once. "
+        "Wait as Retry-After says, or ask whoever made the key for more."
+    )
+    return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(use.bucket.seconds_until(1.0))})
+
+
+def _too_many(limits: Limits) -> Problem:
+    detail = (
+        f"{limits.concurrent_requests} requests of this key are under way, and that is the limit. Wait for one of them "
+        "to end."
+    )
+    return Problem(429, "too_many_requests", detail, headers={"Retry-After": "1"})
+
+
+def _with_fields(send: Send, use: Use, limits: Limits, end: Callable[[], None] | None = None) -> Send:
+    """A sender that says what is left, and calls ``end`` where a stream begins: whoever follows a run asks nothing
+    meanwhile, and how many may follow is limited there.
+    """
+
+    async def send_with_fields(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = message["headers"]
+            if end is not None and any(_is_of_a_stream(*header) for header in headers):
+                end()
+            message = {**message, "headers": [*headers, *_fields(use, limits)]}
+        await send(message)
+
+    return send_with_fields
+
+
+def _is_of_a_stream(name: bytes, value: bytes) -> bool:
+    return name == b"content-type" and value.startswith(_STREAM)
+
+
+def _fields(use: Use, limits: Limits) -> list[tuple[bytes, bytes]]:
+    policy = _policy(limits)
+    return [(b"ratelimit-policy", policy), (b"ratelimit", _what_is_left(use, limits))] if policy else []
+
+
+@lru_cache(maxsize=256)
+def _policy(limits: Limits) -> bytes:
+    items = []
+    if limits.requests_per_second:
+        window = math.ceil(limits.burst / limits.requests_per_second)
+        items.append(f'"requests";q={limits.burst};w={window}')
+    if limits.concurrent_requests:
+        items.append(f'"concurrent";q={limits.concurrent_requests};qu="concurrent-requests"')
+    return ", ".join(items).encode()
+
+
+def _what_is_left(use: Use, limits: Limits) -> bytes:
+    items = []
+    if use.bucket is not None:
+        items.append(f'"requests";r={use.bucket.left()};t={use.bucket.seconds_until(use.bucket.capacity)}')
+    if limits.concurrent_requests:
+        items.append(f'"concurrent";r={max(0, limits.concurrent_requests - use.under_way)}')
+    return ", ".join(items).encode()

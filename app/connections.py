@@ -1,0 +1,218 @@
+"""A client's connection: an end to every wait for the client, and an answer to what is no request.
+
+The server underneath waits as long as a client likes for the first byte of a request, for the rest of it, and for
+somebody to read an answer. A client that has vanished without a word looks the same as one that is slow.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import secrets
+import socket
+import time
+from collections.abc import Iterable
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Any
+
+import h11
+import structlog
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from app.observability.request_id import HEADER
+from app.observability.requests import SECURITY_HEADERS
+from app.problems import MEDIA_TYPE, Problem
+
+log = structlog.get_logger("epsilond.connections")
+
+#: From the first moment of a connection, or the first byte of a later request, to the end of the request's head.
+HEAD_S = 20.0
+#: For a body: so long, and a second more for every `BODY_BYTES_PER_S` that have come.
+BODY_S, BODY_BYTES_PER_S = 30.0, 500
+#: For an answer of which the client reads nothing.
+UNREAD_S = 60.0
+#: After a refusal what still comes is dropped for so long: a close at once could take the answer back from the client.
+LINGER_S = 2.0
+#: Between two requests. Proxies keep theirs for a minute; the end that is tired first should be theirs.
+KEEP_ALIVE_S = 75
+#: All of a request's lines before its body.
+HEAD_BYTES = 16 * 2**10
+
+#: Files that a process may have open; what the system allows at most, where that is less.
+FILES = 8192
+#: Of those, what is not for connections of clients: the database's, uploads, workers.
+OTHER_FILES = 256
+#: After so long without a packet the system asks whether the other end is still there, and so often.
+PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 60, 10, 3
+
+
+def allow_many_files() -> None:
+    """Raise this process's limit of open files, each connection being one: it is 1024 on many systems."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def most_connections() -> int:
+    """Of clients, at one time."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (FILES if soft == resource.RLIM_INFINITY else soft) - OTHER_FILES
+
+
+def notice_who_vanishes(listening: socket.socket) -> None:
+    """Have the system ask on silent connections whether the client is still there; they inherit it."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", PROBE_AFTER_S),
+        ("TCP_KEEPINTVL", PROBE_EVERY_S),
+        ("TCP_KEEPCNT", PROBES),
+    ):
+        if hasattr(socket, option):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+class Owes(Enum):
+    """What the server waits for."""
+
+    NOTHING = auto()
+    HEAD = auto()
+    BODY = auto()
+    READING = auto()
+
+
+class Connection(H11Protocol):
+    """uvicorn's connection, of which `end_overdue` looks about once a second whether its client owes something."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.conn = self._messages = _Messages(h11.SERVER, HEAD_BYTES)
+        self._received = 0
+        self._is_refused = False
+        # What the client owed when it was last looked at, since when, and what had come or was unread then.
+        self._owed: tuple[Owes, int] = (Owes.NOTHING, 0)
+        self._since, self._received_before = 0.0, 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > most_connections():
+            log.warning("too_many_connections")
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        if not self._is_refused:
+            super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP; called where its error is handled."""
+        if self._messages.fault == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            detail = f"The lines before the body are longer than {HEAD_BYTES} bytes."
+            self._refuse(Problem(431, "head_too_large", detail))
+        else:
+            detail = "This is no request of HTTP/1.1, or it says in two ways how long its body is."
+            self._refuse(Problem(400, "malformed_request", detail))
+
+    def end_if_overdue(self, now: float) -> None:
+        """Hang up on a client that has had its time; on one that owes a request with an answer."""
+        owes, since = self._looked_at(now)
+        received = self._received - self._received_before
+        patience = {
+            Owes.NOTHING: math.inf,
+            Owes.HEAD: HEAD_S,
+            Owes.BODY: BODY_S + received / BODY_BYTES_PER_S,
+            Owes.READING: UNREAD_S,
+        }
+        if now - since > patience[owes]:
+            self._hang_up(owes)
+
+    def _looked_at(self, now: float) -> tuple[Owes, float]:
+        """What the client owes, and since when it has owed it without a pause."""
+        owes = self._owes()
+        # Of an answer each byte that is taken begins the time anew, of a request its number.
+        stage = self.transport.get_write_buffer_size() if owes is Owes.READING else id(self.cycle)
+        if (owes, stage) != self._owed:
+            self._owed, self._since, self._received_before = (owes, stage), now, self._received
+        return owes, self._since
+
+    def _owes(self) -> Owes:
+        if self.flow.write_paused or self.transport.is_closing():
+            return Owes.READING
+        if self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE:
+            # A client that has asked and asks nothing more has the time between two requests.
+            return Owes.HEAD if self.timeout_keep_alive_task is None else Owes.NOTHING
+        if self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused:
+            return Owes.NOTHING if self.cycle.waiting_for_100_continue else Owes.BODY
+        return Owes.NOTHING
+
+    def _hang_up(self, owes: Owes) -> None:
+        log.info("slow_client", owes=owes.name.lower())
+        if owes is Owes.READING or self._received == 0:
+            self.transport.abort()
+        else:
+            detail = f"The request did not come in time: {HEAD_S:g} s for its head, {BODY_S:g} s and more for a body."
+            self._refuse(Problem(408, "request_timeout", detail))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer instead of the application, and hang up."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        if self.cycle is not None:
+            # The application is told that the client is gone, and what it still answers goes nowhere.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        request_id = f"req_{secrets.token_hex(8)}"
+        body = json.dumps(problem.body(request_id)).encode()
+        headers = [
+            *SECURITY_HEADERS,
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            (b"connection", b"close"),
+            (HEADER.encode(), request_id.encode()),
+        ]
+        log.info("refused", request_id=request_id, status=problem.status, code=problem.code)
+        head = h11.Response(status_code=problem.status, headers=headers)
+        for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self._is_refused = True
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.transport.close)
+
+
+class _Messages(h11.Connection):
+    """Requests as HTTP/1.1 has them; what two servers could read in two ways is none (RFC 9112, section 6.3).
+
+    Attributes:
+        fault: The status that fits what was wrong.
+    """
+
+    fault: int = HTTPStatus.BAD_REQUEST
+
+    def next_event(self) -> Any:
+        try:
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                _check_length(event)
+        except h11.RemoteProtocolError as error:
+            self.fault = error.error_status_hint
+            raise
+        return event
+
+
+def _check_length(request: h11.Request) -> None:
+    lengths = {name for name, _ in request.headers if name in (b"content-length", b"transfer-encoding")}
+    if len(lengths) > 1 or (b"transfer-encoding" in lengths and request.http_version < b"1.1"):
+        raise h11.RemoteProtocolError("two lengths of one body")
+
+
+def end_overdue(connections: Iterable[object], now: float | None = None) -> None:
+    """Hang up on every client that has had its time."""
+    now = time.monotonic() if now is None else now
+    for connection in list(connections):
+        if isinstance(connection, Connection):
+            connection.end_if_overdue(now)

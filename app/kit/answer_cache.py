@@ -1,0 +1,207 @@
+"""Finished answers of calls that are functions of their request alone, remembered and found once.
+
+What goes in is public by nature: a specification that a caller wrote, and numbers that follow from it. Answers about
+budgets, data sets or runs never do. An answer that depends on how busy the service was is given, and not remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from accounting import ENGINE_VERSION
+from app.problems import Problem
+
+#: What an entry is taken to weigh besides its text: its key, its place, and the names that lead to it.
+ENTRY_BYTES = 500
+#: No single answer takes more than this part of all the bytes: others would go for it.
+_LARGEST_PART = 16
+#: Ways of writing a request that are remembered for each entry that there may be.
+_SPELLINGS = 2
+
+
+class Source(StrEnum):
+    """Where an answer came from, as the header Cache-Status (RFC 9211) tells it."""
+
+    HIT = "epsilond; hit"
+    STORED = "epsilond; fwd=miss; stored"
+    NOT_STORED = "epsilond; fwd=miss"
+    COLLAPSED = "epsilond; fwd=miss; collapsed"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A computed answer.
+
+    Attributes:
+        text: JSON, as it is sent.
+        is_final: Whether the same request would get the same at any other time.
+    """
+
+    text: bytes
+    is_final: bool
+
+
+class _Abandoned(Exception):
+    """Who was finding the answer has failed in a way that is nobody else's."""
+
+
+class AnswerCache:
+    """The answers of late, at most so many ``entries`` and ``size_bytes``; without entries it remembers nothing.
+
+    Any thread and any event loop may ask. What was asked least recently goes first.
+
+    Guarantees:
+        - another_question_never_answers: a key is the SHA-256 of the engine's version, the call and everything asked
+        - one_computation: of equal requests at once one is computed, and the others wait for it without a thread
+        - failures_are_not_remembered: what raises is asked anew by the next
+        - within_bounds: of entries and of bytes, after every call
+    """
+
+    def __init__(self, entries: int, size_bytes: int, engine_version: str = ENGINE_VERSION) -> None:
+        self.entries = entries
+        self.size_bytes = size_bytes
+        self.hits = self.misses = self.evictions = self.held_bytes = 0
+        self._version = engine_version.encode() + b"\0"
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[bytes, bytes] = OrderedDict()
+        #: The hashes of bodies as they were sent, with the keys of what they ask.
+        self._spellings: OrderedDict[bytes, bytes] = OrderedDict()
+        self._flights: dict[bytes, Future[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def key(self, call: str, asked: Any) -> bytes:
+        """Of a request.
+
+        Args:
+            call: Which endpoint.
+            asked: What the schema read: JSON values with all defaults. The order of keys does not matter, nor whether a
+                whole number is written with a fraction.
+        """
+        text = json.dumps(_plain(asked), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(self._version + call.encode() + b"\0" + text.encode()).digest()
+
+    def spelling(self, call: str, body: bytes) -> bytes:
+        """Of a body as it was sent: found again without being read."""
+        return hashlib.sha256(self._version + call.encode() + b"\0" + body).digest()
+
+    def known(self, spelling: bytes) -> bytes | None:
+        """The answer to a body that was sent before in the same words."""
+        with self._lock:
+            key = self._spellings.get(spelling)
+            text = None if key is None else self._find(key)
+            if text is not None:
+                self._spellings.move_to_end(spelling)
+                self.hits += 1
+            return text
+
+    async def answer(self, key: bytes, spelling: bytes | None, compute: Callable[[], Finding]) -> tuple[bytes, Source]:
+        """The remembered answer, or that of an equal request under way, or a computed one.
+
+        Args:
+            key: Of the request.
+            spelling: Of its body, to be found by it the next time.
+            compute: Finds the answer, in a thread.
+
+        Raises:
+            Exception: what ``compute`` raised; also that of an equal request, if it is about what was asked. Where the
+                other one was refused for want of room, this one computes for itself.
+        """
+        while True:
+            with self._lock:
+                text = self._find(key)
+                if text is not None:
+                    self.hits += 1
+                    self._remember_spelling(spelling, key)
+                    return text, Source.HIT
+                flight = self._flights.get(key)
+                if flight is None:
+                    own: Future[bytes] = Future()
+                    # From now on nobody who gives up waiting for it can cancel it.
+                    own.set_running_or_notify_cancel()
+                    self._flights[key] = own
+                    self.misses += 1
+            if flight is None:
+                return await self._compute(key, spelling, own, compute)
+            try:
+                return await asyncio.wrap_future(flight), Source.COLLAPSED
+            except Problem as problem:
+                raise problem.inside() from None
+            except _Abandoned:
+                continue
+
+    async def compute_alone(self, compute: Callable[[], Finding]) -> tuple[bytes, Source]:
+        """A computed answer that nobody else gets, now or later."""
+        return (await run_in_threadpool(compute)).text, Source.NOT_STORED
+
+    async def _compute(
+        self, key: bytes, spelling: bytes | None, own: Future[bytes], compute: Callable[[], Finding]
+    ) -> tuple[bytes, Source]:
+        try:
+            finding = await run_in_threadpool(compute)
+        except BaseException as error:
+            self._land(key)
+            is_about_the_question = isinstance(error, Problem) and error.status not in (429, 503)
+            own.set_exception(error if is_about_the_question else _Abandoned())
+            raise
+        stored = finding.is_final and self._store(key, spelling, finding.text)
+        self._land(key)
+        own.set_result(finding.text)
+        return finding.text, Source.STORED if stored else Source.NOT_STORED
+
+    def _land(self, key: bytes) -> None:
+        with self._lock:
+            del self._flights[key]
+
+    def _find(self, key: bytes) -> bytes | None:
+        text = self._answers.get(key)
+        if text is not None:
+            self._answers.move_to_end(key)
+        return text
+
+    def _store(self, key: bytes, spelling: bytes | None, text: bytes) -> bool:
+        size = len(text) + ENTRY_BYTES
+        if size * _LARGEST_PART > self.size_bytes:
+            return False
+        with self._lock:
+            self._answers[key] = text
+            self.held_bytes += size
+            self._remember_spelling(spelling, key)
+            while len(self._answers) > self.entries or self.held_bytes > self.size_bytes:
+                _, gone = self._answers.popitem(last=False)
+                self.held_bytes -= len(gone) + ENTRY_BYTES
+                self.evictions += 1
+        return True
+
+    def _remember_spelling(self, spelling: bytes | None, key: bytes) -> None:
+        if spelling is None:
+            return
+        self._spellings[spelling] = key
+        self._spellings.move_to_end(spelling)
+        if len(self._spellings) > _SPELLINGS * self.entries:
+            self._spellings.popitem(last=False)
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers without a fraction, everywhere. A negative zero stays what it is."""
+    if isinstance(value, float):
+        is_whole = value.is_integer() and (value != 0.0 or math.copysign(1.0, value) > 0.0)
+        return int(value) if is_whole else value
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,147 @@
+"""Places for work that takes a core, given to callers in turn: nobody's long queue stands before another's request."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from types import TracebackType
+
+from app.kit.caller import CALLER
+from app.problems import Problem
+
+#: Who was refused a place does well to ask again after so many seconds.
+RETRY_AFTER_S = 2
+
+
+class FairGate:
+    """So many ``places`` at once. A block `with gate:` waits for one and gives it back.
+
+    Whoever waits holds a thread of the service, so only ``most_waiting`` may. If one more comes, the caller that has
+    most of them waiting gives way: the newest of its requests, or the one that comes, is refused.
+
+    Attributes:
+        places: How many are in their blocks at once.
+        most_waiting: How many may wait.
+        seconds: How long one waits at most.
+        refused: How many were, so far.
+
+    Guarantees:
+        - callers_take_turns: between two places of one caller, every other one that waits meanwhile gets one
+        - nobody_passes: of one caller, who came first is served first; who comes takes no place that others wait for
+        - the_longest_queue_gives_way: a full gate refuses no caller that has fewer waiting than another, less one
+    """
+
+    def __init__(self, places: int, most_waiting: int, seconds: float) -> None:
+        self.places = places
+        self.most_waiting = most_waiting
+        self.seconds = seconds
+        self.refused = 0
+        self._free = places
+        self._lock = threading.Lock()
+        #: The callers that wait, in the order of their turns.
+        self._queues: dict[str, deque[_Waiter]] = {}
+
+    @property
+    def running(self) -> int:
+        """Places that are taken."""
+        return self.places - self._free
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        with self._lock:
+            return self._count()
+
+    def __enter__(self) -> None:
+        self.enter(self.seconds)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def enter(self, seconds: float) -> None:
+        """Take a place, or wait for one for so many ``seconds`` at most; `leave` gives it back.
+
+        Raises:
+            Problem: 429 ``too_many_waiting``: of all who wait, this caller has the most. 503 ``numerics_busy``: as many
+                callers wait as may, or no place was free in time.
+        """
+        caller = CALLER.get()
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            waiter = self._join(caller)
+        try:
+            waiter.told.wait(seconds)
+        finally:
+            with self._lock:
+                came_in_time = waiter.told.is_set()
+                if not came_in_time:
+                    self._forget(caller, waiter)
+        if not came_in_time:
+            raise _busy(f"No place for it was free for {seconds:g} s.")
+        if not waiter.is_admitted:
+            raise _too_many(self.most_waiting)
+
+    def leave(self) -> None:
+        """Give the place to the caller whose turn it is, or back."""
+        with self._lock:
+            caller = next(iter(self._queues), None)
+            if caller is None:
+                self._free += 1
+                return
+            queue = self._queues.pop(caller)
+            waiter = queue.popleft()
+            if queue:
+                self._queues[caller] = queue  # behind all others
+            waiter.is_admitted = True
+            waiter.told.set()
+
+    def _join(self, caller: str) -> _Waiter:
+        """A new last one in the caller's queue."""
+        if self._count() >= self.most_waiting:
+            self.refused += 1
+            self._make_room(caller)
+        waiter = _Waiter()
+        self._queues.setdefault(caller, deque()).append(waiter)
+        return waiter
+
+    def _make_room(self, caller: str) -> None:
+        own = len(self._queues.get(caller, ()))
+        longest = max(self._queues, key=lambda each: len(self._queues[each]), default=caller)
+        if len(self._queues.get(longest, ())) < own + 2:
+            raise _too_many(self.most_waiting) if own else _busy(f"{self.most_waiting} requests wait already.")
+        self._queues[longest].pop().told.set()
+
+    def _forget(self, caller: str, waiter: _Waiter) -> None:
+        self.refused += 1
+        queue = self._queues[caller]
+        queue.remove(waiter)
+        if not queue:
+            del self._queues[caller]
+
+    def _count(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+
+class _Waiter:
+    """One who waits. Told once: that it has its place, or that it is refused."""
+
+    def __init__(self) -> None:
+        self.told = threading.Event()
+        self.is_admitted = False
+
+
+def _too_many(most_waiting: int) -> Problem:
+    detail = (
+        f"Of the {most_waiting} requests that may wait for a core, yours are the most. Nothing was done; send fewer "
+        "at a time."
+    )
+    return Problem(429, "too_many_waiting", detail, headers={"Retry-After": str(RETRY_AFTER_S)})
+
+
+def _busy(reason: str) -> Problem:
+    detail = f"Every core that is set aside for numbers is busy. {reason} Nothing was done; ask again."
+    return Problem(503, "numerics_busy", detail, headers={"Retry-After": str(RETRY_AFTER_S)})

@@ -1,0 +1,205 @@
+"""Checkpoints: how large the tree of all entries is, and its root, signed; and the key that verifies them.
+
+The text is that of a transparency log's checkpoint (C2SP, tlog-checkpoint) in a signed note (C2SP, signed-note) with
+Ed25519 (RFC 8032), so that programs which know those formats can keep and verify it::
+
+    epsilond/led_...
+    7
+    <root, base64>
+
+    — epsilond/led_... <key id and signature, base64>
+
+Pure: no database, no settings.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from binascii import Error as NotBase64
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from app.ledger.merkle import WIDTH
+
+#: A note with the signatures of a hundred witnesses is shorter.
+MAX_NOTE_LENGTH = 16_384
+_MOST_DIGITS = 18
+_ED25519 = b"\x01"
+_DASH = "\u2014 "
+
+
+def origin_of(ledger_id: str) -> str:
+    """The name of a ledger in its checkpoints.
+
+    >>> origin_of("led_a")
+    'epsilond/led_a'
+    """
+    return f"epsilond/{ledger_id}"
+
+
+class InvalidNote(Exception):
+    """The text is no checkpoint, or not one that the key has signed; the message says why."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A state of the tree.
+
+    Attributes:
+        origin: Of which ledger.
+        size: How many entries.
+        root: The root over them.
+    """
+
+    origin: str
+    size: int
+    root: bytes
+
+    def text(self) -> str:
+        """What is signed.
+
+        >>> Checkpoint("epsilond/led_a", 0, bytes(32)).text().splitlines()[:2]
+        ['epsilond/led_a', '0']
+        """
+        return f"{self.origin}\n{self.size}\n{_base64(self.root)}\n"
+
+
+@dataclass(frozen=True)
+class VerifierKey:
+    """A public key with the name of the ledger whose checkpoints it verifies."""
+
+    name: str
+    key: bytes
+
+    @classmethod
+    def of(cls, private: Ed25519PrivateKey, name: str) -> VerifierKey:
+        """The public half of a key."""
+        return cls(name, private.public_key().public_bytes_raw())
+
+    @classmethod
+    def parse(cls, text: str) -> VerifierKey:
+        """Read ``<name>+<key id>+<base64 of the type and the key>``.
+
+        Raises:
+            InvalidNote: it is something else.
+        """
+        name, _, rest = text.strip().partition("+")
+        key_id, _, encoded = rest.partition("+")
+        data = _decoded(encoded)
+        if not _is_name(name) or data is None or len(data) != 1 + WIDTH or not data.startswith(_ED25519):
+            raise InvalidNote("it is no public key of a ledger: <name>+<key id>+<key>, with an Ed25519 key in base64")
+        found = cls(name, data[1:])
+        if found.key_id.hex() != key_id:
+            raise InvalidNote(f"it is no public key of a ledger: the key id of this name and key is not {key_id!r}")
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.name}+{self.key_id.hex()}+{_base64(_ED25519 + self.key)}"
+
+    @property
+    def key_id(self) -> bytes:
+        """Tells signatures of this key from others; no proof of anything."""
+        return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.key).digest()[:4]
+
+    def verifies(self, signature: bytes, text: str) -> bool:
+        """Whether this key has signed the text."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.key).verify(signature, text.encode())
+        except InvalidSignature:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A line under a note: who says to have signed it."""
+
+    name: str
+    key_id: bytes
+    signature: bytes
+
+
+def sign(checkpoint: Checkpoint, private: Ed25519PrivateKey) -> str:
+    """The signed note."""
+    key, text = VerifierKey.of(private, checkpoint.origin), checkpoint.text()
+    return f"{text}\n{_DASH}{key.name} {_base64(key.key_id + private.sign(text.encode()))}\n"
+
+
+def open_note(note: str, key: VerifierKey) -> Checkpoint:
+    """What a note says that the key has signed. Signatures of others are not looked at.
+
+    Raises:
+        InvalidNote: it is no checkpoint, or of another ledger, or the key has not signed it.
+    """
+    checkpoint, signatures = read_note(note)
+    if checkpoint.origin != key.name:
+        raise InvalidNote(f"the checkpoint is of {checkpoint.origin}, and the public key of {key.name}")
+    if not is_signed_by(key, checkpoint, signatures):
+        raise InvalidNote("the checkpoint has no signature of the public key")
+    return checkpoint
+
+
+def is_signed_by(key: VerifierKey, checkpoint: Checkpoint, signatures: tuple[Signature, ...]) -> bool:
+    """Whether the key has signed the checkpoint.
+
+    Raises:
+        InvalidNote: a signature that says to be of the key is not.
+    """
+    own = [each.signature for each in signatures if (each.name, each.key_id) == (key.name, key.key_id)]
+    if not all(key.verifies(signature, checkpoint.text()) for signature in own):
+        raise InvalidNote("the checkpoint was changed after it was signed: its signature does not verify")
+    return bool(own)
+
+
+def read_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
+    """What a note says, whoever has signed it, and its signatures, which nobody has verified yet.
+
+    Raises:
+        InvalidNote: it is no checkpoint.
+    """
+    text, blank, lines = note.rpartition("\n\n")
+    if not blank or len(note) > MAX_NOTE_LENGTH or not lines.endswith("\n"):
+        raise InvalidNote("it is no signed note: a text, an empty line, and a line for each signature")
+    signatures = tuple(_signatures(lines))
+    lines_of_text = text.split("\n")
+    decoded = _decoded(lines_of_text[-1])
+    if len(lines_of_text) != 3 or decoded is None or len(decoded) != WIDTH:
+        raise InvalidNote("it is no checkpoint: three lines, with an origin, a size and a root of 32 bytes in base64")
+    origin, size, _ = lines_of_text
+    if not _is_name(origin) or not _is_size(size):
+        raise InvalidNote("it is no checkpoint: its first line is an origin, its second one a size")
+    return Checkpoint(origin, int(size), decoded), signatures
+
+
+def _signatures(lines: str) -> Iterator[Signature]:
+    for line in lines.removesuffix("\n").split("\n"):
+        name, _, encoded = line.removeprefix(_DASH).partition(" ")
+        data = _decoded(encoded)
+        if not line.startswith(_DASH) or not _is_name(name) or data is None or len(data) <= 4:
+            raise InvalidNote("it is no signed note: under the empty line each line is a dash, a name and a signature")
+        yield Signature(name, data[:4], data[4:])
+
+
+def _is_name(text: str) -> bool:
+    return text != "" and text.isprintable() and not any(character.isspace() or character == "+" for character in text)
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and str(int(text)) == text
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _decoded(text: str) -> bytes | None:
+    """The bytes, if this is the one base64 text of them."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (NotBase64, ValueError):
+        return None
+    return data if _base64(data) == text else None

@@ -1,0 +1,92 @@
+"""Integration: entries that are committed get the next places in the tree over all entries, behind the commands.
+
+No command waits for it, and it waits for none. One transaction at a time has the lock of the tree's row, so that no
+place is given twice. On PostgreSQL an entry may be committed after others with larger leaf indices; its place is then a
+later one.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.orm import Session
+
+from app.db.database import Database
+from app.ledger import tree_repository as repository
+from app.ledger.merkle import Frontier, leaf_hash
+
+#: Entries that one transaction takes: on SQLite every command waits meanwhile.
+BATCH = 4096
+
+
+def integrate(database: Database, batches: int | None = None) -> None:
+    """Give every entry that is committed now its place in the tree.
+
+    Guarantees: complete: an entry that was committed before the call is in the tree after it. In order: places that
+        were given stay, and the next ones follow without a gap.
+
+    Args:
+        database: Of the ledger.
+        batches: Give up after so many, and leave the rest to the next call; None: after none.
+    """
+    for number in count():
+        if number == batches or not _is_behind(database):
+            return
+        with database.write() as session:
+            if _integrate(session) < BATCH:
+                return
+
+
+def _is_behind(database: Database) -> bool:
+    # Asked in a read session first: whoever looks keeps nobody waiting.
+    with database.read() as session:
+        tree = repository.find(session)
+        return tree is not None and bool(repository.left_out(session, tree.settled_leaf_index, 1))
+
+
+def _integrate(session: Session) -> int:
+    """Take one batch; how many entries it had."""
+    # In this order, as `_watermark` says why.
+    last = repository.last_leaf_index(session)
+    own = repository.own_transaction(session)
+    tree = repository.lock(session)
+    oldest = repository.oldest_transaction(session)
+    rows = repository.left_out(session, tree.settled_leaf_index, BATCH)
+    frontier = Frontier(tree.size, bytes(tree.frontier))
+    nodes = frontier.extend(leaf_hash(bytes.fromhex(row.hash)) for row in rows)
+    if rows:
+        repository.append(session, tree.size, rows, nodes)
+    covered = rows[-1].leaf_index if len(rows) == BATCH else last
+    watermark = _watermark(tree, last, covered, own, oldest)
+    repository.update_tree(session, size=frontier.size, frontier=frontier.hashes(), **watermark)
+    return len(rows)
+
+
+def _watermark(tree: Row[Any], last: int, covered: int, own: int | None, oldest: int | None) -> dict[str, int]:
+    """Up to where all entries are in the tree and none will appear any more, and up to where that is awaited.
+
+    A transaction has its number before it draws a leaf index. One that drew an index up to ``last`` therefore has a
+    smaller number than was given out afterwards, and once every transaction with a smaller number is over, no entry
+    appears there any more. A gap that a failed transaction left is passed like everything else.
+
+    Args:
+        tree: The row as it was.
+        last: The newest entry, before ``own`` was given out.
+        covered: Up to here, all entries that are committed are in the tree.
+        own: The number of this transaction; None on SQLite, where one writes at a time.
+        oldest: Every transaction before this one was over before the entries were read.
+    """
+    if own is None or oldest is None:
+        return {"settled_leaf_index": max(tree.settled_leaf_index, covered)}
+    awaited, transaction, settled = tree.awaited_leaf_index, tree.awaited_transaction, tree.settled_leaf_index
+    # Numbers begin anew in another cluster that a dump was restored into: then what is awaited would never come.
+    if transaction is None or own < transaction:
+        return {"awaited_leaf_index": last, "awaited_transaction": own}
+    if oldest < transaction:
+        return {}
+    settled = max(settled, min(awaited, covered))
+    if settled < awaited:
+        return {"settled_leaf_index": settled}
+    return {"settled_leaf_index": settled, "awaited_leaf_index": last, "awaited_transaction": own}

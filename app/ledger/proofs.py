@@ -1,0 +1,96 @@
+"""Verification of proofs by their files alone: no database, no settings, no secret.
+
+A proof is the JSON that `GET /v1/ledger/entries/{id}/proof` or `GET /v1/ledger/consistency` answered. Its roots count
+only as far as a checkpoint says them that the ledger's public key verifies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from app.ledger.checkpoints import Checkpoint, InvalidNote, VerifierKey, open_note
+from app.ledger.merkle import EMPTY_ROOT, WIDTH, leaf_hash, verify_consistency, verify_inclusion
+
+
+class InvalidProof(Exception):
+    """The file is no proof, or does not show what it says; the message says why."""
+
+
+def check_proof(text: str, key: VerifierKey, kept: Checkpoint | None = None) -> str:
+    """What a proof shows, in words.
+
+    Args:
+        text: The proof as JSON.
+        key: The ledger's public key.
+        kept: A checkpoint that was kept elsewhere, and is verified: it stands in for one of the proof's own of its
+            size, and none of those may contradict it.
+
+    Raises:
+        InvalidProof: it shows nothing, or no checkpoint says one of its roots.
+    """
+    try:
+        proof = json.loads(text)
+        kind = proof["kind"]
+        if kind == "inclusion":
+            return _inclusion(proof, key, kept)
+        if kind == "consistency":
+            return _consistency(proof, key, kept)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidProof(f"the file is no proof as the ledger answers it ({type(error).__name__})") from None
+    raise InvalidProof("the file is no proof of inclusion or consistency")
+
+
+def _inclusion(proof: Mapping[str, Any], key: VerifierKey, kept: Checkpoint | None) -> str:
+    size, root = _integer(proof["tree_size"]), _hash(proof["root_hash"])
+    _check_root(size, root, proof["checkpoint"], key, kept)
+    leaf, index = leaf_hash(_hash(proof["entry_hash"])), _integer(proof["tree_index"])
+    if leaf != _hash(proof["leaf_hash"]):
+        raise InvalidProof("leaf_hash is not that of entry_hash")
+    if not verify_inclusion(leaf, index, size, _path(proof), root):
+        raise InvalidProof(f"the path does not lead from the entry at {index} to the root of the tree of {size}")
+    return f"the entry with the hash {proof['entry_hash']} is in the tree of {size} entries of {key.name}, at {index}"
+
+
+def _consistency(proof: Mapping[str, Any], key: VerifierKey, kept: Checkpoint | None) -> str:
+    sizes = _integer(proof["from_size"]), _integer(proof["to_size"])
+    roots = _hash(proof["from_root"]), _hash(proof["to_root"])
+    for size, root, note in zip(sizes, roots, (proof["from_checkpoint"], proof["to_checkpoint"]), strict=True):
+        _check_root(size, root, note, key, kept)
+    if not verify_consistency(*sizes, *roots, _path(proof)):
+        raise InvalidProof(f"the path does not show that the tree of {sizes[1]} entries begins with that of {sizes[0]}")
+    return f"the tree of {sizes[1]} entries of {key.name} begins with that of {sizes[0]}"
+
+
+def _check_root(size: int, root: bytes, note: object, key: VerifierKey, kept: Checkpoint | None) -> None:
+    """See that a checkpoint says the root, and none says another one."""
+    said = []
+    if kept is not None and kept.size == size:
+        said.append(kept)
+    if isinstance(note, str):
+        try:
+            said.append(open_note(note, key))
+        except InvalidNote as error:
+            raise InvalidProof(str(error)) from None
+    if any((checkpoint.size, checkpoint.root) != (size, root) for checkpoint in said):
+        raise InvalidProof(f"a checkpoint of {size} entries says another root than the proof")
+    if not said and (size, root) != (0, EMPTY_ROOT):
+        raise InvalidProof(f"no checkpoint says the root of {size} entries: give one of this size that was kept")
+
+
+def _path(proof: Mapping[str, Any]) -> list[bytes]:
+    return [_hash(node) for node in proof["path"]]
+
+
+def _hash(value: Any) -> bytes:
+    data = bytes.fromhex(value)
+    if len(data) != WIDTH:
+        raise ValueError("a hash has 32 bytes")
+    return data
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError("a size is an integer")
+    return value

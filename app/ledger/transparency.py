@@ -1,0 +1,263 @@
+"""What is handed out to be kept and checked elsewhere: signed checkpoints, and proofs that lead to their roots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.orm import Session
+
+from app.kit.context import Context
+from app.kit.idempotency import busy_is_a_problem
+from app.ledger import merkle, verification
+from app.ledger import tree_repository as repository
+from app.ledger.checkpoints import (
+    Checkpoint,
+    InvalidNote,
+    VerifierKey,
+    is_signed_by,
+    origin_of,
+    read_note,
+    sign,
+)
+from app.ledger.integration import integrate
+from app.ledger.merkle import Frontier, Read, leaf_hash
+from app.ledger.verdicts import Verdict
+from app.problems import Problem, ProblemItem, not_found, unprocessable
+
+
+@dataclass(frozen=True)
+class SignedCheckpoint:
+    """A checkpoint as it was handed out.
+
+    Attributes:
+        checkpoint: What it says.
+        note: The text to keep.
+        public_key: What verifies it.
+        issued_at: When it was signed.
+    """
+
+    checkpoint: Checkpoint
+    note: str
+    public_key: str
+    issued_at: datetime
+
+
+@dataclass(frozen=True)
+class InclusionProof:
+    """What shows that an entry has its place in the tree of some size.
+
+    Attributes:
+        entry_id, budget_id, entry_hash: Of the entry, whose hash in its budget's chain is the leaf.
+        tree_index: Its place.
+        size, root: Of the tree.
+        path: Section 2.1.3.1 of RFC 9162.
+        note: The checkpoint of that size; None where none was signed.
+    """
+
+    entry_id: str
+    budget_id: str
+    entry_hash: str
+    tree_index: int
+    size: int
+    root: bytes
+    path: list[bytes]
+    note: str | None
+
+    @property
+    def leaf(self) -> bytes:
+        """The hash of the leaf."""
+        return leaf_hash(bytes.fromhex(self.entry_hash))
+
+
+@dataclass(frozen=True)
+class ConsistencyProof:
+    """What shows that a tree begins with a smaller one.
+
+    Attributes:
+        sizes, roots: Of the smaller tree, and of the larger one.
+        path: Section 2.1.4.1 of RFC 9162.
+        notes: The checkpoints of these sizes; None where none was signed.
+    """
+
+    sizes: tuple[int, int]
+    roots: tuple[bytes, bytes]
+    path: list[bytes]
+    notes: tuple[str | None, str | None]
+
+
+def verifier_key(context: Context) -> VerifierKey:
+    """The public key that verifies the checkpoints that are signed now."""
+    with context.database.read() as session:
+        return VerifierKey.of(context.settings.checkpoint_key, origin_of(_tree(session).ledger_id))
+
+
+def checkpoint(context: Context) -> SignedCheckpoint:
+    """The checkpoint of all entries that are committed now; where nothing is new since the last one, that one.
+
+    Raises:
+        Problem: 409 ``ledger_not_consistent``: the tree does not begin with what was signed last.
+    """
+    with busy_is_a_problem(context.database):
+        integrate(context.database)
+        with context.database.write() as session:
+            return _checkpoint(session, context)
+
+
+def inclusion(context: Context, entry_id: str, size: int | None = None) -> InclusionProof:
+    """A proof that the entry is in the tree of a size, or in that of a new checkpoint.
+
+    Raises:
+        Problem: 404: there is no such entry. 422: the tree is not that large, or the entry came later.
+            409 ``ledger_not_consistent``.
+    """
+    size = _size(context, size)
+    with context.database.read() as session:
+        entry, tree = repository.leaf_of(session, entry_id), _tree(session)
+        if entry is None:
+            raise not_found("entry", entry_id)
+        _check_size("tree_size", size, tree.size)
+        if entry.tree_index is None or entry.tree_index >= size:
+            detail = f"The entry has no place among the first {size}: ask for a larger tree, or leave tree_size out."
+            raise _invalid_size("tree_size", detail)
+        read = repository.tiles(session)
+        return InclusionProof(
+            entry_id=entry.id,
+            budget_id=entry.budget_id,
+            entry_hash=entry.hash,
+            tree_index=entry.tree_index,
+            size=size,
+            root=_root(read, size),
+            path=merkle.inclusion_path(read, entry.tree_index, size),
+            note=_note(session, size),
+        )
+
+
+def consistency(context: Context, first: int, second: int | None = None) -> ConsistencyProof:
+    """A proof that the tree of a size begins with a smaller one; the second size None: that of a new checkpoint.
+
+    Raises:
+        Problem: 422: a tree is not that large, or the first one is larger. 409 ``ledger_not_consistent``.
+    """
+    second = _size(context, second)
+    with context.database.read() as session:
+        _check_size("to_size", second, _tree(session).size)
+        _check_size("from_size", first, second)
+        read = repository.tiles(session)
+        return ConsistencyProof(
+            sizes=(first, second),
+            roots=(_root(read, first), _root(read, second)),
+            path=merkle.consistency_path(read, first, second),
+            notes=(_note(session, first), _note(session, second)),
+        )
+
+
+def verify(context: Context, root_id: str, note: str | None = None) -> Verdict:
+    """Whether the books are what the ledger wrote, and begin with the entries of a checkpoint that was kept.
+
+    Args:
+        context: The process's context.
+        root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
+        note: The checkpoint. A signature by the present key is verified; what others have signed, the caller has kept.
+
+    Raises:
+        Problem: 422 ``invalid_checkpoint``, or ``contradiction`` where it comes with a tree of budgets.
+    """
+    kept = None if note is None else _kept(context, root_id, note)
+    with busy_is_a_problem(context.database):
+        integrate(context.database)
+    with context.numerics, context.database.read() as session:
+        return verification.verify(session, root_id, kept=kept)
+
+
+def _kept(context: Context, root_id: str, note: str) -> Checkpoint:
+    if root_id:
+        detail = "A checkpoint is of the entries of all budgets: leave budget_id out, or the checkpoint."
+        raise unprocessable("contradiction", detail, "checkpoint")
+    try:
+        kept, signatures = read_note(note)
+        own = VerifierKey.of(context.settings.checkpoint_key, kept.origin)
+        is_signed_by(own, kept, signatures)
+    except InvalidNote as error:
+        raise unprocessable("invalid_checkpoint", f"The text is refused: {error}.", "checkpoint") from None
+    return kept
+
+
+def _size(context: Context, given: int | None) -> int:
+    if given is None:
+        return checkpoint(context).checkpoint.size
+    with busy_is_a_problem(context.database):
+        integrate(context.database)
+    return given
+
+
+def _checkpoint(session: Session, context: Context) -> SignedCheckpoint:
+    tree = repository.lock(session)
+    current = Checkpoint(origin_of(tree.ledger_id), tree.size, Frontier(tree.size, bytes(tree.frontier)).root())
+    newest = repository.newest_checkpoint(session)
+    key = str(VerifierKey.of(context.settings.checkpoint_key, current.origin))
+    if newest is not None:
+        _check_consistency(repository.tiles(session), newest, current)
+        if (newest.tree_size, newest.public_key) == (current.size, key):
+            return SignedCheckpoint(current, newest.note, key, newest.issued_at)
+    signed = SignedCheckpoint(current, sign(current, context.settings.checkpoint_key), key, context.clock())
+    number = tree.checkpoints + 1
+    repository.update_tree(session, checkpoints=number)
+    repository.insert_checkpoint(
+        session,
+        {
+            "number": number,
+            "tree_size": current.size,
+            "root_hash": current.root,
+            "public_key": key,
+            "note": signed.note,
+            "issued_at": signed.issued_at,
+        },
+    )
+    return signed
+
+
+def _check_consistency(read: Read, newest: Row[Any], current: Checkpoint) -> None:
+    """Both roots from the same nodes: then the tree begins with the one that was signed."""
+    if newest.tree_size > current.size:
+        raise _not_consistent(f"a checkpoint of {newest.tree_size} entries was signed, and the tree has {current.size}")
+    for size, root in ((newest.tree_size, bytes(newest.root_hash)), (current.size, current.root)):
+        if _root(read, size) != root:
+            raise _not_consistent(f"the first {size} entries of the tree do not make the root that was kept of them")
+
+
+def _root(read: Read, size: int) -> bytes:
+    try:
+        return merkle.root(read, size)
+    except LookupError:
+        raise _not_consistent(f"the tree of {size} entries has nodes that are missing") from None
+
+
+def _tree(session: Session) -> Row[Any]:
+    tree = repository.find(session)
+    if tree is None:
+        raise _not_consistent("the tree is missing")
+    return tree
+
+
+def _note(session: Session, size: int) -> str | None:
+    found = repository.checkpoint_at(session, size)
+    return None if found is None else str(found.note)
+
+
+def _not_consistent(reason: str) -> Problem:
+    """409: asking again does not help, and nothing that contradicts an earlier checkpoint is ever signed."""
+    detail = f"Somebody has changed the database: {reason}. `python -m app ledger verify` names the first bad place."
+    return Problem(409, "ledger_not_consistent", detail)
+
+
+def _check_size(name: str, size: int, largest: int) -> None:
+    if size > largest:
+        raise _invalid_size(name, f"The tree has {largest} entries there, and not {size}: ask for at most so many.")
+
+
+def _invalid_size(name: str, detail: str) -> Problem:
+    item = ProblemItem(pointer=f"/query/{name}", code="out_of_range", detail=detail)
+    return Problem(422, "invalid_request", detail, errors=[item])

@@ -1,0 +1,157 @@
+"""All SQL of the tree over all entries: its one row, its leaves and nodes, and the checkpoints that were signed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from sqlalchemy import Row, Select, Table, func, insert, select, text, update
+from sqlalchemy.orm import Session
+
+from app.ledger.merkle import Node, Tiles, leaf_hash
+from app.ledger.models import MerkleCheckpoint, MerkleLeaf, MerkleNode, MerkleTree
+from app.ledger.statements import ENTRIES
+
+TREES = cast(Table, MerkleTree.__table__)
+LEAVES = cast(Table, MerkleLeaf.__table__)
+NODES = cast(Table, MerkleNode.__table__)
+CHECKPOINTS = cast(Table, MerkleCheckpoint.__table__)
+
+#: Leaves that are held in memory at once.
+BATCH = 20_000
+#: Entries without a place in the tree, behind a place up to which all have one.
+_LEFT_OUT = (
+    select(ENTRIES.c.leaf_index, ENTRIES.c.hash)
+    .outerjoin(LEAVES, LEAVES.c.leaf_index == ENTRIES.c.leaf_index)
+    .where(LEAVES.c.tree_index.is_(None))
+    .order_by(ENTRIES.c.leaf_index)
+)
+
+
+def find(session: Session) -> Row[Any] | None:
+    """The row of the tree; None where somebody has deleted it."""
+    return session.execute(select(TREES)).one_or_none()
+
+
+def lock(session: Session) -> Row[Any]:
+    """The row of the tree, which nobody else changes until the transaction ends."""
+    return session.execute(select(TREES).with_for_update()).one()
+
+
+def own_transaction(session: Session) -> int | None:
+    """The number of the session's transaction, given out now at the latest; None on SQLite."""
+    return _number(session, "pg_current_xact_id()")
+
+
+def oldest_transaction(session: Session) -> int | None:
+    """Every transaction with a smaller number is over, and what it wrote is seen from now on; None on SQLite."""
+    return _number(session, "pg_snapshot_xmin(pg_current_snapshot())")
+
+
+def last_leaf_index(session: Session) -> int:
+    """The place of the newest entry; 0 where there is none."""
+    return session.scalar(select(func.max(ENTRIES.c.leaf_index))) or 0
+
+
+def left_out(session: Session, settled: int, limit: int) -> Sequence[Row[Any]]:
+    """The next entries that are not in the tree, their places and hashes, behind the place ``settled``."""
+    statement: Select[Any] = _LEFT_OUT.where(ENTRIES.c.leaf_index > settled).limit(limit)
+    return session.execute(statement).all()
+
+
+def append(session: Session, first: int, rows: Sequence[Row[Any]], nodes: Sequence[Node]) -> None:
+    """Give entries their places in the tree, from ``first`` on, and store the nodes that are complete now."""
+    leaves = [
+        {"tree_index": first + number, "leaf_index": row.leaf_index, "entry_hash": bytes.fromhex(row.hash)}
+        for number, row in enumerate(rows)
+    ]
+    session.execute(insert(LEAVES).inline(), leaves)
+    if nodes:
+        values = [{"level": node.level, "node_index": node.index, "hash": node.hash} for node in nodes]
+        session.execute(insert(NODES).inline(), values)
+
+
+def update_tree(session: Session, **values: Any) -> None:
+    """Change the row of the tree, whose lock is held."""
+    session.execute(update(TREES).values(values))
+
+
+def tiles(session: Session) -> Tiles:
+    """Reads the nodes that proofs are made of."""
+
+    def fetch(level: int, index: int) -> Sequence[bytes]:
+        wanted = Tiles.nodes_of(index)
+        if level == 0:
+            place, column = LEAVES.c.tree_index, LEAVES.c.entry_hash
+            leaves = session.scalars(select(column).where(place.between(wanted[0], wanted[-1])).order_by(place))
+            return [leaf_hash(bytes(entry_hash)) for entry_hash in leaves]
+        place = NODES.c.node_index
+        statement = select(NODES.c.hash).where(NODES.c.level == level, place.between(wanted[0], wanted[-1]))
+        return [bytes(node) for node in session.scalars(statement.order_by(place))]
+
+    return Tiles(fetch)
+
+
+def leaves(session: Session) -> Iterator[Sequence[Any]]:
+    """All leaves in the order of the tree, in batches: their places, leaf indices and entry hashes."""
+    columns = (LEAVES.c.tree_index, LEAVES.c.leaf_index, LEAVES.c.entry_hash)
+    statement = select(*columns).order_by(LEAVES.c.tree_index).limit(BATCH)
+    batch = session.execute(statement).all()
+    while batch:
+        yield batch
+        batch = session.execute(statement.where(LEAVES.c.tree_index > batch[-1].tree_index)).all()
+
+
+def nodes(session: Session) -> dict[tuple[int, int], bytes]:
+    """All nodes that are stored, by level and index: one for each 255 leaves."""
+    rows = session.execute(select(NODES.c.level, NODES.c.node_index, NODES.c.hash))
+    return {(row.level, row.node_index): bytes(row.hash) for row in rows}
+
+
+def leaf_of(session: Session, entry_id: str) -> Row[Any] | None:
+    """An entry with its budget, its hash and its place in the tree, which is None where it has none yet."""
+    columns = (ENTRIES.c.id, ENTRIES.c.budget_id, ENTRIES.c.leaf_index, ENTRIES.c.hash, LEAVES.c.tree_index)
+    statement: Select[Any] = select(*columns).outerjoin(LEAVES, LEAVES.c.leaf_index == ENTRIES.c.leaf_index)
+    return session.execute(statement.where(ENTRIES.c.id == entry_id)).one_or_none()
+
+
+def entry_at(session: Session, leaf_index: int) -> Row[Any] | None:
+    """The budget and the sequence of the entry with a leaf index."""
+    columns = (ENTRIES.c.budget_id, ENTRIES.c.sequence)
+    statement: Select[Any] = select(*columns).where(ENTRIES.c.leaf_index == leaf_index)
+    return session.execute(statement.limit(1)).one_or_none()
+
+
+def places(session: Session, leaf_indices: Sequence[int]) -> dict[int, int]:
+    """The places in the tree of entries, of those that have one."""
+    wanted = LEAVES.c.leaf_index.in_(leaf_indices)
+    rows = session.execute(select(LEAVES.c.leaf_index, LEAVES.c.tree_index).where(wanted))
+    return {row.leaf_index: row.tree_index for row in rows}
+
+
+def checkpoints(session: Session) -> Sequence[Row[Any]]:
+    """All checkpoints that were signed, the oldest first."""
+    return session.execute(select(CHECKPOINTS).order_by(CHECKPOINTS.c.number)).all()
+
+
+def newest_checkpoint(session: Session) -> Row[Any] | None:
+    """The checkpoint that was signed last."""
+    return session.execute(select(CHECKPOINTS).order_by(CHECKPOINTS.c.number.desc()).limit(1)).one_or_none()
+
+
+def checkpoint_at(session: Session, size: int) -> Row[Any] | None:
+    """The newest checkpoint of a tree of this size, if one was signed."""
+    statement = select(CHECKPOINTS).where(CHECKPOINTS.c.tree_size == size).order_by(CHECKPOINTS.c.number.desc())
+    return session.execute(statement.limit(1)).one_or_none()
+
+
+def insert_checkpoint(session: Session, values: dict[str, Any]) -> None:
+    """A checkpoint that was signed just now."""
+    session.execute(insert(CHECKPOINTS).values(values))
+
+
+def _number(session: Session, function: str) -> int | None:
+    if session.get_bind().dialect.name == "sqlite":
+        return None
+    number: int = session.execute(text(f"SELECT {function}::text::bigint")).scalar_one()
+    return number

@@ -1,0 +1,149 @@
+"""Verification of the tree over all entries: every entry is in it once, and they alone make its nodes and its roots.
+
+The hashes of the entries are collected while the books are read. Then the leaves are read in the order of the tree, and
+the tree is made once more from them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.orm import Session
+
+from app.ledger import tree_repository as repository
+from app.ledger.books import BadPlace, StoredEntry
+from app.ledger.checkpoints import Checkpoint, InvalidNote, VerifierKey, open_note, origin_of
+from app.ledger.merkle import EMPTY_ROOT, WIDTH, Frontier, Node, leaf_hash
+from app.ledger.verdicts import TreeHead
+
+
+class TreeVerification:
+    """Takes all entries in the order of their leaf indices, and then compares the tree with them.
+
+    Args:
+        session: A read session, whose view does not change.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._leaf_indices = array("q")
+        self._hashes = bytearray()
+
+    def add(self, entry: StoredEntry) -> None:
+        """The next entry, once it is verified."""
+        self._leaf_indices.append(entry.leaf_index)
+        self._hashes += bytes.fromhex(entry.hash)
+
+    def check(self, kept: Checkpoint | None = None) -> TreeHead:
+        """The tree, if it is what integration and signing have made.
+
+        Args:
+            kept: A checkpoint that was kept elsewhere, which the tree has to begin with.
+
+        Raises:
+            BadPlace: the first leaf that is not the entry in its place, or node that the leaves before it do not make;
+                else what is wrong with the row of the tree or with a checkpoint; else with the kept one.
+        """
+        tree = repository.find(self._session)
+        if tree is None:
+            raise _beside("the row of the tree is missing")
+        signed = repository.checkpoints(self._session)
+        sizes = {row.tree_size for row in signed} | ({0} if kept is None else {kept.size})
+        frontier, roots = self._make_again(sorted(sizes))
+        self._check_nothing_is_left_out(tree.settled_leaf_index, is_short=frontier.size < tree.size)
+        if (tree.size, bytes(tree.frontier)) != (frontier.size, frontier.hashes()):
+            raise _beside(f"the row of the tree does not say what its {frontier.size} leaves make")
+        head = TreeHead(origin_of(tree.ledger_id), frontier.size, frontier.root())
+        _check_checkpoints(tree.checkpoints, head.origin, signed, roots)
+        if kept is not None:
+            head.check_begins_with(kept, roots.get(kept.size))
+        return head
+
+    def _make_again(self, sizes: Sequence[int]) -> tuple[Frontier, dict[int, bytes]]:
+        """The tree from its leaves, and its roots at some sizes, in growing order, as far as it has them."""
+        stored = repository.nodes(self._session)
+        frontier, roots = Frontier(), {0: EMPTY_ROOT}
+        for hashes in self._leaves():
+            before, done = frontier.size, 0
+            for size in sizes[bisect_right(sizes, before) : bisect_right(sizes, before + len(hashes))]:
+                _check_nodes(stored, frontier.extend(hashes[done : size - before]))
+                roots[size], done = frontier.root(), size - before
+            _check_nodes(stored, frontier.extend(hashes[done:]))
+        if stored:
+            level, index = min(stored)
+            raise _beside(f"the node {index} of the level {level} of the tree has too few leaves under it")
+        return frontier, roots
+
+    def _leaves(self) -> Iterator[list[bytes]]:
+        """The hashes of the leaves, in batches, once each is compared with its entry."""
+        leaf_indices, entries = self._leaf_indices, len(self._leaf_indices)
+        self._seen = seen = bytearray(entries)
+        position, place = -1, 0
+        for rows in repository.leaves(self._session):
+            hashes = []
+            for tree_index, leaf_index, stored in rows:
+                if tree_index != place:
+                    raise _beside(f"the place {place} of the tree is empty, or taken twice")
+                position += 1
+                if position >= entries or leaf_indices[position] != leaf_index:
+                    position = bisect_left(leaf_indices, leaf_index)
+                if position >= entries or leaf_indices[position] != leaf_index:
+                    raise BadPlace(None, None, leaf_index, f"it is missing: it was put into the tree, at {place}")
+                if seen[position]:
+                    raise self._bad(leaf_index, f"it is in the tree twice, again at {place}")
+                seen[position] = 1
+                entry_hash = bytes(stored)
+                if entry_hash != self._hashes[WIDTH * position : WIDTH * (position + 1)]:
+                    raise self._bad(leaf_index, f"it is another entry than was put into the tree, at {place}")
+                hashes.append(leaf_hash(entry_hash))
+                place += 1
+            yield hashes
+
+    def _check_nothing_is_left_out(self, settled: int, *, is_short: bool) -> None:
+        """Newer entries may still wait for their places, where no leaf is missing."""
+        position = self._seen.find(0)
+        if position >= 0 and (is_short or self._leaf_indices[position] <= settled):
+            raise self._bad(self._leaf_indices[position], "it is not in the tree")
+
+    def _bad(self, leaf_index: int, reason: str) -> BadPlace:
+        entry = repository.entry_at(self._session, leaf_index)
+        budget_id, sequence = (None, None) if entry is None else (entry.budget_id, entry.sequence)
+        return BadPlace(budget_id, sequence, leaf_index, reason)
+
+
+def _check_nodes(stored: dict[tuple[int, int], bytes], made: Sequence[Node]) -> None:
+    for node in made:
+        if stored.pop((node.level, node.index), None) != node.hash:
+            first, count = node.index << 8 * node.level, 1 << 8 * node.level
+            reason = f"the leaves {first} to {first + count - 1} of the tree do not make the node above them"
+            raise _beside(reason)
+
+
+def _check_checkpoints(count: int, origin: str, signed: Sequence[Row[Any]], roots: Mapping[int, bytes]) -> None:
+    before = 0
+    for number, row in enumerate(signed, start=1):
+        which = f"the checkpoint {number}"
+        if row.number != number:
+            raise _beside(f"{which} is missing")
+        if row.tree_size < before:
+            raise _beside(f"{which} is of a smaller tree than the one before it")
+        before = row.tree_size
+        try:
+            said = open_note(row.note, VerifierKey.parse(row.public_key))
+        except InvalidNote as error:
+            raise _beside(f"{which} is not what was signed: {error}") from None
+        if said != Checkpoint(origin, row.tree_size, bytes(row.root_hash)):
+            raise _beside(f"{which} says something else than was signed")
+        if roots.get(row.tree_size) != said.root:
+            raise _beside(f"the first {row.tree_size} leaves of the tree do not make the root that {which} has")
+    if count != len(signed):
+        raise _beside(f"the checkpoint {len(signed) + 1} is missing: {count} were signed")
+
+
+def _beside(reason: str) -> BadPlace:
+    """Where no single entry is wrong."""
+    return BadPlace(None, None, None, reason)

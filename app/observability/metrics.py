@@ -1,0 +1,124 @@
+"""What this process counts and times for `GET /metrics`, in a registry of its own.
+
+Labels are names from our own code: templates of routes, classes of status codes, evaluators. Nothing that a caller or a
+record chose ever becomes one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+#: Seconds. Cached answers take half a millisecond, the longest job of another process 20 seconds.
+REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+EVALUATION_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 20.0)
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+#: A route's template where no route was found: the path is the client's own text.
+NO_ROUTE = "-"
+
+
+def method_of(text: str) -> str:
+    """A method as logs and labels write it; what is none is the client's own text."""
+    return text if text in METHODS else "other"
+
+
+class Metrics:
+    """Counters and histograms of one process's context."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._requests = Histogram(
+            "epsilond_http_request_duration_seconds",
+            "Time from a request's first byte to its answer's last.",
+            ["method", "route", "status"],
+            buckets=REQUEST_BUCKETS,
+            registry=self.registry,
+        )
+        self._in_progress = Gauge(
+            "epsilond_http_requests_in_progress", "Requests that are not answered yet.", registry=self.registry
+        )
+        self._evaluations = Histogram(
+            "epsilond_evaluation_duration_seconds",
+            "Time of one value of the engine, by the evaluator that gave its upper bound, calibrations included.",
+            ["evaluator"],
+            buckets=EVALUATION_BUCKETS,
+            registry=self.registry,
+        )
+        self._replays = Counter(
+            "epsilond_idempotency_replays_total",
+            "Answers that were given again to a repeated idempotency key.",
+            registry=self.registry,
+        )
+        self._verifications = Counter(
+            "epsilond_ledger_verifications_total",
+            "Verifications of the whole ledger that this process made, by their result.",
+            ["result"],
+            registry=self.registry,
+        )
+        self._last_valid = Gauge(
+            "epsilond_ledger_last_valid_verification_timestamp_seconds",
+            "When this process last found the whole ledger valid; 0: not since it started.",
+            registry=self.registry,
+        )
+        self._begun = self._in_progress.inc
+        self._ended = self._in_progress.dec
+        #: Looking a child up by its labels takes longer than telling it something.
+        self._children: dict[tuple[str, str, int], Histogram] = {}
+        for result in ("valid", "invalid"):
+            self._verifications.labels(result)
+
+    def request_begun(self) -> None:
+        self._begun()
+
+    def request_ended(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request.
+
+        Args:
+            method: As `method_of` has it.
+            route: The route's template.
+            status: Of the answer; 0 where there was none.
+            seconds: From its beginning to its end.
+        """
+        self._ended()
+        key = (method, route, status // 100)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = self._requests.labels(method, route, f"{status // 100}xx")
+        child.observe(seconds)
+
+    def replayed(self) -> None:
+        """Count an answer that was stored under its idempotency key."""
+        self._replays.inc()
+
+    def evaluated(self, evaluator: str, seconds: float, values: int = 1) -> None:
+        """Count values of the engine that took so long together."""
+        child = self._evaluations.labels(evaluator)
+        for _ in range(values):
+            child.observe(seconds / values)
+
+    def ledger_verified(self, *, valid: bool) -> None:
+        """Count a verification of the whole ledger."""
+        self._verifications.labels("valid" if valid else "invalid").inc()
+        if valid:
+            self._last_valid.set_to_current_time()
+
+    @contextmanager
+    def evaluation(self) -> Iterator[Evaluated]:
+        """Time the values that are found in the block; what raises is not counted."""
+        found = Evaluated()
+        began = time.perf_counter()
+        yield found
+        if found.evaluator:
+            self.evaluated(found.evaluator, time.perf_counter() - began, found.values)
+
+
+class Evaluated:
+    """What a block found: the last value's evaluator, and how many values."""
+
+    evaluator: str = ""
+    values: int = 1
