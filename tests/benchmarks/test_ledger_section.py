@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.http_load import Load
 from benchmarks.ledger import over_http, throughput
 from benchmarks.ledger.goals import goals
-from benchmarks.ledger.http_load import Load
 from benchmarks.ledger.markdown import ledger_section
 from benchmarks.ledger.pgbench import Client
 from benchmarks.ledger.throughput import Layout

@@ -12,6 +12,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -81,7 +82,7 @@ class Campaign:
         # By the name of a parameter of paths, what exists: learned from the header Location.
         self._existing: dict[str, list[str]] = {}
 
-    @property
+    @cached_property
     def operations(self) -> list[APIOperation]:
         return [found.ok() for found in self.schema.get_all_operations()]
 

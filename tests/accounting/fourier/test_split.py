@@ -50,12 +50,13 @@ def rest_contour(split: SplitStep, epsilon: float, most: float = 300.0) -> Conto
 
 
 def bulk_bounds(split: SplitStep, epsilon: float) -> Bounds:
-    """D_nu on a line of its own, or its bound where that line is too long."""
+    """D_nu on a line of its own, or its bound where that line is too long, or rounding makes more of it."""
     composition = DirectedComposition(((split.bulk, split.count),), 0.0)
     contour = contour_at(composition, composition.table_at(epsilon), epsilon, 30_000)
     if contour is None:
         return Bounds(0.0, split.bulk_bound(epsilon), 0.0)
-    return contour.delta_bounds(epsilon)
+    found = contour.delta_bounds(epsilon)
+    return replace(found, upper=min(found.upper, split.bulk_bound(epsilon)))
 
 
 def total(parts: Sequence[Bounds], left_out: float) -> Bounds:

@@ -15,7 +15,7 @@ from app.audits import service as audits
 from app.audits.examples import AUDIT_EXAMPLES
 from app.audits.models import Audit
 from app.audits.schemas import MAX_TRIALS, AuditRequest
-from app.auth.principal import Scope
+from app.auth.principal import LOOPBACK, Scope
 from app.auth.service import create_key
 from app.datasets import service as datasets
 from app.db.database import Database
@@ -302,7 +302,7 @@ def test_a_process_that_breaks_its_limits_says_the_same(settings, database):
 
 def test_the_deadline_is_asked_before_every_run(auditor):
     request = AuditRequest.model_validate(AUDIT)
-    plan = audits.carry_out(auditor.context, request).plan.canonical()
+    plan = audits.carry_out(auditor.context, request, LOOPBACK).plan.canonical()
     with pytest.raises(AuditCancelled):
         audits.attack(plan, request.model_dump(), seconds=-1.0)
 

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from app.kit import limits
 from app.kit.query_parameters import KnownParametersOnly
+from app.observability.metrics import Metrics
 from app.observability.requests import RequestBoundary
 from app.problem_handlers import add_problem_handlers
 
@@ -31,7 +32,7 @@ def client() -> Iterator[TestClient]:
 
     app = FastAPI()
     app.include_router(router)
-    app.add_middleware(RequestBoundary)
+    app.add_middleware(RequestBoundary, metrics=Metrics())
     add_problem_handlers(app)
     with TestClient(app) as client:
         yield client
