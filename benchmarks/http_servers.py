@@ -15,11 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fastapi.telemetry import TelemetryConfig
+
 from app.db.migrate import upgrade
 from benchmarks import report
 
 HOST = "127.0.0.1"
 STOP_S = 15.0
+#: The service's telemetry is off, and so is that of what it is compared with.
+NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 
 _ADDRESS = re.compile(rf"http://{re.escape(HOST)}:(\d+)")
 #: Both kinds of server: a free port, no log line per request.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import math
@@ -18,6 +19,15 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_name("results")
+
+
+def asked(name: str, description: str | None) -> tuple[Path, bool]:
+    """What the command line asks of a benchmark: where its figures go, and whether little is enough."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
+    parser.add_argument("--output", type=Path, default=None)
+    arguments = parser.parse_args()
+    return arguments.output or FOLDER / (f"{name}.quick.json" if arguments.quick else f"{name}.json"), arguments.quick
 
 
 def write(path: Path, figures: Mapping[str, Any]) -> None:

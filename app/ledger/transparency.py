@@ -255,7 +255,7 @@ def _not_consistent(reason: str) -> Problem:
 
 def _check_size(name: str, size: int, largest: int) -> None:
     if size > largest:
-        raise _invalid_size(name, f"The tree has {largest} entries there, and not {size}: ask for at most so many.")
+        raise _invalid_size(name, f"{name} is {size}; the largest that can be asked for here is {largest}.")
 
 
 def _invalid_size(name: str, detail: str) -> Problem:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import logging
@@ -15,7 +14,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmarks import report
@@ -100,20 +98,16 @@ def calibrated(target: cases.Target) -> cases.Training:
 
 def main() -> None:
     """Measure, write, and say how it went."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
-    parser.add_argument("--output", type=Path, default=None)
-    arguments = parser.parse_args()
-    output = arguments.output or report.FOLDER / ("accounting.quick.json" if arguments.quick else "accounting.json")
+    output, is_quick = report.asked("accounting", __doc__)
     be_quiet()
     started = time.perf_counter()
     figures: dict[str, Any] = {
         "benchmark": "accounting",
         "command": "make bench-accounting",
-        "quick": arguments.quick,
+        "quick": is_quick,
         **report.provenance(DISTRIBUTIONS, ["accounting"]),
     }
-    for name, measure in measurements(QUICK if arguments.quick else FULL).items():
+    for name, measure in measurements(QUICK if is_quick else FULL).items():
         begun = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):
             figures[name] = measure()

@@ -16,6 +16,7 @@ from app.kit.context import Context
 from app.observability.logs import configure_logging
 from app.runs.progress import ProgressFeed
 from app.settings import Settings
+from benchmarks.http_servers import NO_TELEMETRY
 
 SIZE = "BENCH_ANSWER_BYTES"
 
@@ -25,14 +26,7 @@ def bare_app(answer: bytes) -> FastAPI:
     app = FastAPI(
         docs_url=None,
         redoc_url=None,
-        # As the service does: its telemetry is off, so theirs is.
-        telemetry={
-            "tracing": False,
-            "metrics": False,
-            "logs": False,
-            "operation_spans": False,
-            "auto_configure": False,
-        },
+        telemetry=NO_TELEMETRY,
     )
 
     @app.post("/bytes")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -89,23 +88,19 @@ def measurements(scale: Scale, server: PostgreSql, folder: Path) -> Mapping[str,
 
 def main() -> None:
     """Measure, write, and say how it went."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
-    parser.add_argument("--output", type=Path, default=None)
-    arguments = parser.parse_args()
-    output = arguments.output or report.FOLDER / ("ledger.quick.json" if arguments.quick else "ledger.json")
+    output, is_quick = report.asked("ledger", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {
         "benchmark": "ledger",
         "command": "make bench-ledger",
-        "quick": arguments.quick,
+        "quick": is_quick,
         # Of whatever else runs here: it slows one busy process down more than it does many.
         "load_average_before": os.getloadavg()[0],
         **report.provenance(DISTRIBUTIONS, ["app", "accounting", "migrations"]),
     }
     with postgresql() as server, tempfile.TemporaryDirectory(prefix="epsilond-bench-") as folder:
         figures["postgresql"] = server.settings()
-        for name, measure in measurements(QUICK if arguments.quick else FULL, server, Path(folder)).items():
+        for name, measure in measurements(QUICK if is_quick else FULL, server, Path(folder)).items():
             begun = time.perf_counter()
             figures[name] = measure()
             sys.stderr.write(f"{name}: {time.perf_counter() - begun:.0f} s\n")

@@ -14,18 +14,12 @@ from app.kit.context import Context
 from app.observability.logs import configure_logging
 from app.runs.progress import ProgressFeed
 from app.settings import Settings
+from benchmarks.http_servers import NO_TELEMETRY
 
 app = FastAPI(
     docs_url=None,
     redoc_url=None,
-    # As the service does: its telemetry is off, so theirs is.
-    telemetry={
-        "tracing": False,
-        "metrics": False,
-        "logs": False,
-        "operation_spans": False,
-        "auto_configure": False,
-    },
+    telemetry=NO_TELEMETRY,
 )
 
 

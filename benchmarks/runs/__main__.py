@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -22,12 +21,7 @@ DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "sqlalchemy", "distributed")
 
 def main() -> None:
     """Measure, write, and say how it went."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
-    parser.add_argument("--output", type=Path, default=None)
-    arguments = parser.parse_args()
-    is_quick = arguments.quick
-    output = arguments.output or report.FOLDER / ("runs.quick.json" if is_quick else "runs.json")
+    output, is_quick = report.asked("runs", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {
         "benchmark": "runs",

@@ -125,7 +125,7 @@ def test_the_commands_of_the_readme_are_answered(service: TestClient) -> None:
     asked = commands(ROOT / "README.md")
     assert [command[2].removeprefix(BASE_URL) for command in asked] == [
         "/v1/calibrate", "/v1/account", "/v1/runs", "/v1/budgets", "/v1/budgets", "/v1/budgets/{id}",
-        "/v1/budgets/{id}/entries", "/v1/budgets/{id}/spending?group_by=purpose",
+        "/v1/budgets/{id}/entries", "/v1/budgets/{id}/spending?group_by=purpose", "/v1/ledger/checkpoint",
     ]  # fmt: skip
     last = ""
     for _, _, url, *options in asked:
