@@ -35,6 +35,8 @@ def is_quick(events: Sequence[Event]) -> bool:
     >>> from accounting.events import RandomAllocation
     >>> is_quick([Event(Gaussian(1.0), Poisson(0.01), 1000)]), is_quick([Event(Gaussian(1.0), RandomAllocation(9, 1))])
     (True, False)
+    >>> is_quick([Event(Gaussian(1.0))] * 17)
+    False
     """
     return len(events) <= MOST_EVENTS and all(
         isinstance(event.mechanism, _MECHANISMS) and isinstance(event.sampling, _SAMPLINGS) for event in events

@@ -266,3 +266,6 @@ def test_a_budget_of_epsilon_and_delta_prices_all_at_the_cells_delta(service):
         "missing_charge_delta",
         "/target/kind",
     )
+    deltas = {"kind": "approximate_dp", "epsilon": 1, "delta": [1e-7, 1e-6]}
+    of_two_deltas = service.swept(budget_id=budget["id"], target=deltas, hyperparameters={"step_size": 1})
+    assert of_two_deltas["charge"]["delta"] == 1e-6
