@@ -16,6 +16,9 @@ from app.problems import Problem
 
 #: The one path that takes files.
 UPLOAD_PATH = "/v1/datasets"
+#: Below it are the pages, whose commands are forms of few short fields.
+FORMS = "/dashboard/"
+LARGEST_FORM_BYTES = 2**14
 
 #: What is read and dropped after a body proved too large, so that a client that is still sending sees the answer.
 DRAINED_BYTES = 16 * 2**20
@@ -50,10 +53,11 @@ class BodyGate:
         if media_type == "multipart/form-data" and scope["path"] == UPLOAD_PATH:
             await self._pass_upload(scope, receive, send, headers)
             return
-        body = await _read(receive, headers, limits.JSON_BODY_BYTES)
+        is_form = media_type == "application/x-www-form-urlencoded" and scope["path"].startswith(FORMS)
+        body = await _read(receive, headers, LARGEST_FORM_BYTES if is_form else limits.JSON_BODY_BYTES)
         if body is None:
             return  # The client is gone.
-        if body:
+        if body and not is_form:
             _check_is_json(headers, media_type, uploads=scope["path"] == UPLOAD_PATH)
             if len(body) > PARSED_AT_ONCE_BYTES:
                 await run_in_threadpool(read_json, body)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Request
 
 from app.db.database import Database
-from app.kit.fair_gate import FairGate
+from app.kit.fair_gate import MOST_WAITING, FairGate
 from app.kit.group_commit import GroupCommit
 from app.kit.process_pool import ProcessPool
 from app.observability.metrics import Metrics
@@ -28,7 +28,7 @@ def utc_now() -> datetime:
 
 def default_gate() -> FairGate:
     """Numerics take a core each: more at once than there are cores would only make all of them slower."""
-    return FairGate(os.cpu_count() or 1, most_waiting=32, seconds=30.0)
+    return FairGate(os.cpu_count() or 1, MOST_WAITING, seconds=30.0)
 
 
 def default_pool() -> ProcessPool:

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
-from app.kit.fair_gate import FairGate
+from app.kit.fair_gate import MOST_WAITING, FairGate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,10 +25,6 @@ T = TypeVar("T")
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 #: A job on its own core should not start a thread for each of the others.
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
-
-#: So many requests at most wait for a place: each holds a thread of the service. Fewer would refuse those who come
-#: while the first process starts, and a chance crowd at a load that is otherwise met.
-MOST_WAITING = 32
 
 #: Which limit a job met: its time, its memory; or its process ended by itself, or with the service.
 Limit = Literal["time", "memory", "ended", "stopping"]

@@ -19,7 +19,8 @@ import pytest
 from accounting.errors import Unsupported
 from app.kit import process_worker
 from app.kit.caller import CALLER
-from app.kit.process_pool import MOST_WAITING, JobFailed, ProcessPool
+from app.kit.fair_gate import MOST_WAITING
+from app.kit.process_pool import JobFailed, ProcessPool
 from app.problems import Problem
 
 MEMORY = 2 * 2**30
