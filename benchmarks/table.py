@@ -11,6 +11,7 @@ from benchmarks.accounting.markdown import accounting_section
 from benchmarks.gpu.markdown import gpu_section
 from benchmarks.http.markdown import http_section
 from benchmarks.ledger.markdown import ledger_section
+from benchmarks.ledger.verifying import verification_section
 from benchmarks.papers.page import papers_section
 from benchmarks.runs.markdown import runs_section
 from benchmarks.trainer.markdown import trainer_section
@@ -23,6 +24,7 @@ END = "<!-- measured: end -->"
 SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
     "accounting": accounting_section,
     "ledger": ledger_section,
+    "verification": verification_section,
     "http": http_section,
     "runs": runs_section,
     "trainer": trainer_section,

@@ -22,6 +22,16 @@ LOCK_TIMEOUT_S = 30
 BRIEF_LOCK_TIMEOUT_S = 1
 #: A connection to PostgreSQL that was idle for longer is tried before it is used.
 IDLE_S = 1.0
+#: In the words of libpq: a host that is gone without a word is noticed after ten seconds where a connection is made,
+#: after thirty where something was sent to it, after a minute where its answer is awaited. A URL may say otherwise.
+PATIENCE_WITH_HOSTS = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 30_000,
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
 #: A lock that was not given in time, a deadlock, a conflict of serialisation: nothing was written, try again.
 POSTGRESQL_BUSY = frozenset({"55P03", "40P01", "40001"})
 
@@ -106,13 +116,22 @@ def _sqlite_engine(url: str, lock_timeout_s: int) -> Engine:
     return engine
 
 
+def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The values of a parameter, which a URL may have several times."""
+    return (value,) if isinstance(value, str) else value
+
+
 def _postgresql_engine(url: str) -> Engine:
+    said = make_url(url).query
+    patience = {name: value for name, value in PATIENCE_WITH_HOSTS.items() if name not in said}
+    # The last of several wins: a URL may set anything but these two, which commands rely on.
+    options = f"{' '.join(_texts(said.get('options', '')))} -c lock_timeout={BRIEF_LOCK_TIMEOUT_S}s"
     engine = create_engine(
         url,
         isolation_level="READ COMMITTED",
         pool_size=10,
         max_overflow=20,
-        connect_args={"options": f"-c lock_timeout={BRIEF_LOCK_TIMEOUT_S}s -c synchronous_commit=on"},
+        connect_args={**patience, "options": f"{options} -c synchronous_commit=on".strip()},
     )
 
     @event.listens_for(engine, "checkin")

@@ -12,9 +12,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import add, sub
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from accounting.canonical import Json
+from accounting.canonical import Json, canonical_text
 from accounting.errors import AccountingError
 from accounting.events import Event
 from accounting.relations import NeighboringRelation
@@ -23,6 +23,10 @@ from app.ledger import rebuild
 from app.ledger.rebuild import BrokenChain, Chained, History, details_of
 from app.ledger.records import GENESIS, EntryRecord
 from app.ledger.states import Amounts, BudgetState, EntryKind, ReservationState, ReservationStatus, plus
+
+# Asked for with every entry, where finding a member in its class would take longer than what is done with it.
+_CREATE, _RESERVE, _LIMIT = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.LIMIT
+_PENDING, _STARTED, _COMMITTED = ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED
 
 
 class StoredEntry(Chained, Protocol):
@@ -54,8 +58,7 @@ class BadPlace(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """A reservation, and the entry that made it.
 
     Attributes:
@@ -86,14 +89,16 @@ class Account:
         above: The accounts of the budgets above it, the parent first.
         used: By this budget and those under it: what the limit bounds.
         makers: Of each reservation in ``history``: the sequence and the principal of the entry that made it.
-        exposed: How often each step may have been released under this budget itself.
+        exposed: How often each step may have been released under this budget itself, by what it says.
+        steps: The steps in ``exposed``.
     """
 
     history: History
     above: tuple[Account, ...]
     used: Amounts
     makers: dict[str, tuple[int, str]] = field(default_factory=dict)
-    exposed: Counter[Event] = field(default_factory=Counter)
+    exposed: Counter[str] = field(default_factory=Counter)
+    steps: dict[str, Event] = field(default_factory=dict)
 
     @property
     def head(self) -> Head:
@@ -156,7 +161,7 @@ class Books:
         """
         self.entries += 1
         try:
-            if record.kind is EntryKind.CREATE:
+            if record.kind is _CREATE:
                 self._open(record, entry.hash)
                 return None
             return self._move(self.accounts[record.budget_id], record, entry.hash)
@@ -250,15 +255,13 @@ class Books:
         return self._settled(account, after)
 
     def _settled(self, account: Account, state: ReservationState) -> Known | None:
-        if state.is_open:
+        status = state.status
+        if status is _PENDING or status is _STARTED:
             return None
-        if state.status is ReservationStatus.COMMITTED and (
-            self._may_be_corrected is None or state.id in self._may_be_corrected
-        ):
+        if status is _COMMITTED and (self._may_be_corrected is None or state.id in self._may_be_corrected):
             return None
-        known = account.known(state.id)
-        del account.history.reservations[state.id], account.makers[state.id]
-        return known
+        del account.history.reservations[state.id]
+        return Known(state, *account.makers.pop(state.id))
 
 
 def digest_of(heads: Iterable[Head]) -> str:
@@ -291,32 +294,36 @@ def _used(reservation: ReservationState | None) -> Amounts | None:
     """What the limit bounds of a reservation; None where that is nothing."""
     if reservation is None:
         return None
-    return reservation.cost if reservation.is_open else reservation.charged
+    status = reservation.status
+    return reservation.cost if status is _PENDING or status is _STARTED else reservation.charged
 
 
 def _check_limit(path: tuple[Account, ...], record: EntryRecord) -> None:
-    if record.kind is EntryKind.RESERVE:
+    if record.kind is _RESERVE:
         for level in path:
             if not level.history.filter.admits(level.used):
                 raise BrokenChain(record.sequence, f"it passes the limit of {level.history.budget_id}")
-    elif record.kind is EntryKind.LIMIT and not path[0].history.filter.admits(path[0].used):
+    elif record.kind is _LIMIT and not path[0].history.filter.admits(path[0].used):
         raise BrokenChain(record.sequence, "it sets a limit below what is used")
 
 
 def _expose(account: Account, before: ReservationState | None, after: ReservationState, sequence: int) -> None:
+    if after.status is _PENDING:
+        return
     was, now = () if before is None else before.exposed_events, after.exposed_events
     if was is now or was == now:
         return
     try:
         for sign, events in ((-1, was), (1, now)):
-            for kind, count in _steps(events, account.history.relation):
-                account.exposed[kind] += sign * count
+            for said, step, count in _steps(events, account.history.relation):
+                account.exposed[said] += sign * count
+                account.steps[said] = step
     except AccountingError as error:
         raise BrokenChain(sequence, f"its events have no account under the budget's relation ({error.code})") from None
 
 
 @lru_cache(maxsize=4096)
-def _steps(events: tuple[Event, ...], relation: NeighboringRelation) -> tuple[tuple[Event, int], ...]:
-    """Each event as a single step, and how often it occurs."""
-    resolved = resolve_schedules(events, relation)
-    return tuple((Event(event.mechanism, event.sampling), event.count) for event in resolved)
+def _steps(events: tuple[Event, ...], relation: NeighboringRelation) -> tuple[tuple[str, Event, int], ...]:
+    """Each event as a single step, after what it says, and how often it occurs."""
+    counted = [(Event(event.mechanism, event.sampling), event.count) for event in resolve_schedules(events, relation)]
+    return tuple((canonical_text(step.to_json()), step, count) for step, count in counted)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Row,
     Select,
+    String,
     Table,
     Text,
     TypeDecorator,
     bindparam,
     delete,
+    distinct,
     func,
     insert,
     select,
@@ -22,12 +28,13 @@ from sqlalchemy import (
     type_coerce,
     update,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session
 
 from accounting.filters import PrivacyFilter
 from app.db.lists import among, as_list
 from app.ledger import statements
-from app.ledger.books import StoredEntry
+from app.ledger.books import Known, StoredEntry
 from app.ledger.columns import AmountsText, EventsText, FilterText
 from app.ledger.repository import under
 from app.ledger.statements import BUDGETS, ENTRIES, EXPOSED, RESERVATIONS
@@ -35,9 +42,31 @@ from app.ledger.states import EntryKind
 
 #: Rows that are held in memory at once.
 BATCH = 1000
-#: Columns of entries that repeat what their bytes say. They are the first ones of the rows that are read here.
-REPEATED = ("id", "sequence", "kind", "reservation_id", "principal_id", "purpose", "mechanisms", "recorded_at")
-_ENTRY = [ENTRIES.c[name] for name in (*REPEATED, "leaf_index", "budget_id", "canonical", "previous_hash", "hash")]
+# Few, where many are read one after the other: a row that waits is one that the garbage collector looks at.
+_READ_AT_ONCE = 500
+
+
+class EntryRow(NamedTuple):
+    """An entry with all its columns, those first that repeat what its bytes say."""
+
+    id: str
+    sequence: int
+    kind: str
+    reservation_id: str | None
+    principal_id: str
+    purpose: str | None
+    mechanisms: str
+    recorded_at: datetime
+    leaf_index: int
+    budget_id: str
+    canonical: bytes
+    previous_hash: str
+    hash: str
+
+
+#: Columns of entries that repeat what their bytes say.
+REPEATED = EntryRow._fields[: EntryRow._fields.index("leaf_index")]
+_ENTRY = [ENTRIES.c[name] for name in EntryRow._fields]
 
 
 def root_of(session: Session, budget_id: str) -> str | None:
@@ -46,12 +75,14 @@ def root_of(session: Session, budget_id: str) -> str | None:
     return None if path is None else path.partition("/")[0]
 
 
-def entries(session: Session, root_id: str) -> Iterator[StoredEntry]:
-    """The entries of a tree, or of all for "", in the order of their leaf indices: rows that begin with `REPEATED`."""
-    after = 0
-    while batch := entries_after(session, root_id, after):
-        yield from batch
-        after = batch[-1].leaf_index
+def entries(session: Session, root_id: str) -> Iterator[EntryRow]:
+    """The entries of a tree, or of all for "", in the order of their leaf indices."""
+    behind = ENTRIES.c.leaf_index > bindparam("leaf_index")
+    statement = select(*_ENTRY).where(behind).order_by(ENTRIES.c.leaf_index).limit(_READ_AT_ONCE)
+    statement, leaf_index = _in_tree(statement, ENTRIES, root_id), 0
+    while batch := session.execute(statement, {"leaf_index": leaf_index}).all():
+        yield from map(EntryRow._make, batch)
+        leaf_index = batch[-1].leaf_index
 
 
 def entries_after(session: Session, root_id: str, leaf_index: int, until: int | None = None) -> list[StoredEntry]:
@@ -84,11 +115,33 @@ def filters(session: Session, root_id: str) -> dict[str, PrivacyFilter]:
     return {row.id: row.filter for row in rows}
 
 
-def reservations(session: Session, ids: Sequence[str]) -> dict[str, Row[Any]]:
-    """Reservations by id, with all columns as `as_stored` lists them."""
+def reservations(session: Session, known: Sequence[Known]) -> dict[str, Row[Any]]:
+    """The rows of reservations by id, with all columns as `as_stored` lists them.
+
+    They are looked for beside one another, where their entries have put them, and by their ids, which lie all over the
+    table, only where they are not there.
+    """
     dialect = session.get_bind().dialect.name
-    statement = select(*as_stored(RESERVATIONS)).where(among(dialect, RESERVATIONS.c.id, "ids"))
-    return {row.id: row for row in session.execute(statement, {"ids": as_list(dialect, ids)}).all()}
+    budgets, sequences = [each.state.budget_id for each in known], [each.sequence for each in known]
+    places: dict[str, Any]
+    if dialect == "sqlite":
+        places = {"places": json.dumps(list(zip(budgets, sequences, strict=True)))}
+    else:
+        places = {"budgets": budgets, "sequences": sequences}
+    found = {row[0]: row for row in session.execute(_at_places(dialect), places).all()}
+    ids = [each.state.id for each in known if each.state.id not in found]
+    if ids:
+        statement = select(*as_stored(RESERVATIONS)).where(among(dialect, RESERVATIONS.c.id, "ids"))
+        found |= {row[0]: row for row in session.execute(statement, {"ids": as_list(dialect, ids)}).all()}
+    return found
+
+
+def count_reservations(session: Session, root_id: str) -> tuple[int, int]:
+    """How many rows reservations have, and how many ids are in them: as many, while the table has its key."""
+    counts = func.count(), func.count(distinct(RESERVATIONS.c.id))
+    statement = cast(Select[Any], select(*counts).select_from(RESERVATIONS))
+    found: Sequence[Any] = session.execute(_in_tree(statement, RESERVATIONS, root_id)).one()
+    return found[0], found[1]
 
 
 def reservation_without_entry(session: Session, root_id: str) -> Row[Any] | None:
@@ -157,6 +210,21 @@ def as_stored(table: Table) -> list[ColumnElement[Any]]:
 def text_type(column: ColumnElement[Any]) -> TypeDecorator[Any] | None:
     """What reads the text of a column that holds amounts, events or a filter; None for another column."""
     return column.type if isinstance(column.type, AmountsText | EventsText | FilterText) else None
+
+
+@cache
+def _at_places(dialect: str) -> Select[Any]:
+    """The reservations in a list of places: a parameter on SQLite, one each for their budgets and sequences else."""
+    columns: list[ColumnElement[Any]]
+    if dialect == "sqlite":
+        listed = func.json_each(bindparam("places")).table_valued("value")
+        columns = [func.json_extract(listed.c.value, f"$[{member}]") for member in (0, 1)]
+    else:
+        lists = bindparam("budgets", type_=ARRAY(String)), bindparam("sequences", type_=ARRAY(BigInteger))
+        listed = func.unnest(*lists).table_valued("budget_id", "sequence").render_derived()
+        columns = [listed.c.budget_id, listed.c.sequence]
+    is_there = (RESERVATIONS.c.budget_id == columns[0]) & (RESERVATIONS.c.sequence == columns[1])
+    return select(*as_stored(RESERVATIONS)).join_from(listed, RESERVATIONS, is_there)
 
 
 def _in_tree(statement: Select[Any], table: Table, root_id: str) -> Select[Any]:

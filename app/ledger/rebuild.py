@@ -19,12 +19,17 @@ from accounting.relations import NeighboringRelation
 from app.ledger.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
 from app.ledger.states import Amounts, EntryKind, ReservationState, ReservationStatus, is_prefix, plus
 
+# Asked for with every entry, where finding a member in its class would take longer than what is done with it.
+_CREATE, _RESERVE, _START, _EXTEND = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.START, EntryKind.EXTEND
+_COMMIT, _VOID, _CORRECT, _LIMIT = EntryKind.COMMIT, EntryKind.VOID, EntryKind.CORRECT, EntryKind.LIMIT
+_PENDING, _STARTED, _COMMITTED = ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED
+
 # What may happen to a reservation. Once noise may have been drawn, nothing releases what it holds.
-_OF_STARTED = frozenset({EntryKind.EXTEND, EntryKind.COMMIT, EntryKind.CORRECT})
+_OF_STARTED = frozenset({_EXTEND, _COMMIT, _CORRECT})
 _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
-    ReservationStatus.PENDING: _OF_STARTED | {EntryKind.START, EntryKind.VOID, EntryKind.EXPIRE},
-    ReservationStatus.STARTED: _OF_STARTED,
-    ReservationStatus.COMMITTED: frozenset({EntryKind.CORRECT}),
+    _PENDING: _OF_STARTED | {_START, _VOID, EntryKind.EXPIRE},
+    _STARTED: _OF_STARTED,
+    _COMMITTED: frozenset({_CORRECT}),
     ReservationStatus.VOIDED: frozenset(),
     ReservationStatus.EXPIRED: frozenset(),
 }
@@ -117,7 +122,7 @@ def rebuild(chain: Iterable[Chained]) -> History:
             history = opened(record)
         else:
             replay(history, record)
-            if record.kind is EntryKind.RESERVE and not history.filter.admits(history.used):
+            if record.kind is _RESERVE and not history.filter.admits(history.used):
                 raise BrokenChain(record.sequence, "it passes the budget's limit")
         history.sequence, history.head_hash = record.sequence, link.hash
     if history is None:
@@ -154,7 +159,7 @@ def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
         raise BrokenChain(place, "its bytes are not an entry that has its hash")
     if record.sequence != place:
         raise BrokenChain(place, f"it says that it is entry {record.sequence}")
-    if (place == 1) != (record.kind is EntryKind.CREATE):
+    if (place == 1) != (record.kind is _CREATE):
         raise BrokenChain(place, "a budget's first entry makes it, and no other does")
     return record
 
@@ -192,7 +197,7 @@ def replay(history: History, record: EntryRecord) -> Step:
             below, too.
     """
     try:
-        if record.kind is EntryKind.LIMIT:
+        if record.kind is _LIMIT:
             changed = _filter(details_of(record))
             changed.check_child_of(history.filter)
             history.filter = changed
@@ -224,24 +229,25 @@ def _replay(history: History, record: EntryRecord) -> Step:
 def _count(history: History, reservation: ReservationState, sign: Callable[[int, int], int]) -> None:
     """Add what a reservation holds or has spent to the budget's own amounts, or take it out."""
     status = reservation.status
-    if status is ReservationStatus.PENDING:
+    if status is _PENDING:
         history.pending = tuple(map(sign, history.pending, reservation.cost))
-    elif status is ReservationStatus.STARTED:
+    elif status is _STARTED:
         history.started = tuple(map(sign, history.started, reservation.cost))
-    elif status is ReservationStatus.COMMITTED and reservation.charged is not None:
+    elif status is _COMMITTED and reservation.charged is not None:
         history.spent = tuple(map(sign, history.spent, reservation.charged))
 
 
 def _made_reservation(record: EntryRecord, reservation_id: str) -> ReservationState:
-    if record.kind not in (EntryKind.RESERVE, EntryKind.CORRECT):
+    is_charge = record.kind is _CORRECT
+    if not is_charge and record.kind is not _RESERVE:
         raise BrokenChain(record.sequence, "it is about a reservation that was never made, or is resolved")
     details = details_of(record)
     run_id, plan_hash, charge_delta = details["run_id"], details["plan_hash"], details.get("charge_delta")
-    is_charge = record.kind is EntryKind.CORRECT
-    return ReservationState(
+    return _state(
+        {},
         id=reservation_id,
         budget_id=record.budget_id,
-        status=ReservationStatus.COMMITTED if is_charge else ReservationStatus.PENDING,
+        status=_COMMITTED if is_charge else _PENDING,
         events=record.events,
         cost=record.amounts,
         created_at=record.recorded_at,
@@ -263,28 +269,28 @@ def _step(before: ReservationState, record: EntryRecord) -> ReservationState:
     kind = record.kind
     if kind not in _TAKES[before.status]:
         raise BrokenChain(record.sequence, f"a reservation that is {before.status} takes no {kind}")
-    if kind is EntryKind.CORRECT:
+    if kind is _CORRECT:
         return _corrected(before, record)
-    if kind is EntryKind.COMMIT:
+    if kind is _COMMIT:
         return _committed(before, record)
     if record.amounts != before.cost:
         raise BrokenChain(record.sequence, "its amounts are not what the reservation holds")
-    if kind is EntryKind.EXTEND:
-        return _changed(before, expires_at=datetime.fromisoformat(str(details_of(record)["expires_at"])))
-    if kind is EntryKind.START:
-        return _changed(before, status=ReservationStatus.STARTED)
-    status = ReservationStatus.VOIDED if kind is EntryKind.VOID else ReservationStatus.EXPIRED
-    return _changed(before, status=status, resolved_at=record.recorded_at)
+    if kind is _EXTEND:
+        return _state(vars(before), expires_at=datetime.fromisoformat(str(details_of(record)["expires_at"])))
+    if kind is _START:
+        return _state(vars(before), status=_STARTED)
+    status = ReservationStatus.VOIDED if kind is _VOID else ReservationStatus.EXPIRED
+    return _state(vars(before), status=status, resolved_at=record.recorded_at)
 
 
 def _committed(before: ReservationState, record: EntryRecord) -> ReservationState:
     if record.amounts != before.cost and not all(map(le, record.amounts, before.cost)):
         raise BrokenChain(record.sequence, "it charges more than the reservation holds")
-    if not is_prefix(record.events, before.events):
+    if record.events is not before.events and not is_prefix(record.events, before.events):
         raise BrokenChain(record.sequence, "its events are not the first ones of the reservation's")
-    return _changed(
-        before,
-        status=ReservationStatus.COMMITTED,
+    return _state(
+        vars(before),
+        status=_COMMITTED,
         charged=record.amounts,
         charged_events=record.events,
         resolved_at=record.recorded_at,
@@ -297,11 +303,11 @@ def _corrected(before: ReservationState, record: EntryRecord) -> ReservationStat
     if details["before"] != [str(amount) for amount in was]:
         raise BrokenChain(record.sequence, "it corrects another amount than there was")
     if before.is_open:
-        return _changed(before, cost=record.amounts, engine_version=record.engine_version)
+        return _state(vars(before), cost=record.amounts, engine_version=record.engine_version)
     corrected = details["events_replaced"] is True
     given = details.get("charge_delta")
-    return _changed(
-        before,
+    return _state(
+        vars(before),
         charged=record.amounts,
         charged_events=record.events,
         charge_delta=before.charge_delta if given is None else float(str(given)),
@@ -309,10 +315,13 @@ def _corrected(before: ReservationState, record: EntryRecord) -> ReservationStat
     )
 
 
-def _changed(before: ReservationState, **changes: object) -> ReservationState:
-    """`dataclasses.replace`, which takes as long as everything else that is done with an entry."""
+def _state(before: Mapping[str, object], **changes: object) -> ReservationState:
+    """The state with the members ``before``, some of them changed.
+
+    As the class or `dataclasses.replace` makes it, which takes as long as everything else that is done with an entry.
+    """
     after = object.__new__(ReservationState)
-    vars(after).update(vars(before), **changes)
+    vars(after).update(before, **changes)
     return after
 
 
@@ -326,7 +335,7 @@ def _filter(details: Mapping[str, Json]) -> PrivacyFilter:
 def _warnings(given: Json) -> tuple[tuple[str, str], ...]:
     if not isinstance(given, list):
         raise ValueError("warnings are a list")
-    return tuple((warning["code"], warning["detail"]) for warning in given)
+    return () if not given else tuple((warning["code"], warning["detail"]) for warning in given)
 
 
 def _unreadable(record: EntryRecord, error: Exception) -> BrokenChain:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
 from json.encoder import encode_basestring
-from typing import Any
+from typing import Any, cast
 
 from accounting.canonical import FORMAT_VERSION, Json, canonical_text
 from accounting.events import Event, event_from_json
@@ -158,14 +158,13 @@ def record_from_canonical(data: bytes) -> EntryRecord:
         ValueError, KeyError, TypeError: these are not the bytes of an entry.
     """
     text = data.decode()
-    plain, end = _read_json(text)
-    if end != len(text) or not isinstance(plain, dict) or plain.keys() != _MEMBERS or plain.pop("v") != "1":
-        raise ValueError("these bytes are of another format version, or not of an entry alone")
+    plain = _members_around_known_events(text) or _members(text)
+    if plain.pop("v") != "1":
+        raise ValueError("these bytes are of another format version")
     plain["sequence"] = int(plain["sequence"])
     plain["kind"] = _KINDS[plain["kind"]]
     plain["recorded_at"] = datetime.fromisoformat(plain["recorded_at"])
     plain["amounts"] = tuple(map(int, plain["amounts"]))
-    plain["events"] = _events(plain["events"])
     # `EntryRecord(**plain)`, which takes as long as everything above.
     record = object.__new__(EntryRecord)
     vars(record).update(plain)
@@ -174,21 +173,58 @@ def record_from_canonical(data: bytes) -> EntryRecord:
 
 _read_json: Callable[[str], tuple[Any, int]] = json.JSONDecoder().raw_decode
 _MEMBERS = {"v", *(member.name for member in fields(EntryRecord))}
+_BEFORE_EVENTS = {"amounts", "budget_id", "details", "engine_version"}
+_BEHIND_EVENTS = _MEMBERS - _BEFORE_EVENTS - {"events"}
 _KINDS = {str(kind): kind for kind in EntryKind}
 # Most entries share their events with others: what was read once is found again by its text.
 _EVENTS: dict[str, tuple[Event, ...]] = {}
 _MOST_EVENTS = 4096
 
 
+def _members_around_known_events(text: str) -> dict[str, Any] | None:
+    """The members of an entry whose events were read before; None where reading the whole has to tell what it says.
+
+    Before and behind the events are then two whole objects, whose members are those of the entry in their order: what
+    looks like the beginning or the end of the events inside of something else makes neither of them.
+    """
+    before, _, rest = text.partition(',"events":')
+    events_text, _, behind = rest.partition(',"id":')
+    events = _EVENTS.get(events_text)
+    if events is None:
+        return None
+    before, behind = before + "}", '{"id":' + behind
+    try:
+        plain, end = _read_json(before)
+        others, others_end = _read_json(behind)
+    except ValueError:
+        return None
+    if end != len(before) or others_end != len(behind):
+        return None
+    if plain.keys() != _BEFORE_EVENTS or others.keys() != _BEHIND_EVENTS:
+        return None
+    plain.update(others)
+    plain["events"] = events
+    return cast(dict[str, Any], plain)
+
+
+def _members(text: str) -> dict[str, Any]:
+    plain, end = _read_json(text)
+    if end != len(text) or not isinstance(plain, dict) or plain.keys() != _MEMBERS:
+        raise ValueError("these bytes are not of an entry alone")
+    plain["events"] = _events(plain["events"])
+    return plain
+
+
 def _events(plain: list[Any]) -> tuple[Event, ...]:
     if not plain:
         return ()
-    text = repr(plain)
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     found = _EVENTS.get(text)
     if found is None:
+        found = tuple(event_from_json(event) for event in plain)
         if len(_EVENTS) >= _MOST_EVENTS:
             _EVENTS.clear()
-        found = _EVENTS[text] = tuple(event_from_json(event) for event in plain)
+        _EVENTS[text] = found
     return found
 
 

@@ -99,7 +99,7 @@ class _Recovery:
 
     def _write_settled(self) -> None:
         settled, self._settled = self._settled, []
-        stored = repository.reservations(self._session, [known.state.id for known in settled])
+        stored = repository.reservations(self._session, settled)
         new, changed = [], []
         for known in settled:
             row, values = stored.get(known.state.id), tables.reservation_row(known)

@@ -53,8 +53,9 @@ def reservation_row(known: Known) -> dict[str, Any]:
 def exposed_rows(account: Account) -> dict[str, dict[str, Any]]:
     """All columns of each step that the budget itself has exposed, by the hash of the step."""
     found = {}
-    for step, count in account.exposed.items():
+    for said, count in account.exposed.items():
         if count:
+            step = account.steps[said]
             hashed = step_hash(step)
             row = {"budget_id": account.history.budget_id, "step_hash": hashed, "step": (step,), "count": count}
             found[hashed] = row
@@ -84,15 +85,24 @@ class Comparison:
 
     def __init__(self, session: Session, table: Table) -> None:
         self._columns = [(column.name, text_type(column)) for column in table.c]
+        self._texts = [(name, kind.process_bind_param) for name, kind in self._columns if kind is not None]
+        self._names = [name for name, _ in self._columns]
         self._dialect: Dialect = session.get_bind().dialect
 
     def different(self, row: Row[Any], expected: Mapping[str, Any]) -> str | None:
         """The first column of the row that is not as expected, if there is one."""
+        if tuple(row) == self._written(expected):
+            return None
         for (name, kind), found in zip(self._columns, row, strict=True):
             value = expected[name]
             if found != value and (kind is None or not self._is_written(kind, found, value)):
                 return name
         return None
+
+    def _written(self, expected: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The row as it would be written now."""
+        texts = {name: write(expected[name], self._dialect) for name, write in self._texts}
+        return tuple(map({**expected, **texts}.__getitem__, self._names))
 
     def _is_written(self, kind: TypeDecorator[Any], found: str | None, value: Any) -> bool:
         """Whether a text says the value."""

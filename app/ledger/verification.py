@@ -7,15 +7,15 @@ of a resolved reservation must say is known when its last entry has been read; i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from app.ledger import books_repository as repository
 from app.ledger import tables
-from app.ledger.books import BadPlace, Books, Head, Known, StoredEntry, beside
-from app.ledger.books_repository import REPEATED
+from app.ledger.books import BadPlace, Books, Head, Known, beside
+from app.ledger.books_repository import REPEATED, EntryRow
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.records import EntryRecord, mechanisms_of
 from app.ledger.statements import BUDGETS, RESERVATIONS
@@ -23,7 +23,8 @@ from app.ledger.tables import Comparison
 from app.ledger.tree_verification import TreeVerification
 from app.ledger.verdicts import Past, TreeHead, Verdict
 
-_SETTLED_AT_ONCE = 500
+_SETTLED_AT_ONCE = 250
+_REPEATED = len(REPEATED)
 
 
 def verify(session: Session, root_id: str = "", past: Past | None = None, kept: Checkpoint | None = None) -> Verdict:
@@ -64,7 +65,8 @@ class _Reader:
     def __init__(self, session: Session, books: Books, past: Past | None, tree: TreeVerification | None) -> None:
         self._session, self._books, self._past, self._tree = session, books, past, tree
         self._comparison = Comparison(session, RESERVATIONS)
-        self._settled: list[tuple[Known, StoredEntry | None]] = []
+        self._settled: list[tuple[Known, EntryRow | None]] = []
+        self._reservations = 0
         self._bad_row: BadPlace | None = None
 
     def read(self, root_id: str) -> None:
@@ -83,11 +85,14 @@ class _Reader:
         self._check_settled()
         if self._bad_row is not None:
             raise self._bad_row
+        if repository.count_reservations(self._session, root_id) == (self._reservations, self._reservations):
+            return  # Each of those that entries made has its row, so these are all rows.
         row = repository.reservation_without_entry(self._session, root_id)
         if row is not None:
             raise BadPlace(row.budget_id, row.sequence, None, f"the reservation {row.id} was made by no entry")
+        raise BadPlace(None, None, None, "a reservation has more than one row")
 
-    def _read(self, entry: StoredEntry) -> None:
+    def _read(self, entry: EntryRow) -> None:
         record = self._books.read(entry)
         _check_columns(entry, record)
         if self._past is not None:
@@ -98,14 +103,15 @@ class _Reader:
         if known is not None:
             self._settle(known, entry)
 
-    def _settle(self, known: Known, entry: StoredEntry | None) -> None:
+    def _settle(self, known: Known, entry: EntryRow | None) -> None:
+        self._reservations += 1
         self._settled.append((known, entry))
         if len(self._settled) >= _SETTLED_AT_ONCE:
             self._check_settled()
 
     def _check_settled(self) -> None:
         settled, self._settled = self._settled, []
-        rows = repository.reservations(self._session, [known.state.id for known, _ in settled])
+        rows = repository.reservations(self._session, [known for known, _ in settled])
         for known, entry in settled:
             reason = self._fault(known, rows.get(known.state.id))
             if reason is not None and self._bad_row is None:
@@ -119,8 +125,8 @@ class _Reader:
         return column and f"the column {column} of the reservation {known.state.id} is not what its entries say"
 
 
-def _check_columns(entry: StoredEntry, record: EntryRecord) -> None:
-    found = cast(Row[Any], entry)[: len(REPEATED)]
+def _check_columns(entry: EntryRow, record: EntryRecord) -> None:
+    found = entry[:_REPEATED]
     said = (
         record.id,
         record.sequence,

@@ -74,14 +74,18 @@ def goals(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 def verification_section(figures: Mapping[str, Any]) -> list[str]:
     """README.md's part, from the committed figures alone: a table of the goal."""
-    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    versions, machine = figures["versions"], figures["machine"]
+    commit = f"commit {figures['commit'][:10]}" + (
+        " with uncommitted changes" if figures["uncommitted_changes"] else ""
+    )
     rows = [
         [goal["what"], goal["measured"], goal["goal"], "met" if goal["met"] else "**missed**"]
         for goal in figures["goals"]
     ]
     return [
-        f"`{figures['command']}`, {figures['date']}, commit {figures['commit'][:10]}; {versions}. Everything: "
-        "[verification.json](benchmarks/results/verification.json).",
+        f"`{figures['command']}`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},",
+        f"{', '.join(f'{name} {version}' for name, version in versions.items())}.",
+        "Everything: [verification.json](benchmarks/results/verification.json).",
         "",
         *report.markdown_table(["what", "measured", "asked", ""], rows),
     ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import insert, make_url, text
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from app.db.database import Database
+from app.db.database import BRIEF_LOCK_TIMEOUT_S, PATIENCE_WITH_HOSTS, Database
 from app.kit.idempotency import IdempotencyRecord
+from tests.databases import DatabaseFactory, on_one_engine
 
 
 def _record(key: str, recorded_at: datetime) -> IdempotencyRecord:
@@ -53,6 +55,28 @@ def test_what_was_loaded_stays_readable(database: Database) -> None:
     assert (record.fingerprint, record.recorded_at) == ("f", NOW)
 
 
+@on_one_engine
+@pytest.mark.parametrize(
+    ("stored", "moment"),
+    [
+        ("2026-05-01 12:00:00.000000", NOW),
+        ("2026-05-01 12:00:00", NOW),
+        ("2026-05-01 12:00:00.250000", NOW.replace(microsecond=250_000)),
+        ("2026-05-01 14:00:00+02:00", NOW),
+        ("2026-05-01T14:00:00.5+0200", NOW.replace(microsecond=500_000)),
+        ("2026-05-01", NOW.replace(hour=0)),
+    ],
+)
+def test_a_moment_is_read_in_utc_however_it_is_written(database: Database, stored: str, moment: datetime) -> None:
+    with database.write() as session:
+        session.add(_record("k", NOW))
+        session.flush()
+        session.execute(text("UPDATE idempotency_records SET recorded_at = :stored"), {"stored": stored})
+    with database.read() as session:
+        read = session.get_one(IdempotencyRecord, ("a", "k")).recorded_at
+    assert (read, read.tzinfo) == (moment, UTC)
+
+
 def test_a_moment_without_a_zone_is_refused(database: Database) -> None:
     with pytest.raises(StatementError, match="needs a time zone"), database.write() as session:
         session.add(_record("k", NOW.replace(tzinfo=None)))
@@ -86,3 +110,38 @@ def test_a_write_session_that_reads_first_decides_on_what_is_there(database: Dat
         list(pool.map(increment, range(40)))
     with database.read() as session:
         assert session.scalar(text("SELECT value FROM counter")) == 40
+
+
+@pytest.fixture
+def parameters(postgresql_databases: DatabaseFactory) -> Callable[..., dict[str, str]]:
+    """With what a connection is made, as libpq has it, for a URL with more in it."""
+    url = make_url(postgresql_databases.migrated())
+
+    def of(**more: str) -> dict[str, str]:
+        database = Database(url.update_query_dict(more).render_as_string(hide_password=False))
+        with database.read() as session:
+            found = dict(session.connection().connection.dbapi_connection.info.get_parameters())  # type: ignore[union-attr]
+            found["lock_timeout"] = session.scalar(text("SHOW lock_timeout"))
+            found["work_mem"] = session.scalar(text("SHOW work_mem"))
+        database.dispose()
+        return found
+
+    return of
+
+
+def test_a_host_that_vanishes_is_not_waited_for_as_long_as_the_system_would(
+    parameters: Callable[..., dict[str, str]],
+) -> None:
+    found = parameters()
+    assert {name: int(found[name]) for name in PATIENCE_WITH_HOSTS if name in found} == {
+        name: value for name, value in PATIENCE_WITH_HOSTS.items() if name in found
+    }
+    assert {"connect_timeout", "tcp_user_timeout", "keepalives_idle"} <= set(found)
+
+
+def test_what_a_url_says_itself_wins_but_for_what_commands_rely_on(parameters: Callable[..., dict[str, str]]) -> None:
+    said = {"connect_timeout": "7", "tcp_user_timeout": "1234", "options": "-c lock_timeout=77s -c work_mem=1234kB"}
+    found = parameters(**said)
+    assert (found["connect_timeout"], found["tcp_user_timeout"], found["work_mem"]) == ("7", "1234", "1234kB")
+    assert found["keepalives_idle"] == str(PATIENCE_WITH_HOSTS["keepalives_idle"])
+    assert found["lock_timeout"] == f"{BRIEF_LOCK_TIMEOUT_S}s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -311,6 +312,33 @@ def test_a_record_reads_back_from_its_bytes() -> None:
     assert record_from_canonical(RECORD.canonical()) == RECORD
     with pytest.raises(ValueError, match="another format version"):
         record_from_canonical(RECORD.canonical().replace(b'"v":"1"', b'"v":"2"'))
+
+
+def test_the_events_of_an_entry_are_those_in_their_place_alone() -> None:
+    """They are looked for in the text, and what was read before is not read again."""
+    genuine = RECORD.canonical().decode()
+    events = genuine[genuine.index(',"events":') + 10 : genuine.index(',"id":')]
+    assert record_from_canonical(RECORD.canonical()) == RECORD
+    for details in ({"a": "1", "events": json.loads(events), "id": "1"}, {"a": ',"events":[],"id":"x'}):
+        record = replace(RECORD, details=details)
+        assert record_from_canonical(record.canonical()) == record
+    for altered in (
+        # In an object of their own, where the entry has none.
+        genuine.replace(f',"events":{events}', "").replace(
+            '"details":{', f'"details":{{"a":"1","events":{events},"id":"1",'
+        ),
+        genuine.replace(f',"events":{events}', f',"events":{events},"idle":"1"'),
+        genuine.replace(',"kind":', ',"amounts":[],"surprise":'),
+        genuine.replace('{"amounts":', '[{"amounts":') + "]",
+        genuine.replace(f"{events},", f"{events} "),
+        genuine.replace(',"engine_version":"1"', ""),
+        genuine.replace(',"engine_version":"1"', ',"engine_version":"1"}'),
+        genuine + "}",
+        genuine + " {}",
+    ):
+        assert altered != genuine
+        with pytest.raises(ValueError, match=r"not of an entry alone|delimiter"):
+            record_from_canonical(altered.encode())
 
 
 @pytest.mark.parametrize("record", [RECORD, replace(RECORD, events=(), purpose=None, details=None, amounts=())])

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from app.auth.principal import Scope
 from app.db.database import Database
 from app.kit.context import Context
-from app.ledger import exports
+from app.ledger import books_repository, exports, tree_repository, verification
 from app.ledger.books import BadPlace
 from app.ledger.export_verification import read_past
 from app.ledger.exports import ExportFormat
@@ -313,6 +313,46 @@ def test_a_reservation_that_no_entry_made_is_named(root: dict[str, Any], databas
         f"SELECT 'res_other', 1000, {columns} FROM reservations WHERE purpose = 'spent'",
     )
     assert first_bad(database).reason == "the reservation res_other was made by no entry"
+
+
+@pytest.mark.parametrize("sequence", ["sequence", "sequence + 1"])
+def test_a_second_row_of_a_reservation_is_named(root: dict[str, Any], database: Database, sequence: str) -> None:
+    """Where an entry of the same reservation stands, or beside the first one: no key is left that would refuse it."""
+    columns = ", ".join(name for name in attacks.dump(database)["reservations"][0] if name != "sequence")
+    attacks.run(
+        database,
+        "CREATE TABLE copied AS SELECT * FROM reservations",
+        "DROP TABLE reservations" if database.is_sqlite else "DROP TABLE reservations CASCADE",
+        "ALTER TABLE copied RENAME TO reservations",
+        f"INSERT INTO reservations (sequence, {columns}) "
+        f"SELECT {sequence}, {columns} FROM reservations WHERE purpose = 'spent'",
+    )
+    assert first_bad(database).reason == "a reservation has more than one row"
+
+
+@on_one_engine
+def test_what_is_read_in_many_pieces_is_read_to_its_end(
+    root: dict[str, Any], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books_repository, "_READ_AT_ONCE", 2)
+    monkeypatch.setattr(verification, "_SETTLED_AT_ONCE", 2)
+    monkeypatch.setattr(tree_repository, "BATCH", 2)
+    integrate(database)
+    verdict = verdict_on(database)
+    assert verdict.valid, verdict.in_words()
+    assert verdict.tree is not None
+    assert verdict.entries == verdict.tree.size == len(attacks.entries(database))
+    rows = attacks.dump(database)["reservations"]
+    assert len(rows) > 4
+    for row in rows:
+        attacks.run(database, f"UPDATE reservations SET purpose = 'another' WHERE id = '{row['id']}'")
+        assert row["id"] in first_bad(database).reason
+        attacks.run(database, f"UPDATE reservations SET purpose = '{row['purpose']}' WHERE id = '{row['id']}'")
+    for entry in attacks.entries(database):
+        attacks.run(database, f"UPDATE entries SET id = 'another' WHERE id = '{entry['id']}'")
+        assert where(first_bad(database)) == place_of(entry)
+        attacks.run(database, f"UPDATE entries SET id = '{entry['id']}' WHERE id = 'another'")
+    assert verdict_on(database).valid
 
 
 @on_postgresql
