@@ -18,12 +18,14 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "invalid_key": (401, "The key is unknown, revoked or expired."),
     "forbidden": (403, "The key lacks the scope; the detail names those that would do."),
     "beyond_your_budgets": (403, "The key reaches some budgets only, and the call is about more than these."),
-    "not_your_reservation": (403, "A part of a reservation is committed by whoever made it, or by an owner."),
+    "not_your_reservation": (403, "Whoever made a reservation acts on it, or an owner; this is another key's."),
+    "not_your_run": (403, "Whoever made a run, or a sweep of runs, cancels it, or an owner; this is another key's."),
     "correction_lowers": (403, "The correction would lower a charge, which needs the scope corrections."),
     "loopback_only": (
         403,
         "The server has no key yet and answers its own machine alone; the detail says what spoke against it.",
     ),
+    "other_origin": (403, "A command of the dashboard came from elsewhere than its own pages."),
     "not_found": (404, "Nothing is at this path, or has this id."),
     "request_timeout": (408, "The request's head or body did not come in time; the connection is closed."),
     "method_not_allowed": (405, "The header Allow lists the methods that the path takes."),
@@ -77,6 +79,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "too_many_trials": (422, "The law of the number of trials goes beyond what a sweep runs too often."),
     "sweep_hash_mismatch": (422, "The request makes another sweep than the expected one; nothing was charged."),
     "too_much_work": (422, "The request would keep a core busy for too long; the detail says what to ask instead."),
+    "out_of_range": (422, "A number below its least or above its greatest value."),
     "overdetermined": (422, "Of fields that exclude each other, more than one is given."),
     "unsupported": (422, "No theorem covers this, or this version does not have it; the detail names what is covered."),
     "unsupported_sampling": (422, "The sampling scheme has no sound account here; the detail names those that have."),
@@ -165,7 +168,6 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
 #: Codes of single faults in the list `errors` that are not also codes of a whole answer.
 FAULTS: Mapping[str, str] = {
     "wrong_type": "A boolean or a string for a number, an object for an array, and so on.",
-    "out_of_range": "A number below its least or above its greatest value.",
     "too_long": "A string or an array above its limit.",
     "too_short": "A string or an array below its least length.",
     "wrong_form": "A string that does not match its pattern.",

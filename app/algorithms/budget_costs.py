@@ -12,7 +12,7 @@ from accounting.events import Event
 from accounting.relations import NeighboringRelation
 from accounting.targets import BudgetTarget
 from app.auth import reach
-from app.auth.principal import SERVICE, Principal
+from app.auth.principal import Principal, Scope
 from app.budgets import service as budgets
 from app.kit.context import Context
 from app.kit.fields import Schema
@@ -37,7 +37,7 @@ class BudgetReader:
     """Budgets as one request sees them: each is read once, so that a sweep's cells see the same amounts."""
 
     context: Context
-    principal: Principal = SERVICE
+    principal: Principal
     _states: dict[str, BudgetState] = field(default_factory=dict)
 
     def state(self, budget_id: str, relation: NeighboringRelation | None, *pointer: str) -> BudgetState:
@@ -47,8 +47,12 @@ class BudgetReader:
             relation: Of the request; None takes whichever the budget counts under.
 
         Raises:
-            Problem: 422 ``unknown_budget`` at ``pointer``, or ``relation_mismatch``.
+            Problem: 403 for a key that may not read budgets; 422 ``unknown_budget`` at ``pointer``, or
+                ``relation_mismatch``.
         """
+        if not self.principal.may(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR):
+            detail = "What remains of a budget is for a key with the scope admin or analyst or auditor or owner."
+            raise Problem(403, "forbidden", detail)
         if budget_id not in self._states:
             try:
                 with self.context.database.read() as session:

@@ -17,10 +17,11 @@ from app.algorithms.schemas import AlgorithmDetails, AlgorithmList
 from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
 from app.kit.context import CurrentContext
 from app.kit.known_answers import CurrentAnswers
+from app.kit.query_parameters import KnownParametersOnly
 from app.problems import not_found
 from calibrators.registry import ALGORITHMS
 
-router = APIRouter(prefix="/v1", tags=["Calibration"])
+router = APIRouter(prefix="/v1", tags=["Calibration"], dependencies=[KnownParametersOnly])
 
 
 @router.post(

@@ -6,7 +6,7 @@ import hashlib
 import time
 from dataclasses import dataclass, field
 
-from app.auth import service
+from app.auth import service, sessions
 from app.auth.principal import Principal
 from app.kit.context import Context
 
@@ -16,6 +16,14 @@ SECONDS = 1.0
 NOTED_EVERY_S = 600.0
 #: Keys that are remembered before all are forgotten.
 _MOST = 1000
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """Just before the database was asked: what is changed afterwards may not be in its answer."""
+
+    time: float
+    changes: int
 
 
 @dataclass
@@ -28,47 +36,40 @@ class KeyMemory:
 
     context: Context
     _keys_exist: bool = False
-    _no_key_since: float | None = None
-    _principals: dict[bytes, tuple[float, Principal]] = field(default_factory=dict)
+    _no_key: _Moment | None = None
+    _principals: dict[bytes, tuple[_Moment, Principal]] = field(default_factory=dict)
     _noted: dict[str, float] = field(default_factory=dict)
-    _changes: int = 0
 
     def keys_exist(self, *, ask: bool) -> bool | None:
         """Whether the server has, or ever had, a key; None if that is not known and ``ask`` is false.
 
         Keys are never deleted, only revoked: once there is one, that is so for ever.
         """
-        self._hear_of_changes()
-        if self._keys_exist or (self._no_key_since is not None and _is_fresh(self._no_key_since)):
+        if self._keys_exist or (self._no_key is not None and self._is_fresh(self._no_key)):
             return self._keys_exist
         if not ask:
             return None
-        since = time.monotonic()
-        before, found = service.changes(self.context), service.keys_exist(self.context)
-        if found:
+        moment = self._moment()
+        if service.keys_exist(self.context):
             self._keys_exist = True
-        # What changed while the database was asked may not be in its answer.
-        if service.changes(self.context) == before:
-            self._no_key_since = since
+        self._no_key = moment
         return self._keys_exist
 
     def principal(self, token: str, *, ask: bool) -> Principal | None:
         """The principal of a token; None if it has none, or if that is not known and ``ask`` is false."""
-        self._hear_of_changes()
         digest = _digest(token)
         known = self._principals.get(digest)
-        if known is not None and _is_fresh(known[0]) and not self._is_over(known[1]):
+        if known is not None and self._is_fresh(known[0]) and not self._is_over(known[1]):
             return known[1]
         if not ask:
             return None
-        since = time.monotonic()
-        before, principal = service.changes(self.context), service.authenticate(self.context, token)
+        moment, principal = self._moment(), self._look_up(token)
         if principal is None:
             self._principals.pop(digest, None)
-        elif service.changes(self.context) == before:
-            if len(self._principals) >= _MOST:
-                self._principals.clear()
-            self._principals[digest] = (since, principal)
+            return None
+        if len(self._principals) >= _MOST:
+            self._principals.clear()
+        self._principals[digest] = (moment, principal)
         return principal
 
     def knows(self, token: str) -> bool:
@@ -85,18 +86,25 @@ class KeyMemory:
         self._noted[principal.id] = now
         return True
 
+    def _look_up(self, token: str) -> Principal | None:
+        return service.authenticate(self.context, token)
+
     def _is_over(self, principal: Principal) -> bool:
         return principal.valid_until is not None and principal.valid_until <= self.context.clock()
 
-    def _hear_of_changes(self) -> None:
-        changes = service.changes(self.context)
-        if changes != self._changes:
-            self._changes, self._no_key_since = changes, None
-            self._principals.clear()
+    def _moment(self) -> _Moment:
+        return _Moment(time.monotonic(), service.changes(self.context))
+
+    def _is_fresh(self, moment: _Moment) -> bool:
+        """Whether nothing was changed since by this process, and not more than `SECONDS` have passed."""
+        return moment.changes == service.changes(self.context) and time.monotonic() - moment.time < SECONDS
 
 
-def _is_fresh(since: float) -> bool:
-    return time.monotonic() - since < SECONDS
+class SessionMemory(KeyMemory):
+    """The same of sessions, whose cookies stand in the place of tokens."""
+
+    def _look_up(self, token: str) -> Principal | None:
+        return sessions.authenticate(self.context, token)
 
 
 def _digest(token: str) -> bytes:

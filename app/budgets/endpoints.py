@@ -27,6 +27,7 @@ from app.ledger.journal import Instruction, path_of
 from app.ledger.transitions import Transition
 from app.privacy.schemas import to_events
 from app.problems import unprocessable
+from app.reservations import quotes
 from app.reservations import service as reservations
 from app.reservations.bodies import reservation_body
 from app.reservations.schemas import CorrectionRequest, ReservationBody
@@ -179,7 +180,7 @@ def correct_charge(
             return Instruction(command, principal.id, request.reservation_id)
         if not events:
             raise unprocessable("missing", "without reservation_id, events says what was released", "events")
-        quote = reservations.quote(context, budget_id, events, charge_delta=charge_delta)
+        quote = quotes.quote(context, budget_id, events, charge_delta=charge_delta)
         return Instruction(Charge(new_id("res"), events, quote, request.reason, charge_delta), principal.id, budget_id)
 
     def answer(transition: Transition) -> Answer:

@@ -30,6 +30,14 @@ BUDGET_EXAMPLES: dict[str, Example] = {
             "filter": {"kind": "gaussian_dp", "mu": 0.5},
         },
     },
+    "pure_dp": {
+        "summary": "Pure differential privacy: epsilon adds up, and Gaussian noise has no cost in it",
+        "value": {
+            "name": "opinion poll",
+            "neighboring_relation": "replace_one",
+            "filter": {"kind": "pure_dp", "epsilon": 2},
+        },
+    },
     "approximate_dp": {
         "summary": "(epsilon, delta): each reservation is priced tightly, as a whole",
         "value": {

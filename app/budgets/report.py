@@ -8,12 +8,9 @@ rows as there are different steps, however many charges there were.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
-from accounting.accountant import epsilon_for_delta
-from accounting.errors import AccountingError
 from accounting.events import Event
 from accounting.intervals import Answer, Interval
 from accounting.numbers import MAX_COUNT
@@ -26,9 +23,13 @@ from app.kit.context import Context
 from app.ledger.rows import budget_state
 from app.ledger.states import Path
 from app.privacy.answers import IntervalBody
+from app.privacy.evaluation import Evaluation
+from app.problems import Problem
 
-#: Different steps that are composed tightly; each sampled one takes milliseconds.
-MAX_STEPS, MAX_SAMPLED_STEPS = 300, 60
+#: Different steps that are composed tightly, and how long that may take: a few of Laplace noise take seconds.
+MAX_STEPS, MAX_SAMPLED_STEPS, MOST_SECONDS = 300, 60, 20.0
+#: Tight numbers that are remembered before all are forgotten.
+_MOST_REMEMBERED = 1024
 
 CAVEAT = (
     "`epsilon` holds if everything charged, the choice of it included, was fixed before any output was seen. "
@@ -91,16 +92,29 @@ def _tight(
             "ones; no tight number is composed of so many, and the filter's stands alone"
         ]
     try:
-        with context.numerics:
-            answer = _epsilon(events, relation, delta)
-    except AccountingError as error:
-        return None, [f"no tight number: {error.detail}"]
+        answer = _epsilon(context, events, relation, delta)
+    except Problem as problem:
+        if problem.status != 422:
+            raise
+        if problem.code != "too_much_work":
+            return None, [f"no tight number: {problem.detail}"]
+        return None, [
+            f"no tight number: to compose {len(steps)} different steps takes more than its time of {MOST_SECONDS:g} s, "
+            "or its memory; the filter's number stands alone"
+        ]
     return answer, list(answer.warnings)
 
 
 _NOTHING = Answer(Interval(0.0, 0.0, 0.0), "nothing_charged")
+_REMEMBERED: dict[tuple[tuple[Event, ...], NeighboringRelation, float], Answer] = {}
 
 
-@lru_cache(maxsize=1024)
-def _epsilon(events: tuple[Event, ...], relation: NeighboringRelation, delta: float) -> Answer:
-    return epsilon_for_delta(events, relation, delta)
+def _epsilon(context: Context, events: tuple[Event, ...], relation: NeighboringRelation, delta: float) -> Answer:
+    question = (events, relation, delta)
+    found = _REMEMBERED.get(question)
+    if found is None:
+        (found,) = Evaluation(context, events, relation, MOST_SECONDS).epsilons([delta])
+        if len(_REMEMBERED) >= _MOST_REMEMBERED:
+            _REMEMBERED.clear()
+        _REMEMBERED[question] = found
+    return found

@@ -18,6 +18,7 @@ from app.ledger import journal, rows
 from app.ledger.commands import Correct
 from app.ledger.states import BudgetState, narrowed
 from app.problems import Problem, from_accounting, not_found, unprocessable
+from app.reservations import quotes
 from app.reservations import service as reservations
 
 
@@ -106,7 +107,7 @@ def correction(
     """
     with context.database.read() as session:
         state = rows.reservation_state(reservations.get_reservation(session, reservation_id))
-    quote = reservations.quote(
+    quote = quotes.quote(
         context,
         state.budget_id,
         state.priced_events if events is None else events,

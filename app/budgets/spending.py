@@ -27,10 +27,15 @@ class GroupBy(StrEnum):
     """What charges are added up by."""
 
     DAY = "day"
+    """The day in UTC on which a charge was committed."""
     MONTH = "month"
+    """The month in UTC in which a charge was committed."""
     PURPOSE = "purpose"
+    """The purpose that was given with the reservation."""
     PRINCIPAL = "principal"
+    """The key that made the reservation."""
     MECHANISM = "mechanism"
+    """The kinds of mechanism that were charged."""
 
     @property
     def is_time(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
-from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
+from app.auth.principal import Principal, Scope, requires
 from app.datasets import service
 from app.datasets.registration import register, register_synthetic
 from app.datasets.request_body import REQUEST_BODY
@@ -17,8 +17,12 @@ from app.datasets.upload import Received
 from app.kit.context import CurrentContext
 from app.kit.idempotency import IdempotencyKey
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
+from app.kit.query_parameters import KnownParametersOnly
 
-router = APIRouter(prefix="/v1/datasets", tags=["Data sets"])
+router = APIRouter(prefix="/v1/datasets", tags=["Data sets"], dependencies=[KnownParametersOnly])
+
+
+Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
 
 
 # The parameters are resolved in their order: nobody without the scope and a key makes the server read a file.
@@ -55,7 +59,7 @@ def upload_dataset(
 
 @router.get("", summary="List data sets")
 def list_datasets(
-    principal: CurrentPrincipal, context: CurrentContext, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
+    principal: Reader, context: CurrentContext, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[DatasetBody]:
     """Declarations, oldest first. Three public data sets come with the service."""
     with context.database.read() as session:
@@ -63,7 +67,7 @@ def list_datasets(
 
 
 @router.get("/{dataset_id}", summary="A data set's declaration")
-def get_dataset(principal: CurrentPrincipal, context: CurrentContext, dataset_id: str) -> DatasetBody:
+def get_dataset(principal: Reader, context: CurrentContext, dataset_id: str) -> DatasetBody:
     """What was declared. Nothing that was counted or computed from rows is shown, and no rows."""
     with context.database.read() as session:
         return service.body_of(service.get(session, dataset_id), principal)

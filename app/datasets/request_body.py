@@ -15,6 +15,19 @@ def _schema(model: type[Schema]) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != "$defs"}
 
 
+#: For a file with the columns age, smoker and outcome.
+METADATA_EXAMPLE: dict[str, Any] = {
+    "name": "clinic, 2026",
+    "declared_size": 1000,
+    "columns": [
+        {"name": "age", "type": "number", "lower": 0, "upper": 120},
+        {"name": "smoker", "type": "category", "categories": ["no", "yes"]},
+        {"name": "outcome", "type": "category", "categories": ["well", "ill"]},
+    ],
+    "label": "outcome",
+    "public": True,
+}
+
 #: Uploads are read as a stream, so no parameter of an endpoint tells of them.
 REQUEST_BODY: dict[str, Any] = {
     "required": True,
@@ -30,7 +43,7 @@ REQUEST_BODY: dict[str, Any] = {
                         "format": "binary",
                         "description": "CSV (UTF-8, with a header row), Parquet or NPZ.",
                     },
-                    "metadata": _schema(DatasetMetadata),
+                    "metadata": {**_schema(DatasetMetadata), "example": METADATA_EXAMPLE},
                 },
             },
             "encoding": {

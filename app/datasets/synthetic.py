@@ -32,7 +32,9 @@ class SyntheticRequest(Schema):
     kind: Literal["synthetic"]
     name: Name
     task: Literal["classification", "regression"] = Field(
-        "classification", description="A category around whose centre the features lie, or a linear number in [-1, 1]."
+        "classification",
+        description="What the label is. `classification`: A category, around whose centre the features lie. "
+        "`regression`: A number in [-1, 1], linear in the features, with noise.",
     )
     features: Integer = Field(ge=1, le=MAX_FEATURES)
     rows: Integer = Field(ge=1, le=1_000_000, description="Also the declared size. Rows times columns: 1e7 at most.")

@@ -31,6 +31,11 @@ def default_gate() -> FairGate:
     return FairGate(os.cpu_count() or 1, MOST_WAITING, seconds=30.0)
 
 
+def verification_gate() -> FairGate:
+    """One at a time, with a place of its own: an auditor who asks for many keeps nobody else's numbers waiting."""
+    return FairGate(1, most_waiting=4, seconds=30.0)
+
+
 def default_pool() -> ProcessPool:
     """Two cores at most, and memory that a small machine has."""
     return ProcessPool(size=min(2, os.cpu_count() or 1), seconds=20.0, memory_bytes=2 * 2**30)
@@ -50,6 +55,8 @@ class Context:
     clock: Callable[[], datetime] = field(default=utc_now)
     #: For numerics that take milliseconds, in the request's own thread.
     numerics: FairGate = field(default_factory=default_gate, repr=False)
+    #: For verification of the ledger, which takes a minute of a million entries.
+    verifications: FairGate = field(default_factory=verification_gate, repr=False)
     #: For numerics that take seconds. Nothing runs before the first job; `close` ends it.
     processes: ProcessPool = field(default_factory=default_pool, repr=False)
     #: For audits, which carry plans out.
@@ -67,7 +74,7 @@ class Context:
     @property
     def threads_of_numerics(self) -> int:
         """How many threads may be at numerics, or wait for them, at most."""
-        gates = (self.numerics, self.processes.gate, self.audit_processes.gate)
+        gates = (self.numerics, self.verifications, self.processes.gate, self.audit_processes.gate)
         return sum(gate.places + gate.most_waiting for gate in gates)
 
     def keyed_hash(self, purpose: str, data: bytes) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from app.kit import limits
 from app.problems import Problem, ProblemItem, json_pointer
@@ -30,7 +31,12 @@ async def refuse_unknown_parameters(request: Request) -> None:
 
 
 def _declared(dependant: Dependant) -> Iterator[str]:
-    yield from (field.alias for field in dependant.query_params)
+    for field in dependant.query_params:
+        model = field.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            yield from (each.alias or name for name, each in model.model_fields.items())
+        else:
+            yield field.alias
     for part in dependant.dependencies:
         yield from _declared(part)
 

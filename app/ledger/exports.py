@@ -10,6 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -27,7 +28,7 @@ from app.ledger.bodies import entry_body
 from app.ledger.books import Head, StoredEntry
 from app.ledger.checkpoints import origin_of
 from app.ledger.export_format import MEDIA_TYPE, ExportWriter
-from app.ledger.integration import integrate
+from app.ledger.integration import CannotIntegrate, integrate
 from app.ledger.merkle import Frontier
 from app.ledger.verdicts import TreeHead
 
@@ -103,13 +104,14 @@ class Export:
 
 
 def export(context: Context, root_id: str = "") -> Export:
-    """The books as they are now. What is committed has its place in the tree before they are read.
+    """The books as they are now. What is committed has its place in the tree before they are read, where that can be:
+    the entries of a ledger that somebody has changed are evidence.
 
     Args:
         context: The process's context.
         root_id: The root of the tree of budgets to export; "" for all.
     """
-    with busy_is_a_problem(context.database):
+    with busy_is_a_problem(context.database), suppress(CannotIntegrate):
         integrate(context.database)
     with context.database.read() as session:
         rows = repository.budgets(session, root_id)
@@ -125,8 +127,10 @@ def export(context: Context, root_id: str = "") -> Export:
         )
 
 
-def _head(tree: Row[Any]) -> TreeHead:
-    return TreeHead(origin_of(tree.ledger_id), tree.size, Frontier(tree.size, bytes(tree.frontier)).root())
+def _head(tree: Row[Any]) -> TreeHead | None:
+    with suppress(ValueError):  # where it is no frontier of that size
+        return TreeHead(origin_of(tree.ledger_id), tree.size, Frontier(tree.size, bytes(tree.frontier)).root())
+    return None
 
 
 _COLUMNS = (

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from sqlalchemy import Row
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from app.db.database import Database
@@ -19,6 +20,10 @@ from app.ledger.merkle import Frontier, leaf_hash
 
 #: Entries that one transaction takes: on SQLite every command waits meanwhile.
 BATCH = 4096
+
+
+class CannotIntegrate(Exception):
+    """What is stored lets no entry have its next place: somebody has changed the database. Verification names where."""
 
 
 def integrate(database: Database, batches: int | None = None) -> None:
@@ -30,13 +35,24 @@ def integrate(database: Database, batches: int | None = None) -> None:
     Args:
         database: Of the ledger.
         batches: Give up after so many, and leave the rest to the next call; None: after none.
+
+    Raises:
+        CannotIntegrate: a hash that is none, a place that is taken, a tree that does not fit its size.
     """
     for number in count():
         if number == batches or not _is_behind(database):
             return
-        with database.write() as session:
-            if _integrate(session) < BATCH:
-                return
+        try:
+            with database.write() as session:
+                if _integrate(session) < BATCH:
+                    return
+        except ValueError as error:
+            raise CannotIntegrate from error
+        except DBAPIError as error:
+            # A lock, a lost connection and a full disk say nothing about what is stored.
+            if isinstance(error, OperationalError) or error.connection_invalidated:
+                raise
+            raise CannotIntegrate from error
 
 
 def _is_behind(database: Database) -> bool:

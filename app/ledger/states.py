@@ -23,24 +23,38 @@ class ReservationStatus(StrEnum):
     """Where a reservation is. The last three are final."""
 
     PENDING = "pending"
+    """Its cost is held; it ends by itself unless it is started in time."""
     STARTED = "started"
+    """Noise may have been drawn, so that it can only be committed."""
     COMMITTED = "committed"
+    """Its events happened, and are charged."""
     VOIDED = "voided"
+    """Given up before any noise was drawn; what it held is released."""
     EXPIRED = "expired"
+    """Not started in time; what it held is released."""
 
 
 class EntryKind(StrEnum):
     """What an entry of the ledger records: the making of a budget, one step of a reservation, a change by hand."""
 
     CREATE = "create"
+    """A budget was opened."""
     RESERVE = "reserve"
+    """Cost was held for events to come."""
     START = "start"
+    """Noise was about to be drawn."""
     EXTEND = "extend"
+    """A reservation was given more time."""
     COMMIT = "commit"
+    """Events happened, all of those reserved or a part, and were charged."""
     VOID = "void"
+    """A reservation was given up before any noise was drawn."""
     EXPIRE = "expire"
+    """A reservation was not started in time."""
     CORRECT = "correct"
+    """A charge was corrected, or something charged that no reservation held."""
     LIMIT = "limit"
+    """A budget's limit was changed."""
 
 
 @dataclass(frozen=True)

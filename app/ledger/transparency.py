@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -13,18 +13,21 @@ from app.kit.context import Context
 from app.kit.idempotency import busy_is_a_problem
 from app.ledger import merkle, verification
 from app.ledger import tree_repository as repository
+from app.ledger.books import BadPlace
 from app.ledger.checkpoints import (
     Checkpoint,
     InvalidNote,
     VerifierKey,
     is_signed_by,
+    open_note,
     origin_of,
     read_note,
     sign,
 )
-from app.ledger.integration import integrate
+from app.ledger.integration import CannotIntegrate, integrate
 from app.ledger.merkle import Frontier, Read, leaf_hash
-from app.ledger.verdicts import Verdict
+from app.ledger.verdicts import NotAsKept, Past, Verdict
+from app.observability.metrics import VerificationResult
 from app.problems import Problem, ProblemItem, not_found, unprocessable
 
 
@@ -88,6 +91,9 @@ class ConsistencyProof:
     notes: tuple[str | None, str | None]
 
 
+_STUCK = "the entries cannot be given their places in the tree"
+
+
 def verifier_key(context: Context) -> VerifierKey:
     """The public key that verifies the checkpoints that are signed now."""
     with context.database.read() as session:
@@ -100,10 +106,14 @@ def checkpoint(context: Context) -> SignedCheckpoint:
     Raises:
         Problem: 409 ``ledger_not_consistent``: the tree does not begin with what was signed last.
     """
-    with busy_is_a_problem(context.database):
-        integrate(context.database)
-        with context.database.write() as session:
-            return _checkpoint(session, context)
+    _integrate(context)
+    # Looked at in a read session first: whoever asks for what was signed already keeps nobody waiting.
+    with context.database.read() as session:
+        _, found = _state(session, context)
+    if found is not None:
+        return found
+    with busy_is_a_problem(context.database), context.database.write() as session:
+        return _checkpoint(session, context)
 
 
 def inclusion(context: Context, entry_id: str, size: int | None = None) -> InclusionProof:
@@ -155,7 +165,7 @@ def consistency(context: Context, first: int, second: int | None = None) -> Cons
 
 
 def verify(context: Context, root_id: str, note: str | None = None) -> Verdict:
-    """Whether the books are what the ledger wrote, and begin with the entries of a checkpoint that was kept.
+    """Whether the books are what the ledger wrote, and begin with the entries of a checkpoint that was kept; counted.
 
     Args:
         context: The process's context.
@@ -165,43 +175,77 @@ def verify(context: Context, root_id: str, note: str | None = None) -> Verdict:
     Raises:
         Problem: 422 ``invalid_checkpoint``, or ``contradiction`` where it comes with a tree of budgets.
     """
-    kept = None if note is None else _kept(context, root_id, note)
-    with busy_is_a_problem(context.database):
+    kept, is_ours = (None, False) if note is None else _kept(context, root_id, note)
+    with context.verifications, busy_is_a_problem(context.database):
+        verdict = verified(context, root_id, kept=kept)
+    if not root_id:
+        context.metrics.ledger_verified(_result(verdict, is_ours=is_ours))
+    return verdict
+
+
+def verified(
+    context: Context, root_id: str = "", *, past: Past | None = None, kept: Checkpoint | None = None
+) -> Verdict:
+    """The verdict on the books as they are now; what is committed is given its place in the tree before.
+
+    Args:
+        context: The process's context.
+        root_id, past, kept: As in `app.ledger.verification.verify`.
+    """
+    is_stuck = False
+    try:
         integrate(context.database)
-    with context.numerics, context.database.read() as session:
-        return verification.verify(session, root_id, kept=kept)
+    except CannotIntegrate:
+        is_stuck = True  # and verification finds what is wrong
+    with context.database.read() as session:
+        verdict = verification.verify(session, root_id, past, kept)
+    if is_stuck and verdict.valid and not root_id:
+        return replace(verdict, head=None, tree=None, first_bad=BadPlace(None, None, None, _STUCK))
+    return verdict
 
 
-def _kept(context: Context, root_id: str, note: str) -> Checkpoint:
+def _result(verdict: Verdict, *, is_ours: bool) -> VerificationResult:
+    if verdict.valid:
+        return VerificationResult.VALID
+    if isinstance(verdict.first_bad, NotAsKept) and not is_ours:
+        return VerificationResult.OTHER_CHECKPOINT
+    return VerificationResult.INVALID
+
+
+def _kept(context: Context, root_id: str, note: str) -> tuple[Checkpoint, bool]:
+    """The checkpoint that was given, and whether the present key has signed it."""
     if root_id:
         detail = "A checkpoint is of the entries of all budgets: leave budget_id out, or the checkpoint."
         raise unprocessable("contradiction", detail, "checkpoint")
     try:
         kept, signatures = read_note(note)
         own = VerifierKey.of(context.settings.checkpoint_key, kept.origin)
-        is_signed_by(own, kept, signatures)
+        return kept, is_signed_by(own, kept, signatures)
     except InvalidNote as error:
         raise unprocessable("invalid_checkpoint", f"The text is refused: {error}.", "checkpoint") from None
-    return kept
 
 
 def _size(context: Context, given: int | None) -> int:
     if given is None:
         return checkpoint(context).checkpoint.size
-    with busy_is_a_problem(context.database):
-        integrate(context.database)
+    _integrate(context)
     return given
+
+
+def _integrate(context: Context) -> None:
+    with busy_is_a_problem(context.database):
+        try:
+            integrate(context.database)
+        except CannotIntegrate:
+            raise _not_consistent(_STUCK) from None
 
 
 def _checkpoint(session: Session, context: Context) -> SignedCheckpoint:
     tree = repository.lock(session)
-    current = Checkpoint(origin_of(tree.ledger_id), tree.size, Frontier(tree.size, bytes(tree.frontier)).root())
-    newest = repository.newest_checkpoint(session)
+    current, found = _state(session, context)
+    if found is not None:
+        return found
     key = str(VerifierKey.of(context.settings.checkpoint_key, current.origin))
-    if newest is not None:
-        _check_consistency(repository.tiles(session), newest, current)
-        if (newest.tree_size, newest.public_key) == (current.size, key):
-            return SignedCheckpoint(current, newest.note, key, newest.issued_at)
     signed = SignedCheckpoint(current, sign(current, context.settings.checkpoint_key), key, context.clock())
     number = tree.checkpoints + 1
     repository.update_tree(session, checkpoints=number)
@@ -217,6 +261,35 @@ def _checkpoint(session: Session, context: Context) -> SignedCheckpoint:
         },
     )
     return signed
+
+
+def _state(session: Session, context: Context) -> tuple[Checkpoint, SignedCheckpoint | None]:
+    """The tree as it is now, which begins with what was signed last; and its checkpoint, if the key has signed one."""
+    tree = _tree(session)
+    try:
+        frontier = Frontier(tree.size, bytes(tree.frontier))
+    except ValueError:
+        raise _not_consistent("the row of the tree does not say what its leaves make") from None
+    current = Checkpoint(origin_of(tree.ledger_id), tree.size, frontier.root())
+    newest = repository.newest_checkpoint(session)
+    if newest is None:
+        return current, None
+    _check_consistency(repository.tiles(session), newest, current)
+    key = VerifierKey.of(context.settings.checkpoint_key, current.origin)
+    found = repository.checkpoint_at(session, tree.size, str(key))
+    if found is None:
+        return current, None
+    _check_note(found.note, key, current)
+    return current, SignedCheckpoint(current, found.note, str(key), found.issued_at)
+
+
+def _check_note(note: str, key: VerifierKey, current: Checkpoint) -> None:
+    try:
+        said = open_note(note, key)
+    except InvalidNote:
+        said = None
+    if said != current:
+        raise _not_consistent(f"the checkpoint of {current.size} entries is not the one that was signed")
 
 
 def _check_consistency(read: Read, newest: Row[Any], current: Checkpoint) -> None:
@@ -249,7 +322,7 @@ def _note(session: Session, size: int) -> str | None:
 
 def _not_consistent(reason: str) -> Problem:
     """409: asking again does not help, and nothing that contradicts an earlier checkpoint is ever signed."""
-    detail = f"Somebody has changed the database: {reason}. `python -m app ledger verify` names the first bad place."
+    detail = f"Somebody has changed the database: {reason}. `epsilond ledger verify` names the first bad place."
     return Problem(409, "ledger_not_consistent", detail)
 
 

@@ -29,7 +29,7 @@ class CheckpointBody(Schema):
 
 
 class InclusionBody(Schema):
-    """What shows that an entry is in the tree. `python -m app ledger prove` checks it without a server."""
+    """What shows that an entry is in the tree. `epsilond ledger prove` checks it without a server."""
 
     kind: Literal["inclusion"] = "inclusion"
     entry_id: str
@@ -57,7 +57,7 @@ class InclusionBody(Schema):
 
 
 class ConsistencyBody(Schema):
-    """What shows that a tree begins with a smaller one. `python -m app ledger prove` checks it without a server."""
+    """What shows that a tree begins with a smaller one. `epsilond ledger prove` checks it without a server."""
 
     kind: Literal["consistency"] = "consistency"
     from_size: int

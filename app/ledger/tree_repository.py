@@ -139,9 +139,11 @@ def newest_checkpoint(session: Session) -> Row[Any] | None:
     return session.execute(select(CHECKPOINTS).order_by(CHECKPOINTS.c.number.desc()).limit(1)).one_or_none()
 
 
-def checkpoint_at(session: Session, size: int) -> Row[Any] | None:
-    """The newest checkpoint of a tree of this size, if one was signed."""
+def checkpoint_at(session: Session, size: int, public_key: str | None = None) -> Row[Any] | None:
+    """The newest checkpoint of a tree of this size, if one was signed; by this key, if one is given."""
     statement = select(CHECKPOINTS).where(CHECKPOINTS.c.tree_size == size).order_by(CHECKPOINTS.c.number.desc())
+    if public_key is not None:
+        statement = statement.where(CHECKPOINTS.c.public_key == public_key)
     return session.execute(statement.limit(1)).one_or_none()
 
 

@@ -9,6 +9,13 @@ from app.ledger.books import BadPlace, Books, StoredEntry
 from app.ledger.checkpoints import Checkpoint
 
 
+class NotAsKept(BadPlace):
+    """The tree does not begin with a checkpoint that came from elsewhere; by itself it may be what it should be."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(None, None, None, reason)
+
+
 @dataclass(frozen=True)
 class TreeHead:
     """The tree over all entries.
@@ -31,18 +38,16 @@ class TreeHead:
             root: Of as many of the tree's entries as the checkpoint has; None where it has fewer.
 
         Raises:
-            BadPlace: the tree does not begin with it.
+            NotAsKept: the tree does not begin with it.
         """
         if kept.origin != self.origin:
-            raise BadPlace(
-                None, None, None, f"the checkpoint that was kept is of {kept.origin}, and this is {self.origin}"
-            )
+            raise NotAsKept(f"the checkpoint that was kept is of {kept.origin}, and this is {self.origin}")
         if kept.size > self.size:
-            reason = f"the checkpoint that was kept has {kept.size} entries, and the tree {self.size}: some are missing"
-            raise BadPlace(None, None, None, reason)
+            raise NotAsKept(
+                f"the checkpoint that was kept has {kept.size} entries, and the tree {self.size}: some are missing"
+            )
         if root != kept.root:
-            reason = f"the first {kept.size} entries are not those of the checkpoint that was kept"
-            raise BadPlace(None, None, None, reason)
+            raise NotAsKept(f"the first {kept.size} entries are not those of the checkpoint that was kept")
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ class ProcessState(Collector):
     def collect(self) -> Iterable[Metric]:
         gates = {
             "numerics": self._context.numerics,
+            "verifications": self._context.verifications,
             "processes": self._context.processes.gate,
             "audits": self._context.audit_processes.gate,
         }

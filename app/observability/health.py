@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
+import time
 from typing import Literal
 
 from fastapi import APIRouter, Request
@@ -20,6 +22,10 @@ from app.runs import liveness
 router = APIRouter(prefix="/health", tags=["Health"])
 
 State = Literal["ok", "failing"]
+Workers = Literal["ok", "starting", "failing", "elsewhere"]
+
+#: So long after the server's start its first workers may still load what they need.
+WORKERS_START_S = 15.0
 
 
 class Health(Schema):
@@ -29,14 +35,18 @@ class Health(Schema):
 class Checks(Schema):
     """What the service's work takes. `failing` of any but `workers` makes the answer 503."""
 
-    database: State = Field(description="It answers.")
-    db_schema: State = Field(alias="schema", description="It is the one that this version was written for.")
-    data_folder: State = Field(description="A file can be written there.")
-    workers: Literal["ok", "failing", "elsewhere"] = Field(
-        description="A worker process of this server lives. Without one, runs wait and everything else is answered. "
-        "`elsewhere`: the setting `workers` is 0."
+    database: State = Field(description="`ok`: It answers. `failing`: It does not.")
+    db_schema: State = Field(
+        alias="schema",
+        description="`ok`: It is the one that this version was written for. `failing`: It is another one.",
     )
-    accepting: State = Field(description="`failing` once the server was told to stop.")
+    data_folder: State = Field(description="`ok`: A file can be written there. `failing`: None can.")
+    workers: Workers = Field(
+        description="`ok`: A worker process of this server lives. `starting`: None does yet, and the server has just "
+        "begun. `failing`: None does, so that runs wait, and everything else is answered. `elsewhere`: The setting "
+        "`workers` is 0."
+    )
+    accepting: State = Field(description="`ok`: Requests are welcome. `failing`: The server was told to stop.")
 
 
 class Readiness(Schema):
@@ -44,25 +54,26 @@ class Readiness(Schema):
     checks: Checks
 
 
-@router.get("/live")
+@router.get("/live", summary="Whether the process answers")
 async def health_live() -> Health:
-    """The process answers. Asks nothing of database, disk or workers: restarting would mend none of them."""
+    """Asks nothing of database, disk or workers: restarting the process would mend none of them."""
     return Health()
 
 
 @router.get(
     "/ready",
+    summary="Whether requests should be sent here",
     response_model=Readiness,
     responses={503: {"description": "A part is not as it should be; the member `checks` names it."}},
 )
 def health_ready(context: CurrentContext, request: Request) -> Readiness:
-    """Whether requests should be sent here: database, schema, data folder, workers, each by its name."""
+    """Database, schema, data folder and workers, each by its name."""
     database, schema = _database(context)
     checks = {
         "database": database,
         "schema": schema,
         "data_folder": _data_folder(context),
-        "workers": _workers(context),
+        "workers": _workers(context, getattr(request.app.state, "began", -math.inf)),
         "accepting": "failing" if getattr(request.app.state, "is_stopping", False) else "ok",
     }
     failing = [name for name, state in checks.items() if state == "failing" and name != "workers"]
@@ -97,7 +108,9 @@ def _data_folder(context: Context) -> State:
     return "ok"
 
 
-def _workers(context: Context) -> Literal["ok", "failing", "elsewhere"]:
+def _workers(context: Context, began: float) -> Workers:
     if not context.settings.workers:
         return "elsewhere"
-    return "ok" if liveness.living_workers(context.settings.data_dir) else "failing"
+    if liveness.living_workers(context.settings.data_dir):
+        return "ok"
+    return "starting" if time.monotonic() - began < WORKERS_START_S else "failing"

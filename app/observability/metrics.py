@@ -7,10 +7,13 @@ record chose ever becomes one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 #: Seconds. Cached answers take half a millisecond, the longest job of another process 20 seconds.
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
@@ -19,6 +22,16 @@ EVALUATION_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 #: A route's template where no route was found: the path is the client's own text.
 NO_ROUTE = "-"
+
+
+class VerificationResult(StrEnum):
+    """What a verification of the whole ledger came to."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    """The ledger is not what it wrote, or does not begin with a checkpoint that its own key has signed."""
+    OTHER_CHECKPOINT = "other_checkpoint"
+    """It does not begin with a checkpoint that was given with it, which whoever asked may have made up."""
 
 
 def method_of(text: str) -> str:
@@ -60,16 +73,13 @@ class Metrics:
             ["result"],
             registry=self.registry,
         )
-        self._last_valid = Gauge(
-            "epsilond_ledger_last_valid_verification_timestamp_seconds",
-            "When this process last found the whole ledger valid; 0: not since it started.",
-            registry=self.registry,
-        )
+        self._last_valid = _LastValid()
+        self.registry.register(self._last_valid)
         self._begun = self._in_progress.inc
         self._ended = self._in_progress.dec
         #: Looking a child up by its labels takes longer than telling it something.
         self._children: dict[tuple[str, str, int], Histogram] = {}
-        for result in ("valid", "invalid"):
+        for result in VerificationResult:
             self._verifications.labels(result)
 
     def request_begun(self) -> None:
@@ -101,11 +111,11 @@ class Metrics:
         for _ in range(values):
             child.observe(seconds / values)
 
-    def ledger_verified(self, *, valid: bool) -> None:
+    def ledger_verified(self, result: VerificationResult) -> None:
         """Count a verification of the whole ledger."""
-        self._verifications.labels("valid" if valid else "invalid").inc()
-        if valid:
-            self._last_valid.set_to_current_time()
+        self._verifications.labels(result).inc()
+        if result is VerificationResult.VALID:
+            self._last_valid.moment = time.time()
 
     @contextmanager
     def evaluation(self) -> Iterator[Evaluated]:
@@ -115,6 +125,21 @@ class Metrics:
         yield found
         if found.evaluator:
             self.evaluated(found.evaluator, time.perf_counter() - began, found.values)
+
+
+class _LastValid(Collector):
+    """No sample before there was a valid verification: a time of 0 would be one in 1970."""
+
+    moment: float | None = None
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        gauge = GaugeMetricFamily(
+            "epsilond_ledger_last_valid_verification_timestamp_seconds",
+            "When this process last found the whole ledger valid; absent: not since it started.",
+        )
+        if self.moment is not None:
+            gauge.add_metric([], self.moment)
+        yield gauge
 
 
 class Evaluated:

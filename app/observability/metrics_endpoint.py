@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 from app.auth.principal import Principal, Scope, requires
 from app.kit.context import CurrentContext
+from app.kit.query_parameters import KnownParametersOnly
 from app.problems import Problem
 
-router = APIRouter(tags=["Health"])
+router = APIRouter(tags=["Health"], dependencies=[KnownParametersOnly])
 
 Reader = Annotated[Principal, requires(Scope.METRICS, Scope.AUDITOR)]
 

@@ -52,8 +52,12 @@ class AccountRequest(Schema):
 
     events: list[EventSchema] = Field(min_length=1, max_length=MAX_EVENTS)
     neighboring_relation: NeighboringRelation = Field(NeighboringRelation.ADD_OR_REMOVE_ONE, strict=False)
-    delta: Delta | Annotated[list[Delta], Field(min_length=1, max_length=MAX_POINTS)] | None = None
-    epsilon: Epsilon | Annotated[list[Epsilon], Field(min_length=1, max_length=MAX_POINTS)] | None = None
+    delta: Delta | Annotated[list[Delta], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
+        None, description="Asks for epsilon at this delta, or at each of these."
+    )
+    epsilon: Epsilon | Annotated[list[Epsilon], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
+        None, description="Asks for delta at this epsilon, or at each of these."
+    )
     group_size: Integer = Field(
         1,
         ge=1,
@@ -82,7 +86,10 @@ class CertificationBody(Schema):
     discretization_allowance: float | None = Field(
         description="How far its lattice may put the number above the truth."
     )
-    position: Literal["below", "within", "above"] | None = Field(description="Its number, seen from the interval.")
+    position: Literal["below", "within", "above"] | None = Field(
+        description="Its number, seen from the interval. `below`: Less than any bound admits. `within`: Between lower "
+        "and upper. `above`: More than is proved to be needed. null: it has none."
+    )
     agrees: bool | None = Field(description="Whether it lies in the interval within the allowances; null: no saying.")
     note: str = Field(description="The same in words, or why there is no number.")
 

@@ -29,14 +29,14 @@ Omega = Annotated[float, Field(gt=1, le=MAX_ORDER, description="The largest orde
 
 
 class PureDpGuaranteeIn(Schema):
-    """epsilon-DP."""
+    """epsilon-DP: no event is more than e^epsilon times as likely under one neighbour as under the other."""
 
     kind: Literal["pure_dp"]
     epsilon: Amount
 
 
 class ApproximateDpGuaranteeIn(Schema):
-    """(epsilon, delta)-DP."""
+    """(epsilon, delta)-DP: an event is at most e^epsilon times as likely as under the neighbour, plus delta."""
 
     kind: Literal["approximate_dp"]
     epsilon: Amount
@@ -97,7 +97,9 @@ GuaranteeIn = Annotated[
 class ToPlainKind(Schema):
     """A kind without a parameter that is chosen."""
 
-    kind: Literal["pure_dp", "zcdp", "gaussian_dp"]
+    kind: Literal["pure_dp", "zcdp", "gaussian_dp"] = Field(
+        description="`pure_dp`: The smallest epsilon. `zcdp`: The smallest rho. `gaussian_dp`: The smallest mu."
+    )
 
 
 class ToApproximateDp(Schema):
@@ -145,7 +147,15 @@ class ConvertRequest(Schema):
 class GuaranteeBody(Schema):
     """A guarantee: the fields of its kind, and no others."""
 
-    kind: Literal["pure_dp", "approximate_dp", "zcdp", "truncated_zcdp", "gaussian_dp", "renyi_dp", "attack_risk"]
+    kind: Literal["pure_dp", "approximate_dp", "zcdp", "truncated_zcdp", "gaussian_dp", "renyi_dp", "attack_risk"] = (
+        Field(
+            description="`pure_dp`: The guarantee epsilon-DP. `approximate_dp`: The guarantee (epsilon, delta)-DP. "
+            "`zcdp`: The Renyi divergence of every order a > 1 is at most rho a. `truncated_zcdp`: As zCDP, for orders "
+            "up to omega. `gaussian_dp`: No test tells neighbours apart better than N(0, 1) from N(mu, 1). `renyi_dp`: "
+            "The divergence of each order is at most the epsilon beside it. `attack_risk`: What the best attack on "
+            "membership reaches."
+        )
+    )
     epsilon: float | None = None
     delta: float | None = None
     rho: float | None = None
@@ -240,5 +250,35 @@ CONVERT_EXAMPLES: dict[str, Example] = {
     "pure_dp_to_zcdp": {
         "summary": "Pure DP: the smallest rho",
         "value": {"from": {"kind": "pure_dp", "epsilon": 1.0}, "to": {"kind": "zcdp"}},
+    },
+    "pure_dp_to_gaussian_dp": {
+        "summary": "Pure DP: the smallest mu of Gaussian DP",
+        "value": {"from": {"kind": "pure_dp", "epsilon": 1.0}, "to": {"kind": "gaussian_dp"}},
+    },
+    "gaussian_dp_to_renyi_dp": {
+        "summary": "Gaussian DP: the Renyi divergences at three orders",
+        "value": {"from": {"kind": "gaussian_dp", "mu": 0.5}, "to": {"kind": "renyi_dp", "orders": [2, 8, 32]}},
+    },
+    "truncated_zcdp_to_approximate_dp": {
+        "summary": "Truncated zCDP, up to order 32: epsilon at delta 1e-6",
+        "value": {
+            "from": {"kind": "truncated_zcdp", "rho": 0.05, "omega": 32},
+            "to": {"kind": "approximate_dp", "delta": 1e-6},
+        },
+    },
+    "zcdp_to_truncated_zcdp": {
+        "summary": "zCDP: what of it is used, where orders up to 16 are all that is asked for",
+        "value": {"from": {"kind": "zcdp", "rho": 0.05}, "to": {"kind": "truncated_zcdp", "omega": 16}},
+    },
+    "advantage_to_approximate_dp": {
+        "summary": "A bound on every attack's advantage: epsilon at delta 0.1",
+        "value": {
+            "from": {"kind": "attack_risk", "advantage": 0.1},
+            "to": {"kind": "approximate_dp", "delta": 0.1},
+        },
+    },
+    "approximate_dp_to_pure_dp": {
+        "summary": "(epsilon, delta) with delta 0: pure DP at the same epsilon",
+        "value": {"from": {"kind": "approximate_dp", "epsilon": 1.0, "delta": 0}, "to": {"kind": "pure_dp"}},
     },
 }

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.kit.context import CurrentContext
 from app.kit.known_answers import CurrentAnswers
+from app.kit.query_parameters import KnownParametersOnly
 from app.privacy import service
 from app.privacy.account import AccountAnswer, AccountRequest
 from app.privacy.convert import CONVERT_EXAMPLES, ConvertAnswer, ConvertRequest, answer_conversion
@@ -16,7 +17,7 @@ from app.privacy.examples import ACCOUNT_EXAMPLES
 from app.privacy.imports import IMPORT_EXAMPLES, ImportAnswer, ImportRequest, answer_import, has_their_number
 from app.privacy.tuning import TUNING_EXAMPLES, TuningCostAnswer, TuningCostRequest, answer_tuning_cost
 
-router = APIRouter(prefix="/v1", tags=["Accounting"])
+router = APIRouter(prefix="/v1", tags=["Accounting"], dependencies=[KnownParametersOnly])
 
 
 @router.post(

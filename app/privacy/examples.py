@@ -96,6 +96,19 @@ ACCOUNT_EXAMPLES: dict[str, Example] = {
             "delta": 1e-6,
         },
     },
+    "disjoint_batches": {
+        "summary": "One pass over 100 disjoint batches, each record's batch drawn for it alone: the price of one step",
+        "value": {
+            "events": [
+                {
+                    "mechanism": {"kind": "gaussian", "noise_multiplier": 2.0},
+                    "sampling": {"kind": "disjoint_batches", "assignment": "independent"},
+                    "count": 100,
+                }
+            ],
+            "delta": 1e-6,
+        },
+    },
     "random_allocation": {
         "summary": "Five epochs of 100 steps, each record in one step of every epoch, drawn for that record alone",
         "value": {
@@ -202,6 +215,17 @@ ACCOUNT_EXAMPLES: dict[str, Example] = {
                 }
             ],
             "neighboring_relation": "replace_special",
+            "delta": 1e-6,
+        },
+    },
+    "stated_guarantees": {
+        "summary": "Releases known by their guarantees alone: two of (epsilon, delta)-DP, one of Renyi DP, one of zCDP",
+        "value": {
+            "events": [
+                {"mechanism": {"kind": "approximate_dp", "epsilon": 0.2, "delta": 1e-8}, "count": 2},
+                {"mechanism": {"kind": "renyi_dp", "orders": [4, 16, 64], "epsilons": [0.02, 0.08, 0.4]}},
+                {"mechanism": {"kind": "zcdp", "rho": 0.01}},
+            ],
             "delta": 1e-6,
         },
     },

@@ -38,7 +38,10 @@ class OpacusSource(Schema):
     """The `state_dict()` of an accountant of Opacus; in a checkpoint `privacy_accountant_state_dict`."""
 
     kind: Literal["opacus"]
-    mechanism: Literal["rdp", "prv", "gdp"]
+    mechanism: Literal["rdp", "prv", "gdp"] = Field(
+        description="The accountant. `rdp`: Renyi differential privacy. `prv`: Privacy random variables, composed "
+        "numerically. `gdp`: Gaussian differential privacy by a central limit, which is no bound."
+    )
     history: list[HistoryEntry] = Field(
         min_length=1, max_length=MAX_EVENTS, description="[noise multiplier, sample rate, steps] each."
     )
@@ -54,7 +57,11 @@ class DpEventSource(Schema):
     event: dict[str, Any] = Field(
         description='`{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}`; events inside it are such objects.'
     )
-    accountant: Literal["rdp", "pld"] = Field("rdp", description="Whose number is compared.")
+    accountant: Literal["rdp", "pld"] = Field(
+        "rdp",
+        description="Whose number is compared. `rdp`: dp-accounting's Renyi accountant. `pld`: Its accountant of "
+        "privacy loss distributions.",
+    )
     noise_over: NoiseOver = Field(
         NoiseOver.CONTRIBUTION_BOUND, strict=False, description="What its noise multipliers are multiples of."
     )
@@ -81,7 +88,10 @@ class ReportedBody(Schema):
     accountant: str
     neighboring_relation: str = Field(description="The one that its number means.")
     epsilon: float | None = Field(description="Null where it has none, or it is not computed here.")
-    position: Literal["below", "within", "above"] | None = Field(description="Seen from our interval.")
+    position: Literal["below", "within", "above"] | None = Field(
+        description="Its number, seen from our interval. `below`: It reports less privacy loss than there is. "
+        "`within`: Between lower and upper. `above`: It reports more than is proved to be needed. null: it has none."
+    )
     note: str
 
 

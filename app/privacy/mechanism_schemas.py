@@ -174,7 +174,10 @@ class ReportNoisyMaxSchema(Schema):
 
     kind: Literal["report_noisy_max"]
     epsilon: float = Field(ge=0, le=MAX_EPSILON)
-    noise: Literal["laplace", "gumbel", "exponential"]
+    noise: Literal["laplace", "gumbel", "exponential"] = Field(
+        description="`laplace`: Two-sided exponential noise. `gumbel`: Noise that makes the exponential mechanism of "
+        "it. `exponential`: One-sided exponential noise, which makes the permute-and-flip mechanism of it."
+    )
 
     def to_mechanism(self) -> Mechanism:
         return ReportNoisyMax(self.epsilon, self.noise)

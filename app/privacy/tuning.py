@@ -42,9 +42,12 @@ class NegativeBinomialTrials(Schema):
 
 
 class NamedTrials(Schema):
-    """`geometric` is the truncated negative binomial law with eta 1, `logarithmic` the one with eta 0."""
+    """Truncated negative binomial laws with a name of their own."""
 
-    kind: Literal["geometric", "logarithmic"]
+    kind: Literal["geometric", "logarithmic"] = Field(
+        description="`geometric`: The truncated negative binomial law with eta 1. `logarithmic`: The truncated "
+        "negative binomial law with eta 0, which costs less and spreads the number of runs more widely."
+    )
     expected_trials: ExpectedTrials | None = None
     gamma: Gamma | None = None
 
@@ -95,7 +98,10 @@ class TuningCostRequest(Schema):
 class DistributionBody(Schema):
     """The law that the number of runs has to be drawn from, in secret."""
 
-    kind: Literal["truncated_negative_binomial", "poisson", "fixed"]
+    kind: Literal["truncated_negative_binomial", "poisson", "fixed"] = Field(
+        description="`truncated_negative_binomial`: At least one run; `eta` and `gamma` say how the number spreads. "
+        "`poisson`: A Poisson number, which may be none. `fixed`: A number that everyone may know."
+    )
     eta: float | None = None
     gamma: float | None = None
     trials: int | None = None
@@ -267,6 +273,14 @@ TUNING_EXAMPLES: dict[str, Example] = {
             "events": [{"mechanism": {"kind": "gaussian", "noise_multiplier": 1.0}}],
             "distribution": {"kind": "poisson", "expected_trials": 10},
             "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-6},
+        },
+    },
+    "negative_binomial": {
+        "summary": "Between logarithmic and geometric: about 50 runs by the law with eta 0.5",
+        "value": {
+            "events": [_RUN],
+            "distribution": {"kind": "truncated_negative_binomial", "eta": 0.5, "expected_trials": 50},
+            "delta": 1e-6,
         },
     },
     "all_released": {

@@ -19,7 +19,7 @@ from app.kit.query_parameters import KnownParametersOnly
 from app.ledger.commands import Commit, Extend, Start, Void
 from app.ledger.states import ReservationStatus
 from app.privacy.schemas import to_events
-from app.reservations import repository, requests, service
+from app.reservations import quotes, repository, requests, service
 from app.reservations.examples import COMMIT_EXAMPLES, RESERVATION_EXAMPLES
 from app.reservations.requests import Asked, ReservationCommands
 from app.reservations.schemas import (
@@ -30,7 +30,7 @@ from app.reservations.schemas import (
     ReservationRequest,
 )
 
-router = APIRouter(prefix="/v1", tags=["Budgets"], dependencies=[KnownParametersOnly])
+router = APIRouter(prefix="/v1", tags=["Reservations"], dependencies=[KnownParametersOnly])
 
 Spender = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST)]
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
@@ -180,8 +180,7 @@ async def commit_reservation(
         return await commands.resolve_soon(reservation_id, Commit(), fingerprint)
 
     def part() -> Commit:
-        service.check_holder(context, reservation_id, principal)
-        return Commit(events, service.quote_part(context, reservation_id, events))
+        return Commit(events, quotes.quote_part(context, reservation_id, events))
 
     return await run_in_threadpool(commands.resolve, reservation_id, part, fingerprint)
 

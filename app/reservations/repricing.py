@@ -21,7 +21,8 @@ from app.ledger.states import ReservationState
 from app.ledger.transitions import Transition
 from app.problems import Problem
 from app.reservations import repository
-from app.reservations.service import SERVICE, quote
+from app.reservations.quotes import quote
+from app.reservations.service import SERVICE
 
 _READ_AT_ONCE = 200
 

@@ -21,7 +21,7 @@ from app.ledger.executor import Exceeded, Request, execute, execute_soon
 from app.ledger.journal import Instruction
 from app.ledger.transitions import Transition
 from app.problems import Problem
-from app.reservations import service
+from app.reservations import holders, quotes, service
 from app.reservations.bodies import reservation_body
 
 
@@ -73,7 +73,7 @@ class ReservationCommands:
 
     async def reserve_soon(self, asked: Asked, fingerprint: bytes) -> JSONResponse:
         """`reserve` for a coroutine: without a thread where the price is remembered and the events fit."""
-        quote = service.remembered_quote(self.context, asked.budget_id, asked.events, charge_delta=asked.charge_delta)
+        quote = quotes.remembered_quote(self.context, asked.budget_id, asked.events, charge_delta=asked.charge_delta)
         if quote is not None:
             request = self._request(self._reservation(asked, quote), 201, "budget", fingerprint)
             decision = await execute_soon(self.context, request)
@@ -89,7 +89,7 @@ class ReservationCommands:
         """
 
         def instruct() -> Instruction:
-            quote = service.quote(self.context, asked.budget_id, asked.events, charge_delta=asked.charge_delta)
+            quote = quotes.quote(self.context, asked.budget_id, asked.events, charge_delta=asked.charge_delta)
             return self._reservation(asked, quote)
 
         decision = self._execute(instruct, 201, "budget", fingerprint)
@@ -108,13 +108,12 @@ class ReservationCommands:
         return to_response(decision)
 
     async def resolve_soon(self, reservation_id: str, command: Resolution, fingerprint: bytes) -> JSONResponse:
-        """`resolve` for a coroutine, of a command that needs no price."""
-        request = self._request(
-            Instruction(command, self.principal.id, reservation_id), 200, "reservation", fingerprint
-        )
-        decision = await execute_soon(self.context, request)
-        if isinstance(decision, Answer):
-            return to_response(decision)
+        """`resolve` for a coroutine, of a command that needs no price: without a thread where the holder is known."""
+        if holders.is_known_to_hold(self.context, reservation_id, self.principal):
+            instruction = Instruction(command, self.principal.id, reservation_id)
+            decision = await execute_soon(self.context, self._request(instruction, 200, "reservation", fingerprint))
+            if isinstance(decision, Answer):
+                return to_response(decision)
         return await run_in_threadpool(self.resolve, reservation_id, lambda: command, fingerprint)
 
     def resolve(self, reservation_id: str, command: Callable[[], Resolution], fingerprint: bytes) -> JSONResponse:
@@ -126,11 +125,14 @@ class ReservationCommands:
             fingerprint: What the request asks.
 
         Raises:
-            Problem: 404; the denial.
+            Problem: 403 ``not_your_reservation``; 404; the denial.
         """
-        decision = self._execute(
-            lambda: Instruction(command(), self.principal.id, reservation_id), 200, "reservation", fingerprint
-        )
+
+        def instruct() -> Instruction:
+            holders.check_holder(self.context, reservation_id, self.principal)
+            return Instruction(command(), self.principal.id, reservation_id)
+
+        decision = self._execute(instruct, 200, "reservation", fingerprint)
         assert isinstance(decision, Answer), "only a reservation can exceed a budget"
         return to_response(decision)
 
@@ -166,7 +168,10 @@ class ReservationCommands:
         def answer(transition: Transition) -> Answer:
             reservation = transition.reservation
             assert reservation is not None, "it is about a reservation"
-            headers = {"Location": f"/v1/reservations/{reservation.id}"} if status == 201 else {}
+            headers = {}
+            if status == 201:
+                headers = {"Location": f"/v1/reservations/{reservation.id}"}
+                holders.remember(self.context, reservation.id, self.principal.id)
             return Answer(status, reservation_body(reservation, transition.path, self.context.clock()), headers)
 
         return answer

@@ -11,17 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from sqlalchemy.orm import Session
 
-from accounting.errors import AccountingError
 from accounting.events import Event
-from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
-from app.auth.principal import Principal, Scope
 from app.budgets.models import Reservation
-from app.db.database import Database
 from app.kit.context import Context
 from app.kit.idempotency import UnfinishedProblem
 from app.kit.ids import new_id
@@ -33,9 +28,9 @@ from app.ledger.denials import Denial
 from app.ledger.executor import problem_of
 from app.ledger.journal import Instruction, NoTarget, carry_out, path_of
 from app.ledger.states import Path, ReservationState, minus
-from app.ledger.transitions import Transition, decide, needs_a_price
-from app.problems import Problem, from_accounting, not_found, unprocessable
-from app.reservations import repository
+from app.ledger.transitions import Transition, decide
+from app.problems import not_found
+from app.reservations import quotes, repository
 from app.reservations.bodies import reservation_body
 
 #: Entries that nobody asked for, such as the release of a hold, are made in this name.
@@ -65,103 +60,6 @@ def reservation_cost(session: Session, reservation_id: str) -> dict[str, Any]:
     return amounts_in_words(path[0].filter, path[0].filter.zero if paid is None else paid)
 
 
-def quote(
-    context: Context,
-    budget_id: str,
-    events: Sequence[Event],
-    *,
-    charge_delta: float | None = None,
-    relation: NeighboringRelation | None = None,
-) -> Quote:
-    """What the events cost in a budget. Asked before any lock is taken; the price of the same events is remembered.
-
-    Args:
-        context: The process's context.
-        budget_id: Which budget.
-        events: What is to be released, under the budget's own neighbouring relation.
-        charge_delta: The delta at which an approximate_dp budget prices them.
-        relation: The relation that the caller calibrated under, to be compared with the budget's.
-
-    Raises:
-        Problem: 404; 422 ``relation_mismatch``, ``no_cost_in_filter``, ``missing_charge_delta``, or ``unsupported``
-            when it takes too long.
-    """
-    budget_filter, own_relation = _terms(context, budget_id)
-    if relation not in (None, own_relation):
-        raise unprocessable(
-            "relation_mismatch",
-            f"the budget's neighboring_relation is {own_relation}; events priced under another cannot be charged",
-            "neighboring_relation",
-        )
-    if charge_delta is not None and budget_filter.kind != "approximate_dp":
-        raise unprocessable(
-            "unexpected_charge_delta",
-            f"a {budget_filter.kind} budget prices events without a delta; leave charge out",
-            "charge",
-            "delta",
-        )
-    try:
-        return pricing.price_within_limits(context, budget_filter, tuple(events), own_relation, charge_delta)
-    except AccountingError as error:
-        raise from_accounting(error) from None
-
-
-def remembered_quote(
-    context: Context, budget_id: str, events: tuple[Event, ...], *, charge_delta: float | None
-) -> Quote | None:
-    """`quote`, if it was asked before; nothing is computed and nothing is read."""
-    terms = _TERMS.get(context.database, {}).get(budget_id)
-    if terms is None or (charge_delta is not None and terms[0].kind != "approximate_dp"):
-        return None
-    return pricing.remembered(terms[0], events, terms[1], charge_delta)
-
-
-def check_holder(context: Context, reservation_id: str, principal: Principal) -> None:
-    """Committing a part says what was released: only who reserved can know, or the owner answers for it.
-
-    Raises:
-        Problem: 403 ``not_your_reservation``.
-    """
-    with context.database.read() as session:
-        row = repository.find(session, reservation_id)
-    if row is not None and row.principal_id != principal.id and not principal.may(Scope.OWNER):
-        detail = (
-            "A part of a reservation is committed by whoever made it, or by an owner; without events all is charged."
-        )
-        raise Problem(403, "not_your_reservation", detail)
-
-
-def quote_part(
-    context: Context, reservation_id: str, events: Sequence[Event] | None, *, nothing_released: bool = False
-) -> Quote | None:
-    """What a part of a reservation's events costs, where committing it charges less than what is held.
-
-    Raises:
-        Problem: 422 ``unsupported`` when finding the price takes too long.
-    """
-    if events is None:
-        return None
-    with context.database.read() as session:
-        row = repository.find(session, reservation_id)
-        if row is None:
-            return None
-        reservation, path = rows.reservation_state(row), path_of(session, row.budget_id)
-    assert path is not None, "a reservation has a budget"
-    command = Commit(tuple(events), nothing_released=nothing_released)
-    if not reservation.is_open or not needs_a_price(command, reservation, path[0]):
-        return None
-    return quote(context, reservation.budget_id, events, charge_delta=reservation.charge_delta)
-
-
-def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> float | None:
-    """A delta of the caller's where the budget prices at one; None in every other budget.
-
-    Raises:
-        Problem: 404.
-    """
-    return delta if _terms(context, budget_id)[0].kind == "approximate_dp" else None
-
-
 def make_room(
     context: Context,
     budget_id: str,
@@ -173,9 +71,9 @@ def make_room(
     """Release the holds that are due, if these events would not fit without that.
 
     Raises:
-        Problem: as `quote`.
+        Problem: as `quotes.quote`.
     """
-    price = quote(context, budget_id, events, charge_delta=charge_delta, relation=relation)
+    price = quotes.quote(context, budget_id, events, charge_delta=charge_delta, relation=relation)
     command = Reserve("", tuple(events), price, context.clock(), charge_delta=charge_delta)
     while True:
         with context.database.read() as session:
@@ -201,7 +99,7 @@ def dry_run(
     Raises:
         Problem: as `reserve`.
     """
-    price = quote(context, budget_id, events, charge_delta=charge_delta)
+    price = quotes.quote(context, budget_id, events, charge_delta=charge_delta)
     now = context.clock()
     command = Reserve(
         "", events, price, now + timedelta(seconds=expires_in), purpose=purpose, charge_delta=charge_delta
@@ -273,7 +171,7 @@ def reserve(
     plan_hash: str | None = None,
     relation: NeighboringRelation | None = None,
 ) -> ReservationState:
-    """Hold the cost of the events. Ask `quote` before the session opens, so that the price is known here.
+    """Hold the cost of the events. Ask `quotes.quote` before the session opens, so that the price is known here.
 
     Args:
         session: A write session.
@@ -289,10 +187,10 @@ def reserve(
         relation: The relation that the caller calibrated under, to be compared with the budget's.
 
     Raises:
-        Problem: as `quote`; 409 ``budget_exceeded`` with the members cost, remaining and warnings, to which `run_once`
-            adds largest_count_that_fits when the lock is released.
+        Problem: as `quotes.quote`; 409 ``budget_exceeded`` with the members cost, remaining and warnings, to which
+            `run_once` adds largest_count_that_fits when the lock is released.
     """
-    price = quote(context, budget_id, events, charge_delta=charge_delta, relation=relation)
+    price = quotes.quote(context, budget_id, events, charge_delta=charge_delta, relation=relation)
     command = Reserve(
         reservation_id=new_id("res"),
         events=tuple(events),
@@ -354,7 +252,7 @@ def commit(
         context: The process's context.
         reservation_id: Which one.
         events: The part of its events that happened; None for all.
-        quote: The part's price, from `quote_part`.
+        quote: The part's price, from `quotes.quote_part`.
         principal_id: For the entry.
 
     Raises:
@@ -388,23 +286,3 @@ def _carry_out(session: Session, context: Context, instruction: Instruction, tar
     if isinstance(outcome, NoTarget):
         raise not_found(target, instruction.target_id)
     return outcome
-
-
-# What a price depends on never changes: the filter's kind and orders, and the relation.
-_TERMS: WeakKeyDictionary[Database, dict[str, tuple[PrivacyFilter, NeighboringRelation]]] = WeakKeyDictionary()
-_MOST_TERMS = 100_000
-
-
-def _terms(context: Context, budget_id: str) -> tuple[PrivacyFilter, NeighboringRelation]:
-    known = _TERMS.setdefault(context.database, {})
-    terms = known.get(budget_id)  # another thread may forget all of them at any moment
-    if terms is None:
-        with context.database.read() as session:
-            row = ledger.find_budget(session, budget_id)
-        if row is None:
-            raise not_found("budget", budget_id)
-        if len(known) >= _MOST_TERMS:
-            known.clear()
-        state = rows.budget_state(row)
-        terms = known[budget_id] = (state.filter, state.relation)
-    return terms

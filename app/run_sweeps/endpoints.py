@@ -141,7 +141,7 @@ def cancel_run_sweep(
     """
 
     def command(session: Session) -> Answer:
-        sweep = service.cancel(session, context, sweep_id)
+        sweep = service.cancel(session, context, sweep_id, principal)
         return Answer(200, sweep_body(session, sweep).model_dump(mode="json"))
 
     answer = run_once(context, principal.id, key, request_fingerprint(f"cancel_run_sweep {sweep_id}"), command)
@@ -167,7 +167,10 @@ def get_run_sweep_heat_map(
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
     format: Annotated[
         Literal["svg", "html"] | None,
-        Query(description="A picture, or a page with the table beside it. Without it, `Accept` decides."),
+        Query(
+            description="Without it the header Accept decides. `svg`: A picture. `html`: A page with the table beside "
+            "it."
+        ),
     ] = None,
 ) -> Response:
     """Accuracy, or mean absolute error, of each cell's model on public rows. The colours go from light to dark, so that

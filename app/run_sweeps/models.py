@@ -16,18 +16,26 @@ class Select(StrEnum):
     """What a sweep releases."""
 
     ALL = "all"
+    """Every run, and the charge is of all of them together."""
     BEST = "best"
+    """The best of a random number of runs, charged as that selection; no other is shown."""
 
 
 class SweepState(StrEnum):
     """What is shown of a sweep. The last three are final, and alone are stored."""
 
     QUEUED = "queued"
+    """No worker has taken a run of it yet."""
     RUNNING = "running"
+    """Runs are being trained, or wait for one another."""
     CANCELLING = "cancelling"
+    """It was cancelled, and a worker is about to notice."""
     SUCCEEDED = "succeeded"
+    """It ended, and what it releases can be read."""
     FAILED = "failed"
+    """It ended without what it was to release."""
     CANCELLED = "cancelled"
+    """It was cancelled; what had started stays charged."""
 
 
 class RunSweep(Base):

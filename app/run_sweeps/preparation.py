@@ -315,7 +315,7 @@ def make_room(context: Context, prepared: Prepared) -> None:
     """Release the holds that are due where that makes room.
 
     Raises:
-        Problem: as `reservations.quote`.
+        Problem: as `app.reservations.quotes.quote`.
     """
     if prepared.sweep.budget_id is not None:
         reservations.make_room(

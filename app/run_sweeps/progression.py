@@ -31,6 +31,7 @@ from app.ledger.commands import Quote
 from app.ledger.states import ReservationStatus
 from app.observability.stack import stack_lines
 from app.problems import Problem
+from app.reservations import quotes
 from app.reservations import service as reservations
 from app.run_sweeps import repository
 from app.run_sweeps.charges import composed, law_of, part_of_composed, quantile_of
@@ -85,7 +86,7 @@ def _advance(context: Context, sweep_id: str) -> None:
     quote = None
     if part is not None and sweep.reservation_id is not None:
         with suppress(Problem):  # a part without a price is charged as the whole
-            quote = reservations.quote_part(context, sweep.reservation_id, part)
+            quote = quotes.quote_part(context, sweep.reservation_id, part)
     with context.database.write() as session:
         sweep = repository.find_for_update(session, sweep_id)
         conclude(session, context, sweep, part if quote is not None else None, quote)

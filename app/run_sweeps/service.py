@@ -9,6 +9,7 @@ from typing import Any, cast
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
+from app.auth.principal import Principal
 from app.datasets import service as datasets
 from app.kit.context import Context
 from app.kit.ids import new_id
@@ -21,7 +22,7 @@ from app.run_sweeps.preparation import Prepared
 from app.run_sweeps.schemas import NoisyScore
 from app.runs import lifecycle
 from app.runs.models import Run, RunState
-from app.runs.service import QUEUE_HOLD_S
+from app.runs.service import QUEUE_HOLD_S, not_your_run
 
 
 def create(session: Session, context: Context, principal_id: str, prepared: Prepared) -> RunSweep:
@@ -126,15 +127,16 @@ def list_page(
     return cut_page(found, limit, lambda sweep: (sweep.created_at, sweep.id))
 
 
-def cancel(session: Session, context: Context, sweep_id: str) -> RunSweep:
+def cancel(session: Session, context: Context, sweep_id: str, principal: Principal) -> RunSweep:
     """Cancel the queued runs of a sweep, and ask the workers of the others to stop.
 
     What was started is charged. A sweep for the best that was started ends when it would be told of anyway.
 
     Raises:
-        Problem: 409 when the sweep has ended.
+        Problem: 403 ``not_your_run``; 409 when the sweep has ended.
     """
-    get(session, sweep_id)
+    if not principal.acts_for(get(session, sweep_id).principal_id):
+        raise not_your_run("sweep")
     sweep = repository.find_for_update(session, sweep_id)
     if sweep.finished_at is not None:
         raise Problem(409, "run_sweep_has_ended", f"The sweep has {sweep.outcome}; it can no longer be cancelled.")

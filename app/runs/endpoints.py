@@ -103,7 +103,8 @@ def cancel_run(
     """
 
     def command(session: Session) -> Answer:
-        return Answer(200, run_body(session, service.cancel(session, context, run_id)).model_dump(mode="json"))
+        run = service.cancel(session, context, run_id, principal)
+        return Answer(200, run_body(session, run).model_dump(mode="json"))
 
     answer = run_once(context, principal.id, key, request_fingerprint(f"cancel_run {run_id}"), command)
     service.go_on_with_sweep(context, run_id)
@@ -125,7 +126,10 @@ def get_run_report(
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
     format: Annotated[
         Literal["json", "markdown", "html"] | None,
-        Query(description="Of the one card. Without it, `Accept` decides, and JSON where that does not tell."),
+        Query(
+            description="Of the one card; without it the header Accept decides. `json`: For programs. `markdown`: For "
+            "a repository. `html`: A page that holds all it needs."
+        ),
     ] = None,
 ) -> Response:
     """Guarantee with its convention, unit of privacy, sampler, mechanism, parameters with their theorems, charge and
@@ -171,7 +175,10 @@ def get_run_model(
     context: CurrentContext,
     _: Reader,
     run_id: str,
-    format: Annotated[Literal["json", "npz"], Query(description="JSON, or NumPy's NPZ with the same arrays.")] = "json",
+    format: Annotated[
+        Literal["json", "npz"],
+        Query(description="`json`: Arrays as lists of numbers. `npz`: The same arrays as an archive of NumPy."),
+    ] = "json",
 ) -> Response:
     """What the run released: parameters, the declared features they belong to, and the classes."""
     with context.database.read() as session:

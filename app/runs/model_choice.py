@@ -71,7 +71,10 @@ class MultilayerPerceptronChoice(Schema):
     hidden: list[Annotated[Integer, Field(ge=1, le=MAX_WIDTH)]] = Field(
         [64], min_length=1, max_length=MAX_HIDDEN_LAYERS, description="Widths of the hidden layers."
     )
-    activation: Literal["relu", "tanh"] = "relu"
+    activation: Literal["relu", "tanh"] = Field(
+        "relu",
+        description="Of the hidden layers. `relu`: The positive part. `tanh`: The hyperbolic tangent, which is smooth.",
+    )
 
 
 class MeanChoice(Schema):

@@ -26,11 +26,17 @@ from app.db.base import Base, UtcDateTime
 
 class RunState(StrEnum):
     QUEUED = "queued"
+    """Its cost is held, and it waits for a worker."""
     RUNNING = "running"
+    """A worker is at it; once noise was drawn its charge stays."""
     SUCCEEDED = "succeeded"
+    """The charge is committed, and the model can be fetched."""
     FAILED = "failed"
+    """It ended without a model; `problem` says why, and whether its charge stands."""
     CANCELLING = "cancelling"
+    """It was cancelled, and its worker is about to notice."""
     CANCELLED = "cancelled"
+    """It was cancelled: before its start nothing is charged, after it the whole."""
 
 
 #: States in which a worker is at it.

@@ -49,7 +49,11 @@ STREAM: dict[int | str, dict[str, Any]] = {
                 "itemSchema": {
                     "type": "object",
                     "properties": {
-                        "event": {"enum": ["progress", "end"]},
+                        "event": {
+                            "enum": ["progress", "end"],
+                            "description": "`progress`: Steps were taken, or the state changed. `end`: The run has "
+                            "ended.",
+                        },
                         "data": {
                             "type": "string",
                             "contentMediaType": "application/json",

@@ -71,7 +71,7 @@ class LedgerSummary(Schema):
     entries: list[EntrySummary]
     proof: InclusionBody | None = Field(
         description="That the last entry is in the tree of all entries, under a signed checkpoint; "
-        "`python -m app ledger prove` checks it without a server. null: the database was changed, none is signed."
+        "`epsilond ledger prove` checks it without a server. null: the database was changed, none is signed."
     )
 
 
@@ -79,8 +79,11 @@ class Layer(StrEnum):
     """Of the pyramid of NIST SP 800-226: each layer rests on those below."""
 
     GUARANTEE = "guarantee"
+    """What is promised, and to whom: parameters, unit, relation."""
     ALGORITHM = "algorithm"
+    """How the promise is kept: mechanism, sensitivity, utility, bias."""
     DEPLOYMENT = "deployment"
+    """Where it is kept: queries, trust, side channels, security, collection of the data."""
 
 
 class EvaluationPoint(Schema):

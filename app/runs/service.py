@@ -33,6 +33,7 @@ from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
 from app.privacy.answers import ProvenanceBody
 from app.problems import Problem, not_found, unprocessable
+from app.reservations import quotes
 from app.reservations import service as reservations
 from app.run_sweeps import progression
 from app.run_sweeps import repository as run_sweeps
@@ -82,12 +83,12 @@ def charge_delta(
     """The delta to reserve at what a target was calibrated for: in an approximate_dp budget the target's own.
 
     Raises:
-        Problem: as `reservations.quote`; where a delta is missing, it points at the target.
+        Problem: as `quotes.quote`; where a delta is missing, it points at the target.
     """
     delta = max(target.delta, SMALLEST_DELTA) if isinstance(target, ApproximateDpTargetBody) else None
-    delta = reservations.charge_delta_in(context, budget_id, delta)
+    delta = quotes.charge_delta_in(context, budget_id, delta)
     try:
-        reservations.quote(context, budget_id, events, charge_delta=delta, relation=relation)
+        quotes.quote(context, budget_id, events, charge_delta=delta, relation=relation)
     except Problem as problem:
         if problem.code != "missing_charge_delta":
             raise
@@ -238,15 +239,17 @@ def list_page(
     return cut_page(found, limit, lambda run: (run.created_at, run.id))
 
 
-def cancel(session: Session, context: Context, run_id: str) -> Run:
+def cancel(session: Session, context: Context, run_id: str, principal: Principal) -> Run:
     """Cancel a queued run, or ask the worker of a running one to stop; charged in full if it was started ever.
 
     Raises:
-        Problem: 409 when the run has ended.
+        Problem: 403 ``not_your_run``; 409 when the run has ended.
     """
     run = repository.find_for_update(session, run_id)
     if run is None or run.is_withheld:
         raise not_found("run", run_id)
+    if not principal.acts_for(run.principal_id):
+        raise not_your_run("run")
     if run.state == RunState.QUEUED:
         lifecycle.settle(session, context, run, lifecycle.Ending(RunState.CANCELLED))
     elif run.state == RunState.RUNNING:
@@ -255,6 +258,13 @@ def cancel(session: Session, context: Context, run_id: str) -> Run:
         raise Problem(409, "run_has_ended", f"The run has {run.state}; it can no longer be cancelled.")
     session.flush()
     return run
+
+
+def not_your_run(what: str) -> Problem:
+    """403 for whoever would end what another key has begun, and paid for."""
+    return Problem(
+        403, "not_your_run", f"Another key made this {what}: that key cancels it, or one with the scope owner."
+    )
 
 
 def go_on_with_sweep(context: Context, run_id: str) -> None:

@@ -13,7 +13,8 @@ import structlog
 
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
-from app.ledger.integration import integrate
+from app.ledger.integration import CannotIntegrate, integrate
+from app.observability.stack import stack_lines
 from app.reservations.service import release_due_holds
 from app.run_sweeps.progression import advance_all
 from app.runs import liveness
@@ -87,19 +88,26 @@ class Supervisor:
     def _watch(self) -> None:
         last_sweep = time.monotonic()
         while not self._stopping.wait(WATCH_INTERVAL_S):
-            for worker_id, process in list(self._processes.items()):
-                if process.poll() is not None:
-                    log.error("worker_ended", worker_id=worker_id, exit_status=process.returncode)
-                    self._settle(worker_id)
-            if time.monotonic() - last_sweep > self._sweep_interval_s:
-                for worker_id in self._sweeper.sweep() & self._processes.keys():
-                    # A stalled worker would be in the place of one that works.
-                    self._processes[worker_id].kill()
-                self._release_due_holds()
-                self._integrate()
-                advance_all(self._context)
-                last_sweep = time.monotonic()
-            self._fill()
+            try:
+                for worker_id, process in list(self._processes.items()):
+                    if process.poll() is not None:
+                        log.error("worker_ended", worker_id=worker_id, exit_status=process.returncode)
+                        self._settle(worker_id)
+                if time.monotonic() - last_sweep > self._sweep_interval_s:
+                    last_sweep = time.monotonic()
+                    self._sweep()
+                self._fill()
+            except Exception as error:
+                # Whatever it was (no memory for a process, no file to open): the next look may find it mended.
+                log.error("supervision_failed", error_type=type(error).__name__, raised_at=stack_lines(error))
+
+    def _sweep(self) -> None:
+        for worker_id in self._sweeper.sweep() & self._processes.keys():
+            # A stalled worker would be in the place of one that works.
+            self._processes[worker_id].kill()
+        self._release_due_holds()
+        self._integrate()
+        advance_all(self._context)
 
     def _release_due_holds(self) -> None:
         """What was reserved and not started in time is free again, also where nobody needs the room."""
@@ -112,7 +120,7 @@ class Supervisor:
         """What was committed gets its place in the tree over all entries: nobody waits long for a checkpoint then."""
         try:
             integrate(self._context.database, INTEGRATED_BATCHES)
-        except DATABASE_FAILURES as error:
+        except (CannotIntegrate, *DATABASE_FAILURES) as error:
             log.error("entries_not_integrated", error_type=type(error).__name__)
 
     def _fill(self) -> None:

@@ -10,11 +10,12 @@ from starlette.responses import Response
 from app.auth.principal import CurrentPrincipal
 from app.kit.context import CurrentContext
 from app.kit.known_answers import CurrentAnswers
+from app.kit.query_parameters import KnownParametersOnly
 from app.sweeps import service
 from app.sweeps.examples import SWEEP_EXAMPLES
 from app.sweeps.schemas import SweepAnswer, SweepRequest
 
-router = APIRouter(prefix="/v1", tags=["Calibration"])
+router = APIRouter(prefix="/v1", tags=["Calibration"], dependencies=[KnownParametersOnly])
 
 
 @router.post(

@@ -5,6 +5,7 @@ The routes come from the OpenAPI document, so that a new one without a line here
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +17,12 @@ from app.auth.principal import Scope
 from app.auth.service import create_key
 from app.kit.context import Context
 from tests.app.conftest import ConnectAs
+from tests.app.datasets.uploads import create_budget
 from tests.app.problem_assertions import assert_problem
+from tests.app.test_budget_rights import CALIBRATION
 from tests.databases import on_one_engine
 
+JSON = {"Content-Type": "application/json"}
 EVERYBODY = frozenset(Scope)
 READERS = frozenset({Scope.OWNER, Scope.ANALYST, Scope.AUDITOR})
 SPENDERS = frozenset({Scope.OWNER, Scope.ANALYST})
@@ -27,14 +31,13 @@ BOOKKEEPERS = frozenset({Scope.OWNER, Scope.AUDITOR})
 
 #: Whom an operation answers; the scope admin implies every other.
 ALLOWED: dict[str, frozenset[Scope]] = {
-    # Computed from the request alone, or declared in public.
+    # Computed from the request alone; a budget that the request names is for those who read budgets.
     **dict.fromkeys(
         ["account", "convert", "tuning_cost", "import_history", "calibrate", "sweep", "advise"],
         EVERYBODY,
     ),
-    **dict.fromkeys(
-        ["list_algorithms", "compare_algorithms", "get_algorithm", "list_datasets", "get_dataset"], EVERYBODY
-    ),
+    **dict.fromkeys(["list_algorithms", "compare_algorithms", "get_algorithm"], EVERYBODY),
+    **dict.fromkeys(["list_datasets", "get_dataset"], READERS),
     "derive_assumptions": SPENDERS,
     "upload_dataset": OWNERS,
     "delete_dataset": OWNERS,
@@ -102,6 +105,39 @@ def test_a_key_of_one_scope_is_let_through_where_the_table_says_so(
                 assert answer.status_code in (200, 404, 422), (scope, name, answer.text)
             else:
                 assert_problem(answer, 403, "forbidden")
+
+
+@on_one_engine
+def test_what_remains_of_a_budget_is_calibrated_for_its_readers_alone(connect: ConnectAs, context: Context) -> None:
+    budget_id = create_budget(context)
+    target = {"kind": "budget", "budget_id": budget_id}
+    for scope in Scope:
+        key = create_key(context, "somebody", [scope])
+        assert key is not None
+        client = connect(headers={"Authorization": f"Bearer {key.token}"})
+        for path, body in (
+            ("calibrate", {**CALIBRATION, "budget_id": budget_id}),
+            ("calibrate", {**CALIBRATION, "target": target}),
+            ("sweep", {**CALIBRATION, "budget_id": budget_id, "iterations": [10, 20]}),
+        ):
+            answer = client.post(f"/v1/{path}", json=body)
+            if scope in READERS or scope is Scope.ADMIN:
+                assert answer.status_code == 200, answer.text
+            else:
+                assert_problem(answer, 403, "forbidden")
+                nothing = json.dumps(body).replace(budget_id, f"bud_{'a' * 24}")
+                assert client.post(f"/v1/{path}", content=nothing, headers=JSON).status_code == 403
+
+
+@on_one_engine
+def test_no_operation_takes_a_parameter_that_it_does_not_know(document: dict[str, Any], client: TestClient) -> None:
+    for name, method, path in operations(document):
+        answer = ask(client, method, f"{path}?nothing_of_this_kind=1", "k")
+        if name in OPEN:
+            assert answer.status_code == 200, "probes may come with what they like"
+        else:
+            pointers = [item["pointer"] for item in assert_problem(answer, 422, "invalid_request")["errors"]]
+            assert "/query/nothing_of_this_kind" in pointers, name
 
 
 @on_one_engine

@@ -49,7 +49,7 @@ from app.settings import Settings
 BASE_URL = "http://127.0.0.1:8000"
 KEY = "Idempotency-Key"
 #: Operations whose examples work as they stand on a new service.
-MAKERS = ("create_budget", "upload_dataset", "create_run", "create_run_sweep")
+MAKERS = ("create_budget", "upload_dataset", "create_run", "create_run_sweep", "create_key")
 #: Steps of a sequence at most, and sequences of a round.
 STEPS, SEQUENCES = 8, 20
 

@@ -29,6 +29,7 @@ from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import Service
 from tests.databases import DatabaseFactory
+from tests.warm_processes import WarmProcesses
 from trainer.audit.audit import AuditCancelled
 
 CALIBRATION: dict[str, Any] = {
@@ -46,10 +47,13 @@ AUDIT: dict[str, Any] = {"calibration": CALIBRATION, "trials": 200, "seed": 5}
 
 
 @pytest.fixture(scope="module")
-def auditor(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def auditor(
+    sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory, warm_processes: WarmProcesses
+) -> Iterator[Service]:
     """One service for the whole module, whose process for audits is started once."""
     url = sqlite_databases.migrated()
-    context = Context(Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0), Database(url))
+    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0)
+    context = Context(settings, Database(url), **warm_processes.pools())
     with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
         yield Service(client, context)
     context.database.dispose()

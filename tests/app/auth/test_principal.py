@@ -49,3 +49,11 @@ def test_a_scope_is_asked_for(scoped_app: FastAPI, context: Context) -> None:
 def test_a_route_that_the_guard_leaves_open_has_no_principal(scoped_app: FastAPI) -> None:
     client = TestClient(scoped_app, base_url=BASE_URL, client=LOOPBACK_PEER)
     assert_problem(client.get("/health/whoami"), 401, "unauthenticated")
+
+
+def test_a_budget_whose_id_begins_alike_is_another_one() -> None:
+    principal = Principal("key_1", frozenset(), budgets=("bud_a/bud_b",))
+    assert principal.reaches("bud_a/bud_b")
+    assert principal.reaches("bud_a/bud_b/bud_c")
+    assert not principal.reaches("bud_a/bud_bc")
+    assert not principal.reaches("bud_a")

@@ -181,6 +181,7 @@ def test_failed_attempts_are_counted_by_address_in_bounded_memory() -> None:
     for number in range(MOST_PEERS + 10):
         attempts.count((f"198.51.{number // 256}.{number % 256}", 1), refusal())
     assert len(attempts._buckets) == MOST_PEERS
+    assert next(iter(attempts._buckets)) == "198.51.0.10", "whoever was not heard of for longest is forgotten"
     assert FailedAttempts(0).count(("192.0.2.1", 1), refusal()).status == 401
 
 
@@ -205,6 +206,14 @@ def test_who_tries_keys_is_told_429_and_a_valid_key_from_there_is_answered(
     assert ask(created.token).status_code == 200
     assert client.get("/v1/keys/self").status_code == 429, "no key at all counts as well"
     assert client.get("/health/live").status_code == 200
+
+
+@on_one_engine
+def test_what_is_refused_for_another_reason_is_no_failed_attempt(context: Context, settings: Settings) -> None:
+    limited = Context(settings.model_copy(update={"failed_authentications_per_minute": 1}), context.database)
+    client = TestClient(create_app(limited), base_url=BASE_URL, client=("192.0.2.1", 50000))
+    for _ in range(3):
+        assert_problem(client.get("/v1/keys/self"), 403, "loopback_only")
 
 
 def test_the_limits_of_a_stored_key_hold_over_http(context: Context, connect: ConnectAs) -> None:

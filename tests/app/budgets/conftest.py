@@ -17,6 +17,7 @@ from app.auth.service import create_key
 from app.budgets.models import Budget
 from app.db.database import Database
 from app.kit.context import Context
+from app.kit.process_pool import ProcessPool
 from app.settings import Settings
 from tests.app.conftest import ConnectAs
 from tests.app.ledger.audit import audit
@@ -39,8 +40,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def context(database: Database, settings: Settings, clock: Clock) -> Context:
-    return Context(settings, database, clock)
+def context(database: Database, settings: Settings, clock: Clock, pools: dict[str, ProcessPool]) -> Context:
+    return Context(settings, database, clock, **pools)
 
 
 class Api:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from accounting.accountant import epsilon_for_delta
 from accounting.events import Event, Gaussian, Laplace, Poisson, ZcDp
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 from app.budgets import report as reports
+from app.kit.context import Context
+from app.kit.process_pool import ProcessPool
+from app.main import create_app
 from tests.app.budgets.conftest import Api, gaussian, made, zcdp
+from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 
 DELTA = 1e-5
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -154,6 +161,32 @@ def test_a_pending_commit_of_a_part_counts_in_full_too(api: Api) -> None:
     made(api.resolve(held, "commit", {"events": [gaussian(10.0)]}))
     expected = tight(Event(Gaussian(10.0), count=9))
     assert interval(api.read(budget["id"])["report"]) == pytest.approx((expected.lower, expected.upper), rel=1e-9)
+
+
+@on_one_engine
+def test_steps_without_a_closed_form_are_composed_in_a_process_within_its_time(context: Context) -> None:
+    """A thread that is at a few steps of Laplace noise for ten seconds could not be stopped."""
+    impatient = replace(context, processes=ProcessPool(1, 0.0, 2**31))
+    with (
+        TestClient(create_app(impatient), base_url=BASE_URL, client=LOOPBACK_PEER) as client,
+        TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as patient,
+    ):
+        api = Api(client)
+        plain, slow = api.budget(RENYI), api.budget(RENYI)
+        api.spend(plain["id"], [gaussian(30.0 + number) for number in range(5)])
+        api.spend(slow["id"], [laplace(20.5), laplace(21.5, 2)])
+        assert api.read(plain["id"])["report"]["epsilon"]["upper"] > 0, "there is a closed form"
+        report = api.read(slow["id"])["report"]
+        assert (report["epsilon"], report["method"]) == (None, None)
+        assert report["warnings"] == [
+            "no tight number: to compose 2 different steps takes more than its time of 20 s, or its memory; the "
+            "filter's number stands alone"
+        ]
+        assert report["filter_epsilon"] > 0
+        assert impatient.processes.failures["time"] == 1
+        found = Api(patient).read(slow["id"])["report"]
+        assert found["epsilon"]["upper"] > 0
+        assert api.read(slow["id"])["report"] == found, "it is remembered"
 
 
 @pytest.mark.parametrize(("sampled", "most"), [(False, "MAX_STEPS"), (True, "MAX_SAMPLED_STEPS")])

@@ -65,6 +65,15 @@ def test_what_is_no_key_is_refused(text: str) -> None:
         VerifierKey.parse(text)
 
 
+def test_bytes_have_one_text() -> None:
+    """Else a note that two parties keep could differ, and say the same."""
+    root = base64.b64encode(STATE.root).decode()
+    other = root[:-2] + chr(ord(root[-2]) + 1) + "="
+    assert base64.b64decode(other) == STATE.root
+    with pytest.raises(InvalidNote, match="it is no checkpoint"):
+        read_note(NOTE.replace(root, other))
+
+
 def test_a_changed_byte_anywhere_is_seen() -> None:
     data = NOTE.encode()
     for place in range(len(data)):

@@ -1,7 +1,8 @@
-"""`python -m app ledger`: verify, export, checkpoint, rebuild, reprice."""
+"""`epsilond ledger`: verify, export, checkpoint, rebuild, reprice."""
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,9 +15,11 @@ from typer.testing import CliRunner, Result
 
 from accounting import ENGINE_VERSION
 from accounting.events import ApproximateDp, Event, Gaussian, Poisson, ZcDp
+from app.cli import ledger as commands
 from app.cli.main import cli
 from app.kit.context import Context
 from app.kit.ids import new_id
+from app.ledger import transparency
 from app.ledger.commands import Commit, Quote, Reserve, Start
 from app.ledger.journal import Instruction, carry_out
 from app.ledger.states import Amounts
@@ -84,6 +87,43 @@ def test_an_older_export_tells_books_that_were_rolled_back(
     late.write_bytes(late.read_bytes()[:-20])
     line = refused(context.settings, "verify", "--since", str(late))
     assert "The older export cannot be compared with: not valid: line" in line
+
+
+def test_json_says_what_the_endpoints_say(
+    root: dict[str, Any], client: TestClient, context: Context, tmp_path: Path
+) -> None:
+    def told(*arguments: str, status: int = 0) -> Any:
+        result = run(context.settings, *arguments, "--json")
+        assert (result.exit_code, result.stderr) == (status, ""), result.output
+        return json.loads(result.stdout)
+
+    entries = len(attacks.entries(context.database))
+    verdict = told("verify")
+    assert (verdict["valid"], verdict["entries"]) == (True, entries)
+    assert verdict == client.post("/v1/ledger/verify").json()
+    for name in ("export", "checkpoint"):
+        assert told(name, "--output", str(tmp_path / name))["output"] == str(tmp_path / name)
+    assert told("export", "--output", str(tmp_path / "x"))["entries"] == entries
+    note = told("checkpoint")
+    assert (note["size"], note["output"]) == (entries, None)
+    assert note["note"] == (tmp_path / "checkpoint").read_text() == ok(context.settings, "checkpoint")
+    assert told("public-key")["public_key"] == ok(context.settings, "public-key").strip()
+    assert told("rebuild") == {"entries": entries, "budgets": 0, "reservations": 0, "exposed": 0}
+    assert told("reprice") == {"charges": [], "raised": 0, "failed": 0}
+    attacks.run(context.database, f"UPDATE budgets SET spent = '[1]' WHERE id = '{root['id']}'")
+    bad = told("verify", status=1)
+    assert bad["first_bad"]["budget_id"] == root["id"]
+    assert bad == client.post("/v1/ledger/verify").json()
+
+
+def test_a_bar_hears_of_every_entry_that_is_verified(
+    root: dict[str, Any], context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "_SEEN_AT_ONCE", 1)
+    heard: list[int] = []
+    watched = commands.Watched(None, lambda done, of: heard.append(done))
+    assert transparency.verified(context, past=watched).valid
+    assert heard == list(range(1, len(attacks.entries(context.database)) + 1))
 
 
 def test_lost_state_is_written_anew(root: dict[str, Any], context: Context) -> None:
@@ -222,5 +262,5 @@ def test_the_commands_ask_for_the_newest_schema(context: Context, tmp_path: Path
     attacks.run(context.database, "UPDATE alembic_version SET version_num = '0001'")
     writing = (("export", "--output", str(tmp_path / "x")), ("checkpoint", "--output", str(tmp_path / "x")))
     for command in (("verify",), *writing, ("public-key",), ("rebuild",), ("reprice",)):
-        assert "python -m app migrate" in refused(context.settings, *command)
+        assert "epsilond migrate" in refused(context.settings, *command)
     assert not (tmp_path / "x").exists()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from accounting import ENGINE_VERSION
@@ -151,6 +151,33 @@ def test_an_entry_that_is_committed_late_gets_a_later_place(context: Context) ->
     check(database)
 
 
+@on_postgresql
+def test_what_is_committed_while_integration_looks_is_not_passed(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which transactions are over is asked before the entries are read: those of the last one are among them."""
+    database, oldest = context.database, tree_repository.oldest_transaction
+    first, second = (open_tree(context, [None], [10**6])[0] for _ in range(2))
+    with ExitStack() as stack:
+        reserve(stack.enter_context(database.write()), context, first)
+        for _ in range(2):
+            write(context, second)
+            integrate(database)
+        write(context, second)
+
+        def committed_meanwhile(session: Session) -> int | None:
+            stack.close()
+            return oldest(session)
+
+        monkeypatch.setattr(tree_repository, "oldest_transaction", committed_meanwhile)
+        for _ in range(3):
+            integrate(database)
+            write(context, second)
+    integrate(database)
+    assert sorted(places(database)) == [row["leaf_index"] for row in attacks.entries(database)]
+    check(database)
+
+
 def test_a_gap_that_a_failure_left_is_passed(context: Context) -> None:
     (budget,) = open_tree(context, [None], [10**6])
     for _ in range(4):
@@ -168,10 +195,12 @@ def test_a_gap_that_a_failure_left_is_passed(context: Context) -> None:
 def test_what_is_awaited_begins_anew_in_another_cluster(context: Context) -> None:
     """A dump that is restored elsewhere brings numbers of transactions that are far away there."""
     (budget,) = open_tree(context, [None], [10**6])
-    attacks.run(context.database, "UPDATE merkle_trees SET awaited_leaf_index = 1, awaited_transaction = 1 << 40")
+    far = 2**40
+    attacks.run(context.database, f"UPDATE merkle_trees SET awaited_leaf_index = 1, awaited_transaction = {far}")
     for _ in range(4):
         write(context, budget)
         integrate(context.database)
+    assert tree(context.database).awaited_transaction < far
     assert tree(context.database).settled_leaf_index >= 3
     check(context.database)
 
@@ -202,14 +231,35 @@ def test_many_may_integrate_at_once(context: Context, monkeypatch: pytest.Monkey
     check(context.database)
 
 
+def test_a_lock_that_somebody_holds_is_no_fault_of_what_is_stored(context: Context) -> None:
+    open_tree(context, [None], [100])
+    impatient = Database(context.database.url, lock_timeout_s=0 if context.database.is_sqlite else 1)
+    with context.database.write() as session:
+        tree_repository.lock(session)
+        with pytest.raises(OperationalError):
+            integrate(impatient)
+    integrate(impatient)
+    assert tree(impatient).size == 1
+    impatient.dispose()
+
+
 @on_one_engine
 def test_the_supervisor_integrates_behind_the_commands(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "WATCH_INTERVAL_S", 0.02)
     supervisor = supervision.Supervisor(context, count=0, lease_s=0.3)
     supervisor.start()
+    sweep, failures = supervisor._sweeper.sweep, [OSError(24, "Too many open files")]
+
+    def fails_once() -> set[str]:
+        if failures:
+            raise failures.pop()
+        return sweep()
+
+    monkeypatch.setattr(supervisor._sweeper, "sweep", fails_once)
     try:
         open_tree(context, [None], [100])
         until(lambda: tree(context.database).size == 1)
+        assert not failures, "it goes on after whatever has failed"
     finally:
         supervisor.stop()
 

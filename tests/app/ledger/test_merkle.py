@@ -224,6 +224,16 @@ def test_a_changed_proof_of_consistency_does_not_verify(roots: dict[int, bytes])
             assert not verify_consistency(-1, second, roots[first], roots[second], path)
 
 
+def test_a_proof_that_ends_below_the_root_shows_nothing(roots: dict[int, bytes]) -> None:
+    """It leads to the root of the left half alone, whatever the right one has."""
+    read = KEPT.tiles()
+    for second in (2, 4, 8):
+        for first in range(1, second):
+            path = consistency_path(read, first, second)
+            for larger in range(second + 1, 2 * second + 1):
+                assert not verify_consistency(first, larger, roots[first], roots[second], path)
+
+
 def test_known_roots_and_paths() -> None:
     leaves = [leaf_hash(bytes.fromhex(data)) for data in KNOWN_DATA]
     kept = Kept(leaves)

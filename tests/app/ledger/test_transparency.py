@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
+from app.db.database import Database
 from app.kit.context import Context
+from app.kit.fair_gate import FairGate
 from app.ledger import transparency
 from app.ledger.checkpoints import VerifierKey, open_note
+from app.main import create_app
 from app.settings import Settings
 from tests.app.budgets.conftest import Api, ApiOf, zcdp
+from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.ledger import attacks, rfc9162
 from tests.app.ledger.test_cli_ledger import ok, refused
 from tests.app.ledger.test_merkle import naive_root
@@ -82,6 +87,32 @@ def test_another_key_signs_the_same_state_anew(client: TestClient, context: Cont
     assert transparency.checkpoint(other) == second
     verdict = client.post("/v1/ledger/verify", json={"checkpoint": second.note}).json()
     assert verdict["valid"] is True
+    assert checkpoint(client) == first, "two servers with keys of their own sign each state once"
+
+
+def test_a_note_that_was_changed_in_the_database_is_not_handed_out(
+    api: Api, client: TestClient, context: Context
+) -> None:
+    first = checkpoint(client)["note"]
+    api.budget()
+    second = checkpoint(client)["note"]
+    for note in (first, second.replace("\n1\n", "\n2\n"), "x"):
+        attacks.run(context.database, f"UPDATE merkle_checkpoints SET note = '{note}' WHERE number = 2")
+        problem = assert_problem(client.get("/v1/ledger/checkpoint"), 409, "ledger_not_consistent")
+        assert "the checkpoint of 1 entries is not the one that was signed" in problem["detail"]
+
+
+def test_who_asks_for_what_was_signed_already_needs_no_write(
+    api: Api, client: TestClient, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.budget()
+    body = checkpoint(client)
+
+    def refuse(_: object) -> None:
+        raise AssertionError("others would wait")
+
+    monkeypatch.setattr(Database, "write", refuse)
+    assert checkpoint(client) == body
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
@@ -179,6 +210,20 @@ def test_a_proof_that_was_changed_is_refused(
     (tmp_path / "proof.json").write_text(json.dumps(inclusion))
     assert "has no signature of the public key" in refused(context.settings, *arguments, foreign)
     assert "--public-key is refused" in refused(context.settings, *arguments, "x")
+
+
+def test_verification_has_a_place_of_its_own(api: Api, context: Context) -> None:
+    """Whoever asks for many keeps nobody's numbers waiting, and is not kept waiting by them."""
+    api.budget()
+    full = replace(context, numerics=FairGate(1, 0, 0.0), verifications=FairGate(1, 0, 0.0))
+    client = TestClient(create_app(full), base_url=BASE_URL, client=LOOPBACK_PEER)
+    account = {"events": [{"mechanism": {"kind": "gaussian", "noise_multiplier": 2.0}}], "delta": 1e-5}
+    with full.numerics:
+        assert client.post("/v1/ledger/verify").json()["valid"]
+        assert_problem(client.post("/v1/account", json=account), 503, "numerics_busy")
+    with full.verifications:
+        assert_problem(client.post("/v1/ledger/verify"), 503, "numerics_busy")
+        assert client.post("/v1/account", json=account).status_code == 200
 
 
 def test_who_reads_entries_reads_checkpoints(api_of: ApiOf) -> None:

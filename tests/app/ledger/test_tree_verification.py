@@ -28,10 +28,12 @@ from app.ledger.recovery import rebuild_tables
 from app.ledger.verdicts import Verdict
 from app.ledger.verification import verify
 from app.problems import Problem
+from app.runs.supervisor import Supervisor
 from tests.app.budgets.conftest import Api, zcdp
 from tests.app.ledger import attacks
 from tests.app.ledger.attacks import Rows
 from tests.app.ledger.client import open_tree
+from tests.app.ledger.test_cli_ledger import refused
 from tests.app.ledger.test_integration import EVENTS
 from tests.app.ledger.test_verification import forge, forget, rechained
 from tests.app.problem_assertions import assert_problem
@@ -281,6 +283,62 @@ def test_nothing_is_signed_that_contradicts_what_was(
             transparency.checkpoint(context)
         assert (refused.value.status, refused.value.code) == (409, "ledger_not_consistent")
         assert len(attacks.rows(context.database, "SELECT * FROM merkle_checkpoints")) == 3
+
+
+#: What lets no further entry into the tree, and what verification says of it.
+STUCK: dict[str, tuple[list[str], str]] = {
+    "a place that is taken": (
+        ["INSERT INTO merkle_leaves SELECT 29, 10000, entry_hash FROM merkle_leaves WHERE tree_index = 0"],
+        "it is missing: it was put into the tree, at 29",
+    ),
+    "a hash that is none": (
+        ["UPDATE entries SET hash = 'zz' WHERE leaf_index = (SELECT max(leaf_index) FROM entries)"],
+        "its bytes are not an entry that has its hash",
+    ),
+    "no frontier": (
+        ["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"],
+        "the row of the tree does not say what its 29 leaves make",
+    ),
+    "a trigger of somebody else": ([], "the entries cannot be given their places in the tree"),
+}
+
+
+@pytest.mark.parametrize("how", STUCK)
+def test_whoever_keeps_entries_out_of_the_tree_does_not_keep_verification_from_telling(
+    signed: list[transparency.SignedCheckpoint], context: Context, client: TestClient, root: dict[str, Any], how: str
+) -> None:
+    statements, reason = STUCK[how]
+    Api(client).spend(root["id"], [zcdp(0.01)])
+    attacks.run(context.database, *(statements or [trigger(context.database)]))
+    verdict = client.post("/v1/ledger/verify").json()
+    assert (verdict["valid"], verdict["head"], verdict["tree"]) == (False, None, None)
+    assert reason in verdict["first_bad"]["reason"]
+    assert reason in refused(context.settings, "verify")
+    for path in ("checkpoint", "consistency?from_size=1", "consistency?from_size=1&to_size=2"):
+        problem = assert_problem(client.get(f"/v1/ledger/{path}"), 409, "ledger_not_consistent")
+        assert "the entries cannot be given their places" in problem["detail"]
+    lines = client.get("/v1/ledger/export").content.splitlines()
+    assert len(lines) == 32 + 2, "what somebody has changed is evidence"
+    supervisor = Supervisor(context, count=0)
+    supervisor._integrate()
+
+
+def trigger(database: Database) -> str:
+    """Refuses every further leaf."""
+    if database.is_sqlite:
+        return "CREATE TRIGGER no BEFORE INSERT ON merkle_leaves BEGIN SELECT RAISE(ABORT, 'no'); END"
+    return "ALTER TABLE merkle_leaves ADD CONSTRAINT no_more CHECK (tree_index < 29)"
+
+
+def test_a_row_of_the_tree_without_a_frontier_is_told_where_nothing_is_new(
+    signed: list[transparency.SignedCheckpoint], context: Context, client: TestClient
+) -> None:
+    attacks.run(context.database, "UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)")
+    problem = assert_problem(client.get("/v1/ledger/checkpoint"), 409, "ledger_not_consistent")
+    assert "the row of the tree does not say what its leaves make" in problem["detail"]
+    attacks.run(context.database, "DELETE FROM merkle_trees")
+    problem = assert_problem(client.get("/v1/ledger/checkpoint"), 409, "ledger_not_consistent")
+    assert "the tree is missing" in problem["detail"]
 
 
 @on_postgresql

@@ -16,6 +16,7 @@ from app.kit.context import Context
 from app.main import create_app
 from app.observability import health
 from app.runs import liveness
+from app.runs.supervisor import Supervisor
 from app.settings import Settings
 from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
@@ -86,6 +87,19 @@ def test_a_worker_that_lives_and_none(context: Context) -> None:
         stack.enter_context(liveness.alive(context.settings.data_dir, liveness.new_worker_id()))
         assert client.get("/health/ready").json()["checks"]["workers"] == "ok"
     assert client.get("/health/ready").json()["checks"]["workers"] == "failing"
+
+
+def test_a_server_that_has_just_begun_waits_for_its_first_worker(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Supervisor, "start", lambda _: None)  # no worker comes
+    monkeypatch.setattr(Supervisor, "stop", lambda _: None)
+    wants = replace(context, settings=context.settings.model_copy(update={"workers": 1}))
+    with TestClient(create_app(wants), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+        answer = client.get("/health/ready")
+        assert (answer.status_code, answer.json()["checks"]["workers"]) == (200, "starting")
+        monkeypatch.setattr(health, "WORKERS_START_S", 0.0)
+        assert client.get("/health/ready").json()["checks"]["workers"] == "failing"
 
 
 def test_a_server_that_was_told_to_stop(client: TestClient) -> None:

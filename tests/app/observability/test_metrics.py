@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import insert, select, update
 from starlette.testclient import TestClient
@@ -18,13 +20,17 @@ from app.auth import service as keys
 from app.auth.principal import Scope
 from app.budgets.models import Budget, Reservation
 from app.kit.context import Context
+from app.ledger.checkpoints import Checkpoint, read_note, sign
 from app.observability import collectors
+from app.observability.metrics import VerificationResult
 from app.runs.models import Run, RunState
 from tests.app.conftest import ConnectAs
+from tests.app.ledger import attacks
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import REQUEST
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating" / "monitoring.md"
+RESULTS = tuple(VerificationResult)
 ACCOUNT = {"events": [{"mechanism": {"kind": "gaussian", "noise_multiplier": 2.0}}], "delta": 1e-5}
 
 
@@ -101,8 +107,9 @@ def test_evaluators_and_the_cache_are_told(client: TestClient) -> None:
 
 
 def test_gates_and_pools_are_told(client: TestClient, context: Context) -> None:
-    with context.numerics:
+    with context.numerics, context.verifications:
         assert value(client, "epsilond_numerics_running", gate="numerics") == 1
+        assert value(client, "epsilond_numerics_running", gate="verifications") == 1
     assert value(client, "epsilond_numerics_waiting", gate="processes") == 0
     context.processes.failures["memory"] += 1
     assert value(client, "epsilond_process_jobs_failed_total", pool="processes", limit="memory") == 1
@@ -115,11 +122,38 @@ def test_replays_and_verifications_are_counted(client: TestClient) -> None:
     for _ in range(3):
         post(client, "/v1/budgets", body, "same")
     assert value(client, "epsilond_idempotency_replays_total") == 2
-    assert value(client, "epsilond_ledger_last_valid_verification_timestamp_seconds") == 0
+    last = "epsilond_ledger_last_valid_verification_timestamp_seconds"
+    assert (last, frozenset()) not in scraped(client), "a time of 0 would be one in 1970"
     assert client.post("/v1/ledger/verify").json()["valid"]
     assert value(client, "epsilond_ledger_verifications_total", result="valid") == 1
     assert value(client, "epsilond_ledger_verifications_total", result="invalid") == 0
-    assert value(client, "epsilond_ledger_last_valid_verification_timestamp_seconds") > 1e9
+    assert value(client, last) == pytest.approx(time.time(), abs=600)
+
+
+def test_a_checkpoint_that_anybody_may_have_made_up_is_no_fault_of_the_ledger(
+    client: TestClient, context: Context
+) -> None:
+    budget(client)
+    note = client.get("/v1/ledger/checkpoint").json()["note"]
+    ours = read_note(note)[0]
+    stranger = Ed25519PrivateKey.generate()
+    for made_up in (
+        sign(Checkpoint(ours.origin, ours.size, bytes(32)), stranger),
+        sign(Checkpoint(ours.origin, ours.size + 1, ours.root), stranger),
+        sign(Checkpoint("epsilond/led_other", ours.size, ours.root), stranger),
+    ):
+        verdict = client.post("/v1/ledger/verify", json={"checkpoint": made_up}).json()
+        assert verdict["valid"] is False
+    counted = {result: value(client, "epsilond_ledger_verifications_total", result=result) for result in RESULTS}
+    assert counted == {"valid": 0, "invalid": 0, "other_checkpoint": 3}
+    forged = sign(Checkpoint(ours.origin, ours.size, bytes(32)), context.settings.checkpoint_key)
+    assert client.post("/v1/ledger/verify", json={"checkpoint": forged}).json()["valid"] is False
+    assert value(client, "epsilond_ledger_verifications_total", result="invalid") == 1, "its own key has signed that"
+    attacks.run(context.database, "UPDATE budgets SET spent = '[1]'")
+    for body in (None, {"checkpoint": sign(ours, stranger)}):
+        assert client.post("/v1/ledger/verify", json=body).json()["valid"] is False
+    assert value(client, "epsilond_ledger_verifications_total", result="invalid") == 3
+    assert value(client, "epsilond_ledger_verifications_total", result="valid") == 0
 
 
 def test_budgets_near_exhaustion_and_overdue_reservations(client: TestClient, context: Context) -> None:

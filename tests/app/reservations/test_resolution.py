@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from app.auth.principal import Scope
 from app.kit.context import Context
-from app.reservations import service
+from app.reservations import holders, service
 from tests.app.budgets.conftest import Api, ApiOf, Clock, made, zcdp
 from tests.app.problem_assertions import assert_problem
 
@@ -66,18 +68,48 @@ def test_of_any_two_resolutions_the_first_wins_and_nothing_moves_twice(
     assert len({line[:25] for line in lines}) == len(lines) == 2 * 3 * 3
 
 
-def test_a_part_is_committed_by_who_reserved_or_by_an_owner(api_of: ApiOf) -> None:
-    """What was released of a hold is not for another analyst to say: it would free what may be drawn."""
+PART = {"events": [zcdp(0.01)]}
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_whoever_reserved_acts_on_it_or_an_owner(
+    api_of: ApiOf, monkeypatch: pytest.MonkeyPatch, is_remembered: bool
+) -> None:
+    """What was released of a hold is not for another analyst to say, nor to make it stand by starting it."""
+    if not is_remembered:  # as in another process
+        monkeypatch.setattr(holders, "remember", lambda *_: None)
     owner = api_of(Scope.OWNER)
-    first, second = api_of(Scope.ANALYST), api_of(Scope.ANALYST)
+    first, second, third = api_of(Scope.ANALYST), api_of(Scope.ANALYST), api_of(Scope.ANALYST, Scope.LIMITS)
     budget = owner.budget()
     mine, theirs, full = (first.hold(budget["id"], [zcdp(0.01, 10)]) for _ in range(3))
     for held in (mine, theirs, full):
+        for other in (second, third):
+            for command, body in (
+                ("start", None),
+                ("extend", None),
+                ("commit", None),
+                ("commit", PART),
+                ("void", None),
+            ):
+                assert_problem(other.resolve(held, command, body), 403, "not_your_reservation")
+        made(first.resolve(held, "extend"))
         made(first.resolve(held, "start"))
-    part = {"events": [zcdp(0.01)]}
-    assert_problem(second.resolve(mine, "commit", part), 403, "not_your_reservation")
+        assert_problem(second.resolve(held, "commit"), 403, "not_your_reservation")
     assert owner.rho(budget["id"]) == (0, 0.3, 0.7)
-    made(first.resolve(mine, "commit", part))
-    made(owner.resolve(theirs, "commit", part))
-    made(second.resolve(full, "commit"))
+    assert second.state(mine) == "started", "who reads budgets reads reservations"
+    made(first.resolve(mine, "commit", PART))
+    made(owner.resolve(theirs, "commit", PART))
+    made(owner.resolve(full, "commit"))
     assert owner.rho(budget["id"]) == (0.12, 0, 0.88)
+    for nothing in ("start", "commit"):
+        assert_problem(second.post(f"/v1/reservations/res_{'a' * 24}/{nothing}"), 404, "not_found")
+
+
+def test_an_owners_command_and_its_repetition_have_one_answer(api_of: ApiOf) -> None:
+    """Where somebody may act is found before anything is decided, and a repetition is answered all the same."""
+    owner, analyst = api_of(Scope.OWNER), api_of(Scope.ANALYST)
+    held = analyst.hold(owner.budget()["id"], [zcdp(0.01)])
+    first = analyst.resolve(held, "start", key="once")
+    owner.resolve(held, "commit")
+    again = analyst.resolve(held, "start", key="once")
+    assert (again.json(), again.headers["idempotency-replayed"]) == (first.json(), "true")

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from accounting.accountant import epsilon_for_delta
 from accounting.events import Event, Gaussian
 from accounting.relations import NeighboringRelation
+from app.auth.principal import Scope
 from app.runs import lifecycle, worker
 from app.runs.models import Run
 from app.runs.service import QUEUE_HOLD_S
@@ -102,6 +103,17 @@ def test_a_cancelled_sweep_that_was_never_started_gives_its_hold_back(service):
     assert service.kinds(sweep) == ["reserve", "void"]
     assert not service.work_all()
     assert_problem(service.post(f"/v1/run-sweeps/{sweep['id']}/cancel"), 409, "run_sweep_has_ended")
+
+
+@on_one_engine
+def test_a_sweep_is_cancelled_by_whoever_made_it_or_by_an_owner(service):
+    sweep = service.paid()
+    path = f"/v1/run-sweeps/{sweep['id']}/cancel"
+    stranger, owner = service.with_key(Scope.ANALYST), service.with_key(Scope.OWNER)
+    assert_problem(stranger.post(path), 403, "not_your_run")
+    (run, *_) = [cell["run_id"] for cell in stranger.get(f"/v1/run-sweeps/{sweep['id']}")["cells"]]
+    assert_problem(stranger.post(f"/v1/runs/{run}/cancel"), 403, "not_your_run")
+    assert owner.post(path).json()["state"] == "cancelled"
 
 
 @on_one_engine

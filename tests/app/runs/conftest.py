@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from app.auth.principal import Scope
+from app.auth.service import create_key
 from app.db.database import Database
 from app.kit.context import Context
 from app.main import create_app
@@ -20,6 +22,7 @@ from app.runs.models import Run
 from app.settings import Settings
 from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.databases import DatabaseFactory
+from tests.warm_processes import WarmProcesses
 
 COLUMNS = [
     {"name": "a", "type": "number", "lower": 0, "upper": 10},
@@ -98,6 +101,14 @@ class Service:
         budget = self.budget()
         return budget, self.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], **changes)
 
+    def with_key(self, *scopes: Scope) -> Service:
+        """The same for somebody with a key of these scopes; from the first one on, nobody comes without one."""
+        created = create_key(self.context, "somebody", scopes)
+        assert created is not None
+        headers = {"Authorization": f"Bearer {created.token}"}
+        client = TestClient(self.client.app, base_url=BASE_URL, client=LOOPBACK_PEER, headers=headers)
+        return Service(client, self.context, self.executor)
+
     def work(self) -> None:
         assert worker.work_once(self.context, "wrk_test", executor=self.executor)
 
@@ -132,10 +143,13 @@ def service(client: TestClient, context: Context) -> Service:
 
 
 @pytest.fixture(scope="module")
-def quick(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def quick(
+    sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory, warm_processes: WarmProcesses
+) -> Iterator[Service]:
     """One service for a whole module of tests to which the database does not matter; on SQLite."""
     url = sqlite_databases.migrated()
-    context = Context(Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0), Database(url))
+    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0)
+    context = Context(settings, Database(url), **warm_processes.pools())
     with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
         yield Service(client, context)
     context.database.dispose()

@@ -7,6 +7,7 @@ import io
 import numpy as np
 import pytest
 
+from app.auth.principal import Scope
 from app.runs.artifacts import model_path
 from app.runs.examples import RUN_EXAMPLES
 from tests.app.problem_assertions import assert_problem
@@ -28,6 +29,21 @@ def test_a_private_run_is_reserved_started_executed_and_committed(service):
     assert service.get(f"/v1/budgets/{budget['id']}")["reserved"] != service.get(f"/v1/budgets/{budget['id']}")["spent"]
     kinds = [entry["kind"] for entry in service.get(f"/v1/budgets/{budget['id']}/entries")["items"]]
     assert kinds[-3:] == ["reserve", "start", "commit"]
+
+
+@on_one_engine
+def test_a_run_is_cancelled_by_whoever_made_it_or_by_an_owner(service):
+    """The charge of a run that was started stands; a stranger's word ends nothing that another has paid for."""
+    inline = {"public": True, "columns": COLUMNS, "label": "y", "rows": [[1, 0.5, "red", "no"], [9, 0, "red", "yes"]]}
+    before = service.queued(dataset=inline)
+    analyst, other = service.with_key(Scope.ANALYST), service.with_key(Scope.ANALYST, Scope.AUDITOR)
+    owner = service.with_key(Scope.OWNER)
+    own = analyst.queued(dataset=inline)
+    for run in (before, own):
+        assert_problem(other.post(f"/v1/runs/{run['id']}/cancel"), 403, "not_your_run")
+        assert other.get(f"/v1/runs/{run['id']}")["state"] == "queued", "who reads runs reads all of them"
+    for who, run in ((analyst, own), (owner, before)):
+        assert who.post(f"/v1/runs/{run['id']}/cancel").json()["state"] == "cancelled"
 
 
 def test_the_charge_is_the_plans_events(service):

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
+from app.auth.principal import LOOPBACK
 from app.budgets.models import Reservation
 from app.datasets import service as datasets
 from app.kit.context import Context
@@ -42,7 +43,7 @@ def test_a_queued_run_whose_hold_ran_out_can_still_be_cancelled(service):
     later = service.context.clock() + timedelta(seconds=QUEUE_HOLD_S + 1)
     late = Context(service.context.settings, service.context.database, lambda: later)
     with late.database.write() as session:
-        assert runs.cancel(session, late, run["id"]).state == "cancelled"
+        assert runs.cancel(session, late, run["id"], LOOPBACK).state == "cancelled"
 
 
 def test_a_running_run_that_is_cancelled_is_charged_in_full(service, monkeypatch):

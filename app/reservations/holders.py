@@ -1,0 +1,48 @@
+"""Who may act on a reservation: whoever made it, and owners."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from app.auth.principal import Principal
+from app.db.database import Database
+from app.kit.context import Context
+from app.problems import Problem
+from app.reservations import repository
+
+# Who made a reservation never changes: asked once.
+_MAKERS: WeakKeyDictionary[Database, dict[str, str]] = WeakKeyDictionary()
+_MOST_REMEMBERED = 100_000
+
+
+def is_known_to_hold(context: Context, reservation_id: str, principal: Principal) -> bool:
+    """Whether the principal may act on it, as far as that is known without asking the database."""
+    maker = _MAKERS.get(context.database, {}).get(reservation_id, "")
+    return principal.acts_for(maker)
+
+
+def check_holder(context: Context, reservation_id: str, principal: Principal) -> None:
+    """Refuse whoever is neither the maker nor an owner: starting, extending, committing and voiding say what was
+    released, which a stranger cannot know. Of a reservation that does not exist nothing is said here.
+
+    Raises:
+        Problem: 403 ``not_your_reservation``.
+    """
+    if is_known_to_hold(context, reservation_id, principal):
+        return
+    with context.database.read() as session:
+        row = repository.find(session, reservation_id)
+    if row is None:
+        return
+    remember(context, reservation_id, row.principal_id)
+    if not principal.acts_for(row.principal_id):
+        detail = "Another key made this reservation: that key acts on it, or one with the scope owner."
+        raise Problem(403, "not_your_reservation", detail)
+
+
+def remember(context: Context, reservation_id: str, maker: str) -> None:
+    """Whose reservation it is."""
+    known = _MAKERS.setdefault(context.database, {})
+    if len(known) >= _MOST_REMEMBERED:
+        known.clear()
+    known[reservation_id] = maker

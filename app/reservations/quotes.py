@@ -1,0 +1,122 @@
+"""What events cost in a budget, asked before any lock is taken; what was asked before is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+from accounting.errors import AccountingError
+from accounting.events import Event
+from accounting.filters import PrivacyFilter
+from accounting.relations import NeighboringRelation
+from app.db.database import Database
+from app.kit.context import Context
+from app.ledger import pricing, rows
+from app.ledger import repository as ledger
+from app.ledger.commands import Commit, Quote
+from app.ledger.journal import path_of
+from app.ledger.transitions import needs_a_price
+from app.problems import from_accounting, not_found, unprocessable
+from app.reservations import repository
+
+
+def quote(
+    context: Context,
+    budget_id: str,
+    events: Sequence[Event],
+    *,
+    charge_delta: float | None = None,
+    relation: NeighboringRelation | None = None,
+) -> Quote:
+    """What the events cost in a budget. Asked before any lock is taken; the price of the same events is remembered.
+
+    Args:
+        context: The process's context.
+        budget_id: Which budget.
+        events: What is to be released, under the budget's own neighbouring relation.
+        charge_delta: The delta at which an approximate_dp budget prices them.
+        relation: The relation that the caller calibrated under, to be compared with the budget's.
+
+    Raises:
+        Problem: 404; 422 ``relation_mismatch``, ``no_cost_in_filter``, ``missing_charge_delta``, or ``unsupported``
+            when it takes too long.
+    """
+    budget_filter, own_relation = _terms(context, budget_id)
+    if relation not in (None, own_relation):
+        raise unprocessable(
+            "relation_mismatch",
+            f"the budget's neighboring_relation is {own_relation}; events priced under another cannot be charged",
+            "neighboring_relation",
+        )
+    if charge_delta is not None and budget_filter.kind != "approximate_dp":
+        raise unprocessable(
+            "unexpected_charge_delta",
+            f"a {budget_filter.kind} budget prices events without a delta; leave charge out",
+            "charge",
+            "delta",
+        )
+    try:
+        return pricing.price_within_limits(context, budget_filter, tuple(events), own_relation, charge_delta)
+    except AccountingError as error:
+        raise from_accounting(error) from None
+
+
+def remembered_quote(
+    context: Context, budget_id: str, events: tuple[Event, ...], *, charge_delta: float | None
+) -> Quote | None:
+    """`quote`, if it was asked before; nothing is computed and nothing is read."""
+    terms = _TERMS.get(context.database, {}).get(budget_id)
+    if terms is None or (charge_delta is not None and terms[0].kind != "approximate_dp"):
+        return None
+    return pricing.remembered(terms[0], events, terms[1], charge_delta)
+
+
+def quote_part(
+    context: Context, reservation_id: str, events: Sequence[Event] | None, *, nothing_released: bool = False
+) -> Quote | None:
+    """What a part of a reservation's events costs, where committing it charges less than what is held.
+
+    Raises:
+        Problem: 422 ``unsupported`` when finding the price takes too long.
+    """
+    if events is None:
+        return None
+    with context.database.read() as session:
+        row = repository.find(session, reservation_id)
+        if row is None:
+            return None
+        reservation, path = rows.reservation_state(row), path_of(session, row.budget_id)
+    assert path is not None, "a reservation has a budget"
+    command = Commit(tuple(events), nothing_released=nothing_released)
+    if not reservation.is_open or not needs_a_price(command, reservation, path[0]):
+        return None
+    return quote(context, reservation.budget_id, events, charge_delta=reservation.charge_delta)
+
+
+def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> float | None:
+    """A delta of the caller's where the budget prices at one; None in every other budget.
+
+    Raises:
+        Problem: 404.
+    """
+    return delta if _terms(context, budget_id)[0].kind == "approximate_dp" else None
+
+
+# What a price depends on never changes: the filter's kind and orders, and the relation.
+_TERMS: WeakKeyDictionary[Database, dict[str, tuple[PrivacyFilter, NeighboringRelation]]] = WeakKeyDictionary()
+_MOST_TERMS = 100_000
+
+
+def _terms(context: Context, budget_id: str) -> tuple[PrivacyFilter, NeighboringRelation]:
+    known = _TERMS.setdefault(context.database, {})
+    terms = known.get(budget_id)  # another thread may forget all of them at any moment
+    if terms is None:
+        with context.database.read() as session:
+            row = ledger.find_budget(session, budget_id)
+        if row is None:
+            raise not_found("budget", budget_id)
+        if len(known) >= _MOST_TERMS:
+            known.clear()
+        state = rows.budget_state(row)
+        terms = known[budget_id] = (state.filter, state.relation)
+    return terms
