@@ -1,0 +1,77 @@
+"""dp-accounting's `DpEvent`, which JAX Privacy and TF Privacy use, as events to account and to reserve.
+
+The service reads the tree itself (`/v1/import`): one reader, and one list of what has no sound account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from epsilond_client.answers import Answer
+from epsilond_client.client import Client
+from epsilond_client.transport import plain
+
+
+def source_of(
+    event: Any,
+    *,
+    accountant: Literal["rdp", "pld"] = "rdp",
+    noise_over: Literal["contribution_bound", "sensitivity"] = "contribution_bound",
+    batches: Literal["poisson", "shuffled"] = "poisson",
+) -> dict[str, Any]:
+    """The source of an import.
+
+    Args:
+        event: A `DpEvent`.
+        accountant: Whose number is compared.
+        noise_over: What its noise multipliers are multiples of; no event says so itself.
+        batches: What the loader did where the event says Poisson samples.
+    """
+    return {
+        "kind": "dp_event",
+        "event": to_json(event),
+        "accountant": accountant,
+        "noise_over": noise_over,
+        "batches": batches,
+    }
+
+
+def import_event(
+    client: Client, event: Any, *, delta: float, neighboring_relation: str | None = None, **source: Any
+) -> Answer:
+    """What an event costs: `epsilon` as an interval, and `events` to reserve.
+
+    Args:
+        client: Of the server that reads it.
+        event: A `DpEvent`.
+        delta: At which it is accounted.
+        neighboring_relation: An event carries none; the service's default where it is left out.
+        source: As `source_of`.
+
+    Raises:
+        InvalidRequest: it has no sound account; the pointer leads to the part that has none.
+    """
+    return client.import_history(source_of(event, **source), delta=delta, neighboring_relation=neighboring_relation)
+
+
+def to_json(event: Any) -> dict[str, Any]:
+    """A `DpEvent` with the fields of its `to_named_tuple`, as JSON.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not hasattr(event, "to_named_tuple"):
+        raise TypeError(f"this reads a DpEvent of dp-accounting, and {type(event).__name__} is none")
+    converted: dict[str, Any] = plain(_fields(event.to_named_tuple()))
+    return converted
+
+
+def _fields(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return {name: _fields(inner) for name, inner in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {name: _fields(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_fields(inner) for inner in value]
+    return value

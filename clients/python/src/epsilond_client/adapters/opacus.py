@@ -1,0 +1,192 @@
+"""Opacus: read what a `PrivacyEngine` did, and let an Opacus loop take the steps that a budget was asked for, no more.
+
+    with opacus.guard(client, budget, optimizer=optimizer, data_loader=loader, epochs=5):
+        ...  # the loop as it is
+
+What is refused rather than guessed: a loader that is no Poisson sampler (`poisson_sampling=False` cuts a shuffled data
+set, which no theorem amplifies, and leaves the same history), optimizers whose noise is not that of one Gaussian per
+step (adaptive clipping) or is drawn in several processes, and steps of several accumulated batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Literal
+
+from epsilond_client.answers import Answer
+from epsilond_client.budgets import BudgetId
+from epsilond_client.client import Client
+from epsilond_client.holding import HeldReservation
+
+Batches = Literal["poisson", "shuffled"]
+#: One process, one Gaussian over all parameters, and the number of accumulated batches is known.
+_GUARDED = ("DPOptimizer", "DPPerLayerOptimizer")
+
+
+def source_of(engine: Any, data_loader: Any = None, *, batches: Batches | None = None) -> dict[str, Any]:
+    """The source of an import: the history of a `PrivacyEngine`, or of an accountant.
+
+    Args:
+        engine: A `PrivacyEngine`, or its `accountant`.
+        data_loader: The loader that `make_private` returned; tells whether its batches are Poisson samples.
+        batches: What the loader did, where it is not at hand, or is no Poisson sampler: ``shuffled`` if it cuts a
+            shuffled data set into batches.
+
+    Raises:
+        ValueError: neither says what the batches were, or they say different things.
+    """
+    accountant = getattr(engine, "accountant", engine)
+    state = accountant.state_dict()
+    if data_loader is not None:
+        if is_poisson(data_loader):
+            if batches == "shuffled":
+                raise ValueError(
+                    "the loader draws Poisson samples, and batches says that it shuffles: leave batches out"
+                )
+            batches = "poisson"
+        elif batches != "shuffled":
+            raise ValueError(
+                _not_poisson(data_loader, "say batches='shuffled' if it cuts a shuffled data set into batches")
+            )
+    if batches is None:
+        raise ValueError("the history does not say how batches were drawn: give the data_loader, or batches='poisson'")
+    history = [[float(noise), float(rate), int(steps)] for noise, rate, steps in state["history"]]
+    return {"kind": "opacus", "mechanism": state["mechanism"], "history": history, "batches": batches}
+
+
+def import_engine(
+    client: Client,
+    engine: Any,
+    data_loader: Any = None,
+    *,
+    delta: float,
+    batches: Batches | None = None,
+    neighboring_relation: str | None = None,
+) -> Answer:
+    """What an engine has spent: `epsilon` as an interval, Opacus' own number, and each reason why they differ.
+
+    Args:
+        client: Of the server that accounts it.
+        engine, data_loader, batches: As `source_of`.
+        delta: At which it is accounted.
+        neighboring_relation: The service's default where it is left out.
+    """
+    source = source_of(engine, data_loader, batches=batches)
+    return client.import_history(source, delta=delta, neighboring_relation=neighboring_relation)
+
+
+def is_poisson(data_loader: Any) -> bool:
+    """Whether a loader draws each record apart from all others, as the accounts of sampled steps suppose."""
+    sampler: Any = import_module("opacus.utils.uniform_sampler").UniformWithReplacementSampler
+    return isinstance(getattr(data_loader, "batch_sampler", None), sampler)
+
+
+@contextmanager
+def guard(
+    client: Client,
+    budget: BudgetId,
+    *,
+    optimizer: Any,
+    data_loader: Any,
+    epochs: int | None = None,
+    steps: int | None = None,
+    purpose: str = "training with Opacus",
+    **options: Any,
+) -> Iterator[HeldReservation]:
+    """Reserve the steps of a training, and count each one before its noise is drawn.
+
+    The loop stays as it is, virtual steps of a `BatchMemoryManager` among it: what counts is the noise. The step beyond
+    those that are reserved raises `StepsExhausted`, with its noise undrawn and the parameters as they were.
+
+    Args:
+        client: Of the server that keeps the budget.
+        budget: What pays; its neighbouring relation is ``add_or_remove_one`` for what Opacus itself would report.
+        optimizer, data_loader: As `make_private` returned them.
+        epochs: How many passes are reserved, ``len(data_loader)`` steps each; or `steps`.
+        steps: How many steps are reserved.
+        purpose: Shown with every entry.
+        options: `expires_in`, `charge_delta`, `idempotency_key`, as `Client.guard`.
+
+    Raises:
+        ValueError: what would be charged is not what would happen; the text says why.
+        BudgetExceeded: the steps do not fit.
+    """
+    if (epochs is None) == (steps is None):
+        raise ValueError("say how many epochs are reserved, or how many steps")
+    _check_optimizer(optimizer)
+    if not is_poisson(data_loader):
+        shuffled = f'{{"kind": "shuffled_epochs", "steps_per_epoch": {_length(data_loader)}}}'
+        raise ValueError(
+            _not_poisson(
+                data_loader, f"a loop over shuffled batches is charged by client.guard(..., sampling={shuffled})"
+            )
+        )
+    noise = float(optimizer.noise_multiplier)
+    held = client.guard(
+        budget,
+        noise_multiplier=noise,
+        sampling_probability=float(data_loader.batch_sampler.sample_rate),
+        steps=steps if epochs is None else epochs * len(data_loader),  # type: ignore[arg-type]
+        purpose=purpose,
+        **options,
+    )
+    with held:
+        draw = optimizer.add_noise
+
+        def add_noise() -> None:
+            _check_step(optimizer, noise)
+            held.take()
+            draw()
+
+        optimizer.add_noise = add_noise
+        try:
+            yield held
+        finally:
+            del optimizer.add_noise
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    module: Any = import_module("opacus.optimizers")
+    if type(optimizer) not in {getattr(module, name) for name in _GUARDED}:
+        raise ValueError(
+            f"{type(optimizer).__name__} is not guarded: what is are {' and '.join(_GUARDED)}, as make_private makes "
+            'them for clipping "flat" and "per_layer" in one process'
+        )
+    if "add_noise" in vars(optimizer):
+        raise ValueError("this optimizer is guarded already, or something else stands in the place of its add_noise")
+
+
+def _check_step(optimizer: Any, noise: float) -> None:
+    """What is about to happen is what was reserved.
+
+    Raises:
+        ValueError: it costs more; the noise is not drawn.
+    """
+    if optimizer.noise_multiplier < noise:
+        raise ValueError(
+            f"the noise multiplier is {optimizer.noise_multiplier}, below the {noise} that is reserved: with a "
+            "schedule of less noise, reserve its phases one after the other"
+        )
+    if optimizer.accumulated_iterations != 1:
+        raise ValueError(
+            f"this step would release {optimizer.accumulated_iterations} batches at once, and a record may be in each: "
+            "call zero_grad() after each step, and use BatchMemoryManager for batches that do not fit the memory"
+        )
+
+
+def _not_poisson(data_loader: Any, otherwise: str) -> str:
+    sampler = type(getattr(data_loader, "batch_sampler", None)).__name__
+    return (
+        f"the batches of this loader are no Poisson samples (it has a {sampler}; poisson_sampling=False, "
+        "or a loader that it did not return?), and would be charged as if they were. Take the one that "
+        f"make_private(poisson_sampling=True) returns; {otherwise}"
+    )
+
+
+def _length(data_loader: Any) -> str:
+    try:
+        return str(len(data_loader))
+    except TypeError:
+        return "..."

@@ -1,0 +1,242 @@
+"""Answers: the service's JSON, read-only, with its fields as attributes.
+
+Every field of an answer is there, under its documented name, also one that is newer than this package. The classes
+below say the types of those that programs use most; the fields of any other `Answer` are ``Any``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+Event = Mapping[str, Any]
+Amounts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Contains the truth. Charge `upper`; `estimate` is for plots."""
+
+    lower: float
+    estimate: float
+    upper: float
+
+
+_INTERVAL = {"lower", "estimate", "upper"}
+#: Shown once, in the answer that made it; never in a repr, which ends up in logs.
+_SECRET = frozenset({"token"})
+
+
+class Document(Mapping[str, Any]):
+    """A JSON object: ``document["field"]`` is the plain JSON, ``document.field`` the same with documents inside it.
+
+    It is a mapping, so that fields with the names of a mapping's methods (`items`, `keys`, `values`, `get`) are read in
+    brackets.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = dict(fields)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        shown = {
+            name: value
+            for name, value in self._fields.items()
+            if name not in _SECRET and value is not None and not isinstance(value, list | dict)
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._fields,)
+
+    if not TYPE_CHECKING:  # A class that declares its fields has no others for the type checker.
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                value = self._fields[name]
+            except KeyError:
+                raise AttributeError(f"{type(self).__name__} has no field {name!r}") from None
+            return _wrapped(name, value)
+
+
+class Answer(Document):
+    """An answer without a class of its own."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class Progress(Document):
+    """Steps of a run; a count and nothing else."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        done: int
+        total: int
+        unit: str
+
+
+class ProgressMessage(Document):
+    """What a stream tells of a run, at most once a second."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        id: str
+        state: str
+        progress: Progress
+        problem: Answer | None
+
+
+class Run(Document):
+    """A private training."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        id: str
+        state: str
+        algorithm: str
+        progress: Progress
+        dataset_id: str | None
+        budget_id: str | None
+        reservation_id: str | None
+        sweep_id: str | None
+        plan_hash: str
+        plan: Answer | None
+        charge: Amounts | None
+        result: Answer | None
+        problem: Answer | None
+        warnings: Sequence[str]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+
+class Budget(Document):
+    """A limit on the privacy loss of everything that is released from one body of data."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        id: str
+        name: str
+        neighboring_relation: str
+        privacy_unit: str
+        filter: Answer
+        parent_id: str | None
+        limit: Answer
+        spent: Answer
+        reserved: Answer
+        started: Answer
+        remaining: Answer
+        overdue: int
+        overdrawn: bool
+        labels: Mapping[str, str]
+        epsilon_remaining_at_delta: float | None
+        report: Answer | None
+
+
+class Reservation(Document):
+    """A part of a budget that is held before noise is drawn."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        id: str
+        budget_id: str
+        state: str
+        overdue: bool
+        cost: Answer
+        charged: Answer | None
+        remaining: Answer
+        events: Sequence[Event]
+        charged_events: Sequence[Event] | None
+        purpose: str
+        run_id: str | None
+        plan_hash: str | None
+
+    @property
+    def expires_at(self) -> datetime:
+        return datetime.fromisoformat(self["expires_at"])
+
+
+class Entry(Document):
+    """A step of the ledger that nobody changes or deletes."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        id: str
+        budget_id: str
+        sequence: int
+        leaf_index: int
+        kind: str
+        amount: Answer
+        events: Sequence[Event]
+        reservation_id: str | None
+        principal_id: str
+        purpose: str | None
+        reason: str | None
+        hash: str
+        previous_hash: str
+
+
+class Dataset(Document):
+    """What the owner declared of a data set; never its rows."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        id: str
+        name: str
+        public: bool
+        declared_size: int
+        privacy_unit: str
+        columns: Sequence[Mapping[str, Any]]
+        label: str
+        budget_id: str | None
+        #: In the answer to an upload alone.
+        owner_report: Answer
+
+
+class Key(Document):
+    """A key of the API; `token` is there once, in the answer that made it, and never in a repr."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        id: str
+        name: str
+        scopes: Sequence[str]
+        budgets: Sequence[str] | None
+        state: str
+
+    @property
+    def token(self) -> str | None:
+        token: str | None = self.get("token")
+        return token
+
+
+#: States in which a run stays.
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+_CLASSES: Mapping[str, type[Document]] = {"progress": Progress}
+
+D = TypeVar("D", bound=Document)
+
+
+def _wrapped(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return Interval(**value) if value.keys() == _INTERVAL else _CLASSES.get(name, Answer)(value)
+    if isinstance(value, list):
+        return tuple(_wrapped(name, item) for item in value)
+    return value

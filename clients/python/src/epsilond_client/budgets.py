@@ -1,0 +1,242 @@
+"""Budgets, reservations and the ledger: `client.budgets`, `client.reservations`, `client.ledger`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from epsilond_client.answers import Answer, Budget, Entry, Event, Reservation
+from epsilond_client.transport import Transport, identifier, path_to
+
+#: What a call takes in place of an id: the object itself.
+BudgetId = str | Budget
+ReservationId = str | Reservation
+Moment = str | datetime
+PAGE = 50
+
+
+class Budgets:
+    """Limits on the privacy loss of everything that is released from one body of data."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def create(
+        self,
+        name: str,
+        *,
+        neighboring_relation: str,
+        filter: Mapping[str, Any],
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> Budget:
+        """Open a budget; ``filter={"kind": "renyi_dp", "epsilon": 3, "delta": 1e-5}``, say.
+
+        Args:
+            name: For people.
+            neighboring_relation: Of everything that is charged to it.
+            filter: Kind and limit.
+            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            fields: `privacy_unit`, `parent_id`, `report_delta`, `labels`.
+        """
+        request = {"name": name, "neighboring_relation": neighboring_relation, "filter": filter} | fields
+        return self._http.write("/v1/budgets", request, Budget, idempotency_key)
+
+    def get(self, budget: BudgetId, *, delta: float | None = None) -> Budget:
+        """A budget as it is now, with a report of what is spent at a delta."""
+        return self._http.get(path_to("/v1/budgets/{}", budget), Budget, delta=delta)
+
+    def list(self, *, parent: BudgetId | None = None, page_size: int = PAGE) -> Iterator[Budget]:
+        """All budgets within reach, page by page."""
+        parent_id = None if parent is None else identifier(parent)
+        return self._http.pages("/v1/budgets", Budget, page_size, parent_id=parent_id)
+
+    def set_limit(
+        self, budget: BudgetId, *, filter: Mapping[str, Any], reason: str, idempotency_key: str | None = None
+    ) -> Budget:
+        """Another limit, no lower than what is spent and reserved (scope ``limits``)."""
+        request = {"filter": filter, "reason": reason}
+        return self._http.write(path_to("/v1/budgets/{}/limit", budget), request, Budget, idempotency_key)
+
+    def correct(
+        self,
+        budget: BudgetId,
+        *,
+        reason: str,
+        reservation: ReservationId | None = None,
+        events: Sequence[Event] | None = None,
+        charge_delta: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Reservation:
+        """Set right what was charged; `events` without a reservation are charged now, whether they fit or not."""
+        request = {
+            "reason": reason,
+            "reservation_id": None if reservation is None else identifier(reservation),
+            "events": events,
+            "charge": _charge(charge_delta),
+        }
+        path = path_to("/v1/budgets/{}/corrections", budget)
+        return self._http.write(path, request, Reservation, idempotency_key)
+
+    def spending(
+        self,
+        budget: BudgetId,
+        *,
+        group_by: str | None = None,
+        after: Moment | None = None,
+        before: Moment | None = None,
+        page_size: int = PAGE,
+    ) -> Iterator[Answer]:
+        """What was spent, added up by day, purpose, mechanism and so on."""
+        path = path_to("/v1/budgets/{}/spending", budget)
+        return self._http.pages(path, Answer, page_size, group_by=group_by, after=after, before=before)
+
+    def entries(self, budget: BudgetId, *, page_size: int = PAGE, **selection: Any) -> Iterator[Entry]:
+        """The chain of a budget's entries.
+
+        Args:
+            budget: Which one.
+            page_size: How many are asked for at once.
+            selection: `kind`, `after`, `before`, `purpose`, `mechanism`, `principal_id`.
+        """
+        return self._http.pages(path_to("/v1/budgets/{}/entries", budget), Entry, page_size, **selection)
+
+
+class Reservations:
+    """Holds of a budget, one call each; `Client.reserve` does all of it around a block."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def create(
+        self,
+        budget: BudgetId,
+        events: Sequence[Event],
+        *,
+        purpose: str,
+        expires_in: int | None = None,
+        charge_delta: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Reservation:
+        """Hold the cost of events that have not happened yet.
+
+        Raises:
+            BudgetExceeded: they do not fit; nothing is held.
+        """
+        request = _reservation(events, purpose, expires_in, charge_delta)
+        path = path_to("/v1/budgets/{}/reservations", budget)
+        return self._http.write(path, request, Reservation, idempotency_key)
+
+    def quote(
+        self, budget: BudgetId, events: Sequence[Event], *, purpose: str = "quote", charge_delta: float | None = None
+    ) -> Answer:
+        """What `create` would answer now; nothing is written.
+
+        Raises:
+            BudgetExceeded: they would not fit.
+        """
+        request = _reservation(events, purpose, None, charge_delta)
+        return self._http.ask(path_to("/v1/budgets/{}/reservations", budget), request, Answer, dry_run=True)
+
+    def get(self, reservation: ReservationId) -> Reservation:
+        """A reservation as it is now."""
+        return self._http.get(path_to("/v1/reservations/{}", reservation), Reservation)
+
+    def list(self, budget: BudgetId, *, page_size: int = PAGE, **selection: Any) -> Iterator[Reservation]:
+        """A budget's reservations, newest first.
+
+        Args:
+            budget: Which one.
+            page_size: How many are asked for at once.
+            selection: `state`, `overdue`, `purpose`.
+        """
+        return self._http.pages(path_to("/v1/budgets/{}/reservations", budget), Reservation, page_size, **selection)
+
+    def start(self, reservation: ReservationId, *, idempotency_key: str | None = None) -> Reservation:
+        """Noise is about to be drawn: call it before. From then on the charge stands."""
+        return self._http.write(path_to("/v1/reservations/{}/start", reservation), None, Reservation, idempotency_key)
+
+    def extend(
+        self, reservation: ReservationId, *, expires_in: int | None = None, idempotency_key: str | None = None
+    ) -> Reservation:
+        """More time, from now on."""
+        path = path_to("/v1/reservations/{}/extend", reservation)
+        return self._http.write(path, {"expires_in": expires_in}, Reservation, idempotency_key)
+
+    def commit(
+        self,
+        reservation: ReservationId,
+        *,
+        events: Sequence[Event] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Reservation:
+        """The events have happened: all of them, or the reserved list with counts reduced and later ones dropped."""
+        path = path_to("/v1/reservations/{}/commit", reservation)
+        return self._http.write(path, {"events": events}, Reservation, idempotency_key)
+
+    def void(self, reservation: ReservationId, *, idempotency_key: str | None = None) -> Reservation:
+        """Nothing has happened and nothing will; refused once it is started."""
+        return self._http.write(path_to("/v1/reservations/{}/void", reservation), None, Reservation, idempotency_key)
+
+
+class Ledger:
+    """What shows that the history stands: verification, checkpoints, proofs, exports."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def verify(self, *, budget: BudgetId | None = None, checkpoint: str | None = None) -> Answer:
+        """Recompute chains, amounts and the tree; with a checkpoint that was kept, that the ledger begins with it."""
+        budget_id = None if budget is None else identifier(budget)
+        return self._http.ask("/v1/ledger/verify", {"budget_id": budget_id, "checkpoint": checkpoint}, Answer)
+
+    def checkpoint(self) -> Answer:
+        """One signed hash of all entries. `note` is the text to keep elsewhere, `public_key` what verifies it."""
+        return self._http.get("/v1/ledger/checkpoint", Answer)
+
+    def proof(self, entry: str | Entry, *, tree_size: int | None = None) -> Answer:
+        """That an entry is in the tree."""
+        return self._http.get(path_to("/v1/ledger/entries/{}/proof", entry), Answer, tree_size=tree_size)
+
+    def consistency(self, from_size: int, to_size: int | None = None) -> Answer:
+        """That a later tree continues an earlier one."""
+        return self._http.get("/v1/ledger/consistency", Answer, from_size=from_size, to_size=to_size)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: Literal["ndjson", "csv"] = "ndjson",
+        budget: BudgetId | None = None,
+    ) -> Path:
+        """All entries in a file, which appears when it is complete; read as it comes, however large the ledger is."""
+        target = Path(path)
+        budget_id = None if budget is None else identifier(budget)
+        # Beside its place, so that it is moved there at once.
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with (
+                os.fdopen(handle, "wb") as file,
+                self._http.stream("/v1/ledger/export", format=format, budget_id=budget_id) as answer,
+            ):
+                for chunk in answer.iter_bytes():
+                    file.write(chunk)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        return target
+
+
+def _reservation(
+    events: Sequence[Event], purpose: str, expires_in: int | None, charge_delta: float | None
+) -> dict[str, Any]:
+    return {"events": events, "purpose": purpose, "expires_in": expires_in, "charge": _charge(charge_delta)}
+
+
+def _charge(delta: float | None) -> dict[str, float] | None:
+    return None if delta is None else {"delta": delta}

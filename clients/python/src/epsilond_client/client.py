@@ -1,0 +1,298 @@
+"""The client: one server, one key, and a method for everything that the service answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from epsilond_client import events as steps_of
+from epsilond_client.answers import Answer, Event, Key
+from epsilond_client.budgets import PAGE, BudgetId, Budgets, Ledger, Reservations
+from epsilond_client.holding import HeldReservation
+from epsilond_client.retries import Clock, Retries
+from epsilond_client.training import Audits, Datasets, Runs, RunSweeps
+from epsilond_client.transport import Transport, path_to
+
+#: Longer than the service takes over any answer.
+TIMEOUT_S = 150.0
+#: That an extension may take; the next one is tried soon.
+_EXTENSION_S = 10.0
+
+
+class Client:
+    """A server of epsilond; a context manager, safe to use from several threads.
+
+    Args:
+        base_url: Where the server is; `EPSILOND_URL`, else ``http://127.0.0.1:8000``.
+        api_key: `EPSILOND_API_KEY`, where it is left out. Never printed; never sent in clear to another machine, unless
+            `allow_insecure` says so.
+        timeout: Seconds that an answer may take.
+        retries: When a request is sent again, and for how long; ``Retries(seconds=0)`` for never.
+        allow_insecure: Send the key over plain HTTP to another machine, too.
+        clock: Another one in tests.
+
+    Every command is sent with a fresh idempotency key that is kept over all attempts, so that it happens once. Where it
+    must happen once even if this process dies in between, give an `idempotency_key` that the next process gives again.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout: float = TIMEOUT_S,
+        retries: Retries | None = None,
+        allow_insecure: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        url = base_url or os.environ.get("EPSILOND_URL") or "http://127.0.0.1:8000"
+        key = api_key or os.environ.get("EPSILOND_API_KEY") or None
+        policy = Retries() if retries is None else retries
+        self._http = Transport(url, key, timeout, policy, allow_insecure=allow_insecure, clock=clock)
+        self.algorithms = Algorithms(self._http)
+        self.budgets = Budgets(self._http)
+        self.reservations = Reservations(self._http)
+        self.ledger = Ledger(self._http)
+        self.datasets = Datasets(self._http)
+        self.runs = Runs(self._http)
+        self.run_sweeps = RunSweeps(self._http)
+        self.audits = Audits(self._http)
+        self.keys = Keys(self._http)
+        self.health = Health(self._http)
+
+    def __repr__(self) -> str:
+        return f"Client({self._http.base_url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.close()
+
+    def account(self, events: Sequence[Event], **fields: Any) -> Answer:
+        """What events cost: ``client.account(events, delta=1e-5).epsilon.upper``.
+
+        Args:
+            events: What is released, step by step.
+            fields: `neighboring_relation`, `delta` or `epsilon` (a number or a list), `curve`, `certify`, `group_size`
+                and what else the service documents.
+        """
+        return self._http.ask("/v1/account", {"events": events} | fields, Answer)
+
+    def convert(self, guarantee: Mapping[str, Any], to: Mapping[str, Any]) -> Answer:
+        """What one guarantee implies about another."""
+        return self._http.ask("/v1/convert", {"from": guarantee, "to": to}, Answer)
+
+    def calibrate(self, *, algorithm: str, dataset_size: int, target: Mapping[str, Any], **fields: Any) -> Answer:
+        """Noise, step sizes and clip threshold for a target, each with its theorem, and the plan of a run."""
+        request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
+        return self._http.ask("/v1/calibrate", request, Answer)
+
+    def sweep(self, *, algorithm: str, dataset_size: Any, target: Mapping[str, Any], **fields: Any) -> Answer:
+        """A calibration of which one field is a list; the answer is a table."""
+        request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
+        return self._http.ask("/v1/sweep", request, Answer)
+
+    def advise(
+        self,
+        *,
+        dataset_size: int,
+        dimension: int,
+        problem: Mapping[str, Any],
+        target: Mapping[str, Any],
+        **fields: Any,
+    ) -> Answer:
+        """Which algorithms fit a problem, ranked, and why the others do not."""
+        request = {"dataset_size": dataset_size, "dimension": dimension, "problem": problem, "target": target}
+        return self._http.ask("/v1/advise", request | fields, Answer)
+
+    def assumptions(self, *, model: Mapping[str, Any], **fields: Any) -> Answer:
+        """The constants of the theorems, from declared bounds."""
+        return self._http.ask("/v1/assumptions", {"model": model} | fields, Answer)
+
+    def tuning_cost(self, events: Sequence[Event], *, distribution: Mapping[str, Any], **fields: Any) -> Answer:
+        """What the best of a random number of runs costs."""
+        return self._http.ask("/v1/tuning-cost", {"events": events, "distribution": distribution} | fields, Answer)
+
+    def import_history(
+        self, source: Mapping[str, Any], *, delta: float, neighboring_relation: str | None = None
+    ) -> Answer:
+        """What another library recorded, accounted anew, with each reason why its number differs.
+
+        `epsilond_client.adapters` makes the source of an Opacus `PrivacyEngine` and of a `DpEvent`.
+        """
+        request = {"source": source, "delta": delta, "neighboring_relation": neighboring_relation}
+        return self._http.ask("/v1/import", request, Answer)
+
+    def reserve(
+        self,
+        budget: BudgetId,
+        events: Sequence[Event],
+        *,
+        purpose: str,
+        expires_in: int = 3600,
+        start: bool = True,
+        charge_delta: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> HeldReservation:
+        """Hold the cost of events while a block runs, and charge it when the block ends.
+
+        ``with client.reserve(budget, events, purpose="...") as reservation:`` raises `BudgetExceeded` before any
+        of the block has run. In the block noise may be drawn. Afterwards everything is charged, or what `take` counted,
+        or what `commit` said, also when the block has failed: noise may have been drawn.
+
+        Args:
+            budget: What pays.
+            events: What the block releases; fixed before.
+            purpose: Shown with every entry.
+            expires_in: Seconds for which the hold lasts without a word of this process; a thread extends it meanwhile.
+            start: False: the block itself says when noise is about to be drawn (`start`, or the first `take`), and the
+                hold is given back where it fails before.
+            charge_delta: The delta at which an ``approximate_dp`` budget prices the events.
+            idempotency_key: For a process that may die and begin again: it then finds its reservation, and is told
+                where noise may have been drawn for it already.
+        """
+        return HeldReservation(
+            self.reservations,
+            Reservations(self._http.in_haste(_EXTENSION_S)),
+            budget,
+            events,
+            purpose=purpose,
+            expires_in=expires_in,
+            charge_delta=charge_delta,
+            start=start,
+            idempotency_key=idempotency_key,
+        )
+
+    def guard(
+        self,
+        budget: BudgetId,
+        *,
+        noise_multiplier: float,
+        steps: int,
+        sampling_probability: float | None = None,
+        sampling: Mapping[str, Any] | None = None,
+        purpose: str = "training",
+        expires_in: int = 3600,
+        charge_delta: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> HeldReservation:
+        """Let a training loop take as many steps as its budget was asked for, and charge those that it took.
+
+        ``with client.guard(budget, noise_multiplier=1.1, sampling_probability=0.01, steps=500) as guard:`` and then
+        ``for batch in guard.steps(loader):`` in place of ``for batch in loader:``. The step beyond is refused before it
+        is taken. Nothing is charged where the block fails before its first step.
+
+        Args:
+            budget: What pays.
+            noise_multiplier: Of each step: noise over the bound on one record's contribution.
+            steps: The most that may be taken.
+            sampling_probability: Where each batch is a Poisson sample.
+            sampling: Any other scheme. One of the two is needed: nothing here guesses how batches were drawn.
+            purpose: Shown with every entry.
+            expires_in, charge_delta, idempotency_key: As `reserve`.
+        """
+        if (sampling is None) == (sampling_probability is None):
+            raise ValueError(
+                "say how batches are drawn: sampling_probability for Poisson samples, or sampling for another scheme "
+                '({"kind": "full_batch"}, {"kind": "shuffled_epochs", "steps_per_epoch": ...})'
+            )
+        event = steps_of.gaussian(
+            noise_multiplier, sampling_probability=sampling_probability, sampling=sampling, count=steps
+        )
+        return self.reserve(
+            budget,
+            [event],
+            purpose=purpose,
+            expires_in=expires_in,
+            start=False,
+            charge_delta=charge_delta,
+            idempotency_key=idempotency_key,
+        )
+
+
+class Algorithms:
+    """What can be calibrated and run."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def list(self) -> Sequence[Answer]:
+        """All algorithms, with their sources."""
+        return [Answer(fields) for fields in self._http.get("/v1/algorithms", Answer)["items"]]
+
+    def get(self, name: str) -> Answer:
+        """One algorithm: its assumptions with units, inputs, guarantees, errata."""
+        return self._http.get(path_to("/v1/algorithms/{}", name), Answer)
+
+    def compare(self, **sizes: Any) -> Answer:
+        """The papers' tables, at given sizes."""
+        return self._http.get("/v1/algorithms/compare", Answer, **sizes)
+
+
+class Keys:
+    """Who may do what (scope ``admin``; `self` for every key)."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def create(self, name: str, scopes: Sequence[str], *, idempotency_key: str | None = None, **fields: Any) -> Key:
+        """Make a key; its `token` is in this answer and never again.
+
+        Args:
+            name: What it is for.
+            scopes: What it allows.
+            idempotency_key: Of the caller's own. An answer that is repeated has no token: `rotate` then.
+            fields: `budgets`, `expires_in`, `expires_at`, `requests_per_second`, `concurrent_requests`.
+        """
+        return self._http.write("/v1/keys", {"name": name, "scopes": scopes} | fields, Key, idempotency_key)
+
+    def get(self, key: str | Key) -> Key:
+        """A key, without its token."""
+        return self._http.get(path_to("/v1/keys/{}", key), Key)
+
+    def own(self) -> Answer:
+        """What this client's key may do, and until when."""
+        return self._http.get("/v1/keys/self", Answer)
+
+    def list(self, *, page_size: int = PAGE) -> Iterator[Key]:
+        """All keys, those that have ended among them."""
+        return self._http.pages("/v1/keys", Key, page_size)
+
+    def rotate(self, key: str | Key, *, overlap_s: int | None = None, idempotency_key: str | None = None) -> Key:
+        """Another token for the same key; the old one is good for `overlap_s` seconds more."""
+        path = path_to("/v1/keys/{}/rotate", key)
+        return self._http.write(path, {"overlap_s": overlap_s}, Key, idempotency_key)
+
+    def revoke(self, key: str | Key, *, idempotency_key: str | None = None) -> Key:
+        """End it now."""
+        return self._http.write(path_to("/v1/keys/{}/revoke", key), None, Key, idempotency_key)
+
+
+class Health:
+    """How the server is."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def live(self) -> Answer:
+        """Whether it answers."""
+        return self._http.get("/health/live", Answer)
+
+    def ready(self) -> Answer:
+        """Whether it can do its work.
+
+        Raises:
+            Unavailable: it cannot; `members["checks"]` says what is wrong.
+        """
+        return self._http.get("/health/ready", Answer)
+
+    def metrics(self) -> str:
+        """Counters for Prometheus, as text."""
+        return self._http.get_bytes("/metrics").decode()

@@ -1,0 +1,36 @@
+"""Events in the service's own words, for the most common steps; any other is the mapping that the API documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def gaussian(
+    noise_multiplier: float,
+    *,
+    sampling_probability: float | None = None,
+    sampling: Mapping[str, Any] | None = None,
+    count: int = 1,
+) -> dict[str, Any]:
+    """Steps of Gaussian noise.
+
+    Args:
+        noise_multiplier: Noise over the bound on one record's contribution.
+        sampling_probability: Of Poisson samples: each record is in a batch with it, apart from all others.
+        sampling: Any other scheme, ``{"kind": "shuffled_epochs", "steps_per_epoch": 100}`` say. Neither: full batches.
+        count: How many steps.
+
+    >>> gaussian(1.1, sampling_probability=0.01, count=500)["sampling"]
+    {'kind': 'poisson', 'sampling_probability': 0.01}
+    """
+    if sampling is not None and sampling_probability is not None:
+        raise ValueError(
+            "sampling_probability is that of Poisson samples; leave it out where sampling says another scheme"
+        )
+    if sampling_probability is not None:
+        sampling = {"kind": "poisson", "sampling_probability": sampling_probability}
+    event: dict[str, Any] = {"mechanism": {"kind": "gaussian", "noise_multiplier": noise_multiplier}, "count": count}
+    if sampling is not None:
+        event["sampling"] = dict(sampling)
+    return event

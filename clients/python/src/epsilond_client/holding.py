@@ -1,0 +1,318 @@
+"""A reservation around a block of code: `Client.reserve` and `Client.guard`.
+
+What it keeps, whatever happens in the block:
+
+* No noise before the service has answered that the reservation is started. It is started on entry, or (`Client.guard`)
+  before the first step.
+* A step is counted when it begins, since its noise may have been drawn from then on; never when it is done.
+* At the end the steps that were counted are committed, or everything where nobody counted. A budget whose price of a
+  part does not hold for one that was chosen by looking at outputs (`approximate_dp`) charges everything; that is the
+  service's rule, and the client asks for nothing else.
+* If the block fails before anything was started, the hold is given back.
+* If this process is killed, a hold that was not started expires by itself, and one that was started stays held in full
+  until the same key or an owner commits it: the service shows it as overdue.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from epsilond_client.answers import Event, Reservation
+from epsilond_client.budgets import BudgetId, Reservations
+from epsilond_client.problems import EpsilondError, ProblemError, StepsExhausted, Unavailable
+from epsilond_client.transport import plain
+
+T = TypeVar("T")
+log = logging.getLogger("epsilond_client")
+
+#: More time is asked for so often while a hold lasts: two of three may fail.
+_EXTENSIONS = 3
+_SHORTEST_WAIT_S = 0.3
+#: Answers to a start that tell of somebody else, or of an earlier process with the same key.
+_ANOTHERS = frozenset({"already_started", "already_resolved", "expired", "owned_by_run"})
+
+
+class HeldReservation:
+    """Budget that is held while a block runs; a context manager, made by `Client.reserve` and `Client.guard`.
+
+    Args:
+        reservations: To ask with.
+        background: To ask with in the background, where no attempt may take long.
+        budget: What pays.
+        events: What is to be released, fixed before its noise is drawn.
+        purpose: Shown with every entry.
+        expires_in: Seconds for which the hold lasts without a word of this process.
+        charge_delta: The delta at which an ``approximate_dp`` budget prices the events.
+        start: Whether noise may be drawn as soon as the block begins; else from the first `take` or `start` on.
+        idempotency_key: The caller's own, so that a second process finds this reservation and makes no other one.
+    """
+
+    def __init__(
+        self,
+        reservations: Reservations,
+        background: Reservations,
+        budget: BudgetId,
+        events: Sequence[Event],
+        *,
+        purpose: str,
+        expires_in: int,
+        charge_delta: float | None,
+        start: bool,
+        idempotency_key: str | None,
+    ) -> None:
+        if not events:
+            raise ValueError("a reservation holds at least one event")
+        self._reservations = reservations
+        self._background = background
+        self._budget = budget
+        self._events = tuple(plain(event) for event in events)
+        self._purpose = purpose
+        self._expires_in = expires_in
+        self._charge_delta = charge_delta
+        self._start_on_entry = start
+        self._key = idempotency_key
+        self._reservation: Reservation | None = None
+        self._taken = 0
+        self._counts = False
+        self._started = False
+        self._maybe_started = False
+        self._is_anothers = False
+        self._resolved = False
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._ended = threading.Event()
+        self._extender: threading.Thread | None = None
+
+    @property
+    def reservation(self) -> Reservation:
+        """As the service answered last."""
+        if self._reservation is None:
+            raise EpsilondError("nothing is held before the block begins: `with client.reserve(...) as reservation:`")
+        return self._reservation
+
+    @property
+    def id(self) -> str:
+        return self.reservation.id
+
+    @property
+    def is_started(self) -> bool:
+        """Whether noise may be drawn; from then on the charge stands."""
+        return self._started
+
+    @property
+    def steps_reserved(self) -> int:
+        """Of all events together."""
+        return sum(int(event.get("count", 1)) for event in self._events)
+
+    @property
+    def steps_taken(self) -> int:
+        """Those that were counted."""
+        return self._taken
+
+    @property
+    def steps_left(self) -> int:
+        return self.steps_reserved - self._taken
+
+    def start(self) -> Reservation:
+        """Say that noise is about to be drawn; draw none before this has returned. A second call does nothing.
+
+        Raises:
+            Conflict: ``already_started``, by another process: its noise may be out, so this one must draw none.
+                ``expired``: the hold was given back before it was started.
+        """
+        self._check_process()
+        with self._lock:
+            if self._resolved or self._ended.is_set():
+                raise EpsilondError(f"the block of {self.id} is over: no noise may be drawn for it any more")
+            if not self._started:
+                self._ask_for_start()
+            return self.reservation
+
+    def take(self, steps: int = 1) -> None:
+        """Count steps that are about to be taken: call it before their noise is drawn. The first call starts.
+
+        It is for reservations of one kind of step. Where a list has several, in turns perhaps, the number of steps does
+        not say which of them were taken; say so at the end: ``commit(events=...)``.
+
+        Raises:
+            StepsExhausted: so many are not reserved; none of them is counted, and none may be taken.
+        """
+        if len(self._events) > 1:
+            raise ValueError("steps are counted where a reservation has one event; of several, say commit(events=...)")
+        if operator.index(steps) < 1:
+            raise ValueError("steps is 1 or more")
+        self._check_process()
+        with self._lock:
+            if steps > self.steps_left:
+                raise StepsExhausted(
+                    f"{self._taken} of the {self.steps_reserved} reserved steps are taken, and {steps} more would be "
+                    "too many: reserve more before the training, or end it here"
+                )
+            self.start()
+            self._counts = True
+            self._taken += steps
+
+    def steps(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches, each counted as a step before it is handed out.
+
+        Raises:
+            StepsExhausted: there are more of them than steps; the one beyond is not handed out.
+        """
+        for batch in batches:
+            self.take()
+            yield batch
+
+    def commit(self, events: Sequence[Event] | None = None) -> Reservation:
+        """Charge what happened, now: all of it, or a part. No noise may be drawn for this reservation any more.
+
+        Args:
+            events: The reserved list with counts reduced and later ones dropped; None for all of it, or for the steps
+                that were counted.
+        """
+        if events is None:
+            events = self._counted()
+        answer = self._reservations.commit(self.reservation, events=events)
+        self._reservation, self._resolved = answer, True
+        return answer
+
+    def void(self) -> Reservation:
+        """Nothing has happened and nothing will: give the hold back.
+
+        Raises:
+            Conflict: it is started.
+        """
+        self._reservation = self._reservations.void(self.reservation)
+        self._resolved = True
+        return self._reservation
+
+    def __enter__(self) -> Self:
+        if self._reservation is not None:
+            raise EpsilondError("a reservation is for one block: make another one")
+        self._reservation = self._reservations.create(
+            self._budget,
+            self._events,
+            purpose=self._purpose,
+            expires_in=self._expires_in,
+            charge_delta=self._charge_delta,
+            idempotency_key=self._key,
+        )
+        try:
+            if self._start_on_entry:
+                self.start()
+            self._extender = threading.Thread(target=self._extend, name="epsilond-extend", daemon=True)
+            self._extender.start()
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if os.getpid() != self._process:
+            return  # A fork leaves the block, and has nothing to say about what the process that made it does.
+        self._ended.set()
+        if self._resolved:
+            return
+        if error is not None:
+            self._give_up(error)
+            return
+        try:
+            self.commit()
+        except BaseException as failure:
+            failure.add_note(self._standing())
+            raise
+        if not self._started:
+            # After the charge: where warnings are errors, this raises.
+            warnings.warn(
+                f"the block ended without one step that the reservation {self.id} saw, so all of it is charged: take "
+                "steps through it (guard.steps, take), or call void() where nothing was drawn",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise EpsilondError(
+                "this process is a fork of the one that holds the reservation, which would not hear of its steps: take "
+                "them there, or hold a reservation in each process"
+            )
+
+    def _ask_for_start(self) -> None:
+        # A key of its own in every process: the answer to somebody else's start is no permission to draw noise again.
+        self._maybe_started = True
+        try:
+            self._reservation = self._reservations.start(self.reservation)
+        except Unavailable:
+            raise
+        except ProblemError as problem:
+            self._maybe_started = False
+            self._is_anothers = problem.code in _ANOTHERS
+            raise
+        self._started = True
+
+    def _give_up(self, error: BaseException) -> None:
+        """The block has failed: commit what may have happened, give back what has not. Its own error is raised."""
+        self._ended.set()
+        try:
+            if self._started:
+                self.commit()
+            elif not self._is_anothers:
+                self._void_or_commit()
+            else:
+                error.add_note(self._standing())
+        except BaseException as failure:
+            error.add_note(f"{self._standing()}\n{type(failure).__name__}: {failure}")
+
+    def _void_or_commit(self) -> None:
+        try:
+            self.void()
+        except ProblemError as problem:
+            if problem.code != "already_started" or not self._maybe_started:
+                raise
+            # This process's own start was done and its answer lost. Nothing was drawn; one step is the least charge.
+            self.commit(events=[{**self._events[0], "count": 1}])
+
+    def _counted(self) -> list[Event] | None:
+        """The part that was counted; None where nobody counted, which means all."""
+        if not self._counts:
+            return None
+        return [{**self._events[0], "count": self._taken}]
+
+    def _standing(self) -> str:
+        """What becomes of a reservation that this process could not resolve."""
+        if self._is_anothers:
+            return (
+                f"The reservation {self.id} was made earlier under the same idempotency_key, and is started or "
+                "resolved: whoever did that may have drawn noise. Look at it with client.reservations.get, commit it "
+                "if it is started, and reserve anew under another key."
+            )
+        if self._started or self._maybe_started:
+            return (
+                f"The reservation {self.id} is started and stays held in full until it is committed: "
+                f"client.reservations.commit({self.id!r})"
+            )
+        return f"The reservation {self.id} was not started; it expires by itself."
+
+    def _extend(self) -> None:
+        wait = most = max(_SHORTEST_WAIT_S, self._expires_in / _EXTENSIONS)
+        while not self._ended.wait(wait):
+            try:
+                self._background.extend(self.reservation, expires_in=self._expires_in)
+                wait = most
+            except ProblemError as problem:
+                if self._ended.is_set():
+                    return
+                log.warning("the reservation %s was not extended: %s", self.id, problem.code)
+                if not isinstance(problem, Unavailable) and problem.status != 429:
+                    return
+                wait = max(_SHORTEST_WAIT_S, most / 10.0)
+            except Exception as error:
+                if not self._ended.is_set():
+                    log.warning("the reservation %s is no longer extended: %s", self.id, type(error).__name__)
+                return

@@ -1,0 +1,69 @@
+"""When a request is sent again: never where it may have happened once and could happen twice."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx2
+
+#: No connection was made, so nothing was asked.
+NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+#: Answers that say: not now. 507: the disk was full, and nothing was written.
+_LATER = frozenset({429, 502, 503, 504, 507})
+#: Of these alone it is certain, without an idempotency key too, that nothing was done.
+_NOTHING_DONE = frozenset({429})
+#: Another request with the same key is still running; its answer is the one to have.
+STILL_RUNNING = "request_in_progress"
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How long to go on, and how to wait between attempts.
+
+    Attributes:
+        seconds: No attempt begins later than this after the first; 0 for one attempt.
+        first_wait: Seconds before the second attempt, at most; doubled from one attempt to the next.
+        longest_wait: Where doubling ends. A ``Retry-After`` is kept however long it is, or the error is raised now.
+    """
+
+    seconds: float = 60.0
+    first_wait: float = 0.25
+    longest_wait: float = 10.0
+
+    def wait_before(self, attempt: int, retry_after: float | None) -> float:
+        """Seconds after an attempt (the first is number 1): drawn at random, so that clients do not come together."""
+        most: float = min(self.longest_wait, self.first_wait * 2.0 ** (attempt - 1))
+        drawn = random.uniform(most / 2.0, most)  # noqa: S311 (no secret depends on it)
+        return drawn if retry_after is None else retry_after + drawn / 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time and sleep; another one in tests."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def may_try_again(failure: httpx2.TransportError | httpx2.Response, code: str | None, *, repeatable: bool) -> bool:
+    """Whether the same request may be sent again.
+
+    Args:
+        failure: No answer, or one that is an error.
+        code: Of the problem, where it is one.
+        repeatable: It reads, or it carries an idempotency key: twice is once.
+    """
+    if isinstance(failure, httpx2.TransportError):
+        return repeatable or isinstance(failure, NEVER_SENT)
+    if failure.status_code in _LATER:
+        return repeatable or failure.status_code in _NOTHING_DONE
+    return repeatable and code == STILL_RUNNING
+
+
+def retry_after(response: httpx2.Response) -> float | None:
+    """Seconds that the server asks for; the service says them as a number, never as a date."""
+    value = response.headers.get("Retry-After", "")
+    return float(value) if value.isascii() and value.isdigit() else None

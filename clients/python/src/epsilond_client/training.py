@@ -1,0 +1,241 @@
+"""Data sets, runs, sweeps of runs, audits: `client.datasets`, `client.runs`, `client.run_sweeps`, `client.audits`."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
+
+from epsilond_client.answers import Answer, Dataset, ProgressMessage, Run
+from epsilond_client.budgets import PAGE
+from epsilond_client.following import follow, wait_for
+from epsilond_client.transport import Content, Transport, path_to, plain
+
+if TYPE_CHECKING:
+    import numpy as np
+
+RunId = str | Run
+_TYPES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".npz": "application/octet-stream"}
+
+
+class Datasets:
+    """Rows that runs train on: declared in public, uploaded once, never returned."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def upload(
+        self,
+        file: str | os.PathLike[str] | bytes | BinaryIO,
+        *,
+        name: str,
+        filename: str | None = None,
+        idempotency_key: str | None = None,
+        **metadata: Any,
+    ) -> Dataset:
+        """Upload CSV, Parquet or NPZ; private unless ``public=True``. A file is read as it is sent.
+
+        Args:
+            file: A path, or the bytes, or an open file, which is read from its beginning.
+            name: Of the data set.
+            filename: Says the format, where `file` is no path.
+            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            metadata: `declared_size`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`. All of it is public.
+        """
+        if isinstance(file, str | os.PathLike):
+            with Path(file).open("rb") as opened:
+                return self.upload(
+                    opened, name=name, filename=filename or Path(file).name, idempotency_key=idempotency_key, **metadata
+                )
+        if filename is None:
+            raise ValueError("filename says the format (rows.csv, rows.parquet, rows.npz) where file is no path")
+        if Path(filename).suffix not in _TYPES:
+            raise ValueError(f"the format follows from the file's name, which ends in one of {', '.join(_TYPES)}")
+        source = io.BytesIO(file) if isinstance(file, bytes) else file
+        if not source.seekable():
+            raise ValueError("an upload may have to be sent twice, so the file is one that can be read twice: no pipe")
+        declared = json.dumps(plain({"name": name} | metadata), allow_nan=False)
+        return self._http.write("/v1/datasets", _multipart(source, filename, declared), Dataset, idempotency_key)
+
+    def generate(self, *, name: str, idempotency_key: str | None = None, **fields: Any) -> Dataset:
+        """A public data set that is made from a seed.
+
+        Args:
+            name: Of the data set.
+            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            fields: `features`, `rows`, `seed`, `task` and what else the service documents.
+        """
+        request = {"kind": "synthetic", "name": name} | fields
+        return self._http.write("/v1/datasets", request, Dataset, idempotency_key)
+
+    def get(self, dataset: str | Dataset) -> Dataset:
+        """What was declared."""
+        return self._http.get(path_to("/v1/datasets/{}", dataset), Dataset)
+
+    def list(self, *, page_size: int = PAGE) -> Iterator[Dataset]:
+        """All data sets within reach, page by page."""
+        return self._http.pages("/v1/datasets", Dataset, page_size)
+
+    def delete(self, dataset: str | Dataset) -> None:
+        """Remove the rows for good; private ones stay bound to their budget."""
+        self._http.delete(path_to("/v1/datasets/{}", dataset))
+
+
+class Runs:
+    """Private training that the service carries out."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def create(
+        self,
+        *,
+        algorithm: str,
+        model: Mapping[str, Any],
+        target: Mapping[str, Any],
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> Run:
+        """Calibrate, charge and queue a run.
+
+        Args:
+            algorithm: Its name.
+            model: ``{"kind": "logistic_regression"}``, say.
+            target: The guarantee to meet.
+            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            fields: `dataset_id`, `budget_id`, `batch_size`, `iterations`, `sampling`, `gradient_bound` and what else
+                a calibration takes.
+
+        Raises:
+            BudgetExceeded: the plan does not fit; nothing is held and nothing runs.
+        """
+        request = {"algorithm": algorithm, "model": model, "target": target} | fields
+        return self._http.write("/v1/runs", request, Run, idempotency_key)
+
+    def get(self, run: RunId) -> Run:
+        """A run as it is now."""
+        return self._http.get(path_to("/v1/runs/{}", run), Run)
+
+    def list(self, *, page_size: int = PAGE) -> Iterator[Run]:
+        """All runs within reach, newest first."""
+        return self._http.pages("/v1/runs", Run, page_size)
+
+    def cancel(self, run: RunId, *, idempotency_key: str | None = None) -> Run:
+        """End it; one that has started is charged in full."""
+        return self._http.write(path_to("/v1/runs/{}/cancel", run), None, Run, idempotency_key)
+
+    def events(self, run: RunId) -> Iterator[ProgressMessage]:
+        """Progress as the service tells it, until the run ends; comes back by itself when the stream breaks off."""
+        return follow(self._http, path_to("/v1/runs/{}", run))
+
+    def wait(
+        self,
+        run: RunId,
+        *,
+        on_progress: Callable[[ProgressMessage], object] | None = None,
+        timeout: float | None = None,
+        check: bool = True,
+    ) -> Run:
+        """The run once it has ended. Where streams are refused, it is asked for now and then.
+
+        Args:
+            run: Which one.
+            on_progress: Called with each message.
+            timeout: Seconds; None for as long as it takes.
+            check: Whether a run that has not succeeded is an error.
+
+        Raises:
+            RunFailed: it has failed or was cancelled, and `check` is true.
+            TimeoutError: it goes on after `timeout`; the run itself is not touched.
+        """
+        return wait_for(self._http, path_to("/v1/runs/{}", run), on_progress, timeout, check=check)
+
+    def model(self, run: RunId) -> Answer:
+        """The released model as JSON: parameters, features, classes."""
+        return self._http.get(path_to("/v1/runs/{}/model", run), Answer)
+
+    def arrays(self, run: RunId) -> dict[str, np.ndarray[Any, Any]]:
+        """The released model's arrays (needs NumPy)."""
+        import numpy as np  # noqa: PLC0415 (the package does without NumPy)
+
+        content = self._http.get_bytes(path_to("/v1/runs/{}/model", run), format="npz")
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+
+    @overload
+    def report(self, run: RunId, format: Literal["json"] = "json") -> Answer: ...
+    @overload
+    def report(self, run: RunId, format: Literal["markdown", "html"]) -> str: ...
+    def report(self, run: RunId, format: Literal["json", "markdown", "html"] = "json") -> Answer | str:
+        """The privacy card."""
+        path = path_to("/v1/runs/{}/report", run)
+        if format == "json":
+            return self._http.get(path, Answer, format=format)
+        return self._http.get_bytes(path, format=format).decode()
+
+
+class RunSweeps:
+    """Grids of runs under one charge."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def create(self, *, select: Literal["all", "best"], idempotency_key: str | None = None, **fields: Any) -> Answer:
+        """Charge and queue a grid: the fields of a run, some of them lists.
+
+        Raises:
+            BudgetExceeded: it does not fit; nothing is held and nothing runs.
+        """
+        return self._http.write("/v1/run-sweeps", {"select": select} | fields, Answer, idempotency_key)
+
+    def quote(self, *, select: Literal["all", "best"], **fields: Any) -> Answer:
+        """What it would cost; nothing is written."""
+        return self._http.ask("/v1/run-sweeps", {"select": select} | fields, Answer, dry_run=True)
+
+    def get(self, sweep: str | Answer) -> Answer:
+        """A sweep as it is now."""
+        return self._http.get(path_to("/v1/run-sweeps/{}", sweep), Answer)
+
+    def list(self, *, page_size: int = PAGE) -> Iterator[Answer]:
+        """All sweeps within reach."""
+        return self._http.pages("/v1/run-sweeps", Answer, page_size)
+
+    def cancel(self, sweep: str | Answer, *, idempotency_key: str | None = None) -> Answer:
+        """End it; its charge is settled when all of its runs have ended."""
+        return self._http.write(path_to("/v1/run-sweeps/{}/cancel", sweep), None, Answer, idempotency_key)
+
+    def heat_map(self, sweep: str | Answer, format: Literal["svg", "html"] = "svg") -> str:
+        """The scores of a sweep of two fields as a picture, or a page with the table beside it."""
+        return self._http.get_bytes(path_to("/v1/run-sweeps/{}/heat-map", sweep), format=format).decode()
+
+
+class Audits:
+    """Attacks on the program that runs, beside what is claimed of it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def create(self, *, idempotency_key: str | None = None, **fields: Any) -> Answer:
+        """Attack a run's plan (`run_id`) or that of a calibration (`calibration`); takes up to two minutes."""
+        return self._http.write("/v1/audits", fields, Answer, idempotency_key)
+
+    def get(self, audit: str | Answer) -> Answer:
+        """An audit that was made."""
+        return self._http.get(path_to("/v1/audits/{}", audit), Answer)
+
+    def list(self, *, run: RunId | None = None, page_size: int = PAGE) -> Iterator[Answer]:
+        """Audits within reach, or of one run."""
+        run_id = run.id if isinstance(run, Run) else run
+        return self._http.pages("/v1/audits", Answer, page_size, run_id=run_id)
+
+
+def _multipart(file: BinaryIO, filename: str, metadata: str) -> Content:
+    """The body of an upload. The HTTP library reads a file from its beginning, for each attempt anew."""
+    parts = {
+        "file": (filename, file, _TYPES[Path(filename).suffix]),
+        "metadata": (None, metadata, "application/json"),
+    }
+    return lambda: {"files": parts}

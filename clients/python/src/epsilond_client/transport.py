@@ -1,0 +1,278 @@
+"""Requests and answers over HTTP: the address, the key, retries, and errors as exceptions."""
+
+from __future__ import annotations
+
+import copy
+import ipaddress
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from numbers import Integral, Real
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx2
+
+from epsilond_client.answers import Document
+from epsilond_client.problems import ProblemError, Unavailable, problem_of
+from epsilond_client.retries import Clock, Retries, may_try_again, retry_after
+
+_LOCAL_NAME = "localhost"
+#: What a request's body is made of, anew for each attempt: a file has to be read from its beginning.
+Content = Callable[[], Mapping[str, Any]]
+D = TypeVar("D", bound=Document)
+
+
+class Transport:
+    """One server, one key, one pool of connections; safe to use from several threads.
+
+    Args:
+        base_url: ``http://127.0.0.1:8000``, or where the service is.
+        api_key: Sent with every request; None for a server without keys.
+        timeout: Seconds that an answer may take.
+        retries: When a request is sent again.
+        allow_insecure: Send the key over plain HTTP to another machine, too.
+        clock: Another one in tests.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None,
+        timeout: float,
+        retries: Retries,
+        *,
+        allow_insecure: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        is_local = _check_address(base_url, has_key=api_key is not None, allow_insecure=allow_insecure)
+        headers = {"User-Agent": "epsilond-client"}
+        if api_key is not None:
+            headers["Authorization"] = f"Bearer {_checked_key(api_key)}"
+        self.base_url = base_url.rstrip("/")
+        self._retries = retries
+        self._clock = clock or Clock()
+        # Redirects are not followed: they would take the key elsewhere. No proxy sees what is meant for this machine.
+        self._http = httpx2.Client(base_url=self.base_url, headers=headers, trust_env=not is_local)
+        self._timeout = httpx2.Timeout(timeout, connect=min(timeout, 10.0))
+
+    def in_haste(self, timeout: float) -> Self:
+        """The same connections, for what is asked again soon anyhow: one attempt, that takes no longer than this."""
+        other = copy.copy(self)
+        other._retries, other._timeout = Retries(seconds=0.0), httpx2.Timeout(timeout)
+        return other
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, answer: type[D], **params: Any) -> D:
+        """Ask for an object."""
+        return answer(_object(self._attempt("GET", path, params=params)))
+
+    def get_bytes(self, path: str, accept: str | None = None, **params: Any) -> bytes:
+        """Ask for what is no JSON."""
+        headers = {} if accept is None else {"Accept": accept}
+        return self._attempt("GET", path, params=params, headers=headers).content
+
+    def pages(self, path: str, item: type[D], page_size: int, **params: Any) -> Iterator[D]:
+        """All items of a list; the next page is asked for when the one before is used up."""
+        cursor: str | None = None
+        while True:
+            page = _object(self._attempt("GET", path, params=params | {"cursor": cursor, "limit": page_size}))
+            yield from (item(fields) for fields in page["items"])
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def ask(self, path: str, request: Mapping[str, Any] | None, answer: type[D], **params: Any) -> D:
+        """A POST that writes nothing."""
+        return answer(_object(self._attempt("POST", path, params=params, content=json_body(request))))
+
+    def write(
+        self,
+        path: str,
+        request: Mapping[str, Any] | Content | None,
+        answer: type[D],
+        idempotency_key: str | None = None,
+    ) -> D:
+        """A POST that writes, at most once however often it is sent: every attempt carries the same key.
+
+        Args:
+            path: Under the server's address.
+            request: The fields of the body, or what makes another body.
+            answer: What it is answered with.
+            idempotency_key: The caller's own, for a command that is to survive the end of this process.
+        """
+        key = str(uuid.uuid4()) if idempotency_key is None else _checked_idempotency_key(idempotency_key)
+        content = request if callable(request) else json_body(request)
+        return answer(_object(self._attempt("POST", path, content=content, headers={"Idempotency-Key": key}, key=key)))
+
+    def delete(self, path: str) -> None:
+        """Once: a second DELETE would be answered that there is nothing."""
+        self._attempt("DELETE", path, repeatable=False)
+
+    @contextmanager
+    def stream(self, path: str, headers: Mapping[str, str] | None = None, **params: Any) -> Iterator[httpx2.Response]:
+        """An answer that is read as it comes; nothing is sent again once it has begun."""
+        try:
+            with self._http.stream(
+                "GET", path, params=_given(params), headers=headers, timeout=self._timeout
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    raise problem_of(response.status_code, _json(response))
+                yield response
+        except httpx2.TransportError as error:
+            raise _no_answer(error, None) from error
+
+    def _attempt(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: Content | None = None,
+        repeatable: bool = True,
+        key: str | None = None,
+    ) -> httpx2.Response:
+        started = self._clock.now()
+        attempt = 0
+        while True:
+            attempt += 1
+            failure: httpx2.TransportError | httpx2.Response
+            asked: float | None = None
+            try:
+                body = {} if content is None else dict(content())
+                all_headers = {**(headers or {}), **body.pop("headers", {})}
+                response = self._http.request(
+                    method, path, params=_given(params or {}), headers=all_headers, timeout=self._timeout, **body
+                )
+            except httpx2.TransportError as error:
+                failure = error
+                problem: ProblemError = _no_answer(error, key)
+            else:
+                if response.is_success:
+                    return response
+                failure, asked = response, retry_after(response)
+                problem = problem_of(response.status_code, _json(response))
+                if isinstance(problem, Unavailable):
+                    problem.idempotency_key = key
+            wait = self._retries.wait_before(attempt, asked)
+            too_late = self._clock.now() + wait - started > self._retries.seconds
+            if too_late or not may_try_again(failure, problem.code, repeatable=repeatable):
+                raise problem from (failure if isinstance(failure, Exception) else None)
+            self._clock.sleep(wait)
+
+
+def identifier(named: str | Document) -> str:
+    """The id of what is given by its id, or as the object itself."""
+    value = named if isinstance(named, str) else named["id"]
+    if not isinstance(value, str) or not value:
+        raise ValueError("this needs an id, or an answer that has one")
+    return value
+
+
+def path_to(pattern: str, named: str | Document) -> str:
+    """A path with an id in it.
+
+    >>> path_to("/v1/budgets/{}/limit", "bud_1")
+    '/v1/budgets/bud_1/limit'
+    """
+    return pattern.format(quote(identifier(named), safe=""))
+
+
+def json_body(request: Mapping[str, Any] | None) -> Content:
+    """The body of a request; fields that are None are left out, and the service's defaults hold."""
+    if request is None:
+        return dict
+    body = json.dumps(plain(_given(request)), allow_nan=False).encode()
+    return lambda: {"content": body, "headers": {"Content-Type": "application/json"}}
+
+
+def plain(value: Any) -> Any:
+    """The same in JSON's own types: of answers that are sent back, tuples, and NumPy's numbers."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise TypeError(f"a request takes numbers, texts, lists and mappings, and no {type(value).__name__}")
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _moment(value) for name, value in fields.items() if value is not None}
+
+
+def _moment(value: Any) -> Any:
+    """A time as the service reads it; it has to say its zone."""
+    if not isinstance(value, datetime):
+        return value
+    if value.tzinfo is None:
+        raise ValueError("a moment needs a time zone: datetime(..., tzinfo=UTC)")
+    return value.isoformat()
+
+
+def _object(response: httpx2.Response) -> dict[str, Any]:
+    body = _json(response)
+    if not isinstance(body, dict):
+        raise problem_of(response.status_code, None)
+    return body
+
+
+def _json(response: httpx2.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None
+
+
+def _no_answer(error: httpx2.TransportError, key: str | None) -> Unavailable:
+    # The library's own words name the address and the cause, and never a header.
+    problem = Unavailable(0, "no_answer", f"no answer came: {str(error) or type(error).__name__}")
+    problem.idempotency_key = key
+    return problem
+
+
+def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> bool:
+    """Whether the address is this machine's own.
+
+    Raises:
+        ValueError: it is no address, or the key would travel in clear over a network.
+    """
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None or parts.query:
+        raise ValueError("base_url is http://HOST:PORT or https://HOST, without a user, a password or a query")
+    is_local = _is_loopback(parts.hostname)
+    if has_key and parts.scheme == "http" and not is_local and not allow_insecure:
+        raise ValueError(
+            f"the key would be sent to {parts.hostname} in clear: use https, or say allow_insecure=True where nobody "
+            "else can read that network"
+        )
+    return is_local
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == _LOCAL_NAME
+
+
+def _checked_key(api_key: str) -> str:
+    if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        raise ValueError("api_key is not one of epsilond's: it has no spaces and no other characters than ASCII's")
+    return api_key
+
+
+def _checked_idempotency_key(key: str) -> str:
+    if not 1 <= len(key) <= 200 or not key.isascii() or not key.isprintable() or key != key.strip():
+        raise ValueError("idempotency_key is 1 to 200 printable ASCII characters, without spaces at its ends")
+    return key
