@@ -9,17 +9,19 @@ BENCH_VENV := .venv-bench
 BENCH_BIN := $(BENCH_VENV)/bin
 # Torch and Opacus beside ours, on one NumPy: gigabytes that nobody else has to load.
 BENCH_TRAINER_VENV := .venv-bench-trainer
+# Opacus and torch for the adapters of the client.
+ADAPTERS_VENV := .venv-adapters
 BENCH_TRAINER_BIN := $(BENCH_TRAINER_VENV)/bin
 # The fuzzer beside ours: it has wheels for some versions of Python alone.
 FUZZ_VENV := .venv-fuzz
-CHECKED := app accounting calibrators trainer migrations tests benchmarks docs
+CHECKED := app accounting calibrators trainer migrations tests benchmarks docs clients
 
 # A run of the tests starts hundreds of interpreters. Where Python is told to keep no compiled modules, each of them
 # compiles all that it loads, which takes longer than what it does.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask migrate test check format docs lock openapi soak fuzz bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask migrate test check format docs lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -36,7 +38,7 @@ dask: $(VENV)/.dask  ## install what runs need to be trained on a Dask cluster (
 migrate: $(VENV)/.runtime  ## bring the database named by EPSILOND_DATABASE_URL to the newest schema
 	@$(BIN)/python -m app migrate
 
-test: $(VENV)/.dev  ## lint, types, layers, then every test (PostgreSQL included)
+test: $(VENV)/.dev  ## lint, types, layers, then every test (PostgreSQL included; Chromium, where it is installed)
 	@# Side by side, as neither uses more than one core.
 	@$(MAKE) --no-print-directory --jobs=2 check $(VENV)/.compiled
 	@echo "== tests"
@@ -59,13 +61,18 @@ soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
 fuzz: $(FUZZ_VENV)/.ready  ## coverage-guided fuzzing of what reads bytes of others, 11 minutes; writes tests/soak/reports/fuzz.json
 	@$(FUZZ_VENV)/bin/python -m tests.fuzz
 
+test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the real Opacus and torch; writes clients/python/adapter_tests/report.json
+	@$(ADAPTERS_VENV)/bin/python -m pytest -c clients/python/adapter_tests/pytest.ini \
+		--report clients/python/adapter_tests/report.json clients/python/adapter_tests
+
 # One thread for either side: a ratio then compares the work, not the number of cores.
 bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to README.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting
 	@$(BENCH_BIN)/python -m benchmarks.table
 
-bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine; the results go to README.md
+bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine, and verification of a million entries; the results go to README.md
 	@$(BIN)/python -m benchmarks.ledger
+	@$(BIN)/python -m benchmarks.ledger.verifying
 	@$(BIN)/python -m benchmarks.table
 
 bench-http: $(VENV)/.dev  ## calibrations over HTTP beside the engine in process and a bare endpoint; the results go to README.md
@@ -111,7 +118,7 @@ lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
 		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
 
 clean:  ## remove the virtual environments and caches (var/, where the data are, stays)
-	rm -rf $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) $(ADAPTERS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -120,17 +127,21 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "Python's venv module is missing; on Debian: apt install python3-venv"; rm -rf $(VENV); exit 1; }
 
-$(VENV)/.runtime: requirements/runtime.lock | $(VENV)/bin/python
+# The program `epsilond`, which runs this checkout from any folder.
+$(BIN)/epsilond: app/cli/launcher.py | $(VENV)/bin/python
+	@$(BIN)/python -m app.cli.launcher
+
+$(VENV)/.runtime: requirements/runtime.lock | $(BIN)/epsilond
 	@echo "== installing the locked dependencies (once; later calls skip this)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.lock | $(VENV)/bin/python
+$(VENV)/.dev: requirements/dev.lock | $(BIN)/epsilond
 	@echo "== installing the locked development dependencies (once; later calls skip this)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
 	@touch $@ $(VENV)/.runtime $(VENV)/.dask
 
-$(VENV)/.dask: requirements/dask.lock | $(VENV)/bin/python
+$(VENV)/.dask: requirements/dask.lock | $(BIN)/epsilond
 	@echo "== installing the locked dependencies with Dask's (once; later calls skip this)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
 	@touch $@ $(VENV)/.runtime
@@ -168,4 +179,13 @@ $(BENCH_TRAINER_VENV)/.ready: requirements/runtime.lock requirements/bench-train
 		--only-binary :all: -r requirements/runtime.lock
 	@$(BENCH_TRAINER_BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
 		-r requirements/bench-trainer.txt
+	@touch $@
+
+$(ADAPTERS_VENV)/.ready: requirements/runtime.lock clients/python/adapter_tests/requirements.txt
+	@echo "== installing torch and Opacus into $(ADAPTERS_VENV) (once; later calls skip this)"
+	@$(PYTHON) -m venv --clear $(ADAPTERS_VENV) && echo '*' > $(ADAPTERS_VENV)/.gitignore
+	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--only-binary :all: -r requirements/runtime.lock
+	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+		-r clients/python/adapter_tests/requirements.txt
 	@touch $@

@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: a migrated database on either engine, and a context on it."""
+"""Fixtures that every test may use: a migrated database on either engine, and a context on it with warm processes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from hypothesis import settings
 
 from app.db.database import Database
 from app.kit.context import Context
+from app.kit.process_pool import ProcessPool
 from app.settings import Settings
-from tests.databases import ENGINES, DatabaseFactory, postgresql_server
+from tests.databases import ENGINES, DatabaseFactory, database_folder, postgresql_server
+from tests.warm_processes import WarmProcesses
 
 # A property test draws the same examples in every run: CI fails for what changed, never for its luck.
 settings.register_profile("repeatable", derandomize=True)
@@ -26,10 +28,11 @@ def postgresql_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def sqlite_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseFactory]:
-    factory = DatabaseFactory(None, tmp_path_factory.mktemp("databases"))
-    yield factory
-    factory.close()
+def sqlite_databases() -> Iterator[DatabaseFactory]:
+    with database_folder() as folder:
+        factory = DatabaseFactory(None, folder)
+        yield factory
+        factory.close()
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +70,24 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path / "data", database_url=database_url, workers=0)
 
 
+@pytest.fixture(scope="session")
+def warm_processes() -> Iterator[WarmProcesses]:
+    """Processes for numerics, which one test after the other has to itself."""
+    warm = WarmProcesses()
+    yield warm
+    warm.close()
+
+
 @pytest.fixture
-def context(database: Database, settings: Settings) -> Context:
+def pools(warm_processes: WarmProcesses) -> Iterator[dict[str, ProcessPool]]:
+    """What a context runs heavy numerics in: ``Context(..., **pools)``."""
+    pools = warm_processes.pools()
+    yield pools
+    for pool in pools.values():
+        pool.close()
+
+
+@pytest.fixture
+def context(database: Database, settings: Settings, pools: dict[str, ProcessPool]) -> Context:
     """A context on the test's own database and data folder."""
-    return Context(settings, database)
+    return Context(settings, database, **pools)

