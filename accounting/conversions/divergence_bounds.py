@@ -29,10 +29,10 @@ class LinearBounds:
     def seed(self, *, delta: float | None = None, epsilon: float = 0.0) -> float:
         # Stationary points of rho a (a + 1) - log(delta) over a, and of rho a (a + 1) - a epsilon.
         tilt = math.sqrt(-math.log(delta) / self.rho) if delta else 0.5 * (epsilon / self.rho - 1.0)
-        return min(max(tilt, _SMALLEST_TILT), self._largest)
+        return min(max(tilt, self._smallest), self._largest)
 
     def most_violated(self, excess: Callable[[float], float]) -> float:
-        low, high = math.log(_SMALLEST_TILT), math.log(self._largest)
+        low, high = math.log(self._smallest), math.log(self._largest)
         step = (high - low) / (_SCANNED - 1)
         tilts = [math.exp(low + step * index) for index in range(_SCANNED)]
         values = [excess(tilt) for tilt in tilts]
@@ -42,6 +42,11 @@ class LinearBounds:
             lambda x: -excess(math.exp(x)), bounds=interval, method="bounded", options={"xatol": 1e-7}
         )
         return max(math.exp(float(found.x)), tilts[best], key=excess)
+
+    @property
+    def _smallest(self) -> float:
+        # An omega may be nearer to 1; then it alone is looked at.
+        return min(_SMALLEST_TILT, self._largest)
 
     @property
     def _largest(self) -> float:

@@ -12,6 +12,9 @@ from itertools import pairwise
 
 from accounting.conversions.rounding import as_probability, enlarged
 
+#: The next number after 1: orders are larger than 1, and what is searched may round to it.
+_LEAST_ORDER = math.nextafter(1.0, 2.0)
+
 
 def mironov(order: float, divergence: float, delta: float) -> float:
     """Epsilon at ``delta``: divergence + log(1 / delta) / (order - 1).
@@ -72,7 +75,7 @@ def smallest_over_orders(bound: Callable[[float], float], start: float, largest:
     best = min(bound(start), bound(largest)) if largest < 1e12 else bound(start)
     for _ in range(12):
         points = [centre + width * (index - 8) / 8 for index in range(17)]
-        values = [(bound(min(1.0 + math.exp(x), largest)), x) for x in points]
+        values = [(bound(min(max(1.0 + math.exp(x), _LEAST_ORDER), largest)), x) for x in points]
         value, centre = min(values)
         best, width = min(best, value), 0.25 * width
     return best

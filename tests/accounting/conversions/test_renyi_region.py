@@ -14,7 +14,8 @@ from accounting.conversions import convert
 from accounting.conversions.divergence_bounds import LinearBounds, ListedBounds
 from accounting.conversions.renyi_region import RenyiRegion, TwoOutcomePair
 from accounting.conversions.two_outcome import divergence
-from accounting.guarantees import ApproximateDpGuarantee, RenyiDpGuarantee, ZcdpGuarantee
+from accounting.errors import InvalidValue
+from accounting.guarantees import ApproximateDpGuarantee, RenyiDpGuarantee, TruncatedZcdpGuarantee, ZcdpGuarantee
 from tests.accounting.conversions.trade_offs import both, largest, renyi, single_order_epsilon
 
 ORDERS = [1 + 10 ** mp.mpf(x) for x in mp.linspace(-4, 3, 57)]
@@ -144,6 +145,24 @@ def test_more_orders_never_hurt_and_kinks_are_found() -> None:
         for delta in (10.0 ** (-0.25 * x) for x in range(6, 18))
     ]
     assert max(gains) > 1e-4
+
+
+@pytest.mark.parametrize("gap", [1e-12, 1e-9, 1e-3])
+def test_an_omega_next_to_1_says_little_and_is_no_fault(gap: float) -> None:
+    wide = convert(TruncatedZcdpGuarantee(1.0, 2.0), "approximate_dp", delta=0.3)
+    near = convert(TruncatedZcdpGuarantee(1.0, 1.0 + gap), "approximate_dp", delta=0.3)
+    assert isinstance(wide.guarantee, ApproximateDpGuarantee)
+    assert isinstance(near.guarantee, ApproximateDpGuarantee)
+    assert near.guarantee.epsilon >= wide.guarantee.epsilon
+    for alternative in near.alternatives:
+        assert isinstance(alternative.guarantee, ApproximateDpGuarantee)
+        assert near.guarantee.epsilon <= alternative.guarantee.epsilon
+
+
+@pytest.mark.parametrize("gap", [2.0**-52, 1e-15])
+def test_an_epsilon_beyond_all_that_is_answered_is_refused(gap: float) -> None:
+    with pytest.raises(InvalidValue, match="epsilon must be in"):
+        convert(TruncatedZcdpGuarantee(1.0, 1.0 + gap), "approximate_dp", delta=0.3)
 
 
 @given(
