@@ -24,6 +24,7 @@ COPY calibrators calibrators
 COPY trainer trainer
 COPY app app
 COPY migrations migrations
+RUN ["/opt/epsilond/venv/bin/python", "-m", "app.cli.launcher"]
 ENV PATH=/opt/epsilond/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

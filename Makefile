@@ -21,7 +21,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask migrate test check format docs lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask migrate test check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -103,9 +103,14 @@ format: $(VENV)/.dev  ## apply the formatter
 openapi: $(VENV)/.dev  ## regenerate openapi.json (a test compares it)
 	@$(BIN)/python -m app openapi > openapi.json.new && mv openapi.json.new openapi.json
 
-docs: $(VENV)/.dev  ## regenerate the pages of settings, errors and algorithms (a test compares them)
+docs: $(VENV)/.dev  ## regenerate the pages of settings, errors, commands, paths and algorithms (tests compare them)
 	@$(BIN)/python -m docs.reference.generate
+	@$(BIN)/python -m docs.reference.http_pages
 	@$(BIN)/python -m docs.algorithms.generate
+
+site: $(VENV)/.dev  ## the documentation as a site in .site/html, offline; warnings are errors
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs/site --doctree-dir .site/doctrees \
+		. .site/html
 
 lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -118,14 +123,14 @@ lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
 		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
 
 clean:  ## remove the virtual environments and caches (var/, where the data are, stays)
-	rm -rf $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) $(ADAPTERS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .site $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) $(ADAPTERS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "epsilond needs Python 3.11 or later; $(PYTHON) is older. Try: make PYTHON=python3.12 serve"; exit 1; }
 	@echo "== creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV) \
-		|| { echo "Python's venv module is missing; on Debian: apt install python3-venv"; rm -rf $(VENV); exit 1; }
+		|| { echo "Python's venv module is missing; on Debian: apt install python3-venv"; rm -rf .site $(VENV); exit 1; }
 
 # The program `epsilond`, which runs this checkout from any folder.
 $(BIN)/epsilond: app/cli/launcher.py | $(VENV)/bin/python

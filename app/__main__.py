@@ -1,4 +1,4 @@
-"""`python -m app`."""
+"""`python -m app`: the command `epsilond`, in this checkout."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The command line: `python -m app COMMAND`. A file for each group of commands, and what all of them begin with."""
+"""The command line: `epsilond COMMAND`. A file for each group of commands, and what several of them use."""

@@ -1,4 +1,4 @@
-"""`python -m app keys`: API keys, by whoever may use the machine."""
+"""`epsilond keys`: API keys, by whoever may use the machine."""
 
 from __future__ import annotations
 
@@ -12,19 +12,29 @@ import typer
 
 from app.auth import service as auth
 from app.auth.principal import Scope
-from app.cli.setting_up import fail, new_private_file, open_context, require_data_folder, require_schema
+from app.auth.schemas import KeyBody
+from app.cli.files import new_private_file
+from app.cli.output import AsJson, example, print_json, print_table, print_text
+from app.cli.refusals import fail
+from app.cli.setting_up import open_context, require_data_folder, require_schema
 from app.kit.moments import format_moment
 from app.problems import Problem
 
-keys = typer.Typer(help="API keys. With none created, the server answers its own machine alone.", no_args_is_help=True)
+commands = typer.Typer(
+    name="keys",
+    help="API keys of the server on this machine.\n\nWith none created, it answers this machine alone.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST_DAYS = 3660
 
-Output = Annotated[Path | None, typer.Option(help="Write the key to this new file, for its owner alone.")]
+KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The id, as `keys list` shows it.")]
+KeyOutput = Annotated[Path | None, typer.Option(help="Write the key to this new file, for its owner alone.")]
 
 
-@keys.command("create")
+@commands.command("create", epilog=example("epsilond keys create --name notebook --scope analyst --expires-in 90d"))
 def create_key(
     name: Annotated[str, typer.Option(help="What the key is for.")],
     scope: Annotated[list[Scope], typer.Option(help="What it allows; may be repeated. admin implies all others.")],
@@ -35,7 +45,8 @@ def create_key(
         str | None, typer.Option(help="When it ends: 90d, 12h, 30m or seconds. Without this it does not end.")
     ] = None,
     if_none: Annotated[bool, typer.Option("--if-none", help="Only if no key was ever created.")] = False,
-    output: Output = None,
+    output: KeyOutput = None,
+    as_json: AsJson = False,
 ) -> None:
     """Create a key. It is shown or written this once: only a keyed hash of it is stored."""
     if not 1 <= len(name) <= 200 or not name.isprintable():
@@ -49,7 +60,7 @@ def create_key(
         require_data_folder(context.settings)
         require_schema(context)
         if if_none and auth.keys_exist(context):
-            print("There is a key already; none was created.")
+            _tell_of_none(as_json)
             return
         # Opened before the key exists: a file that cannot be written must not cost a key.
         target = new_private_file(output) if output else None
@@ -67,18 +78,19 @@ def create_key(
             fail(f"{problem.detail}.")
         if created is None:
             _give_up(target, output)
-            print("There is a key already; none was created.")
+            _tell_of_none(as_json)
             return
-        _hand_out(created.id, created.token, target, output)
+        _hand_out(created.id, created.token, target, output, as_json=as_json)
 
 
-@keys.command("rotate")
+@commands.command("rotate", epilog=example("epsilond keys rotate KEY --overlap 1h"))
 def rotate_key(
-    key_id: Annotated[str, typer.Argument(help="The id, as `keys list` shows it.")],
+    key_id: KeyId,
     overlap: Annotated[
         str, typer.Option(help="So long the old token is good, too: 7d at most. 0 ends every older one now.")
     ] = "1h",
-    output: Output = None,
+    output: KeyOutput = None,
+    as_json: AsJson = False,
 ) -> None:
     """Give a key another token, and show or write it this once."""
     both_are_good = _duration("--overlap", overlap)
@@ -94,34 +106,48 @@ def rotate_key(
         except Problem as problem:
             _give_up(target, output)
             fail(problem.detail)
-        _hand_out(key_id, token, target, output)
+        _hand_out(key_id, token, target, output, as_json=as_json)
 
 
-@keys.command("list")
-def list_keys() -> None:
+@commands.command("list", epilog=example("epsilond keys list"))
+def list_keys(as_json: AsJson = False) -> None:
     """List the keys, without what authenticates. Last use is written every ten minutes or so."""
     with open_context() as context:
         require_schema(context)
         now = context.clock()
-        for key in auth.list_keys(context):
-            ends = "" if key.expires_at is None else f"  until {format_moment(key.expires_at)}"
-            used = "never used" if key.last_used_at is None else f"used {key.last_used_at:%Y-%m-%d %H:%M}"
-            reached = auth.budget_ids(key.budgets)
-            budgets = "" if reached is None else f"  budgets {','.join(reached)}"
-            print(
-                f"{key.id}  {auth.state_of(key, now):7}  {key.created_at:%Y-%m-%d}  {used}{ends}{budgets}  "
-                f"{','.join(key.scopes)}  {key.name}"
+        found = [KeyBody.of(key, now) for key in auth.list_keys(context)]
+    if as_json:
+        print_json({"items": [key.model_dump(mode="json") for key in found]})
+        return
+    print_table(
+        ("id", "state", "created", "last used", "until", "budgets", "scopes", "name"),
+        [
+            (
+                key.id,
+                key.state,
+                f"{key.created_at:%Y-%m-%d}",
+                "never used" if key.last_used_at is None else f"{key.last_used_at:%Y-%m-%d %H:%M}",
+                "" if key.expires_at is None else format_moment(key.expires_at),
+                "all" if key.budgets is None else ",".join(key.budgets),
+                ",".join(key.scopes),
+                key.name,
             )
+            for key in found
+        ],
+    )
 
 
-@keys.command("revoke")
-def revoke_key(key_id: Annotated[str, typer.Argument(help="The id, as `keys list` shows it.")]) -> None:
+@commands.command("revoke", epilog=example("epsilond keys revoke KEY"))
+def revoke_key(key_id: KeyId, as_json: AsJson = False) -> None:
     """Revoke a key for ever. With the last one gone the server answers nobody until another is created."""
     with open_context() as context:
         require_schema(context)
         if not auth.revoke_key(context, key_id):
-            fail(f"There is no active key {key_id}; see `python -m app keys list`.")
-        print(f"{key_id} is revoked.")
+            fail(f"There is no active key {key_id}; see `epsilond keys list`.")
+    if as_json:
+        print_json({"id": key_id, "state": "revoked"})
+    else:
+        print_text(f"{key_id} is revoked.")
 
 
 def _duration(option: str, text: str) -> timedelta:
@@ -133,13 +159,22 @@ def _duration(option: str, text: str) -> timedelta:
     return duration
 
 
-def _hand_out(key_id: str, token: str, target: int | None, output: Path | None) -> None:
-    if target is None:
-        print(token)
-        return
-    with open(target, "w") as file:
-        file.write(token + "\n")
-    print(f"{key_id} was written to {output}.")
+def _hand_out(key_id: str, token: str, target: int | None, output: Path | None, *, as_json: bool) -> None:
+    if target is not None:
+        with open(target, "w") as file:
+            file.write(token + "\n")
+    if as_json:
+        where = {"token": token} if target is None else {"output": str(output)}
+        print_json({"id": key_id, **where})
+    else:
+        print_text(token if target is None else f"{key_id} was written to {output}.")
+
+
+def _tell_of_none(as_json: bool) -> None:
+    if as_json:
+        print_json({"id": None})
+    else:
+        print_text("There is a key already; none was created.")
 
 
 def _give_up(target: int | None, output: Path | None) -> None:

@@ -1,35 +1,44 @@
-"""`python -m app ledger`: the books of all budgets."""
+"""`epsilond ledger`: the books of all budgets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from app import VERSION
-from app.cli.setting_up import fail, open_context, require_schema, whole_file
-from app.ledger import exports, transparency
-from app.ledger.books import BadPlace
+from app.cli.files import Output, whole_file
+from app.cli.output import AsJson, example, print_json, print_text
+from app.cli.progress import Reached, progress_bar
+from app.cli.refusals import Status, fail
+from app.cli.setting_up import open_context, require_schema
+from app.kit.context import Context
+from app.ledger import books_repository, exports, transparency
+from app.ledger.books import BadPlace, Books, StoredEntry
 from app.ledger.checkpoints import Checkpoint, InvalidNote, VerifierKey, open_note, read_note
 from app.ledger.export_verification import read_past, verify_export
 from app.ledger.exports import ExportFormat
-from app.ledger.integration import integrate
 from app.ledger.proofs import InvalidProof, check_proof
 from app.ledger.recovery import rebuild_tables
-from app.ledger.verdicts import Past, describe
-from app.ledger.verification import verify
+from app.ledger.verdicts import Past, Verdict, describe
 from app.problems import Problem
 from app.reservations.repricing import reprice
 
 T = TypeVar("T")
 
-ledger = typer.Typer(help="The books of all budgets: verify, export, mend.", no_args_is_help=True)
+#: A bar is moved after so many entries.
+_SEEN_AT_ONCE = 500
+
+commands = typer.Typer(
+    name="ledger", help="The books of all budgets: verify, export, mend.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
-@ledger.command("verify")
+@commands.command("verify", epilog=example("epsilond ledger verify"))
 def verify_ledger(
     export: Annotated[Path | None, typer.Option(help="Verify this export; no database is needed.")] = None,
     since: Annotated[
@@ -41,87 +50,112 @@ def verify_ledger(
     public_key: Annotated[
         str | None, typer.Option(help="What verifies the checkpoint; an export with a checkpoint needs it.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Whether the books are what the ledger wrote; status 1, and the first bad place, where they are not."""
+    """Whether the books are what the ledger wrote.
+
+    Status 1, and the first bad place, where they are not.
+    """
     if export is not None and checkpoint is not None and public_key is None:
         fail("A checkpoint is verified with --public-key, which was kept with it (`ledger public-key` prints it).")
     past = None if since is None else _read_past(since)
     kept = None if checkpoint is None else _read_checkpoint(checkpoint, public_key)
     if export is not None:
-        verdict = _of_file(export, lambda: verify_export(export, past, kept))
+        file = export
+        with progress_bar("verifying", lambda: _of_file(file, lambda: _entries_of(file))) as reached:
+            verdict = _of_file(file, lambda: verify_export(file, Watched(past, reached), kept))
     else:
         with open_context() as context:
             require_schema(context)
-            integrate(context.database)
-            with context.database.read() as session:
-                verdict = verify(session, past=past, kept=kept)
-    print(verdict.in_words())
+            with progress_bar("verifying", lambda: _entries_in(context)) as reached:
+                verdict = transparency.verified(context, past=Watched(past, reached), kept=kept)
+    if as_json:
+        print_json(_verdict_body(verdict))
+    else:
+        print_text(verdict.in_words())
     if not verdict.valid:
-        raise typer.Exit(1)
+        raise typer.Exit(Status.REFUSED)
 
 
-@ledger.command("export")
+@commands.command("export", epilog=example("epsilond ledger export --output ledger.ndjson"))
 def export_ledger(
     output: Annotated[Path, typer.Option(help="Write to this new file, for its owner alone.")],
     file_format: Annotated[
         ExportFormat, typer.Option("--format", help="ndjson can be verified by itself; csv is a table for people.")
     ] = ExportFormat.NDJSON,
+    as_json: AsJson = False,
 ) -> None:
     """Write all entries to a file. Keep it elsewhere, for `ledger verify --since`."""
     with open_context() as context:
         require_schema(context)
         export = exports.export(context)
-        with whole_file(output) as file:
+        count = sum(head.sequence for head in export.heads.values())
+        with whole_file(output) as file, progress_bar("exporting", lambda: count) as reached:
+            written = 0
             for part in export.parts(file_format, VERSION):
                 file.write(part)
-        print(f"{sum(head.sequence for head in export.heads.values())} entries were written to {output}.")
+                written += part.count(b"\n")
+                reached(min(written, count), None)
+    if as_json:
+        print_json({"entries": count, "output": str(output)})
+    else:
+        print_text(f"{count} entries were written to {output}.")
 
 
-@ledger.command("checkpoint")
-def sign_checkpoint(
-    output: Annotated[Path | None, typer.Option(help="Write to this new file, for its owner alone.")] = None,
-) -> None:
+@commands.command("checkpoint", epilog=example("epsilond ledger checkpoint --output checkpoint.txt"))
+def sign_checkpoint(output: Output = None, as_json: AsJson = False) -> None:
     """Sign all entries so far in one note. Keep it elsewhere, for `ledger verify --checkpoint`."""
     with open_context() as context:
         require_schema(context)
         with _refusals_in_one_line():
             signed = transparency.checkpoint(context)
-    if output is None:
-        print(signed.note, end="")
-        return
-    with whole_file(output) as file:
-        file.write(signed.note.encode())
-    print(f"The checkpoint of {signed.checkpoint.size} entries was written to {output}.")
+    if output is not None:
+        with whole_file(output) as file:
+            file.write(signed.note.encode())
+    if as_json:
+        print_json({"size": signed.checkpoint.size, "note": signed.note, "output": output and str(output)})
+    elif output is None:
+        print_text(signed.note.removesuffix("\n"))
+    else:
+        print_text(f"The checkpoint of {signed.checkpoint.size} entries was written to {output}.")
 
 
-@ledger.command("public-key")
-def print_public_key() -> None:
+@commands.command("public-key", epilog=example("epsilond ledger public-key"))
+def print_public_key(as_json: AsJson = False) -> None:
     """Print what verifies the checkpoints of this ledger. Keep it with them."""
     with open_context() as context:
         require_schema(context)
         with _refusals_in_one_line():
-            print(transparency.verifier_key(context))
+            key = str(transparency.verifier_key(context))
+    if as_json:
+        print_json({"public_key": key})
+    else:
+        print_text(key)
 
 
-@ledger.command("prove")
+@commands.command("prove", epilog=example("epsilond ledger prove --proof proof.json --public-key PUBLIC_KEY"))
 def check_proof_file(
     proof: Annotated[Path, typer.Option(help="The JSON of a proof of inclusion or consistency.")],
     public_key: Annotated[str, typer.Option(help="What verifies the checkpoints of the ledger.")],
     checkpoint: Annotated[
         Path | None, typer.Option(help="A checkpoint of one of the proof's sizes, kept elsewhere.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Whether a proof shows what it says; status 1 where it does not. No database is needed."""
     kept = None if checkpoint is None else _read_checkpoint(checkpoint, public_key)
     try:
-        shown = check_proof(_read_text(proof), _public_key(public_key), kept)
+        shown = str(check_proof(_read_text(proof), _public_key(public_key), kept))
     except InvalidProof as error:
         fail(f"Not proved: {error}.")
-    print(f"proved: {shown}")
+    if as_json:
+        print_json({"proved": shown})
+    else:
+        print_text(f"proved: {shown}")
 
 
-@ledger.command("rebuild")
-def rebuild_ledger() -> None:
+@commands.command("rebuild", epilog=example("epsilond ledger rebuild"))
+def rebuild_ledger(as_json: AsJson = False) -> None:
     """Write budgets and reservations anew from the entries, where they differ. Stop the service before."""
     with open_context() as context:
         require_schema(context)
@@ -130,29 +164,42 @@ def rebuild_ledger() -> None:
                 rebuilt = rebuild_tables(session)
         except BadPlace as bad:
             fail(f"Nothing was changed: {describe(bad)}. Restore a backup.")
-        print(
+    if as_json:
+        print_json(asdict(rebuilt))
+    else:
+        print_text(
             f"{rebuilt.entries} entries were read. Written anew: {rebuilt.budgets} budgets, {rebuilt.reservations} "
             f"reservations, the exposed steps of {rebuilt.exposed} budgets."
         )
 
 
-@ledger.command("reprice")
-def reprice_ledger() -> None:
+@commands.command("reprice", epilog=example("epsilond ledger reprice"))
+def reprice_ledger(as_json: AsJson = False) -> None:
     """Price again what older engines have priced, and raise what was charged too low. Nothing is lowered."""
-    looked_at, raised, failed = 0, 0, 0
     with open_context() as context:
         require_schema(context)
+        charges = []
         for charge in reprice(context):
-            looked_at += 1
+            charges.append(charge)
+            if as_json:
+                continue
             if charge.after is not None:
-                raised += 1
-                print(f"{charge.reservation_id} of {charge.budget_id}: {charge.before} is raised to {charge.after}")
+                print_text(
+                    f"{charge.reservation_id} of {charge.budget_id}: {charge.before} is raised to {charge.after}"
+                )
             if charge.failure is not None:
-                failed += 1
-                print(f"{charge.reservation_id} of {charge.budget_id} has no price: {charge.failure}")
-    print(f"{looked_at} charges of older engines: {raised} raised, {failed} without a price, the others are enough.")
+                print_text(f"{charge.reservation_id} of {charge.budget_id} has no price: {charge.failure}")
+    raised = sum(charge.after is not None for charge in charges)
+    failed = sum(charge.failure is not None for charge in charges)
+    if as_json:
+        print_json({"charges": [asdict(charge) for charge in charges], "raised": raised, "failed": failed})
+    else:
+        print_text(
+            f"{len(charges)} charges of older engines: {raised} raised, {failed} without a price, the others are "
+            "enough."
+        )
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(Status.REFUSED)
 
 
 def _read_past(path: Path) -> Past:
@@ -182,6 +229,47 @@ def _read_text(path: Path) -> str:
         return _of_file(path, path.read_bytes).decode()
     except UnicodeDecodeError:
         fail(f"Cannot read {path}: it is not a text in UTF-8.")
+
+
+class Watched(Past):
+    """What there was once, if anything, and how many entries were compared with it so far."""
+
+    def __init__(self, past: Past | None, reached: Reached) -> None:
+        super().__init__()
+        self._past, self._reached, self._seen = past or Past(), reached, 0
+
+    def check(self, entry: StoredEntry) -> None:
+        self._past.check(entry)
+        self._seen += 1
+        if self._seen % _SEEN_AT_ONCE == 0:
+            self._reached(self._seen, None)
+
+    def check_nothing_is_missing(self, books: Books) -> None:
+        self._past.check_nothing_is_missing(books)
+
+
+def _entries_in(context: Context) -> int:
+    with context.database.read() as session:
+        return sum(row.sequence for row in books_repository.budgets(session, ""))
+
+
+def _entries_of(export: Path) -> int:
+    """About as many as it has lines."""
+    with export.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def _verdict_body(verdict: Verdict) -> dict[str, Any]:
+    """As `POST /v1/ledger/verify` answers."""
+    bad, tree = verdict.first_bad, verdict.tree
+    return {
+        "valid": verdict.valid,
+        "entries": verdict.entries,
+        "budgets": verdict.budgets,
+        "head": verdict.head,
+        "first_bad": bad and {name: getattr(bad, name) for name in ("budget_id", "sequence", "leaf_index", "reason")},
+        "tree": tree and {"size": tree.size, "root_hash": tree.root.hex()},
+    }
 
 
 @contextmanager

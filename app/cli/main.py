@@ -1,120 +1,129 @@
-"""The commands that run the service, and the groups of all others."""
+"""The command `epsilond`: where each of its commands is, and how it ends.
+
+A command's module is imported when the command is called: most need a part of the service, which takes a second to load
+as a whole.
+"""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Annotated
+import errno
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
-from alembic.util import CommandError
+from typer._click.exceptions import NoArgsIsHelpError, UsageError
+from typer.core import TyperGroup
+from typer.main import get_group
 
-from app.cli.keys import keys
-from app.cli.ledger import ledger
-from app.cli.setting_up import fail, open_context, require_data_folder, require_data_key, require_schema
-from app.db import migrate as migrations
-from app.db.database import Database
-from app.kit.context import Context
-from app.observability.logs import configure_logging
-from app.settings import Settings
+from app import VERSION
+from app.cli.output import print_text
+from app.cli.refusals import Refusal, Status, show
+
+#: Names of commands, in the order of the help: their modules, and the first sentences of their own help.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "account": ("privacy", "Certified epsilon at a delta, or delta at an epsilon."),
+    "convert": ("privacy", "What one privacy guarantee implies about another."),
+    "calibrate": ("calibration", "The noise, steps, batch size or privacy for a target."),
+    "sweep": ("calibration", "One calibration for each value of one field."),
+    "advise": ("calibration", "Which algorithms apply to a problem, and why not the others."),
+    "run": ("run", "Private training, by a server."),
+    "budget": ("budget", "Budgets of a server, and what was charged to them."),
+    "serve": ("service", "Answer HTTP requests, and run queued trainings."),
+    "worker": ("service", "Execute queued trainings, until stopped."),
+    "migrate": ("service", "Bring the database to the newest schema."),
+    "keys": ("keys", "API keys of the server on this machine."),
+    "ledger": ("ledger", "The books of all budgets: verify, export, mend."),
+    "openapi": ("service", "Print the OpenAPI document."),
+}
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class _Imported(Mapping[str, Any]):
+    """The commands by their names, each imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        module = import_module(f"app.cli.{COMMANDS[name][0]}")
+        group = get_group(module.commands)
+        # A module has either a group of that name, or commands of their own.
+        return group if module.commands.info.name == name else group.commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Epsilond(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = _Imported()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        """Run a command; a fault of the user's is one line, and never a traceback."""
+        given = sys.argv[1:] if args is None else list(args)
+        try:
+            status = super().main(given, *rest, **{**options, "standalone_mode": False})
+        except NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except UsageError as error:
+            where = "" if error.ctx is None else f" See `{error.ctx.command_path} --help`."
+            message = " ".join(error.format_message().split()).rstrip(".") + "." + where
+            status = show(Refusal(message, Status.USAGE, {"detail": message}), as_json="--json" in given)
+        except typer.TyperException as error:
+            status = show(error, as_json="--json" in given)
+        except typer.Abort:
+            status = Status.REFUSED
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            message = f"The answer cannot be written: {error.strerror}."
+            status = show(Refusal(message, Status.REFUSED, {"detail": message}), as_json="--json" in given)
+        sys.exit(status if isinstance(status, int) else Status.DONE)
+
 
 cli = typer.Typer(
-    help="epsilond, the privacy-accounting daemon. Settings come from the environment: EPSILOND_HOST and others.",
+    cls=_Epsilond,
     no_args_is_help=True,
     add_completion=False,
+    # Help that can be piped, and a line for a fault.
+    rich_markup_mode=None,
     # Local variables in a traceback would show keys and data.
     pretty_exceptions_enable=False,
 )
-cli.add_typer(keys, name="keys")
-cli.add_typer(ledger, name="ledger")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print_text(f"epsilond {VERSION}")
+        raise typer.Exit
+
+
+@cli.callback()
+def epsilond(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """epsilond, the privacy-accounting daemon: noise calibration, private training, and a ledger of what was spent.
+
+    account, convert, calibrate, sweep and advise are computed here. run and budget ask a server: EPSILOND_URL names it,
+    EPSILOND_API_KEY is the key. The others work on the database and the data folder that the service's settings name.
+    """
 
 
 def main() -> None:
-    """Run the command line; a fault of the operator's is one line and status 1."""
-    cli(prog_name="python -m app")
-
-
-@cli.command()
-def serve(
-    migrate: Annotated[bool, typer.Option("--migrate", help="Bring the database to the newest schema first.")] = False,
-) -> None:
-    """Answer HTTP requests, and run queued trainings in worker processes."""
-    # Imported here, as below: the whole service takes a second to load, and most commands need a part of it.
-    from app import server  # noqa: PLC0415
-    from app.main import create_app  # noqa: PLC0415
-
-    with _until_stopped(), open_context() as context:
-        configure_logging(context.settings.log_level, context.settings.log_format)
-        require_data_folder(context.settings)
-        require_data_key(context.settings)
-        if migrate:
-            _migrate(context.settings)
-        require_schema(context)
-        try:
-            listening = server.listen(context.settings.host, context.settings.port)
-        except server.CannotListen as error:
-            fail(str(error))
-        app = create_app(context)
-        print(server.banner(context, listening), flush=True)
-        server.serve(app, context, listening)
-
-
-@cli.command()
-def worker(
-    count: Annotated[int, typer.Option(min=1, max=64, help="How many trainings run at once.")] = 1,
-) -> None:
-    """Execute queued trainings in processes of their own, until stopped."""
-    from app import server  # noqa: PLC0415
-    from app.runs.supervisor import Supervisor  # noqa: PLC0415
-
-    with _until_stopped(), open_context() as context:
-        configure_logging(context.settings.log_level, context.settings.log_format)
-        require_data_folder(context.settings)
-        require_data_key(context.settings)
-        require_schema(context)
-        supervisor = Supervisor(context, count)
-        supervisor.start()
-        try:
-            print(f"epsilond worker: {count} run(s) at once. Stop with Ctrl+C.", flush=True)
-            supervisor.wait()
-        finally:
-            deadline = server.end_within(server.STOP_S)
-            supervisor.stop()
-            deadline.cancel()
-
-
-@cli.command()
-def migrate() -> None:
-    """Bring the database named by EPSILOND_DATABASE_URL to the newest schema."""
-    with open_context() as context:
-        _migrate(context.settings)
-        print(f"The database is at revision {migrations.head_revision()}, the newest.")
-
-
-@cli.command("openapi")
-def print_openapi() -> None:
-    """Print the OpenAPI document: the same bytes for the same code."""
-    from app import openapi  # noqa: PLC0415
-    from app.main import create_app  # noqa: PLC0415
-
-    # The document depends on no setting; an empty database in memory is never opened.
-    app = create_app(Context(Settings.model_construct(), Database("sqlite://")))
-    print(openapi.render(app.openapi()), end="")
-
-
-@contextmanager
-def _until_stopped() -> Iterator[None]:
-    """Let SIGTERM and Ctrl+C end the block in the same way, whenever they come, and the command with status 0."""
-    # A shell starts what runs in its background with SIGINT ignored, and so it would stay.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    with suppress(KeyboardInterrupt):
-        yield
-
-
-def _migrate(settings: Settings) -> None:
-    try:
-        migrations.upgrade(settings.sqlalchemy_url)
-    except CommandError:
-        fail("The database is at a revision that this version does not know. Run the version that brought it there.")
+    """Run the command line."""
+    cli(prog_name="epsilond")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, NoReturn
 
-import typer
 from pydantic import ValidationError
 
+from app.cli.refusals import fail
 from app.db import migrate as migrations
 from app.db.database import Database
 from app.db.failures import DATABASE_FAILURES
@@ -72,30 +69,4 @@ def _reason(error: OSError) -> str:
 
 def require_schema(context: Context) -> None:
     if not migrations.is_at_head(context.database):
-        fail("The database's schema is not the newest. Run `python -m app migrate`, or `serve --migrate`.")
-
-
-def new_private_file(path: Path) -> int:
-    try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:
-        fail(f"Cannot write to {path}: {error.strerror}. It must be a new file in a folder that exists.")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A new file for its owner alone, on the disk when the block ends; where there is no room, none and one line."""
-    descriptor = new_private_file(path)
-    try:
-        with open(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        fail(f"Cannot write to {path}: {error.strerror}. Nothing is left of it.")
-
-
-def fail(message: str) -> NoReturn:
-    typer.echo(f"epsilond: {message}", err=True)
-    raise typer.Exit(1)
+        fail("The database's schema is not the newest. Run `epsilond migrate`, or `serve --migrate`.")

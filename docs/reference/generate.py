@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import PydanticUndefined
+from typer.main import get_group
 
+from app.cli.main import COMMANDS, cli
+from app.cli.refusals import Status
 from app.problem_catalogue import FAULTS, PROBLEMS, RUN_PROBLEMS
 from app.settings import Settings
 
@@ -54,11 +58,54 @@ def errors_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def cli_page() -> str:
+    """The page of commands, from the commands themselves."""
+    root = get_group(cli)
+    lines = [
+        "# Command line",
+        "",
+        NOTE.format(source="app/cli"),
+        "`make serve` writes the program to `.venv/bin/epsilond`; `python -m app` is the same in the checkout.",
+        "[How to use it](../how-to/command_line.md). Every command has `--help`.",
+        "",
+        "| status | meaning |",
+        "|---|---|",
+        *(f"| {status.value} | {status.meaning} |" for status in Status),
+        "",
+        "| variable | meaning |",
+        "|---|---|",
+        "| `EPSILOND_URL` | The server that `run` and `budget` ask; `--url` names another. |",
+        "| `EPSILOND_API_KEY` | The key that they ask with. It is no option: others on a machine see those. |",
+        "| `NO_COLOR` | Not empty: no colours on a terminal. Elsewhere there are none. |",
+        "",
+        "Commands that work on the database and the data folder read the [settings](settings.md), too.",
+    ]
+    for name in COMMANDS:
+        lines += _command(f"epsilond {name}", root.commands[name])
+    return "\n".join(lines) + "\n"
+
+
+def _command(path: str, command: Any) -> Iterator[str]:
+    """The section of a command; of a group, a section for each of its commands."""
+    if hasattr(command, "commands"):
+        for name, each in command.commands.items():
+            yield from _command(f"{path} {name}", each)
+        return
+    context = command.make_context(path, [], resilient_parsing=True)
+    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    yield from ("", f"## `{path}`", "", command.help, "")
+    yield from (f"  {line}" for line in command.epilog.splitlines()[2:])
+    yield from ("", "| argument or option | meaning |", "|---|---|")
+    for names, meaning in records:
+        escaped = names.replace("|", "\\|")
+        yield f"| `{escaped}` | {' '.join(meaning.split())} |"
+
+
 def _by_status(problems: Mapping[str, tuple[int, str]]) -> list[tuple[str, tuple[int, str]]]:
     return sorted(problems.items(), key=lambda item: (item[1][0], item[0]))
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"settings.md": settings_page, "errors.md": errors_page}
+PAGES: Mapping[str, Callable[[], str]] = {"settings.md": settings_page, "errors.md": errors_page, "cli.md": cli_page}
 
 
 if __name__ == "__main__":

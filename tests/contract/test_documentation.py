@@ -1,4 +1,4 @@
-"""What the documents say is so: links and files exist, snippets and commands run, methods and terms are explained."""
+"""What the documents say is so: snippets and commands run, methods and terms are explained."""
 
 from __future__ import annotations
 
@@ -21,33 +21,12 @@ from app.db.database import Database
 from app.kit.context import Context
 from app.main import create_app
 from app.settings import Settings
+from tests.contract.documents import BASE_URL, DOCS, FENCE, PAGES, ROOT, name_of
 from tests.databases import DatabaseFactory
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-PAGES = [ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
-PAGES += sorted(DOCS.rglob("*.md"))
-BASE_URL = "http://127.0.0.1:8000"
-
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^()\s]+)\)")
-HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 ENDPOINT = re.compile(r"`POST (/v1/[a-z-]+)`")
-MENTIONED_FILE = re.compile(r"`((?:accounting|app|benchmarks|calibrators|docs|tests|trainer)/[\w./]*\w/?|\w+\.py)`")
 COMMAND = re.compile(r"^    (curl .+?)(?<!\\)(?=\n(?!      )|\Z)", re.MULTILINE | re.DOTALL)
 SHOWN_INTERVAL = re.compile(r"here (0\.\d+) and (0\.\d+) after rounding outward")
-
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-def links(page: Path) -> list[str]:
-    return [link for link in LINK.findall(FENCE.sub("", page.read_text())) if not link.startswith(("http:", "https:"))]
-
-
-def anchors(page: Path) -> set[str]:
-    """The fragments of a page's headings, as GitHub makes them."""
-    headings = HEADING.findall(FENCE.sub("", page.read_text()))
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def snippets(language: str) -> list[Any]:
@@ -57,7 +36,7 @@ def snippets(language: str) -> list[Any]:
         text = page.read_text()
         blocks = [block for block in FENCE.finditer(text) if block[1] == language]
         for number, block in enumerate(blocks):
-            found.append(pytest.param(block[2], text[: block.start()], id=f"{page.relative_to(ROOT)}:{number}"))
+            found.append(pytest.param(block[2], text[: block.start()], id=f"{name_of(page)}:{number}"))
     return found
 
 
@@ -74,38 +53,6 @@ def service(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPath
     with TestClient(app, base_url=BASE_URL, client=("127.0.0.1", 50000)) as client:
         yield client
     database.dispose()
-
-
-@every_page
-def test_internal_links_resolve(page: Path) -> None:
-    for link in links(page):
-        path, _, fragment = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        assert target.exists(), link
-        assert ROOT in target.parents, link
-        assert not fragment or fragment in anchors(target), link
-
-
-@every_page
-def test_mentioned_files_exist(page: Path) -> None:
-    names = {
-        path.name
-        for package in ("accounting", "app", "calibrators", "docs", "trainer")
-        for path in (ROOT / package).rglob("*.py")
-    }
-    for name in MENTIONED_FILE.findall(page.read_text()):
-        assert (ROOT / name).exists() if "/" in name else name in names, name
-
-
-def test_every_page_is_reached_from_the_index() -> None:
-    reached, queue = set(), [DOCS / "README.md"]
-    while queue:
-        page = queue.pop()
-        if page in reached:
-            continue
-        reached.add(page)
-        queue += [(page.parent / link.partition("#")[0]).resolve() for link in links(page) if ".md" in link]
-    assert set(DOCS.rglob("*.md")) - reached == set()
 
 
 @pytest.mark.parametrize(("source", "before"), snippets("python"))

@@ -73,9 +73,9 @@ def codes_in(path: Path) -> Iterator[str]:
     """String literals that stand where an error code stands."""
     if path.name == "problem_catalogue.py":
         return
-    # Elsewhere a word before a sentence is the name of an assumption, of a hyperparameter or of a metric, or a table's
-    # heading.
-    others = {"accounting", "calibrators", "trainer", "algorithms", "observability", "card.py"}
+    # Elsewhere a word before a sentence is the name of an assumption, of a hyperparameter, of a metric, of a command or
+    # of a field of a form, or a table's heading.
+    others = {"accounting", "calibrators", "trainer", "algorithms", "observability", "cli", "dashboard", "card.py"}
     has_tables = not others & set(path.parts)
     for node in ast.walk(ast.parse(path.read_text())):
         for expression in itertools.chain(code_expressions(node), before_a_sentence(node) if has_tables else ()):

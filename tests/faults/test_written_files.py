@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import typer
 
-from app.cli.setting_up import whole_file
+from app.cli.files import whole_file
+from app.cli.refusals import Refusal
 
 
 @contextmanager
@@ -26,9 +26,7 @@ def room_for(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 100])
-def test_a_file_that_finds_no_room_is_not_left_in_part(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], pieces: int
-) -> None:
+def test_a_file_that_finds_no_room_is_not_left_in_part(tmp_path: Path, pieces: int) -> None:
     path = tmp_path / "export"
 
     def write() -> None:
@@ -36,10 +34,10 @@ def test_a_file_that_finds_no_room_is_not_left_in_part(
             for _ in range(pieces):
                 file.write(b"x" * 2000)
 
-    with room_for(1000), pytest.raises(typer.Exit):
+    with room_for(1000), pytest.raises(Refusal) as refused:
         write()
     assert not path.exists()
-    assert capsys.readouterr().err == f"epsilond: Cannot write to {path}: File too large. Nothing is left of it.\n"
+    assert str(refused.value) == f"Cannot write to {path}: File too large. Nothing is left of it."
 
 
 def test_a_file_is_on_the_disk_when_it_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

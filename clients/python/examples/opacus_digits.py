@@ -1,6 +1,6 @@
 """Train with Opacus on scikit-learn's digits under a budget of a running server.
 
-    python -m app serve --migrate                      # the server; or make serve
+    epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/opacus_digits.py    # this; it needs epsilond-client, opacus and scikit-learn
 
 `EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. The digits are public; with private rows,

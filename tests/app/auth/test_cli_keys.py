@@ -1,7 +1,8 @@
-"""`python -m app keys`: rights, ends and rotation; and the commands of the page about keys."""
+"""`epsilond keys`: rights, ends and rotation; and the commands of the page about keys."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from datetime import timedelta
@@ -26,7 +27,7 @@ def run(context: Context, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["keys", *arguments], env=environment_of(context.settings))
 
 
-def test_a_key_of_some_budgets_that_ends_is_made_and_listed(context: Context) -> None:
+def test_a_key_of_some_budgets_that_ends_is_made_and_listed(context: Context, client: TestClient) -> None:
     root = create_budget(context)
     child = create_budget(context, parent_id=root)
     arguments = ("create", "--name", "ci", "--scope", "analyst", "--budget", child, "--expires-in", "2h")
@@ -38,9 +39,17 @@ def test_a_key_of_some_budgets_that_ends_is_made_and_listed(context: Context) ->
     assert principal.valid_until is not None
     assert timedelta(minutes=119) < principal.valid_until - context.clock() <= timedelta(hours=2)
     listed = run(context, "list").stdout
-    for part in (principal.id, "active", "never used", f"budgets {child}", "until 2", "analyst  ci"):
-        assert part in listed
+    header, line = listed.splitlines()
+    assert header.split() == ["id", "state", "created", "last", "used", "until", "budgets", "scopes", "name"]
+    assert line.split("  ")[:2] == [principal.id, "active"]
+    for part in ("never used", f"{principal.valid_until:%Y-%m-%dT%H:%M:%SZ}", f"{child}  analyst  ci"):
+        assert part in line
     assert root not in listed
+    (told,) = json.loads(run(context, "list", "--json").stdout)["items"]
+    admin = service.create_key(context, "boss", [Scope.ADMIN])
+    assert admin is not None
+    served = client.get("/v1/keys", headers={"Authorization": f"Bearer {admin.token}"}).json()["items"]
+    assert told in served
 
 
 @on_one_engine
@@ -82,10 +91,29 @@ def test_a_key_is_rotated_into_a_file_of_its_own(context: Context, tmp_path: Pat
 
 
 @on_one_engine
+def test_json_has_the_token_once_or_the_file_that_holds_it(context: Context, tmp_path: Path) -> None:
+    def told(*arguments: str) -> dict[str, str | None]:
+        result = run(context, *arguments, "--json")
+        assert (result.exit_code, result.stderr) == (0, ""), result.output
+        document: dict[str, str | None] = json.loads(result.stdout)
+        return document
+
+    made = told("create", "--name", "ci", "--scope", "admin")
+    assert made["id"] is not None
+    assert made["token"] is not None
+    assert service.authenticate(context, made["token"]) is not None
+    kept = told("rotate", made["id"], "--output", str(tmp_path / "key"))
+    assert kept == {"id": made["id"], "output": str(tmp_path / "key")}
+    assert service.authenticate(context, (tmp_path / "key").read_text().strip()) is not None
+    assert told("create", "--name", "ci", "--scope", "admin", "--if-none") == {"id": None}
+    assert told("revoke", made["id"]) == {"id": made["id"], "state": "revoked"}
+
+
+@on_one_engine
 def test_the_commands_of_the_page_do_what_it_says(context: Context, client: TestClient) -> None:
     text = PAGE.read_text().replace("\\\n", "")
     admin = ""
-    for line in re.findall(r"^    python -m app keys (.+)$", text, re.MULTILINE):
+    for line in re.findall(r"^    epsilond keys (.+)$", text, re.MULTILINE):
         result = run(context, *shlex.split(line))
         assert result.exit_code == 0, result.output
         admin = admin or result.stdout.strip()
@@ -99,6 +127,6 @@ def test_the_commands_of_the_page_do_what_it_says(context: Context, client: Test
         headers |= {"Content-Type": "application/json"} if body else {}
         answer = client.request(method, path, headers=headers, content=body)
         assert answer.status_code in (200, 201), answer.text
-    for overlap in re.findall(r"`python -m app keys rotate KEY (.+?)`", text):
+    for overlap in re.findall(r"`epsilond keys rotate KEY (.+?)`", text):
         key_id = service.list_keys(context)[1].id
         assert run(context, "rotate", key_id, *shlex.split(overlap)).exit_code == 0

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from app.ledger import transparency
 from app.ledger.commands import Commit, Quote, Reserve, Start
 from app.ledger.journal import Instruction, carry_out
 from app.ledger.states import Amounts
+from app.ledger.verdicts import Past
 from app.settings import Settings, environment_of
 from tests.app.budgets.conftest import Api, Clock, audit_all, zcdp
 from tests.app.ledger import attacks
@@ -124,6 +126,10 @@ def test_a_bar_hears_of_every_entry_that_is_verified(
     watched = commands.Watched(None, lambda done, of: heard.append(done))
     assert transparency.verified(context, past=watched).valid
     assert heard == list(range(1, len(attacks.entries(context.database)) + 1))
+    past = Past()
+    past.add(SimpleNamespace(budget_id=root["id"], hash="0" * 64))
+    verdict = transparency.verified(context, past=commands.Watched(past, lambda done, of: None))
+    assert "another entry than the older export has" in verdict.in_words()
 
 
 def test_lost_state_is_written_anew(root: dict[str, Any], context: Context) -> None:

@@ -1,4 +1,4 @@
-"""The command line, called in this process; `test_server.py` starts the real one."""
+"""The commands that run the service and make its keys, called in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 from app.auth import service
 from app.auth.principal import Scope
-from app.cli.main import _until_stopped, cli
+from app.cli.main import cli
+from app.cli.service import until_stopped
 from app.kit.context import Context
 from app.kit.encryption import FileEncryption
 from app.settings import Settings, environment_of
@@ -86,7 +87,7 @@ def test_migrate_makes_the_schema_that_the_other_commands_ask_for(databases: Dat
     for command in (("serve",), ("keys", "list"), ("worker",)):
         refused = run(settings, *command)
         assert refused.exit_code == 1
-        assert "python -m app migrate" in refused.stderr
+        assert "epsilond migrate" in refused.stderr
         assert len(refused.stderr.splitlines()) == 1
     assert run(settings, "migrate").exit_code == 0
     assert run(settings, "keys", "list").exit_code == 0
@@ -184,7 +185,7 @@ def test_a_stop_is_heard_even_where_a_shell_has_it_ignored(number: signal.Signal
     before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         heard = True
-        with _until_stopped():
+        with until_stopped():
             signal.raise_signal(number)
             heard = False
         assert heard

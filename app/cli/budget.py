@@ -1,0 +1,224 @@
+"""`epsilond budget`: limits on privacy loss and what became of them, on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.choices import Relation
+from app.cli.output import (
+    AsJson,
+    amounts,
+    example,
+    interval,
+    print_facts,
+    print_page,
+    print_warnings,
+)
+from app.cli.requests import RequestFile, asked, words
+from app.cli.server import DEFAULT_URL, Cursor, IdempotencyKey, Limit, Server, Url, segment
+
+commands = typer.Typer(
+    name="budget",
+    help="Budgets of a server, and what was charged to them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+BudgetId = Annotated[str, typer.Argument(metavar="BUDGET", help="The id, as `budget list` shows it.")]
+After = Annotated[str | None, typer.Option(help="At this moment or later, such as 2026-01-31T00:00:00Z.")]
+Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
+
+
+class SpentBy(StrEnum):
+    """What charges are added up by."""
+
+    DAY = "day"
+    MONTH = "month"
+    PURPOSE = "purpose"
+    PRINCIPAL = "principal"
+    MECHANISM = "mechanism"
+
+
+@commands.command(
+    epilog=example(
+        "epsilond budget create survey --relation add-or-remove-one --epsilon 1.6 --delta 1e-5 --unit person"
+    )
+)
+def create(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="For people.")] = None,
+    relation: Relation = None,
+    epsilon: Annotated[str | None, typer.Option(help="With --delta a Renyi filter; alone, of pure DP.")] = None,
+    delta: Annotated[str | None, typer.Option(help="Of the Renyi filter.")] = None,
+    rho: Annotated[str | None, typer.Option(help="Of a filter in zCDP.")] = None,
+    mu: Annotated[str | None, typer.Option(help="Of a filter in Gaussian DP.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--filter", help="Its kind, where the amounts leave it open: approximate-dp.")
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="What one record stands for, such as person.")] = None,
+    parent: Annotated[str | None, typer.Option(help="Id of the budget above it.")] = None,
+    report_delta: Annotated[float | None, typer.Option(help="At which reports state epsilon.")] = None,
+    request: RequestFile = None,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Open a budget.
+
+    A limit on privacy loss under one neighbouring relation, in the currency of one filter, for ever.
+    """
+    given = {"renyi_dp": delta, "pure_dp": epsilon, "zcdp": rho, "gaussian_dp": mu}
+    found = next((name for name, value in given.items() if value is not None), None)
+    question = asked(
+        request,
+        [
+            ("NAME", "/name", name),
+            ("--relation", "/neighboring_relation", words(relation)),
+            ("--epsilon", "/filter", None),
+            ("--filter", "/filter/kind", words(kind) or found),
+            ("--epsilon", "/filter/epsilon", epsilon),
+            ("--delta", "/filter/delta", delta),
+            ("--rho", "/filter/rho", rho),
+            ("--mu", "/filter/mu", mu),
+            ("--unit", "/privacy_unit", unit),
+            ("--parent", "/parent_id", parent),
+            ("--report-delta", "/report_delta", report_delta),
+        ],
+    )
+    server = Server(url)
+    server.tell(server.post("/v1/budgets", question, idempotency_key), as_json, _print_budget)
+
+
+@commands.command("list", epilog=example("epsilond budget list"))
+def list_budgets(
+    parent: Annotated[str | None, typer.Option(help="Only the children of this budget.")] = None,
+    limit: Limit = None,
+    cursor: Cursor = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """The budgets, newest first, with their limits and what is left."""
+    server = Server(url)
+    text = server.get("/v1/budgets", {"parent_id": parent, "limit": limit, "cursor": cursor})
+    server.tell(text, as_json, _print_budgets)
+
+
+@commands.command(epilog=example("epsilond budget show BUDGET"))
+def show(
+    budget_id: BudgetId,
+    delta: Annotated[float | None, typer.Option(help="At which the report states epsilon.")] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """One budget: limit, spent, reserved, remaining.
+
+    With a tight report of everything that was charged to it and below it.
+    """
+    server = Server(url)
+    server.tell(server.get(f"/v1/budgets/{segment(budget_id)}", {"delta": delta}), as_json, _print_budget)
+
+
+@commands.command(epilog=example("epsilond budget entries BUDGET --limit 20"))
+def entries(
+    budget_id: BudgetId,
+    kind: Annotated[str | None, typer.Option(help="Only these, such as commit.")] = None,
+    after: After = None,
+    before: Before = None,
+    purpose: Annotated[str | None, typer.Option(help="Only reservations of exactly this purpose.")] = None,
+    limit: Limit = None,
+    cursor: Cursor = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """A budget's history in the ledger, oldest first."""
+    query = {"kind": kind, "after": after, "before": before, "purpose": purpose, "limit": limit, "cursor": cursor}
+    server = Server(url)
+    server.tell(server.get(f"/v1/budgets/{segment(budget_id)}/entries", query), as_json, _print_entries)
+
+
+@commands.command(epilog=example("epsilond budget spending BUDGET --by purpose"))
+def spending(
+    budget_id: BudgetId,
+    by: Annotated[SpentBy, typer.Option(help="What the charges are added up by.")] = SpentBy.DAY,
+    after: After = None,
+    before: Before = None,
+    limit: Limit = None,
+    cursor: Cursor = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Who has spent what, and when."""
+    query = {"group_by": by, "after": after, "before": before, "limit": limit, "cursor": cursor}
+    server = Server(url)
+    text = server.get(f"/v1/budgets/{segment(budget_id)}/spending", query)
+    server.tell(text, as_json, lambda page: _print_spending(page, by))
+
+
+_AMOUNTS = ("limit", "spent", "reserved", "remaining")
+
+
+def _print_budgets(page: Mapping[str, Any]) -> None:
+    print_page(
+        page,
+        ("id", "name", "relation", *_AMOUNTS),
+        lambda budget: (
+            budget["id"],
+            budget["name"],
+            budget["neighboring_relation"],
+            *(amounts(budget[name]) for name in _AMOUNTS),
+        ),
+    )
+
+
+def _print_budget(budget: Mapping[str, Any]) -> None:
+    report = budget["report"] or {}
+    tight = interval(report["epsilon"]) if report.get("epsilon") else None
+    print_facts(
+        {
+            "id": budget["id"],
+            "name": budget["name"],
+            "relation": budget["neighboring_relation"],
+            "unit": budget["privacy_unit"],
+            "parent": budget["parent_id"],
+            "filter": f"{budget['filter']['kind']}, {amounts(budget['filter'])}",
+            **{name: amounts(budget[name]) for name in _AMOUNTS},
+            "overdue": budget["overdue"] or None,
+            "overdrawn": budget["overdrawn"] or None,
+            "report": tight and f"epsilon {tight[0]} to {tight[1]} at delta {report['delta']}",
+            "filter's own": report.get("filter_epsilon"),
+            "caveat": report.get("caveat"),
+        }
+    )
+    print_warnings(report.get("warnings", ()))
+
+
+def _print_entries(page: Mapping[str, Any]) -> None:
+    print_page(
+        page,
+        ("sequence", "recorded", "kind", "amount", "purpose", "principal", "reservation"),
+        lambda entry: (
+            entry["sequence"],
+            entry["recorded_at"],
+            entry["kind"],
+            amounts(entry["amount"]),
+            entry["purpose"] or entry["reason"],
+            entry["principal_id"],
+            entry["reservation_id"],
+        ),
+    )
+
+
+def _print_spending(page: Mapping[str, Any], by: SpentBy) -> None:
+    print_page(
+        page,
+        (str(by), "amount", "charges", "cumulative"),
+        lambda spent: (
+            spent["key"],
+            amounts(spent["amount"]),
+            spent["charges"],
+            None if spent["cumulative"] is None else amounts(spent["cumulative"]),
+        ),
+    )

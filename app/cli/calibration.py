@@ -1,0 +1,207 @@
+"""`epsilond calibrate`, `sweep` and `advise`: computed here, without a server or a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from app.cli import choices
+from app.cli.output import AsJson, example, interval, print_answer, print_facts, print_table, print_text, print_warnings
+from app.cli.refusals import fail
+from app.cli.requests import NeededFile, RequestFile, asked, words
+
+commands = typer.Typer(rich_markup_mode=None)
+
+#: In the tables; JSON has all of a list.
+_SHOWN = 4
+
+
+@commands.command(
+    epilog=example(
+        "epsilond calibrate dp_sgd --dataset-size 50000 --batch-size 1000 --iterations 5000 --max-grad-norm 1 \\\n"
+        "    --epsilon 8 --delta 1e-5"
+    )
+)
+def calibrate(
+    algorithm: Annotated[
+        str | None, typer.Argument(metavar="ALGORITHM", help="Such as dp_sgd; `advise` tells which apply.")
+    ] = None,
+    dataset_size: Annotated[int | None, typer.Option(help="A public number of records.")] = None,
+    batch_size: choices.BatchSize = None,
+    iterations: choices.Iterations = None,
+    epochs: choices.Epochs = None,
+    sampling: choices.Sampling = None,
+    relation: choices.Relation = None,
+    max_grad_norm: choices.MaxGradNorm = None,
+    regularizer: choices.Regularizer = None,
+    epsilon: choices.Epsilon = None,
+    delta: choices.Delta = None,
+    rho: choices.Rho = None,
+    mu: choices.Mu = None,
+    step_size: choices.StepSize = None,
+    assumptions: choices.Assumption = None,
+    dimension: Annotated[int | None, typer.Option(help="Number of parameters; utility needs it.")] = None,
+    noise_multiplier: Annotated[float | None, typer.Option(help="Where something else is solved for.")] = None,
+    solve_for: Annotated[
+        str | None,
+        typer.Option(
+            help="What is left out: noise-multiplier, iterations, batch-size, epsilon or delta.",
+            show_default="noise-multiplier",
+        ),
+    ] = None,
+    request: RequestFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """The noise, steps, batch size or privacy for a target.
+
+    With the certificate of the very value that is told. Domains, penalties and other targets are for --request.
+    """
+    fields = choices.fields_of(
+        algorithm,
+        batch_size=batch_size,
+        iterations=iterations,
+        epochs=epochs,
+        sampling=sampling,
+        relation=relation,
+        max_grad_norm=max_grad_norm,
+        regularizer=regularizer,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        mu=mu,
+        step_size=step_size,
+        assumptions=assumptions,
+    )
+    fields += [
+        ("--dataset-size", "/dataset_size", dataset_size),
+        ("--dimension", "/dimension", dimension),
+        ("--noise-multiplier", "/noise_multiplier", noise_multiplier),
+        ("--solve-for", "/solve_for", words(solve_for)),
+    ]
+    question = asked(request, fields)
+    # Imported here, as below: what --help shows needs none of it.
+    from app.algorithms import service  # noqa: PLC0415
+    from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest  # noqa: PLC0415
+    from app.auth.principal import SERVICE  # noqa: PLC0415
+    from app.cli.in_process import answer  # noqa: PLC0415
+    from app.kit.context import Context  # noqa: PLC0415
+
+    def respond(context: Context, asked_for: CalibrateRequest) -> CalibrateAnswer:
+        _refuse_budgets(service.names_a_budget(asked_for), "/v1/calibrate")
+        return service.answer(context, asked_for, SERVICE)
+
+    print_answer(answer(CalibrateRequest, question, respond), as_json, _print_calibration)
+
+
+@commands.command(epilog=example("epsilond sweep --request sweep.json"))
+def sweep(request: NeededFile, as_json: AsJson = False) -> None:
+    """One calibration for each value of one field.
+
+    The request is one of `calibrate` in which exactly one field takes a list.
+    """
+    question = asked(request, [])
+    from app.auth.principal import SERVICE  # noqa: PLC0415
+    from app.cli.in_process import answer  # noqa: PLC0415
+    from app.kit.context import Context  # noqa: PLC0415
+    from app.sweeps import service  # noqa: PLC0415
+    from app.sweeps.schemas import SweepAnswer, SweepRequest  # noqa: PLC0415
+
+    def respond(context: Context, asked_for: SweepRequest) -> SweepAnswer:
+        _refuse_budgets(service.names_a_budget(asked_for), "/v1/sweep")
+        return service.sweep(context, asked_for, SERVICE)
+
+    print_answer(answer(SweepRequest, question, respond), as_json, _print_sweep)
+
+
+@commands.command(epilog=example("epsilond advise --request problem.json"))
+def advise(request: NeededFile, as_json: AsJson = False) -> None:
+    """Which algorithms apply to a problem, and why not the others.
+
+    Ranked by what their theorems promise.
+    """
+    question = asked(request, [])
+    from app.algorithms import advice  # noqa: PLC0415
+    from app.cli.in_process import answer  # noqa: PLC0415
+
+    print_answer(answer(advice.AdviseRequest, question, advice.answer), as_json, _print_advice)
+
+
+def _refuse_budgets(named: bool, path: str) -> None:
+    if named:
+        fail(
+            "What a budget has left is known to its server alone, and none is asked here: send this request to its "
+            f"POST {path}."
+        )
+
+
+def _print_calibration(found: Mapping[str, Any]) -> None:
+    print_facts(
+        {
+            **found["solution"],
+            **_ends(found["achieved"]),
+            **{f"noise_{name}": value for name, value in found["noise"].items()},
+            "relation": found["convention"]["neighboring_relation"],
+            "sampling": list(dict.fromkeys(event["sampling"]["kind"] for event in found["events"])),
+            "sampling_probability": found["convention"]["sampling_probability"],
+            "plan_hash": found["plan_hash"],
+            "still_missing": found["missing_assumptions"],
+        }
+    )
+    rows = [(each["name"], _brief(each["value"]), each["kind"], each["source"]) for each in _numbers(found)]
+    if rows:
+        print_text("")
+        print_table(("name", "value", "kind", "source"), rows)
+    print_warnings(found["warnings"])
+
+
+def _numbers(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return [*found["hyperparameters"], *found["utility"]]
+
+
+def _ends(achieved: Mapping[str, Any]) -> Mapping[str, object]:
+    """What was achieved, an interval as its two ends."""
+    ends: dict[str, object] = {}
+    for name, value in achieved.items():
+        if name == "error_budget":
+            continue
+        if isinstance(value, dict):
+            ends[f"{name}_lower"], ends[f"{name}_upper"] = interval(value)
+        else:
+            ends[name] = value
+    return ends
+
+
+def _print_sweep(found: Mapping[str, Any]) -> None:
+    solved = [row for row in found["rows"] if row["problem"] is None]
+    names = list(solved[0]["solution"]) if solved else []
+    rows = [
+        (
+            row["value"],
+            *(_brief((row["solution"] or {}).get(name)) for name in names),
+            (row["problem"] or {}).get("detail", ""),
+        )
+        for row in found["rows"]
+    ]
+    print_table((found["field"], *names, "problem"), rows)
+
+
+def _print_advice(found: Mapping[str, Any]) -> None:
+    rows = [
+        (place, each["algorithm"], group["measure"], _brief((each["bound"] or {}).get("value")), each["source"])
+        for group in found["measures"]
+        for place, each in enumerate(group["ranked"], 1)
+    ]
+    print_table(("rank", "algorithm", "measure", "bound", "source"), rows)
+    print_text("")
+    print_table(
+        ("does not apply", "because"), [(each["algorithm"], each["reasons"][0]["detail"]) for each in found["others"]]
+    )
+    print_warnings(found["warnings"])
+
+
+def _brief(value: object) -> object:
+    if isinstance(value, list) and len(value) > _SHOWN:
+        return f"{', '.join(map(str, value[:_SHOWN]))}, ... ({len(value)} in all)"
+    return value

@@ -1,0 +1,99 @@
+"""What a calibration and a run have in common: the options of an algorithm and its target, as fields of a request."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.requests import words
+
+Field = tuple[str, str, object]
+
+BatchSize = Annotated[int | None, typer.Option(help="Nominal batch size: sampling probability times data set size.")]
+Iterations = Annotated[int | None, typer.Option(help="Number of steps.")]
+Epochs = Annotated[float | None, typer.Option(help="Passes over the data, in place of --iterations.")]
+Sampling = Annotated[
+    str | None, typer.Option(help="How batches are drawn, such as poisson or full-batch. Else the algorithm's own.")
+]
+Relation = Annotated[
+    str | None,
+    typer.Option(
+        "--relation", help="What differs between neighbours: add-or-remove-one, replace-one, replace-special."
+    ),
+]
+MaxGradNorm = Annotated[float | None, typer.Option(help="Clip each record's gradient to it.")]
+Regularizer = Annotated[float | None, typer.Option(help="Normalise each record's gradient, in place of clipping it.")]
+Epsilon = Annotated[float | None, typer.Option(help="Of the target, beside --delta.")]
+Delta = Annotated[float | None, typer.Option(help="Of the target, beside --epsilon.")]
+Rho = Annotated[float | None, typer.Option(help="A target in zCDP.")]
+Mu = Annotated[float | None, typer.Option(help="A target in Gaussian DP.")]
+StepSize = Annotated[float | None, typer.Option(help="Of your own, in place of the theorem's.")]
+Assumption = Annotated[
+    list[str] | None,
+    typer.Option("--assumption", metavar="NAME=VALUE", help="A constant of the problem; may be repeated."),
+]
+
+
+def fields_of(
+    algorithm: str | None,
+    *,
+    batch_size: int | None,
+    iterations: int | None,
+    epochs: float | None,
+    sampling: str | None,
+    relation: str | None,
+    max_grad_norm: float | None,
+    regularizer: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None,
+    mu: float | None,
+    step_size: float | None,
+    assumptions: list[str] | None,
+) -> list[Field]:
+    """The fields that the options give.
+
+    Raises:
+        typer.BadParameter: options that exclude each other are given, or an assumption is no number.
+    """
+    bounds = {"clip": max_grad_norm, "normalize": regularizer}
+    targets = {"approximate_dp": epsilon if epsilon is not None else delta, "zcdp": rho, "gaussian_dp": mu}
+    return [
+        ("ALGORITHM", "/algorithm", algorithm),
+        ("--batch-size", "/batch_size", batch_size),
+        ("--iterations", "/iterations", iterations),
+        ("--epochs", "/epochs", epochs),
+        ("--sampling", "/sampling", words(sampling)),
+        ("--relation", "/neighboring_relation", words(relation)),
+        ("--max-grad-norm", "/gradient_bound", None),
+        ("--max-grad-norm", "/gradient_bound/kind", _only_one(bounds, "--max-grad-norm or --regularizer")),
+        ("--max-grad-norm", "/gradient_bound/max_grad_norm", max_grad_norm),
+        ("--regularizer", "/gradient_bound/regularizer", regularizer),
+        ("--epsilon", "/target", None),
+        ("--epsilon", "/target/kind", _only_one(targets, "--epsilon and --delta, --rho, or --mu")),
+        ("--epsilon", "/target/epsilon", epsilon),
+        ("--delta", "/target/delta", delta),
+        ("--rho", "/target/rho", rho),
+        ("--mu", "/target/mu", mu),
+        ("--step-size", "/hyperparameters/step_size", step_size),
+        *(("--assumption", f"/assumptions/{name}", value) for name, value in map(_assumption, assumptions or ())),
+        ("--assumption", "/assumptions", None),
+    ]
+
+
+def _only_one(kinds: dict[str, float | None], options: str) -> str | None:
+    given = [kind for kind, value in kinds.items() if value is not None]
+    if len(given) > 1:
+        raise typer.BadParameter("these exclude each other", param_hint=options)
+    return given[0] if given else None
+
+
+def _assumption(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return words(name) or "", float(value)
+    except ValueError:
+        raise typer.BadParameter(
+            "it takes a name and a number, such as smoothness=2", param_hint="--assumption"
+        ) from None

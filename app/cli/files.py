@@ -1,0 +1,37 @@
+"""New files that commands write: for their owner alone, and whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+
+from app.cli.refusals import fail
+
+Output = Annotated[Path | None, typer.Option(help="Write to this new file, for its owner alone.")]
+
+
+def new_private_file(path: Path) -> int:
+    """A descriptor of the file; one that exists is left alone."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        fail(f"Cannot write to {path}: {error.strerror}. It must be a new file in a folder that exists.")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A new file for its owner alone, on the disk when the block ends; where there is no room, none and one line."""
+    descriptor = new_private_file(path)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        fail(f"Cannot write to {path}: {error.strerror}. Nothing is left of it.")

@@ -1,0 +1,61 @@
+"""Requests that no server has to answer: read as the service reads them, and answered by the same functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from app.cli.refusals import refuse_problem
+from app.cli.requests import Asked
+from app.db.database import Database
+from app.kit.context import Context
+from app.kit.process_pool import ProcessPool
+from app.kit.validation import from_validation
+from app.problems import Problem
+from app.settings import Settings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_Request = TypeVar("_Request", bound=BaseModel)
+
+
+class _Here(ProcessPool):
+    """Takes jobs where they are asked for: nobody else waits, and who does can press Ctrl+C."""
+
+    def run_within(self, seconds: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(*args, **kwargs)
+
+
+def answer(
+    schema: type[_Request],
+    asked: Asked,
+    respond: Callable[[Context, _Request], BaseModel],
+    *,
+    exclude_unset: bool = False,
+    exclude_none: bool = False,
+) -> str:
+    """The JSON text of the answer, as the endpoint writes it.
+
+    Args:
+        schema: Of the request.
+        asked: The request.
+        respond: The endpoint's use case.
+        exclude_unset, exclude_none: What the endpoint leaves out.
+    """
+    # No setting has a part in it, and the database in memory is never opened.
+    context = Context(Settings.model_construct(), Database("sqlite://"), processes=_Here(1, 20.0, 2**31))
+    try:
+        found = respond(context, _read(schema, asked.body))
+    except Problem as problem:
+        refuse_problem(problem, asked.places)
+    return found.model_dump_json(by_alias=True, exclude_unset=exclude_unset, exclude_none=exclude_none)
+
+
+def _read(schema: type[_Request], body: Mapping[str, Any]) -> _Request:
+    try:
+        return TypeAdapter(schema).validate_python(body, from_attributes=True)
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
+        raise from_validation(faults, body) from None

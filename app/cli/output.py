@@ -1,0 +1,153 @@
+"""What commands print: tables for people, one JSON document for programs.
+
+On a terminal tables fit its width; elsewhere a row is a line, without colours or frames, for grep and awk.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Annotated, Any
+
+import typer
+
+#: Of the ends of an interval, rounded outward.
+_DIGITS = 10
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
+
+
+def example(command: str) -> str:
+    """How a command's help ends. A test runs it; words in capitals stand for what came before."""
+    return f"\b\nExample:\n  {command}"
+
+
+def print_json(value: object) -> None:
+    """A value as one line of JSON."""
+    print_text(json.dumps(value, ensure_ascii=False))
+
+
+def print_answer(text: str | bytes, as_json: bool, in_tables: Callable[[Any], None]) -> None:
+    """An answer's JSON, as it is or as tables.
+
+    Args:
+        text: JSON.
+        as_json: Whether it is printed as it is.
+        in_tables: Prints what was parsed.
+    """
+    if as_json:
+        print_text(text)
+    else:
+        in_tables(json.loads(text))
+
+
+def print_text(text: str | bytes) -> None:
+    """A text as it is, with a line end."""
+    typer.echo(text)
+
+
+def print_error(text: str) -> None:
+    """A line on standard error."""
+    typer.echo(text, err=True)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Sentences to read beside a table; not in it, so that what reads the table need not know them."""
+    for warning in warnings:
+        print_error(f"warning: {clean(warning)}")
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """A line for each fact that there is."""
+    _print([(name, _cell(value)) for name, value in facts.items() if value not in (None, "")], header=())
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A line for each row, under a line with the columns' names."""
+    _print([tuple(map(_cell, row)) for row in rows], header=tuple(columns))
+
+
+def print_page(page: Mapping[str, Any], columns: Sequence[str], row: Callable[[Any], Sequence[object]]) -> None:
+    """A page of a server's list as a table, and how to get the next one.
+
+    Args:
+        page: With ``items`` and ``next_cursor``.
+        columns: Their names.
+        row: The cells of an item.
+    """
+    print_table(columns, map(row, page["items"]))
+    if page["next_cursor"] is not None:
+        print_error(f"There are more: --cursor {clean(page['next_cursor'])}")
+
+
+def clean(text: str) -> str:
+    """The text without what a terminal would obey, or show in another order than it is written.
+
+    >>> clean("a\\x1b[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def interval(ends: Mapping[str, Any]) -> tuple[str, str]:
+    """The ends of an interval, each rounded outward.
+
+    >>> interval({"lower": 0.12345678912, "upper": 1 / 3})
+    ('0.1234567891', '0.3333333334')
+    >>> interval({"lower": None, "upper": None})
+    ('-', '-')
+    """
+    return _rounded(ends["lower"], ROUND_FLOOR), _rounded(ends["upper"], ROUND_CEILING)
+
+
+def amounts(fields: Mapping[str, Any]) -> str:
+    """A budget's amounts in one cell; what there is per order is left to JSON.
+
+    >>> amounts({"epsilon": 1.5, "orders": [2.0, 3.0]})
+    'epsilon 1.5'
+    """
+    return ", ".join(f"{name} {_cell(value)}" for name, value in fields.items() if isinstance(value, int | float))
+
+
+def _rounded(value: float | None, rounding: str) -> str:
+    if value is None:
+        return "-"
+    return f"{Decimal(repr(value)).normalize(Context(prec=_DIGITS, rounding=rounding)):g}"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
+    return clean(str(value))
+
+
+def _print(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
+    if sys.stdout.isatty():
+        _print_framed(rows, header)
+        return
+    lines = [header, *rows] if header else rows
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for line in lines:
+        print_text("  ".join(map(str.ljust, line, widths)).rstrip())
+
+
+def _print_framed(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
+    # Imported here: programs, which print no frames, need not wait for it.
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=SIMPLE_HEAD if header else None, show_header=bool(header), pad_edge=False)
+    for place in range(len(header or (rows[0] if rows else ()))):
+        # Names and ids are copied: they are folded where they do not fit, and never cut.
+        table.add_column(header[place] if header else "", overflow="fold", style="" if header or place else "bold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(file=sys.stdout, highlight=False, markup=False, emoji=False).print(table)

@@ -1,0 +1,166 @@
+"""`epsilond account` and `epsilond convert`: computed here, without a server or a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from app.cli import choices
+from app.cli.output import AsJson, example, interval, print_answer, print_facts, print_table, print_text, print_warnings
+from app.cli.requests import RequestFile, asked, words
+
+commands = typer.Typer(rich_markup_mode=None)
+
+
+@commands.command(
+    epilog=example("epsilond account --noise-multiplier 1.1 --sampling-probability 0.01 --steps 10000 --delta 1e-5")
+)
+def account(
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Noise on the sum over one record's contribution bound.")
+    ] = None,
+    steps: Annotated[int, typer.Option(help="How many of them.")] = 1,
+    delta: Annotated[list[float] | None, typer.Option(help="Answer epsilon at it; may be repeated.")] = None,
+    epsilon: Annotated[list[float] | None, typer.Option(help="Answer delta at it; may be repeated.")] = None,
+    mechanism: Annotated[str, typer.Option(help="gaussian or laplace; others are for --request.")] = "gaussian",
+    sampling: Annotated[
+        str | None,
+        typer.Option(
+            help="How a step's batch is drawn: full-batch, poisson, without-replacement, with-replacement, "
+            "shuffled-epochs.",
+            show_default="poisson where its probability is given, else full-batch",
+        ),
+    ] = None,
+    sampling_probability: Annotated[float | None, typer.Option(help="Of every record, in a step.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Of batches of a fixed size.")] = None,
+    dataset_size: Annotated[int | None, typer.Option(help="Beside --batch-size.")] = None,
+    steps_per_epoch: Annotated[int | None, typer.Option(help="Of shuffled epochs.")] = None,
+    relation: choices.Relation = None,
+    group_size: Annotated[int | None, typer.Option(help="Records of one owner that are protected together.")] = None,
+    certify: Annotated[bool, typer.Option("--certify", help="Also ask dp-accounting, which takes seconds.")] = False,
+    request: RequestFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Certified epsilon at a delta, or delta at an epsilon.
+
+    Of steps that are fixed in advance. The truth lies between `lower` and `upper`; the upper end is what to state, and
+    what a ledger would charge.
+    """
+    given = noise_multiplier is not None or sampling is not None or sampling_probability is not None
+    kind = words(sampling) or ("full_batch" if sampling_probability is None else "poisson")
+    fields: list[tuple[str, str, object]] = [
+        ("--mechanism", "/events/0/mechanism/kind", words(mechanism) if given else None),
+        ("--noise-multiplier", "/events/0/mechanism/noise_multiplier", noise_multiplier),
+        ("--sampling", "/events/0/sampling/kind", kind if given else None),
+        ("--sampling-probability", "/events/0/sampling/sampling_probability", sampling_probability),
+        ("--batch-size", "/events/0/sampling/batch_size", batch_size),
+        ("--dataset-size", "/events/0/sampling/dataset_size", dataset_size),
+        ("--steps-per-epoch", "/events/0/sampling/steps_per_epoch", steps_per_epoch),
+        ("--steps", "/events/0/count", steps if given else None),
+        ("--relation", "/neighboring_relation", words(relation)),
+        ("--delta", "/delta", _one_or_many(delta)),
+        ("--epsilon", "/epsilon", _one_or_many(epsilon)),
+        ("--group-size", "/group_size", group_size),
+        ("--certify", "/certify", certify or None),
+        ("--noise-multiplier", "/events", None),
+    ]
+    question = asked(request, fields)
+    # Imported here: what --help shows needs none of it.
+    from app.cli.in_process import answer  # noqa: PLC0415
+    from app.privacy.account import AccountRequest  # noqa: PLC0415
+    from app.privacy.service import account as respond  # noqa: PLC0415
+
+    print_answer(answer(AccountRequest, question, respond, exclude_unset=True), as_json, _print_account)
+
+
+@commands.command(
+    epilog=example("epsilond convert --from zcdp --rho 0.1 --to approximate_dp --delta 1e-5"),
+)
+def convert(
+    stated: Annotated[
+        str | None,
+        typer.Option("--from", help="What holds: pure-dp, approximate-dp, zcdp, gaussian-dp, attack-risk."),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="What is asked for: pure-dp, approximate-dp, zcdp, gaussian-dp, attack-risk."),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Of what holds.")] = None,
+    from_delta: Annotated[float | None, typer.Option(help="Of what holds, where that is approximate-dp.")] = None,
+    rho: Annotated[float | None, typer.Option(help="Of what holds.")] = None,
+    mu: Annotated[float | None, typer.Option(help="Of what holds.")] = None,
+    advantage: Annotated[float | None, typer.Option(help="Of what holds.")] = None,
+    delta: Annotated[float | None, typer.Option(help="At which epsilon is asked for.")] = None,
+    fpr: Annotated[float | None, typer.Option(help="False positive rate at which the true one is asked for.")] = None,
+    prior: Annotated[float | None, typer.Option(help="Prior at which the Bayes risk is asked for.")] = None,
+    request: RequestFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """What one privacy guarantee implies about another.
+
+    By the best theorem that is known, with the textbooks' beside it. Renyi and truncated guarantees are for --request.
+    """
+    question = asked(
+        request,
+        [
+            ("--from", "/from/kind", words(stated)),
+            ("--epsilon", "/from/epsilon", epsilon),
+            ("--from-delta", "/from/delta", from_delta),
+            ("--rho", "/from/rho", rho),
+            ("--mu", "/from/mu", mu),
+            ("--advantage", "/from/advantage", advantage),
+            ("--to", "/to/kind", words(to)),
+            ("--delta", "/to/delta", delta),
+            ("--fpr", "/to/fpr", fpr),
+            ("--prior", "/to/prior", prior),
+            ("--from", "/from", None),
+            ("--to", "/to", None),
+        ],
+    )
+    # Imported here: what --help shows needs none of it.
+    from app.cli.in_process import answer  # noqa: PLC0415
+    from app.privacy.convert import ConvertRequest, answer_conversion  # noqa: PLC0415
+
+    print_answer(answer(ConvertRequest, question, answer_conversion, exclude_none=True), as_json, _print_conversion)
+
+
+def _one_or_many(values: list[float] | None) -> float | list[float] | None:
+    return values[0] if values and len(values) == 1 else values
+
+
+def _print_account(found: Mapping[str, Any]) -> None:
+    points: list[Mapping[str, Any]] = found.get("points") or [found]
+    wanted = "epsilon" if isinstance(points[0]["epsilon"], dict) else "delta"
+    given = "delta" if wanted == "epsilon" else "epsilon"
+    columns = (given, f"{wanted}_lower", f"{wanted}_upper", "method")
+    print_table(columns, [(point[given], *interval(point[wanted]), point["method"]) for point in points])
+    print_text("")
+    print_facts(dict(_beside(found)))
+    print_warnings(found["warnings"])
+
+
+def _beside(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """What was asked for beside the number."""
+    yield "relation", found["convention"]["neighboring_relation"]
+    yield "group_size", found.get("group_size")
+    if "certification" in found:
+        yield "second opinion", found["certification"]["note"]
+    risk = found.get("attack_risk")
+    if risk is not None:
+        yield "advantage at most", interval(risk["advantage"])[1]
+    if found.get("gaussian_dp") is not None or found.get("curve") is not None:
+        yield "more", "curves and other summaries are in --json"
+
+
+def _print_conversion(found: Mapping[str, Any]) -> None:
+    guarantees = [(found["method"], found["guarantee"])]
+    guarantees += [(other["method"], other["guarantee"]) for other in found["alternatives"]]
+    rows = [
+        (method, guarantee["kind"], ", ".join(f"{name} {value}" for name, value in guarantee.items() if name != "kind"))
+        for method, guarantee in guarantees
+    ]
+    print_table(("method", "guarantee", "amount"), rows)
+    print_text("")
+    print_facts({"source": found["source"], "tight": found["tight"]})

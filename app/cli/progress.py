@@ -1,0 +1,39 @@
+"""Bars for what takes long: on a terminal, on standard error, and gone when it is done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+#: Takes how many steps are done, and how many there are, if that is known only now.
+Reached = Callable[[int, int | None], None]
+
+
+@contextmanager
+def progress_bar(what: str, total: Callable[[], int] | None = None) -> Iterator[Reached]:
+    """A bar while the block runs; nothing where standard error is no terminal.
+
+    Args:
+        what: Is done.
+        total: Counts the steps, which may take a while, for a bar alone; None where nobody knows yet.
+    """
+    if not sys.stderr.isatty():
+        yield _nobody_watches
+        return
+    # Imported here: what is not watched need not wait for it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(what, total=None if total is None else total())
+
+        def reached(done: int, of: int | None) -> None:
+            shown.update(task, completed=done, total=of)
+
+        yield reached
+
+
+def _nobody_watches(_done: int, _of: int | None) -> None:
+    pass

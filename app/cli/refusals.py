@@ -1,0 +1,115 @@
+"""How commands end that cannot do what they are asked: a status, and one line that says what would be right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from app.cli.output import clean, print_error
+
+if TYPE_CHECKING:
+    from app.problems import Problem
+
+#: Faults of one request that are told in the line; `--json` tells all of them.
+TOLD = 4
+
+
+class Status(IntEnum):
+    """With what a command ends; `docs/reference/cli.md` is generated from these."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    NOT_ADMITTED = 3
+    NO_ANSWER = 4
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Status.DONE: "Done.",
+    Status.REFUSED: "Refused or failed: the line on standard error says why. Also books that are not valid, and a run "
+    "that did not succeed.",
+    Status.USAGE: "The command line itself is wrong: an unknown option, one that is missing, a word for a number.",
+    Status.NOT_ADMITTED: "The budget does not admit the charge; nothing was charged.",
+    Status.NO_ANSWER: "The server is not there, or too busy: ask again later.",
+    Status.INTERRUPTED: "Ctrl+C. A run that was followed goes on.",
+}
+
+
+class Refusal(typer.TyperException):
+    """A command's end without its result.
+
+    Attributes:
+        exit_code: Its `Status`.
+        document: What `--json` prints on standard error.
+    """
+
+    def __init__(self, message: str, status: Status, document: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.exit_code = status
+        self.document = document
+
+
+def fail(message: str, status: Status = Status.REFUSED) -> NoReturn:
+    """End the command with one line."""
+    raise Refusal(message, status, {"detail": message})
+
+
+def refuse(document: Mapping[str, Any], places: Mapping[str, str] | None = None) -> NoReturn:
+    """End the command with what a problem document says.
+
+    Args:
+        document: Of this process, or from a server.
+        places: What to call places of the request, by their JSON pointers: an option, say.
+    """
+    code, status = document.get("code"), document.get("status")
+    if code == "budget_exceeded":
+        ending = Status.NOT_ADMITTED
+    elif status in (429, 503):
+        ending = Status.NO_ANSWER
+    else:
+        ending = Status.REFUSED
+    raise Refusal(_in_words(document, places or {}), ending, document)
+
+
+def refuse_problem(problem: Problem, places: Mapping[str, str] | None = None) -> NoReturn:
+    """`refuse` what the service would have answered; there is no request that its id could name."""
+    refuse({name: value for name, value in problem.body("").items() if name != "request_id"}, places)
+
+
+def show(refusal: typer.TyperException, *, as_json: bool) -> int:
+    """Tell the user, in one line or one JSON document on standard error; the status to end with."""
+    document = refusal.document if isinstance(refusal, Refusal) else {"detail": refusal.format_message()}
+    if as_json:
+        print_error(json.dumps(document, ensure_ascii=False))
+    else:
+        # Settings that are wrong have a line each.
+        lines = [" ".join(clean(line).split()) for line in refusal.format_message().splitlines()]
+        print_error("epsilond: " + "\n".join(line for line in lines if line))
+    return refusal.exit_code
+
+
+def _in_words(document: Mapping[str, Any], places: Mapping[str, str]) -> str:
+    faults: Sequence[Mapping[str, Any]] = document.get("errors") or ()
+    told = [_fault(fault, places) for fault in faults[:TOLD]]
+    if len(faults) > TOLD:
+        told.append(f"and {len(faults) - TOLD} more, which --json lists")
+    return ("; ".join(told) or str(document.get("detail") or "no reason was given")).rstrip(".") + "."
+
+
+def _fault(fault: Mapping[str, Any], places: Mapping[str, str]) -> str:
+    pointer, detail = str(fault.get("pointer", "")), str(fault.get("detail", "")).rstrip(".")
+    # What lies inside a field is told of the field; in a file it is found by its pointer.
+    inside = [place for place in places if pointer == place or pointer.startswith(f"{place}/")]
+    where = [places[max(inside, key=len)]] if inside else []
+    if pointer and not any(inside):
+        where.append(pointer)
+    return f"{', '.join(where)}: {detail}" if where else detail

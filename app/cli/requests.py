@@ -1,0 +1,134 @@
+"""Requests, from options or from a file of JSON; and what to call a field that is wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.refusals import fail
+
+RequestFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--request",
+        metavar="FILE",
+        help="The request as the HTTP interface takes it, JSON, in place of the options; - reads standard input.",
+    ),
+]
+
+#: Where there are no options that could say it.
+NeededFile = Annotated[
+    Path,
+    typer.Option(
+        "--request", metavar="FILE", help="The request as the HTTP interface takes it, JSON; - reads standard input."
+    ),
+]
+
+#: One more than a body may have is read, to see that it has more.
+_MOST_BYTES = 2**20
+
+
+class Asked:
+    """A request.
+
+    Attributes:
+        body: JSON.
+        places: By its JSON pointers, what the user called each field.
+    """
+
+    def __init__(self) -> None:
+        self.body: Any = {}
+        self.places: dict[str, str] = {}
+
+    def put(self, option: str, path: str, value: object) -> None:
+        """Say that an option gives a field, and its value, if it was given.
+
+        Args:
+            option: Its name.
+            path: Of the field: a JSON pointer; 0 is the only element of an array.
+            value: None, or nothing in a list, where the option was not given.
+        """
+        self.places[path] = option
+        if value is None or value == []:
+            return
+        steps, inside = path[1:].split("/"), self.body
+        for step, following in pairwise(steps):
+            inside = _element(inside, step, [] if following == "0" else {})
+        inside[steps[-1]] = value
+
+    def replace(self, file: Path) -> None:
+        """Take the request from a file; the options must be silent.
+
+        Raises:
+            typer.BadParameter: they are not.
+        """
+        if self.body:
+            raise typer.BadParameter("it takes the place of the options; give one or the other", param_hint="--request")
+        self.body, self.places = read_request(file), {"": _name(file)}
+
+
+def asked(file: Path | None, fields: Sequence[tuple[str, str, object]]) -> Asked:
+    """The request of a command.
+
+    Args:
+        file: Its `RequestFile`.
+        fields: As `Asked.put` takes them.
+
+    Raises:
+        typer.BadParameter: file and options are given.
+    """
+    request = Asked()
+    for option, path, value in fields:
+        request.put(option, path, value)
+    if file is not None:
+        request.replace(file)
+    return request
+
+
+def read_request(file: Path) -> Any:
+    """The JSON in a file, read as strictly as a request's body is."""
+    # Imported here: what --help shows needs none of it.
+    from app.kit.json_body import read_json  # noqa: PLC0415
+    from app.problems import Problem  # noqa: PLC0415
+
+    try:
+        if str(file) == "-":
+            data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        else:
+            with file.open("rb") as opened:
+                data = opened.read(_MOST_BYTES + 1)
+    except OSError as error:
+        fail(f"Cannot read {file}: {error.strerror}.")
+    if len(data) > _MOST_BYTES:
+        fail(f"{_name(file)} is larger than {_MOST_BYTES} bytes.")
+    try:
+        return read_json(data)
+    except Problem as problem:
+        where = problem.errors[0].pointer
+        fail(f"{_name(file)}{where and f', {where}'}: {problem.detail.replace('The body', 'It')}")
+
+
+def words(text: str | None) -> str | None:
+    """A name as the interface writes it; on a command line hyphens will do.
+
+    >>> words("add-or-remove-one")
+    'add_or_remove_one'
+    """
+    return None if text is None else text.replace("-", "_")
+
+
+def _element(inside: Any, step: str, empty: Any) -> Any:
+    if step != "0":
+        return inside.setdefault(step, empty)
+    if not inside:
+        inside.append(empty)
+    return inside[0]
+
+
+def _name(file: Path) -> str:
+    return "standard input" if str(file) == "-" else str(file)

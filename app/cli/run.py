@@ -1,0 +1,247 @@
+"""`epsilond run`: private training, by a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli import choices
+from app.cli.files import Output, whole_file
+from app.cli.output import (
+    AsJson,
+    amounts,
+    clean,
+    example,
+    print_error,
+    print_facts,
+    print_page,
+    print_text,
+    print_warnings,
+)
+from app.cli.progress import progress_bar
+from app.cli.refusals import Status
+from app.cli.requests import RequestFile, asked, words
+from app.cli.server import DEFAULT_URL, Cursor, IdempotencyKey, Limit, Server, Url, segment
+
+commands = typer.Typer(name="run", help="Private training, by a server.", no_args_is_help=True, rich_markup_mode=None)
+
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id, as `run list` shows it.")]
+
+
+class ModelFormat(StrEnum):
+    """Of a model's file."""
+
+    JSON = "json"
+    NPZ = "npz"
+
+
+class CardFormat(StrEnum):
+    """Of a privacy card."""
+
+    MARKDOWN = "markdown"
+    HTML = "html"
+    JSON = "json"
+
+
+@commands.command(
+    epilog=example(
+        "epsilond run create dp_sgd --dataset ds_breast_cancer --model logistic-regression --batch-size 100 \\\n"
+        "    --iterations 200 --max-grad-norm 1 --step-size 0.5 --epsilon 2 --delta 1e-5 --wait"
+    )
+)
+def create(
+    algorithm: Annotated[
+        str | None, typer.Argument(metavar="ALGORITHM", help="Such as dp_sgd; `advise` tells which apply.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The data set's id, such as ds_digits.")] = None,
+    model: Annotated[str | None, typer.Option(help="Its kind, such as softmax-regression.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Id of the budget that pays; private data need one.")] = None,
+    batch_size: choices.BatchSize = None,
+    iterations: choices.Iterations = None,
+    epochs: choices.Epochs = None,
+    sampling: choices.Sampling = None,
+    relation: choices.Relation = None,
+    max_grad_norm: choices.MaxGradNorm = None,
+    regularizer: choices.Regularizer = None,
+    epsilon: choices.Epsilon = None,
+    delta: choices.Delta = None,
+    rho: choices.Rho = None,
+    mu: choices.Mu = None,
+    step_size: choices.StepSize = None,
+    assumptions: choices.Assumption = None,
+    test_dataset: Annotated[str | None, typer.Option(help="A public data set on which the model is scored.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes the run repeat; for public data alone.")] = None,
+    plan_hash: Annotated[str | None, typer.Option(help="Run this plan, as `calibrate` tells it, and no other.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")] = False,
+    request: RequestFile = None,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Calibrate, charge and queue a run."""
+    fields = choices.fields_of(
+        algorithm,
+        batch_size=batch_size,
+        iterations=iterations,
+        epochs=epochs,
+        sampling=sampling,
+        relation=relation,
+        max_grad_norm=max_grad_norm,
+        regularizer=regularizer,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        mu=mu,
+        step_size=step_size,
+        assumptions=assumptions,
+    )
+    fields += [
+        ("--dataset", "/dataset_id", dataset),
+        ("--model", "/model", None),
+        ("--model", "/model/kind", words(model)),
+        ("--budget", "/budget_id", budget),
+        ("--test-dataset", "/test_dataset_id", test_dataset),
+        ("--seed", "/seed", seed),
+        ("--plan-hash", "/expected_plan_hash", plan_hash),
+    ]
+    server = Server(url)
+    text = server.post("/v1/runs", asked(request, fields), idempotency_key)
+    if wait:
+        _follow(server, server.field(text, "id"), as_json)
+    else:
+        server.tell(text, as_json, _print_run)
+
+
+@commands.command("list", epilog=example("epsilond run list"))
+def list_runs(limit: Limit = None, cursor: Cursor = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """The runs, newest first."""
+    server = Server(url)
+    text = server.get("/v1/runs", {"limit": limit, "cursor": cursor})
+    server.tell(text, as_json, _print_runs)
+
+
+@commands.command(epilog=example("epsilond run show RUN"))
+def show(run_id: RunId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """One run: its state, progress, charge and result."""
+    server = Server(url)
+    server.tell(server.get(f"/v1/runs/{segment(run_id)}"), as_json, _print_run)
+
+
+@commands.command(epilog=example("epsilond run follow RUN"))
+def follow(run_id: RunId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Watch a run to its end; status 1 if it did not succeed. Ctrl+C leaves it running."""
+    _follow(Server(url), run_id, as_json)
+
+
+@commands.command(epilog=example("epsilond run cancel RUN"))
+def cancel(
+    run_id: RunId, idempotency_key: IdempotencyKey = None, url: Url = DEFAULT_URL, as_json: AsJson = False
+) -> None:
+    """Cancel a run. One that was started is charged in full: noise was drawn."""
+    server = Server(url)
+    text = server.post(f"/v1/runs/{segment(run_id)}/cancel", None, idempotency_key)
+    server.tell(text, as_json, _print_run)
+
+
+@commands.command(epilog=example("epsilond run model RUN --format npz --output model.npz"))
+def model(
+    run_id: RunId,
+    file_format: Annotated[ModelFormat, typer.Option("--format", help="npz is NumPy's.")] = ModelFormat.JSON,
+    output: Output = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """The released model.
+
+    Its parameters, the features they belong to, and the classes.
+    """
+    if file_format is ModelFormat.NPZ and output is None:
+        raise typer.BadParameter("npz is for a file; give --output", param_hint="--format")
+    _write(Server(url).get(f"/v1/runs/{segment(run_id)}/model", {"format": file_format}, accept="*/*"), output)
+
+
+@commands.command(epilog=example("epsilond run card RUN"))
+def card(
+    run_id: RunId,
+    file_format: Annotated[CardFormat, typer.Option("--format", help="html is a page.")] = CardFormat.MARKDOWN,
+    output: Output = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """The privacy card of a run.
+
+    Guarantee, parameters with their theorems, charge and its entries in the ledger, caveats.
+    """
+    wanted = CardFormat.JSON if as_json else file_format
+    _write(Server(url).get(f"/v1/runs/{segment(run_id)}/report", {"format": wanted}, accept="*/*"), output)
+
+
+def _follow(server: Server, run_id: str, as_json: bool) -> None:
+    try:
+        with progress_bar(run_id) as reached:
+            for event in server.progress(f"/v1/runs/{segment(run_id)}/events"):
+                reached(event.done, event.total)
+        text = server.get(f"/v1/runs/{segment(run_id)}")
+    except KeyboardInterrupt:
+        print_error(f"The run goes on. `epsilond run follow {run_id}` watches it again, `run cancel` ends it.")
+        raise typer.Exit(Status.INTERRUPTED) from None
+    server.tell(text, as_json, _print_run)
+    if server.field(text, "state") != "succeeded":
+        raise typer.Exit(Status.REFUSED)
+
+
+def _write(content: bytes, output: Path | None) -> None:
+    if output is not None:
+        with whole_file(output) as file:
+            file.write(content)
+        print_error(f"{len(content)} bytes were written to {output}.")
+    else:
+        for line in content.decode().splitlines():
+            print_text(clean(line))
+
+
+def _print_runs(page: Mapping[str, Any]) -> None:
+    print_page(
+        page,
+        ("id", "state", "algorithm", "progress", "budget", "created"),
+        lambda run: (
+            run["id"],
+            run["state"],
+            run["algorithm"],
+            _progress(run),
+            run["budget_id"],
+            run["created_at"],
+        ),
+    )
+
+
+def _print_run(run: Mapping[str, Any]) -> None:
+    result = run["result"] or {}
+    print_facts(
+        {
+            "id": run["id"],
+            "state": run["state"],
+            "problem": run["problem"] and run["problem"]["detail"],
+            "algorithm": run["algorithm"],
+            "progress": _progress(run),
+            "dataset": run["dataset_id"],
+            "budget": run["budget_id"],
+            "charge": amounts(run["charge"] or {}),
+            "plan_hash": run["plan_hash"],
+            **{f"score on {each['dataset_id'] or 'rows'}": _score(each) for each in result.get("metrics", ())},
+            "finished": run["finished_at"],
+        }
+    )
+    print_warnings(run["warnings"])
+
+
+def _progress(run: Mapping[str, Any]) -> str:
+    return f"{run['progress']['done']} of {run['progress']['total']}"
+
+
+def _score(metric: Mapping[str, Any]) -> str:
+    name = "accuracy" if metric["accuracy"] is not None else "mean_absolute_error"
+    return f"{name} {metric[name]} ({metric['records']} rows)"

@@ -1,0 +1,245 @@
+"""The server that `run` and `budget` ask: requests, problems and streams, with nothing but the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from socket import gaierror
+from typing import Annotated, Any, NoReturn
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
+
+import typer
+
+from app import VERSION
+from app.cli.output import print_answer, print_error
+from app.cli.refusals import Status, fail, refuse
+from app.cli.requests import Asked
+
+Url = Annotated[str, typer.Option("--url", envvar="EPSILOND_URL", help="Of the server; EPSILOND_API_KEY is the key.")]
+IdempotencyKey = Annotated[
+    str | None, typer.Option(help="Of a command whose answer got lost: it is answered again, and not done twice.")
+]
+Limit = Annotated[int | None, typer.Option(help="Most lines, 200 at most.")]
+Cursor = Annotated[str | None, typer.Option(help="Of the next page, as the last one told it.")]
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+#: Calibrations of runs take some seconds.
+TIMEOUT_S = 120.0
+#: A stream that says nothing for longer is dead: it has a comment every 15 seconds.
+SILENCE_S = 45.0
+#: So often a request is sent again, and a stream opened again, that nobody answers.
+ATTEMPTS = 4
+PAUSE_S = 1.0
+
+_LARGEST_LINE = 2**20
+#: What reading an answer raises that is none.
+_OTHERWISE = (LookupError, TypeError, ValueError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One event of a run's stream: how many of its steps are done.
+
+    Attributes:
+        id: Names the event, to go on behind it.
+        is_end: Whether no other event follows.
+    """
+
+    id: str
+    done: int
+    total: int
+    is_end: bool
+
+
+@dataclass
+class Server:
+    """A server, and the key to ask it with."""
+
+    url: str
+    key: str = field(default_factory=lambda: os.environ.get("EPSILOND_API_KEY", "").strip(), repr=False)
+
+    def __post_init__(self) -> None:
+        self._parts, self._places = _checked(self.url), dict[str, str]()
+        if not self.key.isascii() or not self.key.isprintable():
+            fail("EPSILOND_API_KEY is no key: it holds characters that no key has.")
+        if self.key and self._parts.scheme == "http" and not _is_loopback(self._parts.hostname or ""):
+            print_error(f"warning: the key goes to {self._parts.hostname} in the clear; https:// would protect it")
+
+    def get(self, path: str, query: Mapping[str, object] | None = None, accept: str = "application/json") -> bytes:
+        """The body of the answer; whatever else comes ends the command."""
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        target = f"{path}?{urlencode(given)}" if given else path
+        return self._ask("GET", target, {"Accept": accept}, None)
+
+    def post(self, path: str, request: Asked | None, idempotency_key: str | None) -> bytes:
+        """The body of the answer. The command takes effect once, however often it had to be sent.
+
+        Args:
+            path: Of the call.
+            request: None for no body.
+            idempotency_key: Of an earlier call, to have it answered again; None for a new one.
+        """
+        key = idempotency_key or secrets.token_hex(16)
+        headers = {"Idempotency-Key": key}
+        body = None
+        if request is not None:
+            headers["Content-Type"] = "application/json"
+            self._places, body = request.places, json.dumps(request.body).encode()
+        return self._ask("POST", path, headers, body, f" It may have taken effect: --idempotency-key {key} asks again.")
+
+    def tell(self, text: bytes, as_json: bool, in_tables: Callable[[Any], None]) -> None:
+        """Print an answer: as it is, or in tables, if it is one of epsilond."""
+        try:
+            print_answer(text, as_json, in_tables)
+        except _OTHERWISE:
+            self._answers_otherwise()
+
+    def field(self, text: bytes, name: str) -> str:
+        """A field of an answer."""
+        try:
+            return str(json.loads(text)[name])
+        except _OTHERWISE:
+            self._answers_otherwise()
+
+    def progress(self, path: str) -> Iterator[Progress]:
+        """What a run's stream says to its end, also where it breaks off; nothing, if the run has ended before."""
+        last, failures = "", 0
+        while True:
+            try:
+                for event in self._stream(path, last):
+                    last, failures = event.id, 0
+                    yield event
+                    if event.is_end:
+                        return
+            except _Ended:
+                return
+            except (OSError, http.client.HTTPException, *_OTHERWISE) as error:
+                failures += 1
+                if failures >= ATTEMPTS:
+                    self._no_answer(error)
+            time.sleep(PAUSE_S)
+
+    def _ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, unclear: str = ""
+    ) -> bytes:
+        attempt = 0
+        while True:
+            attempt += 1
+            connection = self._connect(TIMEOUT_S)
+            try:
+                connection.request(method, self._parts.path + target, body, self._headers(headers))
+                response = connection.getresponse()
+                answer = response.read()
+            except (ConnectionRefusedError, gaierror, ssl.SSLError) as error:  # nothing was sent, and it will not help
+                self._no_answer(error)
+            except (OSError, http.client.HTTPException) as error:
+                if attempt >= ATTEMPTS:
+                    self._no_answer(error, unclear)
+            else:
+                if not _is_running_still(response, answer) or attempt >= ATTEMPTS:
+                    self._check(response, answer)
+                    return answer
+            finally:
+                connection.close()
+            time.sleep(PAUSE_S)
+
+    def _stream(self, path: str, last: str) -> Iterator[Progress]:
+        connection = self._connect(SILENCE_S)
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+        try:
+            connection.request("GET", self._parts.path + path, None, self._headers(headers))
+            response = connection.getresponse()
+            if response.status == http.HTTPStatus.NO_CONTENT:
+                raise _Ended
+            if response.status != http.HTTPStatus.OK:
+                self._check(response, response.read())
+            yield from _events(response)
+        finally:
+            connection.close()
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._parts.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=timeout)
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+
+    def _headers(self, more: Mapping[str, str]) -> dict[str, str]:
+        authorization = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        return {"User-Agent": f"epsilond/{VERSION}", **authorization, **more}
+
+    def _check(self, response: http.client.HTTPResponse, body: bytes) -> None:
+        """End the command unless the answer is what was asked for."""
+        if response.status < http.HTTPStatus.MULTIPLE_CHOICES:
+            return
+        if response.getheader("Content-Type", "").startswith("application/problem+json"):
+            try:
+                document = json.loads(body)
+            except ValueError:
+                document = None
+            if isinstance(document, dict):
+                refuse(document, self._places)
+        where = response.getheader("Location")
+        hint = f" and points to {where}" if where else ""
+        fail(f"{self.url} answers {response.status} {response.reason}{hint}, not as epsilond does. Is it the server?")
+
+    def _answers_otherwise(self) -> NoReturn:
+        fail(f"{self.url} does not answer as epsilond {VERSION} does. --json prints what it says.")
+
+    def _no_answer(self, error: Exception, unclear: str = "") -> NoReturn:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        fail(f"{self.url} does not answer: {reason}. EPSILOND_URL or --url names another.{unclear}", Status.NO_ANSWER)
+
+
+class _Ended(Exception):
+    """There is nothing more to come."""
+
+
+def segment(identifier: str) -> str:
+    """An id as a part of a path, whatever the user typed for one."""
+    return quote(identifier, safe="")
+
+
+def _events(response: http.client.HTTPResponse) -> Iterator[Progress]:
+    fields: dict[str, str] = {}
+    while line := response.readline(_LARGEST_LINE):
+        name, _, value = line.decode().rstrip("\r\n").partition(":")
+        if name:
+            fields[name] = value.removeprefix(" ")
+        elif "data" in fields:
+            counted = json.loads(fields["data"])["progress"]
+            yield Progress(fields["id"], int(counted["done"]), int(counted["total"]), fields["event"] == "end")
+            fields = {}
+        else:
+            fields = {}
+
+
+def _is_running_still(response: http.client.HTTPResponse, body: bytes) -> bool:
+    """Whether the request was sent before, and is not yet done."""
+    return response.status == http.HTTPStatus.CONFLICT and b'"request_in_progress"' in body
+
+
+def _checked(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url.rstrip("/"))
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one or not url.isascii() or not url.isprintable():
+        fail("--url, or EPSILOND_URL, is not the address of a server, such as https://epsilond.example.")
+    if parts.username is not None or parts.query or parts.fragment:
+        fail("--url, or EPSILOND_URL, holds more than an address: a key belongs into EPSILOND_API_KEY.")
+    return parts
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,123 @@
+"""The commands that run the service, and prepare it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Annotated
+
+import typer
+from alembic.util import CommandError
+
+from app.cli.output import AsJson, example, print_json, print_text
+from app.cli.refusals import fail
+from app.cli.setting_up import open_context, require_data_folder, require_data_key, require_schema
+from app.db import migrate as migrations
+from app.db.database import Database
+from app.kit.context import Context
+from app.observability.logs import configure_logging
+from app.settings import Settings
+
+commands = typer.Typer(rich_markup_mode=None)
+
+
+@commands.command(epilog=example("epsilond serve --migrate"))
+def serve(
+    migrate: Annotated[bool, typer.Option("--migrate", help="Bring the database to the newest schema first.")] = False,
+) -> None:
+    """Answer HTTP requests, and run queued trainings.
+
+    In worker processes of its own, as many as EPSILOND_WORKERS says.
+    """
+    # Imported here, as below: the whole service takes a second to load, and most commands need a part of it.
+    from app import server  # noqa: PLC0415
+    from app.main import create_app  # noqa: PLC0415
+
+    with until_stopped(), open_context() as context:
+        configure_logging(context.settings.log_level, context.settings.log_format)
+        require_data_folder(context.settings)
+        require_data_key(context.settings)
+        if migrate:
+            _migrate(context.settings)
+        require_schema(context)
+        try:
+            listening = server.listen(context.settings.host, context.settings.port)
+        except server.CannotListen as error:
+            fail(str(error))
+        app = create_app(context)
+        print(server.banner(context, listening), flush=True)
+        server.serve(app, context, listening)
+
+
+@commands.command(epilog=example("epsilond worker --count 1"))
+def worker(
+    count: Annotated[int, typer.Option(min=1, max=64, help="How many trainings run at once.")] = 1,
+) -> None:
+    """Execute queued trainings, until stopped.
+
+    In processes of their own, beside those of the server, on this machine or another one.
+    """
+    from app import server  # noqa: PLC0415
+    from app.runs.supervisor import Supervisor  # noqa: PLC0415
+
+    with until_stopped(), open_context() as context:
+        configure_logging(context.settings.log_level, context.settings.log_format)
+        require_data_folder(context.settings)
+        require_data_key(context.settings)
+        require_schema(context)
+        supervisor = Supervisor(context, count)
+        supervisor.start()
+        try:
+            print(f"epsilond worker: {count} run(s) at once. Stop with Ctrl+C.", flush=True)
+            supervisor.wait()
+        finally:
+            deadline = server.end_within(server.STOP_S)
+            supervisor.stop()
+            deadline.cancel()
+
+
+@commands.command(epilog=example("epsilond migrate"))
+def migrate(as_json: AsJson = False) -> None:
+    """Bring the database to the newest schema.
+
+    The one that EPSILOND_DATABASE_URL names; else a file in the data folder, which is made.
+    """
+    with open_context() as context:
+        _migrate(context.settings)
+    revision = migrations.head_revision()
+    if as_json:
+        print_json({"revision": revision})
+    else:
+        print_text(f"The database is at revision {revision}, the newest.")
+
+
+@commands.command("openapi", epilog=example("epsilond openapi"))
+def print_openapi() -> None:
+    """Print the OpenAPI document.
+
+    The same bytes for the same code.
+    """
+    from app import openapi  # noqa: PLC0415
+    from app.main import create_app  # noqa: PLC0415
+
+    # The document depends on no setting; an empty database in memory is never opened.
+    app = create_app(Context(Settings.model_construct(), Database("sqlite://")))
+    typer.echo(openapi.render(app.openapi()), nl=False)
+
+
+@contextmanager
+def until_stopped() -> Iterator[None]:
+    """Let SIGTERM and Ctrl+C end the block in the same way, whenever they come, and the command with status 0."""
+    # A shell starts what runs in its background with SIGINT ignored, and so it would stay.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        yield
+
+
+def _migrate(settings: Settings) -> None:
+    try:
+        migrations.upgrade(settings.sqlalchemy_url)
+    except CommandError:
+        fail("The database is at a revision that this version does not know. Run the version that brought it there.")

@@ -1,0 +1,86 @@
+"""The pages of the site: what a forge reads in them, in the words of MyST, and which page is under which."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+INDEX = Path("docs/README.md")
+#: Pages outside docs/ that pages in it lead to.
+ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+
+_FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+_INLINE_FORMULA = re.compile(r"\$`([^`]+)`\$")
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+def as_myst(page: Path, text: str) -> str:
+    """A page's text for MyST: formulas in its words, no links to what is no page, and the pages under this one."""
+    # Every second part is a block of code.
+    parts = _FENCE.split(text)
+    parts[::2] = [_without_links_to_files(page, _INLINE_FORMULA.sub(r"{math}`\1`", part)) for part in parts[::2]]
+    parts[1::2] = [re.sub(r"^```math$", "```{math}", part, flags=re.MULTILINE) for part in parts[1::2]]
+    return "".join(parts) + "".join(_table_of_contents(page, *part) for part in _children(page))
+
+
+def is_page(path: Path) -> bool:
+    """Whether the site has the file as a page."""
+    return str(path) in ROOT_PAGES or (path.parts[0] == "docs" and path.suffix == ".md" and (ROOT / path).exists())
+
+
+def _target(page: Path, link: str) -> Path:
+    """Where a link leads, from the root of the repository."""
+    return Path(os.path.normpath(page.parent / link.partition("#")[0]))
+
+
+def _without_links_to_files(page: Path, text: str) -> str:
+    """The text, where a link to a file of the repository that is no page is its words alone."""
+
+    def words_or_link(link: re.Match[str]) -> str:
+        leads = link[2]
+        if leads.startswith(("http:", "https:", "#")) or is_page(_target(page, leads)):
+            return link[0]
+        return link[1]
+
+    return _LINK.sub(words_or_link, text)
+
+
+def _links(page: Path, text: str) -> list[Path]:
+    """The pages that a text leads to, in its order."""
+    found = [link for _, link in _LINK.findall(_FENCE.sub("", text))]
+    return [_target(page, link) for link in found if not link.startswith(("http:", "https:", "#"))]
+
+
+@cache
+def _tree() -> dict[Path, list[tuple[str, list[Path]]]]:
+    """By page, the pages under it, by sections: each is under the first index of a folder that leads to it."""
+    known, queue = {INDEX}, deque([INDEX])
+    tree: dict[Path, list[tuple[str, list[Path]]]] = {}
+    while queue:
+        page = queue.popleft()
+        if page.name != INDEX.name or page.parts[0] != INDEX.parts[0]:
+            continue
+        parts = _SECTION.split((ROOT / page).read_text())
+        tree[page] = []
+        for title, text in zip(["", *parts[1::2]], parts[::2], strict=True):
+            new = [each for each in dict.fromkeys(_links(page, text)) if is_page(each) and each not in known]
+            known.update(new)
+            queue.extend(new)
+            if new:
+                tree[page].append((title, new))
+    return tree
+
+
+def _children(page: Path) -> list[tuple[str, list[Path]]]:
+    return _tree().get(page, [])
+
+
+def _table_of_contents(page: Path, title: str, children: list[Path]) -> str:
+    caption = f":caption: {title}\n" if title and page == INDEX else ""
+    names = "\n".join(f"/{child.with_suffix('')}" for child in children)
+    return f"\n\n```{{toctree}}\n:hidden:\n{caption}\n{names}\n```\n"

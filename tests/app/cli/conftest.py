@@ -1,0 +1,47 @@
+"""A server in a process of its own: what `epsilond run` and `epsilond budget` ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from app.db.database import Database
+from app.kit.context import Context
+from app.runs import worker
+from app.settings import Settings, environment_of
+from tests.e2e.server import serving
+
+
+@dataclass(frozen=True)
+class Live:
+    """A server without workers.
+
+    Attributes:
+        url: Its address.
+        context: On its database and its data folder.
+    """
+
+    url: str
+    context: Context
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of a command that asks it."""
+        return {"EPSILOND_URL": self.url, "EPSILOND_API_KEY": ""}
+
+    def work(self) -> None:
+        """Train what is queued."""
+        while worker.work_once(self.context, "wrk_test"):
+            pass
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One server for all tests, each of which makes what it looks at."""
+    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), port=0, workers=0)
+    with serving(environment_of(settings)) as api:
+        database = Database(settings.sqlalchemy_url)
+        yield Live(str(api.client.base_url), Context(settings, database))
+        database.dispose()

@@ -1,0 +1,152 @@
+"""Every command's help says what it does in a sentence, and ends with an example that runs as it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from typer.main import get_group
+
+from app.algorithms.advice import ADVISE_EXAMPLES
+from app.cli.launcher import write_launcher
+from app.cli.main import COMMANDS, cli
+from app.db.database import Database
+from app.kit.context import Context
+from app.ledger import transparency
+from app.ledger.models import Entry
+from app.ledger.transparency_schemas import InclusionBody
+from app.settings import Settings, environment_of
+from app.sweeps.examples import SWEEP_EXAMPLES
+from tests.app.cli.calls import done
+from tests.app.cli.test_run import CREATE
+
+#: What cannot be done twice, or prints no answer; how it is told as JSON, other tests say.
+ONCE = {
+    "run create", "run cancel", "run model", "budget create", "keys create", "keys rotate", "keys revoke",
+    "ledger export", "ledger checkpoint", "openapi",
+}  # fmt: skip
+
+
+def leaves(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if hasattr(command, "commands"):
+        for name, each in command.commands.items():
+            yield from leaves(f"{path} {name}".strip(), each)
+    else:
+        yield path, command
+
+
+ALL = dict(leaves("", get_group(cli)))
+
+
+def example(path: str) -> list[str]:
+    """The words of the example at the end of a command's help."""
+    marker, title, *lines = ALL[path].epilog.splitlines()
+    assert (marker, title) == ("\b", "Example:")
+    words = shlex.split(" ".join(line.removesuffix("\\") for line in lines))
+    assert words[0] == "epsilond"
+    assert " ".join(words[1:]).startswith(path)
+    return words[1:]
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_command_says_what_it_does_and_what_its_options_are(path: str) -> None:
+    command = ALL[path]
+    first = command.help.partition(".")[0]
+    assert len(first) < 80, first
+    assert command.help.rstrip().endswith(".")
+    if path in COMMANDS:
+        assert f"{first}." == COMMANDS[path][1]
+    for parameter in command.params:
+        assert parameter.help.endswith((".", "app.", "8000.")), parameter.name
+    shown = done(*path.split(), "--help")
+    assert " ".join(example(path)[:3]) in " ".join(shown.split())
+
+
+def test_the_list_of_all_commands_is_that_of_the_modules() -> None:
+    shown = done("--help")
+    for name, (_, sentence) in COMMANDS.items():
+        assert f"  {name} " in shown
+        assert sentence in shown
+        assert get_group(cli).commands[name].help.startswith(sentence)
+
+
+@contextmanager
+def running(program: Path, words: list[str], environment: dict[str, str], until: str) -> Iterator[list[str]]:
+    """A command that does not end by itself: what it printed up to the line that begins with ``until``."""
+    command, folder = [program, *words], Path(environment["EPSILOND_DATA_DIR"]).parent
+    with (folder / words[0]).open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    try:
+        printed = []
+        for line in process.stdout:
+            printed.append(line)
+            if line.startswith(until):
+                break
+        yield printed
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stdout.close()
+        try:
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+def test_every_example_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.json").write_text(json.dumps(SWEEP_EXAMPLES["noise_over_epsilon"]["value"]))
+    Path("problem.json").write_text(json.dumps(ADVISE_EXAMPLES["convex"]["value"]))
+    settings = Settings(data_dir=tmp_path / "data", port=0, workers=0)
+    program = write_launcher(tmp_path, Path(sys.executable))
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
+    environment = {**inherited, **environment_of(settings)}
+    with (
+        running(program, example("serve"), environment, "  stop") as banner,
+        running(program, example("worker"), environment, "epsilond worker: 1 run(s)"),
+    ):
+        env = {**environment_of(settings), "EPSILOND_URL": banner[0].split()[1], "EPSILOND_API_KEY": ""}
+        for path, command in ALL.items():
+            if path in ("serve", "worker"):
+                continue
+            words = [placeholder(word, path, settings, env) for word in example(path)]
+            done(*words, env=env)
+            if path not in ONCE:
+                assert "--json" in {option for parameter in command.params for option in parameter.opts}
+                json.loads(done(*words, "--json", env=env))
+
+
+def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -> str:
+    """What stands for a word in capitals."""
+    match word:
+        case "RUN" if path == "run cancel":
+            long = CREATE.replace("--iterations 5", "--iterations 1000000")
+            return str(json.loads(done(*long.split(), "--json", env=env))["id"])
+        case "RUN":
+            runs = json.loads(done("run", "list", "--json", env=env))["items"]
+            return str(next(run["id"] for run in runs if run["state"] == "succeeded"))
+        case "BUDGET":
+            return str(json.loads(done("budget", "list", "--json", env=env))["items"][0]["id"])
+        case "KEY":
+            return str(json.loads(done("keys", "list", "--json", env=env))["items"][0]["id"])
+        case "PUBLIC_KEY":
+            return done("ledger", "public-key", env=env).strip()
+        case "proof.json":
+            database = Database(settings.sqlalchemy_url)
+            with database.read() as session:
+                entry_id = session.scalars(select(Entry.id)).first()
+            assert entry_id is not None
+            proof = transparency.inclusion(Context(settings, database), entry_id)
+            database.dispose()
+            Path(word).write_text(InclusionBody.of(proof).model_dump_json())
+    return word

@@ -1,0 +1,219 @@
+"""A story that calls every operation of a fresh server once, with the examples of its document.
+
+`python -m tests.contract.example_story` plays it and writes the answers that the document shows.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from httpx2 import Response
+from starlette.testclient import TestClient
+
+from app.auth.principal import Scope
+from app.auth.service import create_key
+from app.datasets.request_body import METADATA_EXAMPLE
+from app.db.database import Database
+from app.db.migrate import upgrade
+from app.kit.context import Context
+from app.main import create_app
+from app.openapi_examples import ANSWERS
+from app.runs import worker
+from app.settings import Settings
+
+CSV = b"age,smoker,outcome\n34,no,well\n71,yes,ill\n55,no,well\n63,yes,ill\n"
+#: Of a list in an answer that is shown.
+MOST_ITEMS = 5
+BASE_URL = "http://127.0.0.1:8000"
+
+
+class Story:
+    """Calls operations by their names, and keeps what they answered.
+
+    Attributes:
+        answers: By operation and status, the first answer.
+        examples: Names of the examples that were sent, by operation.
+    """
+
+    def __init__(self, client: TestClient, context: Context) -> None:
+        self._client = client
+        self._context = context
+        self.answers: dict[str, dict[str, Response]] = {}
+        self.examples: dict[str, set[str]] = {}
+        document = client.get("/openapi.json").json()
+        self.operations = {
+            operation["operationId"]: (method, path, operation)
+            for path, item in document["paths"].items()
+            for method, operation in item.items()
+        }
+
+    def call(self, name: str, example: str | None = None, query: dict[str, Any] | None = None, **ids: str) -> Any:
+        """One call; without an example, with the first there is. Parameters have the document's examples, too."""
+        method, path, operation = self.operations[name]
+        options: dict[str, Any] = {"params": dict(query or {})}
+        for parameter in operation.get("parameters", ()):
+            if "example" in parameter and parameter["in"] == "path":
+                ids.setdefault(parameter["name"], parameter["example"])
+            elif "example" in parameter:
+                options["params"].setdefault(parameter["name"], parameter["example"])
+            elif parameter["name"] == "Idempotency-Key":
+                options["headers"] = {"Idempotency-Key": secrets.token_hex(8)}
+        examples = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("examples")
+        if examples:
+            example = example or next(iter(examples))
+            options["json"] = examples[example]["value"]
+            self.examples.setdefault(name, set()).add(example)
+        return self._keep(name, self._client.request(method, path.format(**ids), **options))
+
+    def upload(self) -> Any:
+        """The one body that is no JSON."""
+        answer = self._client.post(
+            "/v1/datasets",
+            files={"file": ("clinic.csv", CSV, "text/csv")},
+            data={"metadata": json.dumps(METADATA_EXAMPLE)},
+            headers={"Idempotency-Key": secrets.token_hex(8)},
+        )
+        return self._keep("upload_dataset", answer)
+
+    def sign_in(self) -> None:
+        """Make the server's first key, and call with it from now on."""
+        key = create_key(self._context, "ops", [Scope.ADMIN])
+        assert key is not None
+        self._client.headers["Authorization"] = f"Bearer {key.token}"
+
+    def work(self) -> None:
+        """What a worker does until nothing is queued."""
+        while worker.work_once(self._context, "wrk_story"):
+            pass
+
+    def _keep(self, name: str, answer: Response) -> Any:
+        assert answer.is_success, (name, answer.text)
+        self.answers.setdefault(name, {}).setdefault(str(answer.status_code), answer)
+        return answer.json() if _is_json(answer) else None
+
+
+_OTHER_KINDS = ("zcdp", "gaussian_dp", "pure_dp", "approximate_dp")
+
+
+def _is_json(answer: Response) -> bool:
+    return bool(answer.content) and answer.headers.get("content-type") == "application/json"
+
+
+def play(story: Story) -> None:
+    """From the first calibration to the last deletion."""
+    for name in ("health_live", "health_ready", "metrics", "calibrate", "account", "convert", "tuning_cost"):
+        story.call(name)
+    for name in ("import_history", "list_algorithms", "compare_algorithms", "get_algorithm", "advise", "sweep"):
+        story.call(name)
+    story.call("derive_assumptions")
+    _keep_books(story)
+    _train(story)
+    _let_in(story)
+
+
+def _keep_books(story: Story) -> None:
+    # What was made within one second is listed in any order: a list is asked for while it has one item.
+    budget = story.call("create_budget")["id"]
+    story.call("list_budgets")
+    budgets = {kind: story.call("create_budget", kind)["id"] for kind in _OTHER_KINDS}
+    story.call("create_reservation", query={"dry_run": True}, budget_id=budget)
+    reserved = story.call("create_reservation", "dp_sgd", budget_id=budget)["id"]
+    story.call("extend_reservation", reservation_id=reserved)
+    story.call("start_reservation", reservation_id=reserved)
+    story.call("get_reservation", reservation_id=reserved)
+    story.call("commit_reservation", reservation_id=reserved)
+    other = story.call("create_reservation", "approximate_dp", budget_id=budgets["approximate_dp"])["id"]
+    story.call("void_reservation", reservation_id=other)
+    story.call("change_limit", budget_id=budgets["zcdp"])
+    story.call("correct_charge", budget_id=budgets["zcdp"])
+    for name in ("get_budget", "list_reservations", "get_spending"):
+        story.call(name, budget_id=budget)
+    entry = story.call("list_entries", budget_id=budget)["items"][0]["id"]
+    for name in ("verify_ledger", "export_ledger", "get_checkpoint"):
+        story.call(name)
+    story.call("get_inclusion_proof", entry_id=entry)
+    story.call("get_consistency_proof", query={"from_size": 1})
+
+
+def _train(story: Story) -> None:
+    story.call("list_datasets")
+    story.upload()
+    for example in ("classification", "regression"):
+        made = story.call("upload_dataset", example)["id"]
+    story.call("get_dataset")
+    story.call("delete_dataset", dataset_id=made)
+    run = story.call("create_run", "breast_cancer")["id"]
+    story.work()
+    for name in ("get_run", "get_run_report", "get_run_model", "follow_run"):
+        story.call(name, run_id=run)
+    story.call("list_runs")
+    story.call("cancel_run", run_id=story.call("create_run")["id"])
+    sweep = story.call("create_run_sweep", "epsilons")["id"]
+    story.work()
+    story.call("list_run_sweeps")
+    story.call("get_run_sweep", sweep_id=sweep)
+    story.call("get_run_sweep_heat_map", sweep_id=sweep)
+    for example in ("step_sizes", "best", "best_by_noisy_score"):
+        another = story.call("create_run_sweep", example)["id"]
+        story.call("cancel_run_sweep", sweep_id=another)
+    story.call("create_run_sweep", "epsilons", query={"dry_run": True})
+    audit = story.call("create_audit", "one_run")["id"]
+    story.call("get_audit", audit_id=audit)
+    story.call("list_audits")
+
+
+def _let_in(story: Story) -> None:
+    story.sign_in()
+    story.call("list_keys")
+    key = story.call("create_key", "analyst")["id"]
+    story.call("get_key", key_id=key)
+    story.call("rotate_key", "an_hour", key_id=key)
+    story.call("revoke_key", key_id=key)
+    story.call("rotate_key", "at_once", key_id=story.call("create_key", "auditor")["id"])
+    story.call("get_own_key")
+
+
+@contextmanager
+def fresh(database_url: str, folder: Path) -> Iterator[Story]:
+    """A story on a server without anything on it."""
+    database = Database(database_url)
+    context = Context(Settings(data_dir=folder, database_url=database_url, workers=0), database)
+    with TestClient(create_app(context), base_url=BASE_URL, client=("127.0.0.1", 50000)) as client:
+        yield Story(client, context)
+    database.dispose()
+
+
+def shown(story: Story) -> dict[str, dict[str, Any]]:
+    """The JSON among the answers, by operation and status; of a long list its first items, and no token."""
+    return {
+        name: {status: _shortened(answer.json()) for status, answer in by_status.items() if _is_json(answer)}
+        for name, by_status in story.answers.items()
+    }
+
+
+def _shortened(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {name: "epsilond_..." if name == "token" else _shortened(value) for name, value in part.items()}
+    if isinstance(part, list):
+        return [_shortened(value) for value in part[:MOST_ITEMS]]
+    return part
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/story.sqlite3"
+        upgrade(url)
+        with fresh(url, Path(folder)) as story:
+            play(story)
+            answers = {name: found for name, found in sorted(shown(story).items()) if found}
+    ANSWERS.write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Links lead somewhere, files that are mentioned exist, and every page is reached from the index."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.contract.documents import DOCS, PAGES, ROOT, anchors, internal_links, links, name_of
+
+MENTIONED_FILE = re.compile(r"`((?:accounting|app|benchmarks|calibrators|docs|tests|trainer)/[\w./]*\w/?|\w+\.py)`")
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+
+
+@every_page
+def test_internal_links_resolve(page: Path) -> None:
+    for link in internal_links(page):
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert ROOT in target.parents, link
+        assert not fragment or fragment in anchors(target), link
+
+
+@every_page
+def test_external_links_are_well_formed(page: Path) -> None:
+    """Whether somebody answers there is not asked: tests have no network."""
+    for link in set(links(page)) - set(internal_links(page)):
+        address = urlsplit(link)
+        assert address.scheme == "https", link
+        assert re.fullmatch(r"([\w-]+\.)+[a-z]{2,}", address.netloc), link
+
+
+@every_page
+def test_mentioned_files_exist(page: Path) -> None:
+    names = {
+        path.name
+        for package in ("accounting", "app", "calibrators", "docs", "tests", "trainer")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    for name in MENTIONED_FILE.findall(page.read_text()):
+        assert (ROOT / name).exists() if "/" in name else name in names, name
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    reached, queue = set(), [DOCS / "README.md"]
+    while queue:
+        page = queue.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        queue += [(page.parent / link.partition("#")[0]).resolve() for link in internal_links(page) if ".md" in link]
+    assert set(DOCS.rglob("*.md")) - reached == set()
