@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from app.auth.guard import Guard
 from app.auth.throttle import Throttle
 from app.budgets import endpoints as budgets
 from app.budgets import spending_endpoints as spending
+from app.dashboard.routes import add_dashboard
 from app.datasets import endpoints as datasets
 from app.kit.answer_cache import AnswerCache
 from app.kit.body_gate import BodyGate
@@ -84,6 +86,7 @@ def create_app(context: Context) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # Who waits for numerics holds a thread; as many as before are left to commands of the ledger and all others.
         current_default_thread_limiter().total_tokens += context.threads_of_numerics
+        app.state.began = time.monotonic()
         # Without workers of its own, too: it takes runs from workers elsewhere that are not heard of any more.
         supervisor = Supervisor(context, context.settings.workers)
         await run_in_threadpool(supervisor.start)
@@ -127,4 +130,5 @@ def create_app(context: Context) -> FastAPI:
     app.add_middleware(RequestBoundary, metrics=context.metrics)
     add_problem_handlers(app)
     add_documentation(app)
+    add_dashboard(app)
     return app

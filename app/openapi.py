@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import Any
 
 from fastapi.openapi.utils import get_openapi
@@ -13,8 +12,11 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from app.kit.idempotency_records import MAX_KEY_LENGTH
+from app.openapi_errors import describe_errors
+from app.openapi_examples import add_examples
 from app.openapi_links import links_of
-from app.problems import MEDIA_TYPE, ProblemBody
+from app.openapi_values import explain_values
+from app.problems import ProblemBody
 
 #: Of an Idempotency-Key: printable ASCII; blanks around a header's value are no part of it.
 KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
@@ -30,34 +32,40 @@ Every privacy loss is an interval whose upper end is never below the true loss. 
 """
 
 TAGS = [
-    {"name": "Accounting", "description": "Certified privacy loss of events. Nothing is stored."},
-    {"name": "Calibration", "description": "Noise and hyperparameters for a privacy target, with sources."},
-    {"name": "Budgets", "description": "Privacy budgets: filters with a limit, and reservations against it."},
-    {"name": "Ledger", "description": "The append-only record of what was reserved, charged and released."},
-    {"name": "Data sets", "description": "Data sets with declared columns, bounds and size. No call returns rows."},
-    {"name": "Runs", "description": "Differentially private training runs, executed as their plan says."},
-    {"name": "Audits", "description": "Attacks by canaries on plans, kept beside what is claimed of them."},
-    {"name": "Keys", "description": "API keys: scopes, budgets within reach, limits, rotation."},
-    {"name": "Health", "description": "For supervisors. Answered without a key."},
+    {
+        "name": "Calibration",
+        "description": "How much noise meets a privacy target, and which step size, clip threshold and error bound the "
+        "theorems give: each number with its source.",
+    },
+    {
+        "name": "Accounting",
+        "description": "The privacy loss of what was released, as an interval that holds the truth; one guarantee in "
+        "terms of another. Nothing is stored.",
+    },
+    {"name": "Budgets", "description": "How much may ever be released from one body of data, and what is left of it."},
+    {
+        "name": "Reservations",
+        "description": "Budget that is held before noise is drawn: reserve, start, then commit what happened, or void.",
+    },
+    {
+        "name": "Ledger",
+        "description": "The append-only record of what was reserved, charged and released: proofs and verification.",
+    },
+    {"name": "Data sets", "description": "Declared columns with bounds, and a declared size. No call returns rows."},
+    {
+        "name": "Runs",
+        "description": "Private trainings, executed as their plan says and charged before they begin; sweeps of them.",
+    },
+    {"name": "Audits", "description": "Attacks with canaries on a plan, kept beside what is claimed of it."},
+    {"name": "Keys", "description": "Who is let in: scopes, budgets within reach, limits, rotation."},
+    {"name": "Health", "description": "For supervisors and monitoring."},
 ]
 
 _SECURITY_SCHEME = {
     "type": "http",
     "scheme": "bearer",
-    "description": "A key made with `python -m app keys create`: `epsilond_...`. A server without keys needs none.",
-}
-
-
-#: Answers that neither the path nor the parameters tell of: about what a body names, or about a state.
-_MORE_ANSWERS: dict[str, set[int]] = {
-    "create_audit": {404},
-    "create_run": {404},
-    "create_run_sweep": {404},
-    "delete_dataset": {409},
-    "derive_assumptions": {404},
-    "export_ledger": {404},
-    "get_run_model": {409},
-    "verify_ledger": {404},
+    "description": "A key, `epsilond_...`, as it is, without the word Bearer. `epsilond keys create` makes the first "
+    "one, `POST /v1/keys` more. A server without keys answers its own machine, and needs none.",
 }
 
 
@@ -77,10 +85,12 @@ def build_document(title: str, version: str, routes: list[BaseRoute]) -> dict[st
     for name, definition in definitions["$defs"].items():
         assert schemas.setdefault(name, definition) == definition, f"two schemas are named {name}"
     components["schemas"] = dict(sorted(schemas.items()))
+    explain_values(document)
     components["securitySchemes"] = {"key": _SECURITY_SCHEME}
     for path, operation in _operations(document):
         _describe_idempotency_key(operation)
-        _describe_errors(path, operation)
+        describe_errors(path, operation)
+        add_examples(operation)
         for status, links in links_of(operation["operationId"]).items():
             operation["responses"][status]["links"] = links
     return document
@@ -105,29 +115,3 @@ def _describe_idempotency_key(operation: dict[str, Any]) -> None:
         if parameter["name"] == "Idempotency-Key":
             parameter["required"] = not any(other["name"] == "dry_run" for other in parameters)
             parameter["schema"] = {"type": "string", "maxLength": MAX_KEY_LENGTH, "pattern": KEY_PATTERN}
-
-
-def _describe_errors(path: str, operation: dict[str, Any]) -> None:
-    # An address that is not text is 400 everywhere; a query may hold one that no parameter asks for.
-    statuses = {400, 500} | _MORE_ANSWERS.get(operation["operationId"], set())
-    if not path.startswith("/health"):
-        operation["security"] = [{"key": []}]
-        statuses |= {401, 403, 429, 503}
-    if "requestBody" in operation:
-        statuses |= {408, 413, 415, 422, 507}
-    if any(parameter["in"] in ("query", "header") for parameter in operation.get("parameters", ())):
-        statuses |= {422}
-    if "{" in path:
-        statuses |= {404}
-    if any(parameter["name"].lower() == "idempotency-key" for parameter in operation.get("parameters", ())):
-        statuses |= {409, 422, 507}
-    responses = operation.setdefault("responses", {})
-    for status in statuses:
-        responses.setdefault(str(status), {"description": HTTPStatus(status).phrase})
-    problem = {"schema": {"$ref": "#/components/schemas/ProblemBody"}}
-    for status, response in responses.items():
-        if status >= "400":
-            response["content"] = {MEDIA_TYPE: problem}
-            if response.get("description") == "Validation Error":
-                response["description"] = HTTPStatus.UNPROCESSABLE_ENTITY.phrase
-    operation["responses"] = dict(sorted(responses.items()))

@@ -100,7 +100,7 @@ def from_accounting(error: AccountingError, *prefix: str | int) -> Problem:
 
 def database_unavailable() -> Problem:
     """503 with nothing of the database's own words: they quote statements and their parameters."""
-    detail = "The database does not answer, or its schema is not the newest (`python -m app migrate`)."
+    detail = "The database does not answer, or its schema is not the newest (`epsilond migrate`)."
     return Problem(503, "database_unavailable", detail, headers={"Retry-After": "5"})
 
 

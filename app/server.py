@@ -61,7 +61,7 @@ def banner(context: Context, listening: socket.socket) -> str:
     else:
         access = (
             "no key created yet: only this machine is answered, and every caller on it may do everything.\n"
-            "             Create a key with `python -m app keys create --name NAME --scope admin` to end that."
+            "             Create a key with `epsilond keys create --name NAME --scope admin` to end that."
         )
     database = "SQLite" if context.database.is_sqlite else "PostgreSQL"
     return "\n".join(

@@ -13,10 +13,15 @@ class Shape(StrEnum):
     """What an objective looks like."""
 
     STRONGLY_CONVEX = "strongly_convex"
+    """It lies above each of its tangents by at least a quadratic."""
     CONVEX = "convex"
+    """It lies above each of its tangents."""
     POLYAK_LOJASIEWICZ = "polyak_lojasiewicz"
+    """Its gradient's squared norm is at least a multiple of its distance from the least value."""
     WEAKLY_CONVEX = "weakly_convex"
+    """It becomes convex when a quadratic is added."""
     NONCONVEX = "nonconvex"
+    """Nothing is known of its shape."""
 
 
 #: Of what an objective of each shape is an instance, too.
@@ -33,8 +38,11 @@ class Measure(StrEnum):
     """What a theorem bounds; numbers of different measures are not compared."""
 
     POPULATION_RISK = "excess_population_risk"
+    """How far the expected loss of a new record is above the least in the domain."""
     EMPIRICAL_RISK = "excess_empirical_risk"
+    """How far the mean loss of the given records is above the least in the domain."""
     STATIONARITY = "stationarity"
+    """How far a point is from a stationary one, in the algorithm's own measure."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,15 @@ class Unknown(StrEnum):
     """What a calibration solves for, by its name in the HTTP contract."""
 
     NOISE_MULTIPLIER = "noise_multiplier"
+    """The least noise that meets the target."""
     ITERATIONS = "iterations"
+    """The most steps that meet the target with the given noise."""
     BATCH_SIZE = "batch_size"
+    """The largest batch that meets the target with the given noise."""
     EPSILON = "epsilon"
+    """What the given noise certifies at the target's delta."""
     DELTA = "delta"
+    """What the given noise certifies at the target's epsilon."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ class SettingQuery(Schema):
 
     dataset_size: int = Field(10_000, ge=2, le=MAX_DATASET_SIZE, description="n")
     dimension: int = Field(100, ge=1, le=MAX_COMPARED_DIMENSION, description="d, the number of parameters")
-    epsilon: float = Field(1.0, gt=0, le=1e6)
-    delta: float = Field(1e-6, gt=0, lt=1)
+    epsilon: float = Field(1.0, gt=0, le=1e6, description="Of the target (epsilon, delta)")
+    delta: float = Field(1e-6, gt=0, lt=1, description="Of the target (epsilon, delta)")
     holder_exponent: float = Field(0.5, ge=0, le=1, description="alpha of Hoelder smooth losses")
     condition_number: float = Field(10.0, ge=1, le=1e12, description="kappa of strongly convex or PL objectives")
     moment_order: float = Field(4.0, ge=2, le=1e6, description="k of heavy-tailed gradients")

@@ -4,6 +4,9 @@ A server that has no key yet must not answer the network, and not a web page tha
 either: such a page can make requests to 127.0.0.1, and can give 127.0.0.1 a name of its own (DNS rebinding). So the
 peer, the Host, the Origin and the absence of a proxy are all looked at.
 
+Pages of the dashboard are shown to the machine itself, too, and else to whoever has a session (`app.auth.sessions`);
+all others are led to where they sign in. A page asks the paths under `/v1` for whoever it is shown to, in this process.
+
 Addresses from which many attempts failed share few threads, so that whoever tries keys keeps nobody else waiting.
 """
 
@@ -16,11 +19,12 @@ import re
 from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.auth import service
+from app.auth import service, sessions
 from app.auth.failures import FailedAttempts
-from app.auth.memory import KeyMemory
+from app.auth.memory import KeyMemory, SessionMemory
 from app.auth.principal import LOOPBACK, Principal
 from app.db.failures import DATABASE_FAILURES
 from app.kit.caller import CALLER
@@ -32,9 +36,10 @@ _LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", r
 _FORWARDING = frozenset({"forwarded", "x-real-ip", "via"})
 _FORWARDING_PREFIX = "x-forwarded-"
 
-#: Answered without a key: liveness for supervisors, and the documentation, which holds no data.
+#: Answered without a key: liveness for supervisors; the documentation, the dashboard's files and the page on which one
+#: signs in, which hold no data.
 _ALWAYS_OPEN = "/health/"
-_OPEN_WITH_KEYS = ("/docs", "/openapi.json")
+_OPEN_WITH_KEYS = ("/docs", "/openapi.json", "/dashboard/assets", sessions.SIGN_IN)
 #: Threads that look up keys from addresses from which too many were wrong.
 _THREADS_FOR_SUSPECTS = 2
 
@@ -49,6 +54,7 @@ class Guard:
         self.app = app
         self.context = context
         self.memory = KeyMemory(context)
+        self.sessions = SessionMemory(context)
         self.failures = FailedAttempts(context.settings.failed_authentications_per_minute)
         self._suspects = CapacityLimiter(_THREADS_FOR_SUSPECTS)
 
@@ -56,7 +62,7 @@ class Guard:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        if scope["type"] == "http" and not scope["path"].startswith(_ALWAYS_OPEN):
+        if scope["type"] == "http" and not scope["path"].startswith(_ALWAYS_OPEN) and not _is_let_in(scope):
             try:
                 principal = self._remembered(scope) or await self._ask(scope)
             except Problem as refusal:
@@ -64,14 +70,17 @@ class Guard:
                 await problem.response(request_id_of(scope))(scope, receive, send)
                 return
             scope["state"]["principal"] = principal
+            if principal is None and not _is_open(scope["path"]):
+                await self._to_sign_in(scope)(scope, receive, send)
+                return
             if principal is not None:
                 CALLER.set(principal.id)
         await self.app(scope, receive, send)
 
     async def _ask(self, scope: Scope) -> Principal | None:
         """The principal by the database's word; None for what is open to everybody."""
-        token = _token(Headers(scope=scope))
-        if self.failures.is_suspect(scope.get("client")) and not (token and self.memory.knows(token)):
+        memory, shown = self._shown(scope, Headers(scope=scope))
+        if self.failures.is_suspect(scope.get("client")) and not (shown and memory.knows(shown)):
             principal = await to_thread.run_sync(self._admit, scope, limiter=self._suspects)
         else:
             principal = await run_in_threadpool(self._admit, scope)
@@ -87,19 +96,24 @@ class Guard:
         if keys_exist is None:
             return None
         if not keys_exist:
-            check_loopback(scope, headers)
+            _check_machine(scope, headers)
             return LOOPBACK
-        token = _token(headers)
-        return None if token is None else self.memory.principal(token, ask=False)
+        _check_page(scope, headers)
+        memory, shown = self._shown(scope, headers)
+        return None if shown is None else memory.principal(shown, ask=False)
 
     def _admit(self, scope: Scope) -> Principal | None:
         try:
             headers = Headers(scope=scope)
             if not self.memory.keys_exist(ask=True):
-                check_loopback(scope, headers)
+                _check_machine(scope, headers)
                 return LOOPBACK
+            _check_page(scope, headers)
             if _is_open(scope["path"]):
                 return None
+            if sessions.is_page(scope["path"]):
+                _, cookie = self._shown(scope, headers)
+                return None if cookie is None else self.sessions.principal(cookie, ask=True)
             return self._holder_of_key(headers)
         except DATABASE_FAILURES as error:
             raise database_unavailable() from error
@@ -115,12 +129,47 @@ class Guard:
             raise Problem(401, "invalid_key", "The key is unknown, revoked or expired.", headers=challenge)
         return principal
 
+    def _shown(self, scope: Scope, headers: Headers) -> tuple[KeyMemory, str | None]:
+        """What a request shows of who it is from, and who knows of that: a session opens pages, a key all else."""
+        if sessions.is_page(scope["path"]):
+            return self.sessions, sessions.cookie_of(headers)
+        return self.memory, _token(headers)
+
+    def _to_sign_in(self, scope: Scope) -> Response:
+        """The way to sign in for whoever has no session; 429 where too many that never were came from there."""
+        headers = Headers(scope=scope)
+        address, cookie = sessions.sign_in_address(scope, headers), sessions.cookie_of(headers)
+        if cookie is not None and not sessions.is_over(self.context, cookie):
+            refusal = Problem(401, "invalid_key", "The session is over.")
+            counted = self.failures.count(scope.get("client"), refusal)
+            if counted is not refusal:
+                return counted.response(request_id_of(scope))
+        if "hx-request" in headers:  # the whole page is to go there, not the part that is asked for
+            return Response(status_code=401, headers={"HX-Redirect": address})
+        return RedirectResponse(address, 303)
+
+
+def _is_let_in(scope: Scope) -> bool:
+    """Whether a page of the dashboard asks, for whoever it is shown to: no client has a hand in a scope's state."""
+    return isinstance(scope["state"].get("principal"), Principal)
+
 
 def _token(headers: Headers) -> str | None:
     """What follows `Bearer` in the one header that may say it."""
     given = headers.getlist("authorization")
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _check_machine(scope: Scope, headers: Headers) -> None:
+    check_loopback(scope, headers)
+    _check_page(scope, headers)
+
+
+def _check_page(scope: Scope, headers: Headers) -> None:
+    """Refuse a command of the dashboard that no page of it sent."""
+    if scope["method"] not in ("GET", "HEAD") and sessions.is_page(scope["path"]):
+        sessions.check_same_origin(headers)
 
 
 def check_loopback(scope: Scope, headers: Headers) -> None:
@@ -143,7 +192,7 @@ def check_loopback(scope: Scope, headers: Headers) -> None:
         return
     detail = (
         f"This server has no key yet and answers its own machine alone: {reason}. "
-        "Create a key with `python -m app keys create`."
+        "Create a key with `epsilond keys create`."
     )
     raise Problem(403, "loopback_only", detail)
 
@@ -158,4 +207,4 @@ def _is_loopback(client: tuple[str, int] | None) -> bool:
 
 
 def _is_open(path: str) -> bool:
-    return path == "/" or any(path == prefix or path.startswith(f"{prefix}/") for prefix in _OPEN_WITH_KEYS)
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in _OPEN_WITH_KEYS)

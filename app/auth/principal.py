@@ -18,12 +18,19 @@ class Scope(StrEnum):
     """What a key allows. ``admin`` implies every other."""
 
     OWNER = "owner"
+    """Opens budgets, registers data, raises charges by corrections, and may all that analysts and auditors may."""
     ANALYST = "analyst"
+    """Calibrates, reserves, starts, commits, and runs."""
     AUDITOR = "auditor"
+    """Reads all of budgets, entries and spending; exports and verifies the ledger."""
     LIMITS = "limits"
+    """Changes a budget's limit."""
     CORRECTIONS = "corrections"
+    """Lowers a charge that was wrong."""
     METRICS = "metrics"
+    """Reads `/metrics`."""
     ADMIN = "admin"
+    """May all of it, and makes, rotates and revokes keys."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,10 @@ class Principal:
     def reaches(self, path: str) -> bool:
         """Whether the budget at ``path`` (ids from the root on, as in its row) is one of the key's, or below one."""
         return self.budgets is None or any(path == each or path.startswith(f"{each}/") for each in self.budgets)
+
+    def acts_for(self, principal_id: str) -> bool:
+        """Whether it may go on with, or end, what a principal has begun: its own, and as an owner anybody's."""
+        return self.id == principal_id or self.may(Scope.OWNER)
 
     def visible_part(self, path: str) -> list[str]:
         """The ids in ``path`` of the budgets that the key reaches: what is above them is nobody's business here.

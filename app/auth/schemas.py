@@ -86,7 +86,9 @@ class KeyBody(Schema):
     name: str
     scopes: list[str]
     budgets: list[str] | None = Field(description="It reaches these and all below them; null: everything.")
-    state: Literal["active", "expired", "revoked"]
+    state: Literal["active", "expired", "revoked"] = Field(
+        description="`active`: It is let in. `expired`: Its time is over. `revoked`: It was ended for ever."
+    )
     requests_per_second: float | None = Field(description=_OWN_RATE)
     concurrent_requests: int | None = Field(description=_OWN_NUMBER)
     created_at: datetime

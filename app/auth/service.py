@@ -164,6 +164,11 @@ def authenticate(context: Context, token: str) -> Principal | None:
     valid_until = min((end for end in ends if end is not None), default=None)
     if valid_until is not None and valid_until <= now:
         return None
+    return principal_of(key, valid_until)
+
+
+def principal_of(key: ApiKey, valid_until: datetime | None) -> Principal:
+    """Whoever holds a key, until ``valid_until``."""
     return Principal(
         key.id,
         frozenset(Scope(scope) for scope in key.scopes),
@@ -222,7 +227,7 @@ def revoke_unless_last(session: Session, context: Context, key_id: str) -> ApiKe
         if not any(Scope.ADMIN in each.scopes for each in others):
             detail = (
                 "This is the last key with the scope admin that has not ended. Make another one first, or revoke it on "
-                "the machine itself: `python -m app keys revoke`."
+                "the machine itself: `epsilond keys revoke`."
             )
             raise Problem(409, "last_admin_key", detail)
     repository.revoke(session, key_id, now)

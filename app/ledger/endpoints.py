@@ -41,7 +41,7 @@ def list_entries(
     context: CurrentContext,
     _: Reader,
     budget_id: str,
-    kind: EntryKind | None = None,
+    kind: Annotated[EntryKind | None, Query(description="Only entries of this kind.")] = None,
     after: Annotated[AwareDatetime | None, Query(description="Recorded at this moment or later.")] = None,
     before: Annotated[AwareDatetime | None, Query(description="Recorded earlier than this moment.")] = None,
     purpose: Annotated[

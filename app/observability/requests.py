@@ -30,9 +30,9 @@ SECURITY_HEADERS = (
 )
 #: Pages have policies of their own; nothing else is one.
 _NO_PAGE = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-#: Whatever may speak of budgets is kept by nobody. The documentation says the same to everyone.
+#: Whatever may speak of budgets is kept by nobody. The documentation and style sheets say the same to everyone.
 _NO_STORE = (b"cache-control", b"no-store")
-_SAME_FOR_ALL = ("/docs", "/openapi.json")
+_SAME_FOR_ALL = ("/docs", "/openapi.json", "/dashboard/assets/")
 _REPLAYED = (b"idempotency-replayed", b"true")
 
 

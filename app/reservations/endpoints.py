@@ -76,7 +76,7 @@ def list_reservations(
     context: CurrentContext,
     _: Reader,
     budget_id: str,
-    state: ReservationStatus | None = None,
+    state: Annotated[ReservationStatus | None, Query(description="Only those in this state.")] = None,
     overdue: Annotated[bool, Query(description="Only those that were started and not committed in time.")] = False,
     purpose: Annotated[str | None, Query(max_length=200, pattern=PRINTABLE, description="Exactly this one.")] = None,
     cursor: Cursor = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
-from starlette.responses import FileResponse, RedirectResponse
+from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 STATIC = Path(__file__).parent / "static"
@@ -25,12 +25,6 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 
 router = APIRouter(include_in_schema=False)
-
-
-@router.get("/")
-def start_page() -> RedirectResponse:
-    """The dashboard stands here later; the documentation until then."""
-    return RedirectResponse("/docs")
 
 
 @router.get("/docs")

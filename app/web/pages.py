@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-_TEMPLATES = Path(__file__).with_name("templates")
+TEMPLATES = Path(__file__).with_name("templates")
 
 
 def render(template: str, styles: tuple[str, ...], **values: Any) -> str:
@@ -30,9 +30,9 @@ def policy(styles: tuple[str, ...]) -> str:
 @cache
 def _environment() -> Environment:
     # Escapes in every template, whatever its name.
-    return Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    return Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
 
 
 @cache
 def _style(names: tuple[str, ...]) -> Markup:
-    return Markup("".join((_TEMPLATES / name).read_text() for name in names))  # noqa: S704  # our own files
+    return Markup("".join((TEMPLATES / name).read_text() for name in names))  # noqa: S704  # our own files

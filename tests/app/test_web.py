@@ -12,9 +12,10 @@ from app.web.docs import CONTENT_SECURITY_POLICY, STATIC
 VENDORED = STATIC / "swagger-ui"
 
 
-def test_the_start_leads_to_the_documentation(reader: TestClient) -> None:
+def test_the_start_is_a_page_that_leads_to_the_documentation(reader: TestClient) -> None:
     response = reader.get("/", follow_redirects=False)
-    assert (response.status_code, response.headers["location"]) == (307, "/docs")
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert 'href="/docs"' in response.text
 
 
 def test_the_page_has_a_strict_policy_and_no_script_in_it(reader: TestClient) -> None:
@@ -33,10 +34,24 @@ def test_every_address_of_the_page_is_ours_and_answers(reader: TestClient) -> No
     page = reader.get("/docs").text
     addresses = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert len(addresses) >= 5
-    for address in addresses:
+    for address in (each for each in addresses if not each.startswith("#")):
         assert address.startswith("/")
         assert not address.startswith("//")
         assert reader.get(address).status_code == 200, address
+
+
+def test_every_place_in_the_page_that_a_link_leads_to_is_there(reader: TestClient) -> None:
+    page = reader.get("/docs").text
+    document = reader.get("/openapi.json").json()
+    operations = {
+        f"#/{operation['tags'][0]}/{operation['operationId']}"
+        for item in document["paths"].values()
+        for operation in item.values()
+    }
+    places = {f"#{name}" for name in re.findall(r'id="([^"]*)"', page)} | operations
+    links = re.findall(r'href="(#[^"]*)"', page)
+    assert len(links) >= 5
+    assert set(links) <= places
 
 
 def test_our_own_files_name_no_other_machine() -> None:

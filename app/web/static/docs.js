@@ -1,7 +1,11 @@
-// Shows the service's OpenAPI document, and gives each click on a POST an Idempotency-Key of its own.
+// Shows the service's OpenAPI document. Each click on a POST gets an Idempotency-Key of its own, and what an answer has
+// made is filled in where its id is asked for.
 "use strict";
 
 const HEADER = "Idempotency-Key";
+
+// By the beginning of an id: the parameters of paths that take it.
+const PARAMETERS = { bud: "budget_id", res: "reservation_id", run: "run_id", swp: "sweep_id", aud: "audit_id", key: "key_id", ds: "dataset_id", ent: "entry_id" };
 
 // crypto.randomUUID exists on secure origins alone; getRandomValues exists everywhere.
 function freshKey() {
@@ -9,19 +13,25 @@ function freshKey() {
   return "docs-" + Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+function* operations(description) {
+  for (const [path, item] of Object.entries(description.paths)) {
+    for (const [method, operation] of Object.entries(item)) {
+      yield { path, method, parameters: operation.parameters || [] };
+    }
+  }
+}
+
 // The header is required, and so Swagger UI would ask for it at every call. Here it may stay empty.
-function makeKeyOptional(document) {
-  for (const path of Object.values(document.paths)) {
-    for (const operation of Object.values(path)) {
-      for (const parameter of operation.parameters || []) {
-        if (parameter.in === "header" && parameter.name.toLowerCase() === HEADER.toLowerCase()) {
-          parameter.required = false;
-          parameter.description = "Leave empty: this page sends a fresh key at each click. Repeat one to replay its answer.";
-        }
+function makeKeyOptional(description) {
+  for (const { parameters } of operations(description)) {
+    for (const parameter of parameters) {
+      if (parameter.in === "header" && parameter.name.toLowerCase() === HEADER.toLowerCase()) {
+        parameter.required = false;
+        parameter.description = "Leave empty: this page sends a fresh key at each click. Repeat one to replay its answer.";
       }
     }
   }
-  return document;
+  return description;
 }
 
 function addKey(request) {
@@ -32,17 +42,93 @@ function addKey(request) {
   return request;
 }
 
+// Operations whose path, name or sentence has every word.
+function findOperations(tags, phrase) {
+  const words = phrase.toLowerCase().split(/\s+/);
+  const has = (operation) => {
+    const text = [operation.get("path"), operation.getIn(["operation", "operationId"]), operation.getIn(["operation", "summary"])];
+    return words.every((word) => text.join(" ").toLowerCase().includes(word));
+  };
+  return tags.map((tag) => tag.update("operations", (all) => all.filter(has))).filter((tag) => tag.get("operations").size);
+}
+
+// The page has a beginning of its own, with a field to find operations by, in place of Swagger UI's.
+const OurParts = () => ({
+  fn: { opsFilter: findOperations },
+  wrapComponents: { InfoContainer: () => () => null, FilterContainer: () => () => null },
+});
+
+// What Swagger UI leaves without a name for those who do not see the page, or out of the keyboard's reach.
+function nameControls(part) {
+  const set = (selector, attribute, value) => {
+    for (const each of part.querySelectorAll(`${selector}:not([${attribute}])`)) each.setAttribute(attribute, value(each));
+  };
+  set(".examples-select-element", "aria-label", () => "Example");
+  set("textarea.body-param__text", "aria-label", () => "Request body");
+  set("tr[data-param-name] select, tr[data-param-name] textarea", "aria-label", (each) => each.closest("tr").dataset.paramName);
+  set("tr[data-property-name] :is(input, select, textarea)", "aria-label", (each) => each.closest("tr").dataset.propertyName);
+  set("pre", "tabindex", () => "0");
+}
+
+// Swagger UI opens an operation for an address that the page is loaded with, and not for one that is followed.
+function openOperation(ui) {
+  const [, tag, operation] = decodeURIComponent(location.hash.slice(1)).split("/");
+  if (!operation) return;
+  ui.layoutActions.show(["operations-tag", tag], true);
+  ui.layoutActions.show(["operations", tag, operation], true);
+  const place = document.getElementById(`operations-${tag.replaceAll(" ", "_")}-${operation}`);
+  if (place) place.scrollIntoView();
+}
+
+function followScheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const apply = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+  dark.addEventListener("change", apply);
+  apply();
+}
+
 async function start() {
   const response = await fetch("/openapi.json");
-  SwaggerUIBundle({
-    spec: makeKeyOptional(await response.json()),
+  const description = makeKeyOptional(await response.json());
+
+  function fillIn(answer) {
+    const id = answer.ok && answer.body && answer.body.id;
+    const name = typeof id === "string" && PARAMETERS[id.split("_")[0]];
+    for (const { path, method, parameters } of operations(description)) {
+      if (name && parameters.some((parameter) => parameter.in === "path" && parameter.name === name)) {
+        ui.specActions.changeParam([path, method], name, "path", id, false);
+      }
+    }
+    return answer;
+  }
+
+  const ui = SwaggerUIBundle({
+    spec: description,
     dom_id: "#swagger-ui",
+    plugins: [OurParts],
     deepLinking: true,
     displayRequestDuration: true,
+    tryItOutEnabled: true,
+    docExpansion: "none",
+    syntaxHighlight: { theme: "obsidian" },
+    defaultModelsExpandDepth: 0,
     requestInterceptor: addKey,
+    responseInterceptor: fillIn,
     // null: the document is not sent to a validator elsewhere.
     validatorUrl: null,
   });
+
+  document.getElementById("find").addEventListener("input", (event) => {
+    const phrase = event.target.value.trim();
+    // Groups begin closed: there is more in them than is drawn at once.
+    for (const { name } of description.tags) ui.layoutActions.show(["operations-tag", name], phrase !== "");
+    ui.layoutActions.updateFilter(phrase);
+  });
+  addEventListener("hashchange", () => openOperation(ui));
+  const shown = document.getElementById("swagger-ui");
+  new MutationObserver(() => nameControls(shown)).observe(shown, { childList: true, subtree: true });
 }
 
+document.querySelector(".skip").addEventListener("click", () => document.getElementById("operations").focus());
+followScheme();
 start();

@@ -184,7 +184,7 @@ def test_the_last_admin_key_is_not_revoked_over_http(keys: Keys, context: Contex
     with context.database.write() as session:
         session.get_one(ApiKey, ended).expires_at = context.clock()
     body = assert_problem(keys.post(f"/{own}/revoke", key="3"), 409, "last_admin_key")
-    assert "python -m app keys revoke" in body["detail"]
+    assert "epsilond keys revoke" in body["detail"]
     other = keys.post("", {"name": "other", "scopes": ["admin"]}, key="4").json()
     assert keys.post(f"/{own}/revoke", key="5").status_code == 200
     assert not keys.is_good(keys.token)

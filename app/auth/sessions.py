@@ -1,0 +1,134 @@
+"""Sessions of browsers: what a page of the dashboard is shown by, in place of the key that somebody signed in with.
+
+A cookie names a key and an end, and proves both with a code that also covers the hash of the key's newest token:
+nothing is stored, and what ends the token ends the session. The token itself stays out of the browser. A session opens
+pages alone, never `/v1`, so that no other site can make a browser that is signed in ask the service for anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import Scope
+
+from app.auth import repository, service
+from app.auth.models import ApiKey
+from app.auth.principal import Principal
+from app.kit.context import Context
+from app.problems import Problem
+
+LONGEST = timedelta(hours=12)
+#: Browsers keep others from setting a cookie whose name begins so, and take it by https alone.
+COOKIE_OF_HTTPS = "__Host-epsilond_session"
+COOKIE = "epsilond_session"
+
+START = "/"
+PAGES = "/dashboard"
+SIGN_IN = "/dashboard/sign-in"
+
+_COOKIE = re.compile(r"(key_[a-z2-7]{24})\.([0-9]{1,11})\.([0-9a-f]{64})")
+_NO_HASH = "0" * 64
+# A path of ours with its query: browsers read `//x`, and a backslash in its place, as another site.
+_OWN_ADDRESS = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
+_LONGEST_ADDRESS = 4000
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session that begins: what its cookie holds, and for how long."""
+
+    cookie: str
+    seconds: int
+
+
+def begin(context: Context, key_id: str, valid_until: datetime | None) -> Session | None:
+    """A session of whoever has just shown a key's token, good until ``valid_until``; None where the key has ended."""
+    now = context.clock()
+    end = min(now + LONGEST, valid_until or now + LONGEST)
+    with context.database.read() as session:
+        key = repository.find(session, key_id)
+    if key is None or key.has_ended(now):
+        return None
+    moment = int(end.timestamp())
+    return Session(f"{key.id}.{moment}.{_code(context, key, moment)}", int((end - now).total_seconds()))
+
+
+def authenticate(context: Context, cookie: str) -> Principal | None:
+    """The principal of a session, or None where it has ended or was never one."""
+    parts = _COOKIE.fullmatch(cookie)
+    if parts is None or is_over(context, cookie):
+        return None
+    with context.database.read() as session:
+        key = repository.find(session, parts[1])
+    moment, now = int(parts[2]), context.clock()
+    # Compared whatever is found, and to the last character.
+    is_right = hmac.compare_digest(_NO_HASH if key is None else _code(context, key, moment), parts[3])
+    if key is None or key.has_ended(now) or not is_right:
+        return None
+    end = datetime.fromtimestamp(moment, UTC)
+    return service.principal_of(key, end if key.expires_at is None else min(end, key.expires_at))
+
+
+def is_over(context: Context, cookie: str) -> bool:
+    """Whether a cookie of the right form says of itself that its time is over: nobody tries anything with it."""
+    parts = _COOKIE.fullmatch(cookie)
+    return parts is not None and int(parts[2]) <= context.clock().timestamp()
+
+
+def cookie_of(headers: Headers) -> str | None:
+    """The session's cookie among a request's; the one that only https may set before the other."""
+    found = cookie_parser("; ".join(headers.getlist("cookie")))
+    return found.get(COOKIE_OF_HTTPS) or found.get(COOKIE)
+
+
+def is_page(path: str) -> bool:
+    """Whether it is an address of the dashboard."""
+    return path in (START, PAGES) or path.startswith(f"{PAGES}/")
+
+
+def own_address(text: str) -> str:
+    """Where to go after signing in: ``text`` if it is an address of a page, else the first page.
+
+    >>> own_address("/dashboard/runs?state=failed"), own_address("//evil.example/dashboard"), own_address("/v1/keys")
+    ('/dashboard/runs?state=failed', '/', '/')
+    """
+    if len(text) > _LONGEST_ADDRESS or _OWN_ADDRESS.fullmatch(text) is None:
+        return START
+    path = urlsplit(text).path
+    return text if is_page(path) and not path.startswith(SIGN_IN) else START
+
+
+def sign_in_address(scope: Scope, headers: Headers) -> str:
+    """Where a page without a session leads to, and from there back to the page."""
+    if scope["method"] not in ("GET", "HEAD"):
+        return SIGN_IN
+    query = scope["query_string"].decode("latin-1")
+    wanted = scope["path"] + (f"?{query}" if query else "")
+    if "hx-request" in headers:  # a part of a page, and the whole is what is wanted
+        shown = urlsplit(headers.get("hx-current-url", ""))
+        wanted = shown.path + (f"?{shown.query}" if shown.query else "")
+    address = own_address(wanted)
+    return SIGN_IN if address == START else f"{SIGN_IN}?next={quote(address, safe='')}"
+
+
+def check_same_origin(headers: Headers) -> None:
+    """Refuse a command that no page of ours sent.
+
+    Raises:
+        Problem: 403, where another site sent it or nothing says who did.
+    """
+    origins, hosts = headers.getlist("origin"), headers.getlist("host")
+    is_ours = len(origins) == len(hosts) == 1 and urlsplit(origins[0]).netloc.lower() == hosts[0].lower()
+    if not is_ours or headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        detail = "The dashboard takes commands from its own pages alone: the header Origin must name this server."
+        raise Problem(403, "other_origin", detail)
+
+
+def _code(context: Context, key: ApiKey, moment: int) -> str:
+    return context.keyed_hash("session", f"{key.id}.{moment}.{key.token_hash}".encode())

@@ -1,0 +1,1 @@
+"""The dashboard at `/`: pages for people, made of what the HTTP interface answers."""

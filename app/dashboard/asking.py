@@ -1,0 +1,143 @@
+"""What a page shows is what the service answers: it asks the paths that every other client asks.
+
+So a page knows no rights, limits or rules of its own: whoever it is shown to sees what their key sees.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlencode
+
+import anyio
+from fastapi import Request
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Message, Scope
+
+from app.observability.request_id import HEADER, request_id_of
+
+#: What a document says of itself.
+_RELAYED = ("content-type", "content-disposition", "content-security-policy")
+_JSON = (b"content-type", b"application/json")
+_OF_THE_CONNECTION = ("type", "asgi", "http_version", "scheme", "client", "server")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the service answered.
+
+    Attributes:
+        status: Of HTTP.
+        body: The JSON document: what was asked for, or a problem.
+    """
+
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it is what was asked for."""
+        return self.status < 400
+
+    def faults(self, *pointers: str) -> list[str]:
+        """What a problem says of these fields of the request (JSON pointers, and all below them)."""
+        found = self.body.get("errors") or []
+        return [fault["detail"] for fault in found if any(_is_within(fault["pointer"], each) for each in pointers)]
+
+
+async def ask(
+    request: Request,
+    method: str,
+    path: str,
+    *,
+    query: Mapping[str, str] | None = None,
+    body: Mapping[str, Any] | None = None,
+    key: str | None = None,
+    token: str | None = None,
+) -> Answer:
+    """Ask one of the service's own paths, for whoever the page is shown to.
+
+    Args:
+        request: The page's.
+        method, path, query, body: Of the question; the body becomes JSON.
+        key: The Idempotency-Key of a command.
+        token: An API key in place of who the page is shown to: whoever shows it is let in, or not, as any other client.
+    """
+    headers = [(b"accept", b"application/json"), (HEADER.lower().encode(), request_id_of(request.scope).encode())]
+    headers += [(name, value) for name, value in request.scope["headers"] if name == b"host"]
+    content = b"" if body is None else json.dumps(body).encode()
+    if content:
+        # With its length, so that answers that are known already are found.
+        headers += [_JSON, (b"content-length", str(len(content)).encode())]
+    if token is not None:
+        headers.append((b"authorization", f"Bearer {token}".encode("latin-1", "replace")))
+    if key is not None:
+        headers.append((b"idempotency-key", key.encode()))
+    answered = _Answered(content)
+    # The guard has let somebody in to the page, and believes that here.
+    state = {} if token is not None else {"principal": request.scope["state"]["principal"]}
+    await request.app(_scope(request, method, path, query, headers, state), answered.receive, answered.send)
+    return Answer(answered.status, cast(dict[str, Any], json.loads(answered.content or b"{}")))
+
+
+async def relay(request: Request, path: str, query: Mapping[str, str]) -> Response:
+    """A document of the service as it is, such as a privacy card, for whoever the page is shown to."""
+    headers = [(HEADER.lower().encode(), request_id_of(request.scope).encode())]
+    headers += [(name, value) for name, value in request.scope["headers"] if name == b"host"]
+    answered = _Answered(b"")
+    state = {"principal": request.scope["state"]["principal"]}
+    await request.app(_scope(request, "GET", path, query, headers, state), answered.receive, answered.send)
+    said = Headers(raw=answered.headers)
+    kept = {name: said[name] for name in _RELAYED if name in said}
+    return Response(answered.content, answered.status, kept)
+
+
+class _Answered:
+    """The two ends of a question that no network is between."""
+
+    def __init__(self, body: bytes) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.content = b""
+        self._body: bytes | None = body
+
+    async def receive(self) -> Message:
+        if self._body is None:
+            await anyio.sleep_forever()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = list(message.get("headers", ()))
+        else:
+            self.content += message.get("body", b"")
+
+
+def _scope(
+    request: Request,
+    method: str,
+    path: str,
+    query: Mapping[str, str] | None,
+    headers: list[tuple[bytes, bytes]],
+    state: dict[str, Any],
+) -> Scope:
+    page = request.scope
+    return {
+        **{name: page[name] for name in _OF_THE_CONNECTION if name in page},
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": urlencode(query or {}).encode(),
+        "headers": headers,
+        "state": state,
+    }
+
+
+def _is_within(pointer: str, whole: str) -> bool:
+    return pointer == whole or pointer.startswith(f"{whole}/")

@@ -1,0 +1,152 @@
+"""Budgets: what is left of each, what was spent on what, what is held and overdue, and how it went down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.dashboard.amounts import READ, Shares, shares
+from app.dashboard.asking import ask
+from app.dashboard.axes import Axis, Scale
+from app.dashboard.charts import Chart, Level, Series, line_chart
+from app.dashboard.pages import page, problem_page
+from app.dashboard.wording import at_least, at_most
+
+router = APIRouter(prefix="/dashboard/budgets", include_in_schema=False)
+
+#: Of a list that may be long, a page shows so many and leads to the next.
+_SHOWN = 100
+#: By which the charges of a budget are added up.
+GROUPS = ("purpose", "principal", "mechanism", "month", "day")
+#: States by which reservations are looked for; the first is those that hold budget or have spent it.
+STATES = ("", "pending", "started", "committed", "voided", "expired")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A budget in the list: how deep it is under others that are shown, and what became of its limit."""
+
+    budget: Mapping[str, Any]
+    depth: int
+    shares: Shares
+
+
+@router.get("")
+async def index(request: Request, cursor: str | None = None) -> Response:
+    """All budgets that the key reaches, each under the one above it."""
+    answer = await ask(request, "GET", "/v1/budgets", query=_paged(cursor))
+    if not answer.is_good:
+        return problem_page(request, answer)
+    return page(
+        request, "budgets.html", rows=in_tree_order(answer.body["items"]), next_cursor=answer.body["next_cursor"]
+    )
+
+
+@router.get("/{budget_id}")
+async def show(request: Request, budget_id: str, delta: str = "") -> Response:
+    """One budget. Its parts come after it, so that a long history keeps nobody waiting for what is left."""
+    answer = await ask(request, "GET", f"/v1/budgets/{budget_id}", query={"delta": delta} if delta else None)
+    asked_again = await ask(request, "GET", f"/v1/budgets/{budget_id}") if delta and not answer.is_good else answer
+    if not asked_again.is_good:
+        return problem_page(request, asked_again)
+    children = await ask(request, "GET", "/v1/budgets", query={"parent_id": budget_id, "limit": str(_SHOWN)})
+    return page(
+        request,
+        "budget.html",
+        budget=asked_again.body,
+        shares=shares(asked_again.body),
+        delta=delta,
+        faults=[] if answer.is_good else answer.faults(""),
+        rows=in_tree_order(children.body.get("items", [])),
+        groups=GROUPS,
+        states=STATES,
+    )
+
+
+@router.get("/{budget_id}/burn-down")
+async def burn_down(request: Request, budget_id: str) -> Response:
+    """What was left at the end of each day on which something was committed."""
+    budget = await ask(request, "GET", f"/v1/budgets/{budget_id}")
+    spent = await ask(request, "GET", f"/v1/budgets/{budget_id}/spending", query={"group_by": "day", "limit": "200"})
+    for answer in (budget, spent):
+        if not answer.is_good:
+            return page(request, "problem_part.html", problem=answer.body)
+    return page(request, "budget_burn_down.html", chart=_burn_down(budget.body, spent.body["items"]))
+
+
+@router.get("/{budget_id}/spending")
+async def spending(request: Request, budget_id: str, group_by: str = GROUPS[0], cursor: str | None = None) -> Response:
+    """The charges, added up."""
+    budget = await ask(request, "GET", f"/v1/budgets/{budget_id}")
+    query = {"group_by": group_by, **_paged(cursor)}
+    answer = await ask(request, "GET", f"/v1/budgets/{budget_id}/spending", query=query)
+    for each in (budget, answer):
+        if not each.is_good:
+            return page(request, "problem_part.html", problem=each.body)
+    return page(request, "budget_spending.html", budget=budget.body, group_by=group_by, **answer.body)
+
+
+@router.get("/{budget_id}/reservations")
+async def reservations(request: Request, budget_id: str, state: str = "", cursor: str | None = None) -> Response:
+    """The reservations, the newest first."""
+    budget = await ask(request, "GET", f"/v1/budgets/{budget_id}")
+    query = {**({"overdue": "true"} if state == "overdue" else {"state": state} if state else {}), **_paged(cursor)}
+    answer = await ask(request, "GET", f"/v1/budgets/{budget_id}/reservations", query=query)
+    for each in (budget, answer):
+        if not each.is_good:
+            return page(request, "problem_part.html", problem=each.body)
+    return page(request, "budget_reservations.html", budget=budget.body, state=state, **answer.body)
+
+
+def in_tree_order(budgets: list[dict[str, Any]]) -> list[Row]:
+    """Each budget behind the one above it, if that is among them; otherwise in the order in which they come."""
+    present = {budget["id"] for budget in budgets}
+    under: dict[str | None, list[dict[str, Any]]] = {}
+    for budget in budgets:
+        above = budget["parent_id"]
+        under.setdefault(above if above in present else None, []).append(budget)
+    rows: list[Row] = []
+
+    def add(above: str | None, depth: int) -> None:
+        for budget in under.get(above, ()):
+            rows.append(Row(budget, depth, shares(budget)))
+            add(budget["id"], depth + 1)
+
+    add(None, 0)
+    return rows
+
+
+def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart | None:
+    """The limit less what was committed, as each day left it; None where nothing was committed."""
+    if not days:
+        return None
+    kind = budget["filter"]["kind"]
+    field, limit = READ[kind], budget["limit"][READ[kind]]
+    opened = datetime.fromisoformat(budget["created_at"]).timestamp()
+    now = datetime.now(UTC).timestamp()
+    points = [(opened, limit)]
+    points += [(min(now, _end_of(day["key"])), max(0.0, limit - day["cumulative"][field])) for day in days]
+    if points[-1][0] < now:
+        points.append((now, points[-1][1]))
+    left = points[-1][1]
+    return line_chart(
+        "Left, day by day",
+        f"The limit of {field} {at_most(limit)} less what was committed, as each day left it: {at_least(left)} now.",
+        Axis("day (UTC)", Scale.TIME),
+        Axis(f"{field} left", from_zero=True, written=at_least),
+        [Series("left", points, is_staircase=True)],
+        levels=[Level("limit", limit)],
+    )
+
+
+def _end_of(day: str) -> float:
+    return datetime.fromisoformat(f"{day}T23:59:59+00:00").timestamp()
+
+
+def _paged(cursor: str | None) -> dict[str, str]:
+    return {"limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}

@@ -1,0 +1,160 @@
+"""The first page: what a calibration answers, as one changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.dashboard import calibration_charts, calibration_form
+from app.dashboard.asking import Answer, ask
+from app.dashboard.calibration_charts import Drawn
+from app.dashboard.calibration_form import Form
+from app.dashboard.pages import page, part_of, problem_page
+from app.dashboard.same_request import as_curl, as_python
+from app.dashboard.wording import at_least, at_most, words
+
+router = APIRouter(include_in_schema=False)
+
+_TEMPLATES = {
+    "page": "calibrate.html",
+    "form": "calibrate_form_changed.html",
+    "answer": "calibrate_answer_changed.html",
+}
+#: Told to the charts, which then ask for themselves anew.
+_ANSWERED = {"HX-Trigger-After-Settle": "calibrated"}
+
+_RELATIONS = {
+    "add_or_remove_one": "one record added or removed",
+    "replace_one": "one record replaced",
+    "replace_special": "one record replaced by a null record",
+}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that is looked for first."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@router.get("/")
+async def show(request: Request) -> Response:
+    """The form and its answer; or what of them changes, where htmx asks."""
+    algorithms = await ask(request, "GET", "/v1/algorithms")
+    if not algorithms.is_good:
+        return problem_page(request, algorithms)
+    # A key that reads no budgets has none to choose.
+    budgets = (await ask(request, "GET", "/v1/budgets", query={"limit": "200"})).body.get("items", [])
+    form = calibration_form.read(request.query_params, algorithms.body["items"], budgets)
+    answer = await ask(request, "POST", "/v1/calibrate", body=form.body())
+    form = form.judged(answer)
+    part = part_of(request, "calibration")
+    response = page(
+        request,
+        _TEMPLATES[part],
+        part=part,
+        form=form,
+        answer=answer,
+        summary=_summary(form, answer),
+        tiles=_tiles(answer.body) if answer.is_good else (),
+        curl=as_curl(request, "/v1/calibrate", form.body()),
+        python=as_python(request, "calibrate", form.body()),
+        example=calibration_form.example_address(form.algorithm["name"]),
+        charts=calibration_charts.CHARTS,
+        budget=next((each for each in budgets if each["id"] == form.values.get("budget_id")), None),
+    )
+    if part != "page":
+        response.headers.update({**_ANSWERED, "HX-Replace-Url": f"/?{form.address}"})
+    return response
+
+
+@router.get("/dashboard/calibrate/{name}")
+async def chart(request: Request, name: str) -> Response:
+    """One chart of a calibration."""
+    algorithms = await ask(request, "GET", "/v1/algorithms")
+    if not algorithms.is_good:
+        return problem_page(request, algorithms)
+    form = calibration_form.read(request.query_params, algorithms.body["items"])
+    answer = await ask(request, "POST", "/v1/calibrate", body=form.body())
+    drawn = Drawn(None, "No chart: the calibration has no answer.")
+    if answer.is_good and name in calibration_charts.CHARTS:
+        drawn = await calibration_charts.CHARTS[name].draw(request, form.body(), answer.body)
+    is_part = "hx-request" in request.headers
+    template = "calibrate_chart.html" if is_part else "calibrate_chart_page.html"
+    return page(request, template, drawn=drawn, address=form.address)
+
+
+def _summary(form: Form, answer: Answer) -> str:
+    """The answer in a sentence, which a screen reader says when it changes."""
+    if not answer.is_good:
+        return "No answer: " + (answer.body["detail"] if not form.other_faults else form.other_faults[0])
+    body = answer.body
+    relation = _RELATIONS[body["convention"]["neighboring_relation"]]
+    steps = sum(event["count"] for event in body["events"])
+    times = f" for {steps} steps" if steps > 1 else ""
+    name, value = next(iter(body["solution"].items()))
+    certified = _achieved(body["achieved"])
+    if name in body["achieved"]:  # epsilon or delta of given noise
+        return f"{certified[:1].upper()}{certified[1:]}{times}, {relation}."
+    if name == "iterations":
+        times = ""
+    # Rounded up, as noise must be; whole numbers are as they are.
+    return f"{words(name).capitalize()} {_written(value)}{times}: {certified}, {relation}."
+
+
+def _achieved(body: Mapping[str, Any]) -> str:
+    """What is certified, in words."""
+    name, value, given = _found_and_given(body)
+    if not isinstance(value, Mapping):
+        bound = f"at most {at_most(value)}"
+    elif name == "bayes_risk":
+        bound = f"at least {at_least(value['lower'])}"
+    else:
+        bound = f"at most {at_most(value['upper'])}"
+    return " at ".join([f"{words(name)} {bound}", *(f"{words(each)} {at_most(body[each])}" for each in given)])
+
+
+def _found_and_given(body: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
+    """What was achieved: the interval, or the proved cost; and beside it what the target says, such as delta."""
+    values = {name: value for name, value in body.items() if name not in ("method", "error_budget")}
+    name = next((each for each, value in values.items() if isinstance(value, Mapping)), next(iter(values)))
+    return name, values[name], [each for each in values if each != name]
+
+
+def _tiles(body: Mapping[str, Any]) -> list[Tile]:
+    solved_for, solution = next(iter(body["solution"].items()))
+    found, value, given = _found_and_given(body["achieved"])
+    tiles = [] if solved_for == found else [Tile(words(solved_for), _written(solution), _note(body["solution"]))]
+    beside = "".join(f"at {words(each)} {at_most(body['achieved'][each])}; " for each in given)
+    if not isinstance(value, Mapping):
+        tiles.append(Tile(words(found), f"≤ {at_most(value)}", f"{beside}a proved cost"))
+    else:
+        bound = f"≥ {at_least(value['lower'])}" if found == "bayes_risk" else f"≤ {at_most(value['upper'])}"
+        within = f"proved within [{at_least(value['lower'])}, {at_most(value['upper'])}]"
+        tiles.append(Tile(words(found), bound, f"{beside}{within}"))
+    noise = body["noise"]
+    if noise["stddev_on_mean"] is not None:
+        tiles.append(Tile("noise on the mean gradient", _written(noise["stddev_on_mean"]), "standard deviation"))
+    steps = sum(event["count"] for event in body["events"])
+    rate = body["convention"]["sampling_probability"]
+    if steps > 1:
+        tiles.append(Tile("steps", str(steps), "" if rate is None else f"each record with probability {at_most(rate)}"))
+    return tiles
+
+
+def _note(solution: Mapping[str, Any]) -> str:
+    further = [f"{words(name)} {_written(value)}" for name, value in list(solution.items())[1:]]
+    return ", ".join(further) or ("noise on the sum, over C" if "noise_multiplier" in solution else "")
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list):
+        numbers = [at_most(each) for each in value]
+        return numbers[0] if len(set(numbers)) == 1 else f"{numbers[0]} … {numbers[-1]}"
+    return str(value) if isinstance(value, int) else at_most(value)

@@ -1,0 +1,156 @@
+"""The fields of a calibration's form: their names in the address, their words, and where they lie in a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.dashboard.wording import words
+
+#: What the first screen answers: the common case.
+START: Mapping[str, str] = {
+    "algorithm": "dp_sgd",
+    "dataset_size": "50000",
+    "batch_size": "1000",
+    "iterations": "5000",
+    "sampling": "poisson",
+    "neighboring_relation": "add_or_remove_one",
+    "gradient_bound": "clip",
+    "target": "approximate_dp",
+    "solve_for": "noise_multiplier",
+}
+#: What stands in a field when it first appears.
+FIRST_VALUES: Mapping[str, str] = {
+    "noise_multiplier": "1.1",
+    "max_grad_norm": "1",
+    "regularizer": "1",
+    "epsilon": "8",
+    "delta": "1e-5",
+    "rho": "0.5",
+    "mu": "1",
+    "advantage": "0.2",
+    "fpr": "0.01",
+    "tpr": "0.05",
+    "prior": "0.5",
+    "bayes_risk": "0.4",
+}
+#: Fields of a target, by its name in the form; the last three are the statements of one kind.
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    "approximate_dp": ("epsilon", "delta"),
+    "pure_dp": ("epsilon",),
+    "zcdp": ("rho",),
+    "gaussian_dp": ("mu",),
+    "advantage": ("advantage",),
+    "true_positive_rate": ("tpr", "fpr"),
+    "bayes_risk": ("bayes_risk", "prior"),
+}
+RISKS = ("advantage", "true_positive_rate", "bayes_risk")
+#: Schemes whose batches have a size that a request gives.
+WITH_BATCH_SIZE = ("poisson", "without_replacement")
+#: Algorithms that release once; their request has no number of steps.
+ONE_STEP = ("clipped_mean", "coordinatewise_mean", "shuffle_vector_mean", "shuffle_coordinatewise_mean")
+#: Before the names of constants.
+CONSTANT = "assumptions."
+
+CHOICES: Mapping[str, Mapping[str, str]] = {
+    "solve_for": {
+        "noise_multiplier": "the least noise",
+        "iterations": "the most steps",
+        "batch_size": "the largest batch",
+        "epsilon": "epsilon of given noise",
+        "delta": "delta of given noise",
+    },
+    "target": {
+        "approximate_dp": "(epsilon, delta)-DP",
+        "pure_dp": "epsilon-DP, without a delta",
+        "zcdp": "zero-concentrated DP",
+        "gaussian_dp": "Gaussian DP",
+        "advantage": "attack risk: advantage",
+        "true_positive_rate": "attack risk: true positives",
+        "bayes_risk": "attack risk: Bayes risk",
+    },
+    "sampling": {
+        "poisson": "Poisson: each record by itself",
+        "without_replacement": "batches of a fixed size",
+        "full_batch": "all records in every step",
+        "disjoint_batches": "one pass over disjoint batches",
+    },
+    "neighboring_relation": {
+        "add_or_remove_one": "one record added or removed",
+        "replace_one": "one record replaced",
+        "replace_special": "one record replaced by a null record",
+    },
+    "gradient_bound": {
+        "clip": "clip each gradient to a norm",
+        "normalize": "normalise each gradient",
+        "": "as the assumptions imply",
+    },
+}
+_LABELS: Mapping[str, str] = {
+    "solve_for": "Solve for",
+    "dataset_size": "Records",
+    "dimension": "Parameters",
+    "sampling": "Sampling",
+    "batch_size": "Batch size",
+    "iterations": "Steps",
+    "neighboring_relation": "Neighbouring data sets differ by",
+    "gradient_bound": "Bound on gradients",
+    "max_grad_norm": "Clip norm C",
+    "regularizer": "Regularizer",
+    "target": "Guarantee",
+    "budget_id": "Show the cost in a budget",
+    "tpr": "true positive rate, at most",
+    "fpr": "at the false positive rate",
+    "bayes_risk": "Bayes risk, at least",
+    "prior": "at the prior",
+    "advantage": "advantage, at most",
+}
+HINTS: Mapping[str, str] = {
+    "dataset_size": "A public number.",
+    "batch_size": "Expected records in a step.",
+    "noise_multiplier": "Noise on the sum, over C.",
+    "regularizer": "Gradients are divided by it plus their norm.",
+}
+_POINTERS: Mapping[str, tuple[str, ...]] = {
+    "gradient_bound": ("/gradient_bound", "/gradient_bound/kind"),
+    "max_grad_norm": ("/gradient_bound/max_grad_norm",),
+    "regularizer": ("/gradient_bound/regularizer",),
+    "target": ("/target", "/target/kind"),
+    "sampling": ("/sampling", "/sampling/kind"),
+    **{name: (f"/target/{name}",) for names in TARGETS.values() for name in names},
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field as it is shown.
+
+    Attributes:
+        name: In the address.
+        label, hint: Beside it.
+        value: What stands in it.
+        choices: Values and their words, in groups with a name; none where a number is typed.
+        faults: What the service says is wrong with it.
+    """
+
+    name: str
+    label: str
+    value: str
+    hint: str = ""
+    choices: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    pointers: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"field-{self.name.replace('.', '-')}"
+
+
+def label_of(name: str) -> str:
+    """What stands above a field."""
+    return _LABELS.get(name) or words(name)[:1].upper() + words(name)[1:]
+
+
+def pointers_of(name: str) -> tuple[str, ...]:
+    """Where faults of a field lie in a request."""
+    return _POINTERS.get(name, (f"/{name}",))

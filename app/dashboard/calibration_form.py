@@ -1,0 +1,279 @@
+"""The form of a calibration: which fields an algorithm has, the request that they make, and where its faults lie.
+
+The state of the form is the page's address, one parameter for each field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from app.algorithms.examples import CALIBRATE_EXAMPLES
+from app.dashboard.asking import Answer
+from app.dashboard.calibration_fields import (
+    CHOICES,
+    CONSTANT,
+    FIRST_VALUES,
+    HINTS,
+    ONE_STEP,
+    RISKS,
+    START,
+    TARGETS,
+    WITH_BATCH_SIZE,
+    Field,
+    label_of,
+    pointers_of,
+)
+from app.dashboard.wording import words
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
+_WORDS = ("sampling", "neighboring_relation", "variant", "budget_id")
+#: What a theorem may choose.
+_STEPS = ("iterations", "batch_size")
+_PAPER = re.compile(r"(?:after )?(.*?\d{4})")
+
+
+@dataclass(frozen=True)
+class Form:
+    """The fields of one algorithm, filled in.
+
+    Attributes:
+        algorithm: As `GET /v1/algorithms` describes it.
+        sections: Fields under their headings.
+        is_example: Whether constants of the algorithm's example were put in, because none were given.
+        other_faults: What is wrong and lies in no field.
+    """
+
+    algorithm: Mapping[str, Any]
+    sections: tuple[tuple[str, tuple[Field, ...]], ...]
+    is_example: bool = False
+    other_faults: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> list[Field]:
+        return [each for _, fields in self.sections for each in fields]
+
+    @property
+    def address(self) -> str:
+        """The state as parameters of an address."""
+        return urlencode({name: value for name, value in self.values.items() if value})
+
+    def body(self) -> dict[str, Any]:
+        """The request that the fields make; what is not a number goes as it stands, and is refused at its place."""
+        given = {name: value for name, value in self.values.items() if value}
+        numbers = ("dataset_size", "dimension", "batch_size", "iterations", "noise_multiplier")
+        body: dict[str, Any] = {"algorithm": self.algorithm["name"]}
+        body |= {name: number(given[name]) for name in numbers if name in given}
+        body |= {name: given[name] for name in _WORDS if name in given}
+        if bound := given.get("gradient_bound"):
+            amounts = ("max_grad_norm", "regularizer")
+            body["gradient_bound"] = {"kind": bound} | {name: number(given[name]) for name in amounts if name in given}
+        kind = given["target"]
+        body["target"] = {"kind": "attack_risk" if kind in RISKS else kind} | {
+            name: number(given[name]) for name in TARGETS[kind] if name in given
+        }
+        if given["solve_for"] != "noise_multiplier":
+            body["solve_for"] = given["solve_for"]
+        constants = {name: value for name, value in given.items() if name.startswith(CONSTANT)}
+        if constants:
+            body["assumptions"] = {name.removeprefix(CONSTANT): number(value) for name, value in constants.items()}
+        return body
+
+    def judged(self, answer: Answer) -> Form:
+        """The same with what the service found wrong, each at its field."""
+        if answer.is_good:
+            return self
+        at: dict[str, list[str]] = {}
+        others = []
+        places = {pointer: each.name for each in self.fields for pointer in each.pointers}
+        for fault in answer.body.get("errors") or []:
+            name = places.get(fault["pointer"])
+            if name is None:
+                others.append(f"{fault['pointer']}: {fault['detail']}" if fault["pointer"] else fault["detail"])
+            else:
+                at.setdefault(name, []).append(fault["detail"])
+        if not at and not others:
+            others.append(answer.body["detail"])
+        sections = tuple(
+            (legend, tuple(replace(each, faults=tuple(at.get(each.name, ()))) for each in fields))
+            for legend, fields in self.sections
+        )
+        return replace(self, sections=sections, other_faults=tuple(others))
+
+
+def number(text: str) -> float | int | str:
+    """A number as it is typed, or the text that is none.
+
+    >>> number("5000"), number("1e-5"), number("1e999"), number("many")
+    (5000, 1e-05, '1e999', 'many')
+    """
+    if _NUMBER.fullmatch(text) is None or len(text) > 40:
+        return text
+    return int(text) if text.isdigit() else float(text)
+
+
+def example_of(name: str) -> dict[str, Any]:
+    """The first request of an algorithm that Swagger UI has."""
+    bodies = (cast(dict[str, Any], example["value"]) for example in CALIBRATE_EXAMPLES.values())
+    return next(body for body in bodies if body["algorithm"] == name)
+
+
+def example_address(name: str) -> str:
+    """The form with that request in it."""
+    return address_of(example_of(name))
+
+
+def address_of(body: Mapping[str, Any]) -> str:
+    """The form with a request in it."""
+    return "/?" + urlencode({name: value for name, value in values_of(body).items() if value})
+
+
+def values_of(body: Mapping[str, Any]) -> dict[str, str]:
+    """The fields that make a request, as far as the form has them."""
+    plain = ("algorithm", "dataset_size", "dimension", "batch_size", "iterations", "noise_multiplier", "variant")
+    values = {name: f"{body[name]}" for name in plain if name in body}
+    values["solve_for"] = body.get("solve_for", "noise_multiplier")
+    values["neighboring_relation"] = body.get("neighboring_relation", "")
+    sampling = body.get("sampling", "")
+    values["sampling"] = sampling["kind"] if isinstance(sampling, Mapping) else sampling
+    bound = dict(body.get("gradient_bound", {"kind": ""}))
+    values["gradient_bound"] = bound.pop("kind")
+    target = dict(body["target"])
+    kind = target.pop("kind")
+    values["target"] = next(name for name in RISKS if set(TARGETS[name]) == set(target)) if "risk" in kind else kind
+    constants = {f"{CONSTANT}{name}": value for name, value in body.get("assumptions", {}).items()}
+    return values | {name: f"{value:.12g}".replace("e-0", "e-") for name, value in (bound | target | constants).items()}
+
+
+def read(
+    query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], budgets: Sequence[Mapping[str, Any]] = ()
+) -> Form:
+    """The form at an address.
+
+    Args:
+        query: The address's parameters. `shown` is the algorithm whose form was filled in: where it is another one than
+            `algorithm`, that one was just chosen.
+        algorithms: Of `GET /v1/algorithms`.
+        budgets: Of `GET /v1/budgets`: in one of them the plan's cost may be shown.
+    """
+    given = {name: value.strip()[:100] for name, value in query.items()} if "algorithm" in query else dict(START)
+    names = {each["name"]: each for each in algorithms}
+    algorithm = names.get(given["algorithm"], names[START["algorithm"]])
+    is_new = "shown" in given and given["shown"] != algorithm["name"]
+    is_example = is_new and _fill_in(given, algorithm)
+    shown = _Shown(given, algorithm, budgets, is_live="shown" in given or "algorithm" not in query)
+    sections = tuple((legend, tuple(fields)) for legend, fields in shown.sections(algorithms) if fields)
+    values = {each.name: each.value for _, fields in sections for each in fields}
+    return Form(algorithm, sections, is_example, values=values)
+
+
+def _fill_in(given: dict[str, str], algorithm: Mapping[str, Any]) -> bool:
+    """Put in what a newly chosen algorithm's example has and the form has not; whether constants are among it."""
+    example = values_of(example_of(algorithm["name"]))
+    if "batch_size" not in example:
+        # Its steps are not those of a stochastic gradient: other numbers of them, or its theorem chooses.
+        given |= {name: example.get(name, "") for name in _STEPS}
+    missing = {name: value for name, value in example.items() if not given.get(name)}
+    given |= missing
+    return any(name.startswith(CONSTANT) for name in missing)
+
+
+@dataclass
+class _Shown:
+    """The fields that an algorithm takes, with what is given for them.
+
+    Attributes:
+        given: The address's parameters.
+        algorithm: As the service describes it.
+        budgets: In which a cost may be shown.
+        is_live: Whether a form was filled in. In any other address a number of steps that is left out is left to the
+            theorem, as in a request; in a form its field has just come up.
+    """
+
+    given: Mapping[str, str]
+    algorithm: Mapping[str, Any]
+    budgets: Sequence[Mapping[str, Any]]
+    is_live: bool
+
+    def sections(self, algorithms: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, list[Field]]]:
+        algorithm = self.algorithm
+        chosen = Field("algorithm", "Algorithm", algorithm["name"], choices=_by_paper(algorithms))
+        variants = algorithm["variants"]
+        yield "Algorithm", [chosen, *([self._choice("variant", variants)] if variants else [])]
+        solve_for = self._choice("solve_for", CHOICES["solve_for"])
+        targets = ["approximate_dp"] if solve_for.value in ("epsilon", "delta") else list(TARGETS)
+        target = self._choice("target", targets)
+        amounts = [self._number(name) for name in TARGETS[target.value] if name != solve_for.value]
+        relation = self._choice("neighboring_relation", algorithm["neighboring_relations"])
+        yield "Privacy", [solve_for, target, *amounts, relation, *self._budget()]
+        yield "Data and steps", self._steps(solve_for.value)
+        yield "Gradients", self._gradients()
+        yield "Constants of the problem", [self._constant(each) for each in algorithm["assumptions"]]
+
+    def _budget(self) -> list[Field]:
+        if not self.budgets:
+            return []
+        options = (("", "none"), *((each["id"], each["name"]) for each in self.budgets))
+        given = self.given.get("budget_id", "")
+        value = given if any(given == option for option, _ in options) else ""
+        return [Field("budget_id", label_of("budget_id"), value, "", (("", options),), pointers_of("budget_id"))]
+
+    def _steps(self, solve_for: str) -> list[Field]:
+        sampling = self._choice("sampling", self.algorithm["samplings"])
+        fields = [self._number("dataset_size"), self._number("dimension"), sampling]
+        if sampling.value in WITH_BATCH_SIZE and solve_for != "batch_size":
+            fields.append(self._number("batch_size"))
+        if self.algorithm["name"] not in ONE_STEP and solve_for != "iterations":
+            fields.append(self._number("iterations"))
+        if solve_for != "noise_multiplier":
+            fields.append(self._number("noise_multiplier"))
+        return fields
+
+    def _gradients(self) -> list[Field]:
+        bounds = list(self.algorithm["gradient_bounds"])
+        if not bounds:
+            return []
+        if not self.algorithm["gradient_bound_required"]:
+            bounds.insert(0, "")
+        bound = self._choice("gradient_bound", bounds)
+        amount = {"clip": ["max_grad_norm"], "normalize": ["regularizer"]}.get(bound.value, [])
+        return [bound, *(self._number(name) for name in amount)]
+
+    def _choice(self, name: str, values: Iterable[str]) -> Field:
+        """The given value if there is such a choice, else the first."""
+        texts = CHOICES.get(name, {})
+        options = [(value, texts.get(value, words(value))) for value in values]
+        value = self.given.get(name, "")
+        if all(value != option for option, _ in options):
+            value = options[0][0]
+        return Field(name, label_of(name), value, "", (("", tuple(options)),), pointers_of(name))
+
+    def _number(self, name: str) -> Field:
+        may_be_chosen = name in _STEPS and (not self.is_live or name not in example_of(self.algorithm["name"]))
+        value = self.given.get(name, "" if may_be_chosen else FIRST_VALUES.get(name, START.get(name, "")))
+        hint = HINTS.get(name, "")
+        if name == "dimension":
+            hint = "Utility needs it." if value else "Left out: no utility bound."
+        elif may_be_chosen and not value:
+            hint = "Left out: the theorem chooses."
+        return Field(name, label_of(name), value, hint, (), pointers_of(name))
+
+    def _constant(self, item: Mapping[str, Any]) -> Field:
+        name = f"{CONSTANT}{item['name']}"
+        unit = "" if item["unit"] == "pure number" else f" In {item['unit']}."
+        default = "" if item["default"] is None else f" Left out: {item['default']:g}."
+        needed = " The theorem needs it." if item["required"] and item["default"] is None else ""
+        hint = f"{item['meaning'][:1].upper()}{item['meaning'][1:].rstrip('.')}.{unit}{default}{needed}"
+        return Field(name, words(item["name"]), self.given.get(name, ""), hint, (), (f"/assumptions/{item['name']}",))
+
+
+def _by_paper(algorithms: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    papers: dict[str, list[tuple[str, str]]] = {}
+    for each in algorithms:
+        found = _PAPER.match(each["source"])
+        papers.setdefault(found[1] if found else each["source"], []).append((each["name"], each["name"]))
+    return tuple((paper, tuple(options)) for paper, options in papers.items())

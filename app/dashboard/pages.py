@@ -1,0 +1,102 @@
+"""Pages and parts of pages: a template, its values, all of them escaped, and what a page may do."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from app import VERSION
+from app.dashboard import amounts, wording
+from app.dashboard.asking import Answer
+
+_HERE = Path(__file__).parent
+#: Style sheets and scripts; served at `ASSETS`.
+STATIC = _HERE / "static"
+ASSETS = "/dashboard/assets"
+
+# Everything is a file of ours: no script or style stands in a page, and no other address is asked or sent to.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+#: The pages that every other page leads to.
+NAVIGATION = (
+    ("/", "Calibrate"),
+    ("/dashboard/compare", "Compare"),
+    ("/dashboard/budgets", "Budgets"),
+    ("/dashboard/ledger", "Ledger"),
+    ("/dashboard/runs", "Runs"),
+    ("/dashboard/run-sweeps", "Sweeps"),
+    ("/docs", "HTTP interface"),
+)
+
+
+def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A whole page, or a part that htmx puts into one: whichever the template is."""
+    content = (
+        _environment()
+        .get_template(template)
+        .render(
+            path=request.url.path,
+            navigation=NAVIGATION,
+            assets=ASSETS,
+            version=VERSION,
+            principal=getattr(request.state, "principal", None),
+            **values,
+        )
+    )
+    return HTMLResponse(content, status, {"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+
+
+def part_of(request: Request, form: str) -> str:
+    """What of a page with a live form is asked for: "page", "form" where a choice changed its fields, else "answer".
+
+    Args:
+        request: The page's.
+        form: The form's id, which htmx names as what is to be replaced.
+    """
+    if "hx-request" not in request.headers or "hx-history-restore-request" in request.headers:
+        return "page"
+    return "form" if request.headers.get("hx-target") == form else "answer"
+
+
+def problem_page(request: Request, answer: Answer) -> HTMLResponse:
+    """The page in place of one whose question was refused."""
+    return page(request, "problem.html", status=answer.status, problem=answer.body)
+
+
+class _Environment(Environment):
+    """Reads JSON objects by their members, also by those that are called as a dictionary's methods are."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, dict) and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
+@cache
+def _environment() -> Environment:
+    # Escapes in every template, whatever its name.
+    environment = _Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(wording.FILTERS | amounts.FILTERS)
+    return environment

@@ -1,0 +1,30 @@
+"""All pages of the dashboard, and the files that they are made with."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, FastAPI
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+
+from app.dashboard import algorithms, budgets, calibrate, compare, ledger, run_sweeps, runs, sign_in
+from app.dashboard.pages import ASSETS, STATIC
+from app.web.pages import TEMPLATES
+
+#: A new page is imported above and named here.
+PAGES = (calibrate, algorithms, compare, budgets, ledger, runs, run_sweeps, sign_in)
+
+_assets = APIRouter(include_in_schema=False)
+
+
+@_assets.get(f"{ASSETS}/colours.css")
+def colours() -> FileResponse:
+    """The colours that the privacy card has, too."""
+    return FileResponse(TEMPLATES / "colours.css")
+
+
+def add_dashboard(app: FastAPI) -> None:
+    """Serve the pages and their files."""
+    for each in PAGES:
+        app.include_router(each.router)
+    app.include_router(_assets)
+    app.mount(ASSETS, StaticFiles(directory=STATIC), name="dashboard-assets")

@@ -1,0 +1,71 @@
+"""Sweeps of runs: their cells as a table and as a heat map, or the best of a secret number of trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from app.dashboard.asking import ask, relay
+from app.dashboard.forms import fresh_key, read_form
+from app.dashboard.pages import page, problem_page
+from app.dashboard.runs import UNDER_WAY
+
+router = APIRouter(prefix="/dashboard/run-sweeps", include_in_schema=False)
+
+_SHOWN = 50
+
+
+@router.get("")
+async def index(request: Request, cursor: str | None = None) -> Response:
+    """All sweeps that the key reaches, the newest first."""
+    query = {"limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}
+    answer = await ask(request, "GET", "/v1/run-sweeps", query=query)
+    if not answer.is_good:
+        return problem_page(request, answer)
+    body = answer.body
+    return page(request, "run_sweeps.html", sweeps=body["items"], next_cursor=body["next_cursor"])
+
+
+@router.get("/{sweep_id}")
+async def show(request: Request, sweep_id: str) -> Response:
+    """One sweep."""
+    answer = await ask(request, "GET", f"/v1/run-sweeps/{sweep_id}")
+    if not answer.is_good:
+        return problem_page(request, answer)
+    return page(request, "run_sweep.html", key=fresh_key(), **_table(answer.body))
+
+
+@router.get("/{sweep_id}/cells")
+async def cells(request: Request, sweep_id: str) -> Response:
+    """The table of its cells: asked again every two seconds until it is over; then the whole page is asked for."""
+    answer = await ask(request, "GET", f"/v1/run-sweeps/{sweep_id}")
+    if not answer.is_good:
+        return page(request, "problem_part.html", problem=answer.body)
+    response = page(request, "run_sweep_cells.html", **_table(answer.body))
+    if answer.body["state"] not in UNDER_WAY:
+        response.headers["HX-Refresh"] = "true"
+    return response
+
+
+@router.post("/{sweep_id}/cancel")
+async def cancel(request: Request, sweep_id: str) -> Response:
+    """Stop what has not ended. Runs that have started stay charged."""
+    form = await read_form(request)
+    answer = await ask(request, "POST", f"/v1/run-sweeps/{sweep_id}/cancel", body={}, key=form.get("key", ""))
+    if not answer.is_good:
+        return problem_page(request, answer)
+    return RedirectResponse(f"/dashboard/run-sweeps/{sweep_id}", 303)
+
+
+@router.get("/{sweep_id}/heat-map.svg")
+async def heat_map(request: Request, sweep_id: str) -> Response:
+    """The scores as a picture."""
+    return await relay(request, f"/v1/run-sweeps/{sweep_id}/heat-map", {})
+
+
+def _table(sweep: dict[str, Any]) -> dict[str, Any]:
+    """What the page and its part show: the sweep, whether it goes on, and whether there is a map to look at."""
+    scored = [cell for cell in sweep["cells"] if cell["metrics"]]
+    return {"sweep": sweep, "is_under_way": sweep["state"] in UNDER_WAY, "has_map": bool(scored)}

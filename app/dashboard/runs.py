@@ -1,0 +1,75 @@
+"""Runs: what waits, what is under way and how far it is, and what came of it; the privacy card of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from app.dashboard.asking import ask, relay
+from app.dashboard.forms import fresh_key, read_form
+from app.dashboard.pages import page, problem_page
+
+router = APIRouter(prefix="/dashboard/runs", include_in_schema=False)
+
+#: Of a list that may be long, a page shows so many and leads to the next.
+_SHOWN = 50
+#: States that a run, or a sweep, leaves by itself: whoever looks at it looks again.
+UNDER_WAY = frozenset({"queued", "running", "cancelling"})
+
+
+@router.get("")
+async def index(request: Request, cursor: str | None = None) -> Response:
+    """All runs that the key reaches, the newest first."""
+    query = {"limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}
+    answer = await ask(request, "GET", "/v1/runs", query=query)
+    if not answer.is_good:
+        return problem_page(request, answer)
+    return page(request, "runs.html", runs=answer.body["items"], next_cursor=answer.body["next_cursor"])
+
+
+@router.get("/{run_id}")
+async def show(request: Request, run_id: str) -> Response:
+    """One run: how far it is, and what came of it."""
+    answer = await ask(request, "GET", f"/v1/runs/{run_id}")
+    if not answer.is_good:
+        return problem_page(request, answer)
+    values: dict[str, Any] = {"run": answer.body, "under_way": UNDER_WAY, "key": fresh_key()}
+    return page(request, "run.html", budget=await _budget(request, answer.body["budget_id"]), **values)
+
+
+@router.get("/{run_id}/progress")
+async def progress(request: Request, run_id: str) -> Response:
+    """How far it is: asked again every second until it is over; then the whole page is asked for once more."""
+    answer = await ask(request, "GET", f"/v1/runs/{run_id}")
+    if not answer.is_good:
+        return page(request, "problem_part.html", problem=answer.body)
+    response = page(request, "run_progress.html", run=answer.body, under_way=UNDER_WAY)
+    if answer.body["state"] not in UNDER_WAY:
+        response.headers["HX-Refresh"] = "true"
+    return response
+
+
+@router.post("/{run_id}/cancel")
+async def cancel(request: Request, run_id: str) -> Response:
+    """Stop it. Once it has started, its charge stands."""
+    form = await read_form(request)
+    answer = await ask(request, "POST", f"/v1/runs/{run_id}/cancel", body={}, key=form.get("key", ""))
+    if not answer.is_good:
+        return problem_page(request, answer)
+    return RedirectResponse(f"/dashboard/runs/{run_id}", 303)
+
+
+@router.get("/{run_id}/card")
+async def card(request: Request, run_id: str) -> Response:
+    """The privacy card, as it can be kept, sent and printed."""
+    return await relay(request, f"/v1/runs/{run_id}/report", {"format": "html"})
+
+
+async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | None:
+    """The budget that pays for it; None where there is none, or it may not be seen."""
+    if budget_id is None:
+        return None
+    answer = await ask(request, "GET", f"/v1/budgets/{budget_id}")
+    return answer.body if answer.is_good else None

@@ -1,0 +1,46 @@
+"""What a page has just asked, as a user would ask it: in a shell, and in Python."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pprint import pformat
+from typing import Any
+
+from fastapi import Request
+
+_KEY = """-H "Authorization: Bearer $EPSILOND_API_KEY" \\\n  """
+
+
+def as_curl(request: Request, path: str, body: Mapping[str, Any]) -> str:
+    """The request as a command of curl; a key comes from the environment, as everywhere."""
+    key = "" if request.state.principal.id == "loopback" else _KEY
+    address = f"{_server(request)}{path}"
+    return f"curl -s {shlex.quote(address)} \\\n  {key}--json {shlex.quote(json.dumps(body))}"
+
+
+def as_python(request: Request, call: str, body: Mapping[str, Any]) -> str:
+    """The request as a call of the Python client, which finds the key in the environment.
+
+    Args:
+        request: The page's.
+        call: Of the client's methods.
+        body: Whose members are the arguments.
+    """
+    arguments = "".join(f"    {name}={_literal(value)},\n" for name, value in body.items())
+    return (
+        "from epsilond_client import Client\n\n"
+        f"client = Client({json.dumps(_server(request))})\n"
+        f"answer = client.{call}(\n{arguments})\n"
+    )
+
+
+def _literal(value: Any) -> str:
+    lines = pformat(value, width=90, sort_dicts=False).splitlines()
+    return "\n    ".join(lines)
+
+
+def _server(request: Request) -> str:
+    """This server as the browser knows it."""
+    return str(request.base_url).rstrip("/")

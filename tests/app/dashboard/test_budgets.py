@@ -1,0 +1,186 @@
+"""The pages of budgets say what the interface answers: in words, rounded the safe way, each budget under its parent."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from app.dashboard.amounts import shares
+from app.dashboard.budgets import in_tree_order
+from tests.app.runs.conftest import Service, quick
+
+__all__ = ["quick"]
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "renyi_dp": {"kind": "renyi_dp", "epsilon": 8, "delta": 1e-6},
+    "zcdp": {"kind": "zcdp", "rho": 1},
+    "pure_dp": {"kind": "pure_dp", "epsilon": 3},
+    "approximate_dp": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-6},
+    "gaussian_dp": {"kind": "gaussian_dp", "mu": 2},
+}
+LAPLACE = {"mechanism": {"kind": "laplace", "noise_multiplier": 3.0}}
+GAUSSIAN = {"mechanism": {"kind": "gaussian", "noise_multiplier": 7.0}}
+
+
+def reserve(service: Service, budget: dict[str, Any], state: str, purpose: str = "mean", **more: Any) -> dict[str, Any]:
+    """A reservation that is pending, started or committed."""
+    kind = budget["filter"]["kind"]
+    body: dict[str, Any] = {"events": [LAPLACE if kind == "pure_dp" else GAUSSIAN], "purpose": purpose} | more
+    if kind == "approximate_dp":
+        body["charge"] = {"delta": 1e-7}
+    made = service.post(f"/v1/budgets/{budget['id']}/reservations", body)
+    assert made.status_code == 201, made.text
+    moves = {"pending": [], "started": ["start"], "committed": ["commit"]}[state]
+    for move in moves:
+        assert service.post(f"/v1/reservations/{made.json()['id']}/{move}", {}).status_code == 200
+    return dict(made.json())
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_what_is_left_is_rounded_down_and_what_is_used_up(quick: Service, kind: str) -> None:
+    budget = quick.budget(name=f"rounded {kind}", filter=FILTERS[kind])
+    for state in ("committed", "started", "pending"):
+        reserve(quick, budget, state)
+    said = quick.get(f"/v1/budgets/{budget['id']}")
+    tiles = dict(
+        re.findall(r"<dt>([^<]+)</dt><dd>\w+ ([\d.e-]+)", quick.client.get(f"/dashboard/budgets/{budget['id']}").text)
+    )
+    field = next(name for name in ("rho", "mu", "epsilon") if name in said["limit"])
+    assert Decimal(tiles["Left for the next charge"]) <= Decimal(str(said["remaining"][field]))
+    assert Decimal(tiles["Spent: committed"]) >= Decimal(str(said["spent"][field]))
+    assert Decimal(tiles["Held: reserved"]) >= Decimal(str(said["reserved"][field]))
+    assert Decimal(tiles["Limit"]) == Decimal(str(said["limit"][field]))
+    for tile, amount in (("Left for the next charge", "remaining"), ("Spent: committed", "spent")):
+        assert float(tiles[tile]) == pytest.approx(said[amount][field], rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_the_bar_has_the_parts_of_the_limit(quick: Service, kind: str) -> None:
+    budget = quick.budget(filter=FILTERS[kind])
+    before = shares(quick.get(f"/v1/budgets/{budget['id']}"))
+    assert before.used == 0
+    for state in ("committed", "started", "started", "pending", "pending", "pending"):
+        reserve(quick, budget, state)
+    found = shares(quick.get(f"/v1/budgets/{budget['id']}"))
+    assert 0 < found.used < 1
+    assert [found.started / found.spent, found.pending / found.spent] == pytest.approx([2, 3], rel=1e-4)
+    ends = [begins + width for _, begins, width in found.segments]
+    assert ends == pytest.approx([100 * found.spent, 100 * (found.spent + found.started), 100 * found.used], abs=0.02)
+
+
+def test_a_renyi_budget_has_room_as_long_as_one_of_its_orders_has(quick: Service) -> None:
+    budget = quick.budget(filter=FILTERS["renyi_dp"])
+    sampled = {"mechanism": {"kind": "gaussian", "noise_multiplier": 1.2}, "count": 1000}
+    sampled["sampling"] = {"kind": "poisson", "sampling_probability": 0.01}
+    made = quick.post(f"/v1/budgets/{budget['id']}/reservations", {"events": [sampled], "purpose": "model"})
+    assert made.status_code == 201, made.text
+    said = quick.get(f"/v1/budgets/{budget['id']}")
+    assert min(said["remaining"]["epsilons"]) == 0, "the large orders have none"
+    assert 0 < shares(said).used < 1
+
+
+def test_a_bar_ends_at_the_limit_where_a_correction_went_beyond_it(quick: Service) -> None:
+    budget = quick.budget(filter={"kind": "zcdp", "rho": 0.02})
+    body = {"events": [{"mechanism": {"kind": "zcdp", "rho": 0.05}}], "reason": "was not recorded"}
+    assert quick.post(f"/v1/budgets/{budget['id']}/corrections", body).status_code == 201
+    found = shares(quick.get(f"/v1/budgets/{budget['id']}"))
+    assert found.spent == 2.5
+    assert found.segments == [("spent", 0.0, 100.0), ("started", 100.0, 0.0), ("pending", 100.0, 0.0)]
+    assert "Overdrawn" in quick.client.get(f"/dashboard/budgets/{budget['id']}").text
+
+
+def test_a_budget_stands_under_the_one_above_it(quick: Service) -> None:
+    root = quick.budget(name="the root")
+    child = quick.budget(name="the child", parent_id=root["id"])
+    other = quick.budget(name="another")
+    grandchild = quick.budget(name="the grandchild", parent_id=child["id"])
+    newest_first = [quick.get(f"/v1/budgets/{each['id']}") for each in (grandchild, other, child, root)]
+    rows = [(row.budget["name"], row.depth) for row in in_tree_order(newest_first)]
+    assert rows == [("another", 0), ("the root", 0), ("the child", 1), ("the grandchild", 2)]
+    # Where the budget above is not within reach, its children stand for themselves.
+    assert [(row.budget["name"], row.depth) for row in in_tree_order(newest_first[:3])] == [
+        ("another", 0), ("the child", 0), ("the grandchild", 1)
+    ]  # fmt: skip
+    page = quick.client.get("/dashboard/budgets").text
+    assert page.index("the root") < page.index("the child") < page.index("the grandchild")
+    assert "the child" in quick.client.get(f"/dashboard/budgets/{root['id']}").text
+
+
+def test_what_people_have_named_is_text_on_every_page(quick: Service) -> None:
+    evil = "<script>alert(1)</script>"
+    budget = quick.budget(name=evil, privacy_unit=evil, labels={evil: evil})
+    reserve(quick, budget, "committed", evil)
+    at = f"/dashboard/budgets/{budget['id']}"
+    entries = f"/dashboard/ledger/entries?budget_id={budget['id']}"
+    for address in ("/dashboard/budgets", at, f"{at}/spending", f"{at}/reservations", "/dashboard/ledger", entries):
+        text = quick.client.get(address).text
+        assert evil not in text, address
+        assert "&lt;script&gt;alert(1)" in text, address
+
+
+def test_a_delta_that_cannot_be_is_told_at_its_field_and_the_rest_is_shown(quick: Service) -> None:
+    budget = quick.budget(name="with a report")
+    answer = quick.client.get(f"/dashboard/budgets/{budget['id']}?delta=2")
+    assert answer.status_code == 200
+    assert re.search(r'<input id="delta"[^>]*value="2" aria-invalid="true" aria-describedby="delta-fault"', answer.text)
+    assert 'id="delta-fault"' in answer.text
+    right = quick.client.get(f"/dashboard/budgets/{budget['id']}?delta=0.001").text
+    assert 'value="0.001"' in right
+    assert "aria-invalid" not in right
+
+
+def test_a_budget_that_is_not_there_is_a_page_that_says_so(quick: Service) -> None:
+    answer = quick.client.get("/dashboard/budgets/bud_none")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "bud_none" in answer.text
+    for part in ("burn-down", "spending", "reservations"):
+        answer = quick.client.get(f"/dashboard/budgets/bud_none/{part}")
+        assert 'role="alert"' in answer.text, part
+
+
+def test_spending_and_reservations_are_those_of_the_interface(quick: Service) -> None:
+    budget = quick.budget(filter=FILTERS["zcdp"])
+    for purpose in ("mean", "mean", "median"):
+        reserve(quick, budget, "committed", purpose)
+    reserve(quick, budget, "started", "late", expires_in=1)
+    at = f"/dashboard/budgets/{budget['id']}"
+    rows = re.findall(
+        r'<th scope="row">(\w+)</th><td class="number">(\d+)</td><td>rho ([\d.]+)',
+        quick.client.get(f"{at}/spending").text,
+    )
+    assert [(key, count) for key, count, _ in rows] == [("mean", "2"), ("median", "1")]
+    assert quick.client.get(f"{at}/spending?group_by=colour").text.count('role="alert"') == 1
+    started = quick.client.get(f"{at}/reservations?state=started").text
+    assert ("late" in started, "median" in started) == (True, False)
+    assert quick.client.get(f"{at}/reservations").text.count("<tr>") == 1 + 4
+
+
+def test_a_long_list_leads_on(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.dashboard.budgets._SHOWN", 2)
+    budget = quick.budget(filter=FILTERS["zcdp"])
+    for purpose in ("first", "second", "third"):
+        reserve(quick, budget, "pending", purpose)
+    address, seen = f"/dashboard/budgets/{budget['id']}/reservations", []
+    for _ in range(2):
+        text = quick.client.get(address).text
+        seen += re.findall(r'<th scope="row">(\w+)<br>', text)
+        more = re.search(r'href="([^"]+)" hx-get', text)
+        address = more[1].replace("&amp;", "&") if more else ""
+    assert (seen, address) == (["third", "second", "first"], "")
+
+
+def test_the_burn_down_ends_at_what_is_left_after_all_commits(quick: Service) -> None:
+    budget = quick.budget(filter=FILTERS["zcdp"])
+    at = f"/dashboard/budgets/{budget['id']}/burn-down"
+    assert "Nothing was committed yet" in quick.client.get(at).text
+    reserve(quick, budget, "committed")
+    reserve(quick, budget, "pending")
+    text = quick.client.get(at).text
+    left = 1 - quick.get(f"/v1/budgets/{budget['id']}")["spent"]["rho"]
+    last = re.findall(r'<tr><th scope="row" class="number">[^<]+</th><td class="number">([\d.]+)</td></tr>', text)[-1]
+    assert left - 1e-5 <= float(last) <= left
+    assert "<svg" in text

@@ -1,0 +1,112 @@
+"""The pages of runs and sweeps: progress that ends, commands that are done once, documents as they are elsewhere."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.app.run_sweeps.conftest import Sweeps
+from tests.app.runs.conftest import quick as runs_quick
+
+__all__ = ["runs_quick"]
+
+HERE = {"Origin": "http://127.0.0.1:8000"}
+
+
+@pytest.fixture(scope="module")
+def quick(runs_quick: Any) -> Sweeps:
+    return Sweeps(runs_quick.client, runs_quick.context)
+
+
+def key_of(page: str) -> str:
+    (key,) = re.findall(r'name="key" value="([^"]+)"', page)
+    return str(key)
+
+
+def test_a_run_is_followed_until_it_is_over(quick: Sweeps) -> None:
+    budget, run = quick.charged()
+    at = f"/dashboard/runs/{run['id']}"
+    assert f"<code>{run['id']}</code>" in quick.client.get("/dashboard/runs").text
+    waiting = quick.client.get(f"{at}/progress")
+    assert 'hx-trigger="every 1s"' in waiting.text
+    assert "hx-refresh" not in waiting.headers
+    while quick.get(f"/v1/runs/{run['id']}")["state"] == "queued":
+        quick.work()
+    over = quick.client.get(f"{at}/progress")
+    assert "hx-trigger" not in over.text
+    assert over.headers["hx-refresh"] == "true"
+    page = quick.client.get(at).text
+    assert f"/dashboard/budgets/{budget['id']}" in page
+    assert "20 × Gaussian" in page
+    assert run["plan_hash"] in page
+    assert "Cancel" not in page
+
+
+def test_a_run_is_cancelled_once_however_often_the_form_is_sent(quick: Sweeps) -> None:
+    _, run = quick.charged()
+    at = f"/dashboard/runs/{run['id']}"
+    key = key_of(quick.client.get(at).text)
+    assert key != key_of(quick.client.get(at).text), "every form that is shown has a key of its own"
+    for _ in range(2):
+        answer = quick.client.post(f"{at}/cancel", data={"key": key}, headers=HERE, follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, at)
+    assert quick.get(f"/v1/runs/{run['id']}")["state"] == "cancelled"
+    assert "Cancel</button>" not in quick.client.get(at).text
+    late = quick.client.post(f"{at}/cancel", data={"key": "another"}, headers=HERE, follow_redirects=False)
+    assert late.status_code == 409
+    assert 'role="alert"' in late.text
+
+
+def test_the_card_is_the_interface_s_page_with_its_own_policy(quick: Sweeps) -> None:
+    run = quick.trained(dataset_id="ds_breast_cancer", iterations=2)
+    ours, theirs = (
+        quick.client.get(f"/dashboard/runs/{run['id']}/card"),
+        quick.client.get(f"/v1/runs/{run['id']}/report?format=html"),
+    )
+    assert ours.text == theirs.text
+    assert ours.headers["content-security-policy"] == theirs.headers["content-security-policy"]
+    assert quick.client.get("/dashboard/runs/run_none/card").status_code == 404
+
+
+def test_a_failed_run_says_why(quick: Sweeps) -> None:
+    _, run = quick.charged()
+    with quick.context.database.write() as session:
+        session.connection().exec_driver_sql("UPDATE runs SET plan_hash = ? WHERE id = ?", ("0" * 64, run["id"]))
+    while quick.get(f"/v1/runs/{run['id']}")["state"] == "queued":
+        quick.work()
+    problem = quick.get(f"/v1/runs/{run['id']}")["problem"]
+    page = quick.client.get(f"/dashboard/runs/{run['id']}").text
+    assert problem["code"] in page
+    assert 'role="alert"' in page
+
+
+def test_a_sweep_is_a_table_and_a_map(quick: Sweeps) -> None:
+    sweep = quick.swept()
+    at = f"/dashboard/run-sweeps/{sweep['id']}"
+    assert sweep["id"] in quick.client.get("/dashboard/run-sweeps").text
+    begun = quick.client.get(at).text
+    assert "heat-map" not in begun
+    assert 'hx-trigger="every 2s"' in begun
+    while quick.get(f"/v1/run-sweeps/{sweep['id']}")["state"] in ("queued", "running"):
+        quick.work()
+    over = quick.client.get(f"{at}/cells")
+    assert over.headers["hx-refresh"] == "true"
+    cells = quick.get(f"/v1/run-sweeps/{sweep['id']}")["cells"]
+    shown = re.findall(r"<td>([\d.]+)</td>\s*<td><span[^>]*>succeeded</span></td>\s*<td>([\d.]+) </td>", over.text)
+    assert shown == [(str(c["values"][0]), f"{c['metrics'][0]['accuracy']:.4f}") for c in cells]
+    assert f'src="{at}/heat-map.svg"' in quick.client.get(at).text
+    picture = quick.client.get(f"{at}/heat-map.svg")
+    assert picture.headers["content-type"].startswith("image/svg+xml")
+    assert picture.text == quick.client.get(f"/v1/run-sweeps/{sweep['id']}/heat-map").text
+
+
+def test_a_sweep_is_cancelled_by_its_form(quick: Sweeps) -> None:
+    sweep = quick.swept()
+    at = f"/dashboard/run-sweeps/{sweep['id']}"
+    key = key_of(quick.client.get(at).text)
+    answer = quick.client.post(f"{at}/cancel", data={"key": key}, headers=HERE, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, at)
+    assert quick.get(f"/v1/run-sweeps/{sweep['id']}")["state"] in ("cancelling", "cancelled")
+    assert quick.client.get("/dashboard/run-sweeps/swp_none").status_code == 404

@@ -1,0 +1,172 @@
+"""Calibrating, comparing and signing in, in a browser: live, by keyboard alone, without scripts, for every reader."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.browser.conftest import OpenPage, Serve
+from tests.browser.pages import PATIENCE_S, WatchedPage
+from tests.crash.connection import Connection
+
+NARROW = {"width": 390, "height": 800}
+#: Of full batches, whose answers take no time.
+QUICK = (
+    "/?algorithm=dp_sgd&sampling=full_batch&dataset_size=1000&iterations=100&gradient_bound=clip&epsilon=1&delta=1e-6"
+)
+NOISE = re.compile(r"Noise multiplier ([\d.]+)")
+
+
+def noise(watched: WatchedPage) -> float:
+    """The answer, as it is said."""
+    found = NOISE.search(watched.page.locator("#summary").inner_text())
+    assert found
+    return float(found[1])
+
+
+def await_charts(watched: WatchedPage, count: int = 3) -> None:
+    charts = watched.page.locator("figure.chart svg")
+    charts.nth(count - 1).wait_for(timeout=1000 * PATIENCE_S)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("path", ["/", "/dashboard/compare", "/dashboard/algorithms/dp_svrg_pp"])
+def test_a_page_is_for_every_reader_and_every_width(open_page: OpenPage, server: str, path: str, width: int) -> None:
+    watched = open_page(server + path, viewport={"width": width, "height": 900})
+    if "algorithms" not in path:
+        await_charts(watched, 3 if path == "/" else 1)
+    watched.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    watched.check_accessibility()
+    assert watched.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    if width == 1280:
+        watched.screenshot(f"page{path.replace('/', '-')}")
+
+
+def test_the_answer_the_charts_and_the_address_follow_what_is_typed(open_page: OpenPage, server: str) -> None:
+    watched = open_page(server + QUICK)
+    page = watched.page
+    await_charts(watched)
+    before = noise(watched)
+    page.get_by_label("Epsilon", exact=True).fill("2")
+    page.locator("#summary", has_text="epsilon at most 2 ").wait_for()
+    assert noise(watched) < before
+    page.locator("figure.chart", has_text="target 2").wait_for()
+    assert parse_qs(urlsplit(page.url).query)["epsilon"] == ["2"]
+    assert page.evaluate("document.activeElement.name") == "epsilon", "whoever types is not interrupted"
+    page.reload()
+    page.locator("#summary", has_text="epsilon at most 2 ").wait_for()
+
+
+def test_a_fault_is_told_at_its_field_and_goes_when_it_is_mended(open_page: OpenPage, server: str) -> None:
+    watched = open_page(server + QUICK)
+    field = watched.page.get_by_label("Steps", exact=True)
+    field.fill("0")
+    fault = watched.page.locator("#field-iterations-fault")
+    fault.filter(has_text="greater than or equal to 1").wait_for()
+    assert watched.page.locator("#summary").inner_text().startswith("No answer")
+    field.fill("200")
+    watched.page.locator("#summary", has_text="for 200 steps").wait_for()
+    assert fault.text_content() == ""
+
+
+def test_fields_come_and_go_with_what_is_chosen(open_page: OpenPage, server: str) -> None:
+    watched = open_page(server + QUICK)
+    page = watched.page
+    page.get_by_label("Guarantee").select_option("zcdp")
+    page.get_by_label("Rho").wait_for()
+    assert page.get_by_label("Epsilon", exact=True).count() == 0
+    page.get_by_label("Algorithm", exact=True).focus()
+    page.get_by_label("Algorithm", exact=True).select_option("dp_fw")
+    page.get_by_text("constants of an example").wait_for()
+    assert page.get_by_label("lipschitz").input_value() == "2"
+    assert page.get_by_label("Clip norm C").count() == 0
+    assert page.evaluate("document.activeElement.name") == "algorithm"
+
+
+def test_all_of_it_is_reached_and_done_by_keyboard(open_page: OpenPage, server: str) -> None:
+    watched = open_page(server + QUICK)
+    page = watched.page
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    reached = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.name || document.activeElement.textContent.trim()"))
+        if reached[-1] == "epsilon":
+            break
+    assert "HTTP interface" not in reached, "the navigation was skipped"
+    outline: Any = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "the focus is seen"
+    page.keyboard.press("Control+a")
+    page.keyboard.type("0.5")
+    page.locator("#summary", has_text="epsilon at most 0.5 ").wait_for()
+    page.keyboard.press("Enter")
+    page.locator("#summary", has_text="epsilon at most 0.5 ").wait_for()
+
+
+def test_without_scripts_the_form_is_sent_as_it_is(open_page: OpenPage, server: str) -> None:
+    watched = open_page(server + QUICK, java_script_enabled=False)
+    page = watched.page
+    page.get_by_label("Epsilon", exact=True).fill("2")
+    page.get_by_role("button", name="Calibrate").click()
+    page.locator("#summary", has_text="epsilon at most 2 ").wait_for()
+    page.get_by_role("link", name="Epsilon over steps").click()
+    page.locator("figure.chart svg").wait_for()
+
+
+def test_the_comparison_follows_what_is_chosen(open_page: OpenPage, server: str) -> None:
+    watched = open_page(f"{server}/dashboard/compare")
+    page = watched.page
+    page.get_by_label("Shape of the objective").select_option("strongly_convex")
+    page.get_by_label("strong convexity").wait_for()
+    page.get_by_label("Records", exact=True).fill("20000")
+    page.get_by_text("at 20000 records").wait_for()
+    page.locator("#answer tbody a").first.click()
+    page.get_by_role("heading", name="Calibrate").wait_for()
+    assert "dataset_size=20000" in page.url
+
+
+def test_signing_in_and_out(open_page: OpenPage, serve: Serve) -> None:
+    server = serve()
+    host, port = server.removeprefix("http://").split(":")
+    with Connection((host, int(port))) as connection:
+        made = connection.send("POST", "/v1/keys", {"name": "browser", "scopes": ["auditor"]}, "first").json()
+    watched = open_page(f"{server}/dashboard/compare?epsilon=3")
+    page = watched.page
+    page.get_by_role("heading", name="Sign in").wait_for()
+    watched.check_accessibility()
+    watched.screenshot("sign-in")
+    page.get_by_label("API key").fill("epsilond_wrong")
+    page.keyboard.press("Enter")
+    page.get_by_text("unknown, revoked or expired").wait_for()
+    watched.check_accessibility()
+    watched.expect_fault("401")
+    page.get_by_label("API key").fill(made["token"])
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Compare").wait_for()
+    assert page.get_by_label("Epsilon", exact=True).input_value() == "3", "where one wanted to go"
+    assert made["id"] in page.locator("header").inner_text()
+    [cookie] = page.context.cookies()
+    assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == ("epsilond_session", True, "Strict")
+    assert page.evaluate("document.cookie") == ""
+    assert page.evaluate("fetch('/v1/algorithms').then(answer => answer.status)") == 401
+    watched.expect_fault("401")
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+    assert page.context.cookies() == []
+
+
+def test_a_session_that_has_ended_leads_to_the_sign_in(open_page: OpenPage, serve: Serve) -> None:
+    server = serve()
+    host, port = server.removeprefix("http://").split(":")
+    watched = open_page(server + QUICK)
+    await_charts(watched)
+    with Connection((host, int(port))) as connection:
+        connection.send("POST", "/v1/keys", {"name": "browser", "scopes": ["auditor"]}, "first")
+    watched.page.get_by_label("Epsilon", exact=True).fill("2")
+    watched.page.get_by_role("heading", name="Sign in").wait_for()
+    watched.expect_fault("401")
+    assert "next=" in watched.page.url
