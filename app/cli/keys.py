@@ -144,10 +144,13 @@ def revoke_key(key_id: KeyId, as_json: AsJson = False) -> None:
         require_schema(context)
         if not auth.revoke_key(context, key_id):
             fail(f"There is no active key {key_id}; see `epsilond keys list`.")
+        now = context.clock()
+        is_administered = any(Scope.ADMIN in key.scopes and not key.has_ended(now) for key in auth.list_keys(context))
     if as_json:
         print_json({"id": key_id, "state": "revoked"})
     else:
-        print_text(f"{key_id} is revoked.")
+        hint = "" if is_administered else " No key with the scope admin is left; `epsilond keys create` makes one."
+        print_text(f"{key_id} is revoked.{hint}")
 
 
 def _duration(option: str, text: str) -> timedelta:

@@ -80,7 +80,8 @@ class _Epsilond(TyperGroup):
             sys.exit(error.exit_code)
         except UsageError as error:
             where = "" if error.ctx is None else f" See `{error.ctx.command_path} --help`."
-            message = " ".join(error.format_message().split()).rstrip(".") + "." + where
+            message = " ".join(error.format_message().split()).rstrip(".")
+            message += ("" if message.endswith("?") else ".") + where
             status = show(Refusal(message, Status.USAGE, {"detail": message}), as_json="--json" in given)
         except typer.TyperException as error:
             status = show(error, as_json="--json" in given)

@@ -184,6 +184,8 @@ class Server:
             except ValueError:
                 document = None
             if isinstance(document, dict):
+                if response.status == http.HTTPStatus.UNAUTHORIZED and "detail" in document:
+                    document["detail"] = f"{document['detail']} Here it is read from EPSILOND_API_KEY."
                 refuse(document, self._places)
         where = response.getheader("Location")
         hint = f" and points to {where}" if where else ""

@@ -28,7 +28,8 @@ def serve(
 ) -> None:
     """Answer HTTP requests, and run queued trainings.
 
-    In worker processes of its own, as many as EPSILOND_WORKERS says.
+    On EPSILOND_HOST and EPSILOND_PORT, else on 127.0.0.1, port 8000. Trainings run in worker processes of their own, as
+    many as EPSILOND_WORKERS says.
     """
     # Imported here, as below: the whole service takes a second to load, and most commands need a part of it.
     from app import server  # noqa: PLC0415

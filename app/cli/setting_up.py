@@ -69,4 +69,10 @@ def _reason(error: OSError) -> str:
 
 def require_schema(context: Context) -> None:
     if not migrations.is_at_head(context.database):
-        fail("The database's schema is not the newest. Run `epsilond migrate`, or `serve --migrate`.")
+        # A command that is called in another folder than the server's finds an empty database, and migrating that
+        # would make a second, empty ledger.
+        where = "" if context.settings.database_url else f" The database is in {context.settings.data_dir.resolve()}."
+        fail(
+            f"The database's schema is not the newest.{where} If it is the one that you mean, run `epsilond migrate`, "
+            "or `serve --migrate`; EPSILOND_DATA_DIR and EPSILOND_DATABASE_URL name another."
+        )

@@ -42,6 +42,12 @@ class Answer:
         """Whether it is what was asked for."""
         return self.status < 400
 
+    @property
+    def refusal(self) -> str:
+        """What a problem says, in a sentence for somebody who sees its faults at the fields."""
+        many = len(self.body.get("errors") or []) > 1
+        return "The fields that are marked need another value." if many else str(self.body["detail"])
+
     def faults(self, *pointers: str) -> list[str]:
         """What a problem says of these fields of the request (JSON pointers, and all below them)."""
         found = self.body.get("errors") or []

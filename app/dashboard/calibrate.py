@@ -93,7 +93,7 @@ async def chart(request: Request, name: str) -> Response:
 def _summary(form: Form, answer: Answer) -> str:
     """The answer in a sentence, which a screen reader says when it changes."""
     if not answer.is_good:
-        return "No answer: " + (answer.body["detail"] if not form.other_faults else form.other_faults[0])
+        return "No answer: " + (form.other_faults[0] if form.other_faults else answer.refusal)
     body = answer.body
     relation = _RELATIONS[body["convention"]["neighboring_relation"]]
     steps = sum(event["count"] for event in body["events"])

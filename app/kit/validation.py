@@ -58,6 +58,9 @@ _DETAILS: Mapping[str, str] = {
     "int_from_float": "Input should be a whole number.",
 }
 
+# A number in quotes is a common slip, and "not a number" alone does not say what is wrong with "8".
+_NUMBERS: Mapping[str, str] = {"float_type": "number", "int_type": "integer"}
+
 # Faults whose sentence in pydantic is made of the schema alone. Of every other one only the code is told.
 _QUOTABLE = frozenset(CODES) | {
     "int_type",
@@ -120,6 +123,8 @@ def _detail(kind: str, fault: Mapping[str, Any]) -> str:
     if kind in _DETAILS:
         context = {**fault.get("ctx", {}), "discriminator": _discriminator(fault)}
         return _DETAILS[kind].format_map(context)
+    if kind in _NUMBERS and isinstance(fault.get("input"), str):
+        return f"Input should be a valid {_NUMBERS[kind]}, not a text."
     if kind in _QUOTABLE:
         message = str(fault["msg"]).removeprefix("Value error, ")
         return message if message.endswith(".") else message + "."

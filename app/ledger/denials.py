@@ -49,7 +49,7 @@ _DETAILS = {
     "a key with the scope corrections; what happened besides is charged without reservation_id",
     DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than `used`",
     DenialCode.BUDGET_EXCEEDED: "the budget does not admit these events; largest_count_that_fits says how many of "
-    "their steps it would",
+    "their steps it would, and a calibration with the target kind `budget` which noise fits",
 }
 
 

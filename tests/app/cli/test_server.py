@@ -97,6 +97,11 @@ def test_the_key_travels_in_its_header_alone() -> None:
         assert scripted.seen[1][0].headers["Authorization"] is None
 
 
+def test_who_gave_no_key_is_told_where_it_is_read_from() -> None:
+    with serving(problem_of(401, "unauthenticated")) as scripted:
+        assert "EPSILOND_API_KEY" in refused("run", "list", env={**scripted.env, "EPSILOND_API_KEY": ""})
+
+
 def test_a_command_that_is_sent_again_is_the_same_command() -> None:
     with serving(hangs_up, problem_of(409, "request_in_progress"), problem_of(422, "done")) as scripted:
         assert "Some words." in refused("budget", "create", "x", "--rho", "1", env=scripted.env)

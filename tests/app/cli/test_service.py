@@ -94,6 +94,13 @@ def test_migrate_makes_the_schema_that_the_other_commands_ask_for(databases: Dat
     assert run(settings, "migrate").exit_code == 0
 
 
+def test_another_folder_is_told_from_an_old_schema(tmp_path: Path) -> None:
+    refused = run(Settings(data_dir=tmp_path), "ledger", "verify")
+    assert refused.exit_code == 1
+    assert str(tmp_path) in refused.stderr
+    assert "EPSILOND_DATA_DIR" in refused.stderr
+
+
 def test_a_database_that_is_away_is_one_line_without_its_password(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, database_url="postgresql://user:password1@127.0.0.1:1/name")
     result = run(settings, "keys", "list")

@@ -104,11 +104,17 @@ def test_the_form_makes_the_request_that_fills_it_in(algorithms: list[dict[str, 
     assert made == {name: value for name, value in body.items() if name != "solve_for" or value != "noise_multiplier"}
 
 
+def test_several_faults_are_told_without_words_of_the_interface(reader: TestClient) -> None:
+    document = show(reader, {**QUICK, "epsilon": "much", "delta": "1"})
+    assert set(faults(document)) == {"epsilon", "delta"}
+    assert document.text_of("summary") == "No answer: The fields that are marked need another value."
+
+
 @pytest.mark.parametrize(
     ("changed", "field", "words"),
     [
         ({"epsilon": "-1"}, "epsilon", "greater than 0"),
-        ({"epsilon": "much"}, "epsilon", "valid number"),
+        ({"epsilon": "much"}, "epsilon", "valid number, not a text"),
         ({"epsilon": ""}, "epsilon", "needs epsilon"),
         ({"epsilon": "1e999"}, "epsilon", "valid number"),
         ({"delta": "0.7"}, "delta", "0.5"),

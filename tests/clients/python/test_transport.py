@@ -183,6 +183,7 @@ def test_a_connection_that_was_never_made_is_tried_again(waits: Waits) -> None:
         client.datasets.delete("ds_1")
     assert len(waits.waited) > 3
     assert (caught.value.status, caught.value.code) == (0, "no_answer")
+    assert "http://127.0.0.1:1" in caught.value.detail
 
 
 def test_an_unanswered_command_says_its_key(behind_proxy: Client, proxy: Proxy, budget: Budget) -> None:

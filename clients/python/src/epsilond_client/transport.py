@@ -125,7 +125,7 @@ class Transport:
                     raise problem_of(response.status_code, _json(response))
                 yield response
         except httpx2.TransportError as error:
-            raise _no_answer(error, None) from error
+            raise _no_answer(error, self._http.base_url, None) from error
 
     def _attempt(
         self,
@@ -152,7 +152,7 @@ class Transport:
                 )
             except httpx2.TransportError as error:
                 failure = error
-                problem: ProblemError = _no_answer(error, key)
+                problem: ProblemError = _no_answer(error, self._http.base_url, key)
             else:
                 if response.is_success:
                     return response
@@ -234,9 +234,9 @@ def _json(response: httpx2.Response) -> Any:
         return None
 
 
-def _no_answer(error: httpx2.TransportError, key: str | None) -> Unavailable:
-    # The library's own words name the address and the cause, and never a header.
-    problem = Unavailable(0, "no_answer", f"no answer came: {str(error) or type(error).__name__}")
+def _no_answer(error: httpx2.TransportError, url: httpx2.URL, key: str | None) -> Unavailable:
+    # The library's own words name the cause, and never a header; the address has neither user nor query.
+    problem = Unavailable(0, "no_answer", f"no answer came from {url}: {str(error) or type(error).__name__}")
     problem.idempotency_key = key
     return problem
 
