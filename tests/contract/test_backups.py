@@ -147,7 +147,7 @@ def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> Non
         release(client, budget, "saved")
         service.follow(title("Saving", service))
         release(client, budget, "forgotten")
-        kept = service.follow("Keeping the ledger elsewhere")
+        kept = "".join(service.run(each) for each in commands("Keeping the ledger elsewhere"))
         assert kept.count("valid: 7 entries of 1 budgets") == 2, "alone, and with the checkpoint"
 
     service.lose_everything()

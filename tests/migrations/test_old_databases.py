@@ -23,6 +23,7 @@ from app.budgets.models import Budget, Reservation
 from app.db.database import Database
 from app.db.migrate import MIGRATIONS, upgrade
 from app.kit.context import Context
+from app.kit.process_pool import ProcessPool
 from app.ledger.recovery import Rebuilt, rebuild_tables
 from app.ledger.rows import budget_state
 from app.ledger.states import plus
@@ -45,12 +46,15 @@ OTHER_REQUESTS = {"0004": ("/v1/",), "0006": ("/v1/runs",)}
 class Old:
     """A database that was filled at an earlier revision and is at the newest one now."""
 
-    def __init__(self, url: str, made: dict[str, Any], folder: Path, revision: str) -> None:
+    def __init__(
+        self, url: str, made: dict[str, Any], folder: Path, revision: str, pools: dict[str, ProcessPool]
+    ) -> None:
         self.made, self.revision = made, revision
         self.now = datetime.fromisoformat(made["now"])
         folder.mkdir()
         (folder / "secret.key").write_bytes(bytes.fromhex(made["secret"]))
-        self.context = Context(Settings(data_dir=folder, database_url=url, workers=0), Database(url), lambda: self.now)
+        settings = Settings(data_dir=folder, database_url=url, workers=0)
+        self.context = Context(settings, Database(url), lambda: self.now, **pools)
         self.has_keys = "api_keys" in self.tables
         headers = {"Authorization": f"Bearer {made['token']}"} if self.has_keys else {}
         self.client = TestClient(
@@ -109,12 +113,16 @@ def upgraded() -> Upgraded:
 
 @pytest.fixture(params=REVISIONS)
 def old(
-    request: pytest.FixtureRequest, databases: DatabaseFactory, upgraded: Upgraded, tmp_path: Path
+    request: pytest.FixtureRequest,
+    databases: DatabaseFactory,
+    upgraded: Upgraded,
+    tmp_path: Path,
+    pools: dict[str, ProcessPool],
 ) -> Iterator[Old]:
     revision: str = request.param
     original, made = upgraded(databases, revision)
     url = databases.copy_of(original)
-    found = Old(url, made, tmp_path / "data", revision)
+    found = Old(url, made, tmp_path / "data", revision, pools)
     yield found
     found.context.database.dispose()
     databases.drop(url)

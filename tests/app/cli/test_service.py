@@ -70,6 +70,9 @@ def test_a_key_is_revoked(context: Context) -> None:
     assert run(context.settings, "keys", "revoke", created.id).exit_code == 0
     assert service.authenticate(context, created.token) is None
     assert "revoked" in run(context.settings, "keys", "list").stdout
+    admins = [service.create_key(context, name, [Scope.ADMIN]) for name in ("first", "second")]
+    hints = ["is left" in run(context.settings, "keys", "revoke", each.id).stdout for each in admins if each]
+    assert hints == [False, True], "the last key with the scope admin does not go unnoticed"
     again = run(context.settings, "keys", "revoke", created.id)
     assert again.exit_code == 1
     assert "no active key" in again.stderr
