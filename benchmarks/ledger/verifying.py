@@ -15,9 +15,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import select
+
 from app.kit.context import Context
 from app.ledger import transparency
 from app.ledger.integration import integrate
+from app.ledger.statements import ENTRIES
 from app.ledger.verdicts import Verdict
 from app.ledger.verification import verify
 from benchmarks import report
@@ -109,7 +112,7 @@ def _verified(context: Context, figures: dict[str, Any]) -> None:
 def _some_entries(context: Context, entries: int) -> list[str]:
     step = max(1, entries // PROOFS)
     with context.database.read() as session:
-        found = session.connection().exec_driver_sql(f"SELECT id FROM entries WHERE sequence % {step} = 0")
+        found = session.execute(select(ENTRIES.c.id).where(ENTRIES.c.sequence % step == 0))
         return [str(row[0]) for row in found]
 
 
