@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from app.dashboard.asking import ask, relay
-from app.dashboard.forms import fresh_key, read_form
+from app.dashboard.forms import fresh_key
 from app.dashboard.pages import page, problem_page
-from app.dashboard.runs import UNDER_WAY
+from app.dashboard.runs import UNDER_WAY, cancelled, part_of_what_goes_on
 
 router = APIRouter(prefix="/dashboard/run-sweeps", include_in_schema=False)
 
@@ -41,22 +41,14 @@ async def show(request: Request, sweep_id: str) -> Response:
 async def cells(request: Request, sweep_id: str) -> Response:
     """The table of its cells: asked again every two seconds until it is over; then the whole page is asked for."""
     answer = await ask(request, "GET", f"/v1/run-sweeps/{sweep_id}")
-    if not answer.is_good:
-        return page(request, "problem_part.html", problem=answer.body)
-    response = page(request, "run_sweep_cells.html", **_table(answer.body))
-    if answer.body["state"] not in UNDER_WAY:
-        response.headers["HX-Refresh"] = "true"
-    return response
+    values = _table(answer.body) if answer.is_good else {}
+    return part_of_what_goes_on(request, "run_sweep_cells.html", answer, **values)
 
 
 @router.post("/{sweep_id}/cancel")
 async def cancel(request: Request, sweep_id: str) -> Response:
     """Stop what has not ended. Runs that have started stay charged."""
-    form = await read_form(request)
-    answer = await ask(request, "POST", f"/v1/run-sweeps/{sweep_id}/cancel", body={}, key=form.get("key", ""))
-    if not answer.is_good:
-        return problem_page(request, answer)
-    return RedirectResponse(f"/dashboard/run-sweeps/{sweep_id}", 303)
+    return await cancelled(request, f"/v1/run-sweeps/{sweep_id}/cancel", f"/dashboard/run-sweeps/{sweep_id}")
 
 
 @router.get("/{sweep_id}/heat-map.svg")

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from app.dashboard.asking import ask, relay
+from app.dashboard.asking import Answer, ask, relay
 from app.dashboard.forms import fresh_key, read_form
 from app.dashboard.pages import page, problem_page
 
@@ -43,22 +43,13 @@ async def show(request: Request, run_id: str) -> Response:
 async def progress(request: Request, run_id: str) -> Response:
     """How far it is: asked again every second until it is over; then the whole page is asked for once more."""
     answer = await ask(request, "GET", f"/v1/runs/{run_id}")
-    if not answer.is_good:
-        return page(request, "problem_part.html", problem=answer.body)
-    response = page(request, "run_progress.html", run=answer.body, under_way=UNDER_WAY)
-    if answer.body["state"] not in UNDER_WAY:
-        response.headers["HX-Refresh"] = "true"
-    return response
+    return part_of_what_goes_on(request, "run_progress.html", answer, run=answer.body, under_way=UNDER_WAY)
 
 
 @router.post("/{run_id}/cancel")
 async def cancel(request: Request, run_id: str) -> Response:
     """Stop it. Once it has started, its charge stands."""
-    form = await read_form(request)
-    answer = await ask(request, "POST", f"/v1/runs/{run_id}/cancel", body={}, key=form.get("key", ""))
-    if not answer.is_good:
-        return problem_page(request, answer)
-    return RedirectResponse(f"/dashboard/runs/{run_id}", 303)
+    return await cancelled(request, f"/v1/runs/{run_id}/cancel", f"/dashboard/runs/{run_id}")
 
 
 @router.get("/{run_id}/card")
@@ -73,3 +64,20 @@ async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | N
         return None
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}")
     return answer.body if answer.is_good else None
+
+
+def part_of_what_goes_on(request: Request, template: str, answer: Answer, **values: Any) -> Response:
+    """A part that asks for itself again while something is under way, and for the whole page once that is over."""
+    if not answer.is_good:
+        return page(request, "problem_part.html", problem=answer.body)
+    response = page(request, template, **values)
+    if answer.body["state"] not in UNDER_WAY:
+        response.headers["HX-Refresh"] = "true"
+    return response
+
+
+async def cancelled(request: Request, path: str, then: str) -> Response:
+    """Ask for a cancellation under the key of the form that was sent, and lead back to the page ``then``."""
+    form = await read_form(request)
+    answer = await ask(request, "POST", path, body={}, key=form.get("key", ""))
+    return RedirectResponse(then, 303) if answer.is_good else problem_page(request, answer)
