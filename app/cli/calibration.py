@@ -82,11 +82,11 @@ def calibrate(
     ]
     question = asked(request, fields)
     # Imported here, as below: what --help shows needs none of it.
-    from app.algorithms import service  # noqa: PLC0415
-    from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest  # noqa: PLC0415
-    from app.auth.principal import SERVICE  # noqa: PLC0415
-    from app.cli.in_process import answer  # noqa: PLC0415
-    from app.kit.context import Context  # noqa: PLC0415
+    from app.algorithms import service
+    from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
+    from app.auth.principal import SERVICE
+    from app.cli.in_process import answer
+    from app.kit.context import Context
 
     def respond(context: Context, asked_for: CalibrateRequest) -> CalibrateAnswer:
         _refuse_budgets(service.names_a_budget(asked_for), "/v1/calibrate")
@@ -102,11 +102,11 @@ def sweep(request: NeededFile, as_json: AsJson = False) -> None:
     The request is one of `calibrate` in which exactly one field takes a list.
     """
     question = asked(request, [])
-    from app.auth.principal import SERVICE  # noqa: PLC0415
-    from app.cli.in_process import answer  # noqa: PLC0415
-    from app.kit.context import Context  # noqa: PLC0415
-    from app.sweeps import service  # noqa: PLC0415
-    from app.sweeps.schemas import SweepAnswer, SweepRequest  # noqa: PLC0415
+    from app.auth.principal import SERVICE
+    from app.cli.in_process import answer
+    from app.kit.context import Context
+    from app.sweeps import service
+    from app.sweeps.schemas import SweepAnswer, SweepRequest
 
     def respond(context: Context, asked_for: SweepRequest) -> SweepAnswer:
         _refuse_budgets(service.names_a_budget(asked_for), "/v1/sweep")
@@ -122,8 +122,8 @@ def advise(request: NeededFile, as_json: AsJson = False) -> None:
     Ranked by what their theorems promise.
     """
     question = asked(request, [])
-    from app.algorithms import advice  # noqa: PLC0415
-    from app.cli.in_process import answer  # noqa: PLC0415
+    from app.algorithms import advice
+    from app.cli.in_process import answer
 
     print_answer(answer(advice.AdviseRequest, question, advice.answer), as_json, _print_advice)
 

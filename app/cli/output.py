@@ -139,10 +139,10 @@ def _print(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
 
 def _print_framed(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
     # Imported here: programs, which print no frames, need not wait for it.
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD if header else None, show_header=bool(header), pad_edge=False)
     for place in range(len(header or (rows[0] if rows else ()))):

@@ -68,9 +68,9 @@ def account(
     ]
     question = asked(request, fields)
     # Imported here: what --help shows needs none of it.
-    from app.cli.in_process import answer  # noqa: PLC0415
-    from app.privacy.account import AccountRequest  # noqa: PLC0415
-    from app.privacy.service import account as respond  # noqa: PLC0415
+    from app.cli.in_process import answer
+    from app.privacy.account import AccountRequest
+    from app.privacy.service import account as respond
 
     print_answer(answer(AccountRequest, question, respond, exclude_unset=True), as_json, _print_account)
 
@@ -120,8 +120,8 @@ def convert(
         ],
     )
     # Imported here: what --help shows needs none of it.
-    from app.cli.in_process import answer  # noqa: PLC0415
-    from app.privacy.convert import ConvertRequest, answer_conversion  # noqa: PLC0415
+    from app.cli.in_process import answer
+    from app.privacy.convert import ConvertRequest, answer_conversion
 
     print_answer(answer(ConvertRequest, question, answer_conversion, exclude_none=True), as_json, _print_conversion)
 

@@ -93,8 +93,8 @@ def asked(file: Path | None, fields: Sequence[tuple[str, str, object]]) -> Asked
 def read_request(file: Path) -> Any:
     """The JSON in a file, read as strictly as a request's body is."""
     # Imported here: what --help shows needs none of it.
-    from app.kit.json_body import read_json  # noqa: PLC0415
-    from app.problems import Problem  # noqa: PLC0415
+    from app.kit.json_body import read_json
+    from app.problems import Problem
 
     try:
         if str(file) == "-":

@@ -32,8 +32,8 @@ def serve(
     many as EPSILOND_WORKERS says.
     """
     # Imported here, as below: the whole service takes a second to load, and most commands need a part of it.
-    from app import server  # noqa: PLC0415
-    from app.main import create_app  # noqa: PLC0415
+    from app import server
+    from app.main import create_app
 
     with until_stopped(), open_context() as context:
         configure_logging(context.settings.log_level, context.settings.log_format)
@@ -59,8 +59,8 @@ def worker(
 
     In processes of their own, beside those of the server, on this machine or another one.
     """
-    from app import server  # noqa: PLC0415
-    from app.runs.supervisor import Supervisor  # noqa: PLC0415
+    from app import server
+    from app.runs.supervisor import Supervisor
 
     with until_stopped(), open_context() as context:
         configure_logging(context.settings.log_level, context.settings.log_format)
@@ -99,8 +99,8 @@ def print_openapi() -> None:
 
     The same bytes for the same code.
     """
-    from app import openapi  # noqa: PLC0415
-    from app.main import create_app  # noqa: PLC0415
+    from app import openapi
+    from app.main import create_app
 
     # The document depends on no setting; an empty database in memory is never opened.
     app = create_app(Context(Settings.model_construct(), Database("sqlite://")))

@@ -218,4 +218,5 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     for reference in set(references(document)):
         target: Any = document
         for part in reference.removeprefix("#/").split("/"):
+            assert part in target, reference
             target = target[part]
