@@ -48,7 +48,7 @@ def schedule_warnings(
             f"Batches of a fixed size ({_named(fixed_size)}) are charged as replace_one, with sensitivity 2: a null "
             "record in a batch of a fixed size is another record, and no smaller pair is proved."
         )
-    shuffled = [index for index, event in enumerate(events) if _hides_nothing(event)]
+    shuffled = [index for index, event in enumerate(events) if hides_nothing(event)]
     if shuffled:
         warnings.append(
             f"Shuffled epochs ({_named(shuffled)}) are accounted without amplification: a record takes part once in "
@@ -72,7 +72,7 @@ def same_randomizer_required(events: Sequence[Event]) -> str | None:
     )
 
 
-def _hides_nothing(event: Event) -> bool:
+def hides_nothing(event: Event) -> bool:
     """Whether an event is of those that are often charged as Poisson."""
     return isinstance(event.sampling, ShuffledEpochs) and event.sampling.steps_per_epoch > 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from http import HTTPStatus
+from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
@@ -52,7 +53,8 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _validation(request: Request, error: RequestValidationError) -> Response:
-        return from_validation(error.errors(), error.body).response(request_id_of(request.scope))
+        problem = from_validation(error.errors(), error.body, _type_of_body(request))
+        return problem.response(request_id_of(request.scope))
 
     @app.exception_handler(HTTPException)
     async def _framework(request: Request, error: HTTPException) -> Response:
@@ -89,3 +91,9 @@ def add_problem_handlers(app: FastAPI) -> None:
     async def _pool(request: Request, error: PoolTimeout) -> Response:
         log.error("database_unavailable", error_type=type(error).__name__, raised_at=stack_lines(error))
         return database_unavailable().response(request_id_of(request.scope))
+
+
+def _type_of_body(request: Request) -> Any:
+    """As what the body of a request is read; None where the call takes none, or reads it by itself."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    return None if field is None else field.field_info.annotation

@@ -12,7 +12,7 @@ from app.cli.requests import Asked
 from app.db.database import Database
 from app.kit.context import Context
 from app.kit.process_pool import ProcessPool
-from app.kit.validation import from_validation
+from app.kit.validation import from_model
 from app.problems import Problem
 from app.settings import Settings
 
@@ -57,5 +57,4 @@ def _read(schema: type[_Request], body: Mapping[str, Any]) -> _Request:
     try:
         return TypeAdapter(schema).validate_python(body, from_attributes=True)
     except ValidationError as error:
-        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
-        raise from_validation(faults, body) from None
+        raise from_model(error, schema, body) from None

@@ -13,13 +13,14 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer._click.exceptions import NoArgsIsHelpError, UsageError
+from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption, UsageError
 from typer.core import TyperGroup
 from typer.main import get_group
 
 from app import VERSION
 from app.cli.output import print_text
 from app.cli.refusals import Refusal, Status, show
+from app.kit.near_names import hint
 
 #: Names of commands, in the order of the help: their modules, and the first sentences of their own help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -80,7 +81,7 @@ class _Epsilond(TyperGroup):
             sys.exit(error.exit_code)
         except UsageError as error:
             where = "" if error.ctx is None else f" See `{error.ctx.command_path} --help`."
-            message = " ".join(error.format_message().split()).rstrip(".")
+            message = " ".join(_in_words(error).split()).rstrip(".")
             message += ("" if message.endswith("?") else ".") + where
             status = show(Refusal(message, Status.USAGE, {"detail": message}), as_json="--json" in given)
         except typer.TyperException as error:
@@ -104,6 +105,14 @@ cli = typer.Typer(
     # Local variables in a traceback would show keys and data.
     pretty_exceptions_enable=False,
 )
+
+
+def _in_words(error: UsageError) -> str:
+    """What is wrong with a command; of an option that there is not, which was probably meant."""
+    if not isinstance(error, NoSuchOption) or error.ctx is None:
+        return error.format_message()
+    known = (each for taken in error.ctx.command.params for each in taken.opts)
+    return f"{error.message}.{hint(error.option_name, known)}"
 
 
 def _print_version(asked: bool) -> None:

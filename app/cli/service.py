@@ -35,7 +35,7 @@ def serve(
     from app import server
     from app.main import create_app
 
-    with until_stopped(), open_context() as context:
+    with until_stopped(), open_context(makes_database=migrate) as context:
         configure_logging(context.settings.log_level, context.settings.log_format)
         require_data_folder(context.settings)
         require_data_key(context.settings)
@@ -84,7 +84,7 @@ def migrate(as_json: AsJson = False) -> None:
 
     The one that EPSILOND_DATABASE_URL names; else a file in the data folder, which is made.
     """
-    with open_context() as context:
+    with open_context(makes_database=True) as context:
         _migrate(context.settings)
     revision = migrations.head_revision()
     if as_json:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app.cli.refusals import fail
 from app.db import migrate as migrations
-from app.db.database import Database
+from app.db.database import Database, sqlite_file
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
 from app.kit.private_files import make_private_folder
@@ -18,11 +18,19 @@ from app.settings import MIN_SECRET_LENGTH, Settings, settings_faults
 
 
 @contextmanager
-def open_context() -> Iterator[Context]:
+def open_context(*, makes_database: bool = False) -> Iterator[Context]:
+    """Settings and database of a command; what goes wrong with the database inside is told in one line.
+
+    Args:
+        makes_database: Whether a SQLite file that is not there is made. Elsewhere a command that is called in another
+            folder than the server's would leave an empty one there.
+    """
     try:
         settings = Settings()
     except ValidationError as error:
         fail(settings_faults(error))
+    if not makes_database:
+        _require_database(settings)
     try:
         database = Database(settings.sqlalchemy_url)
     except OSError as error:
@@ -65,6 +73,15 @@ def require_data_key(settings: Settings) -> None:
 
 def _reason(error: OSError) -> str:
     return f"{error.strerror or type(error).__name__}, {error.filename}"
+
+
+def _require_database(settings: Settings) -> None:
+    file = sqlite_file(settings.sqlalchemy_url)
+    if file is not None and not file.exists():
+        fail(
+            f"There is no database at {file.absolute()}. EPSILOND_DATA_DIR and EPSILOND_DATABASE_URL name another; "
+            "`epsilond migrate`, or `serve --migrate`, makes a new one."
+        )
 
 
 def require_schema(context: Context) -> None:

@@ -27,7 +27,7 @@ from app.dashboard.calibration_fields import (
     label_of,
     pointers_of,
 )
-from app.dashboard.wording import words
+from app.dashboard.wording import told_apart, words
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
 _WORDS = ("sampling", "neighboring_relation", "variant", "budget_id")
@@ -217,7 +217,7 @@ class _Shown:
     def _budget(self) -> list[Field]:
         if not self.budgets:
             return []
-        options = (("", "none"), *((each["id"], each["name"]) for each in self.budgets))
+        options = (("", "none"), *told_apart(self.budgets).items())
         given = self.given.get("budget_id", "")
         value = given if any(given == option for option, _ in options) else ""
         return [Field("budget_id", label_of("budget_id"), value, "", (("", options),), pointers_of("budget_id"))]

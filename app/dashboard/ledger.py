@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.dashboard.asking import ask
 from app.dashboard.pages import page, problem_page
+from app.dashboard.wording import told_apart
 from app.ledger.states import EntryKind
 
 router = APIRouter(prefix="/dashboard/ledger", include_in_schema=False)
@@ -28,7 +29,7 @@ async def index(request: Request) -> Response:
         return problem_page(request, budgets)
     values: dict[str, Any] = {name: asked.get(name, "") for name in ("budget_id", *FIELDS)}
     # A budget that is not among the first ones is chosen all the same.
-    known = {budget["id"]: budget["name"] for budget in budgets.body["items"]}
+    known = told_apart(budgets.body["items"])
     if values["budget_id"]:
         known.setdefault(values["budget_id"], values["budget_id"])
     return page(request, "ledger.html", budgets=known, kinds=KINDS, **values)

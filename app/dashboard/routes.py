@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, FastAPI
-from starlette.responses import FileResponse
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from app.dashboard import algorithms, budgets, calibrate, compare, ledger, run_sweeps, runs, sign_in
-from app.dashboard.pages import ASSETS, STATIC
+from app.dashboard.asking import ask
+from app.dashboard.pages import ASSETS, STATIC, problem_page
 from app.web.pages import TEMPLATES
 
 #: A new page is imported above and named here.
@@ -22,9 +23,19 @@ def colours() -> FileResponse:
     return FileResponse(TEMPLATES / "colours.css")
 
 
+_others = APIRouter(include_in_schema=False)
+
+
+@_others.get("/dashboard/{_:path}")
+async def nothing(request: Request) -> Response:
+    """What the service says of a path that it has not, as a page."""
+    return problem_page(request, await ask(request, "GET", f"/v1{request.url.path}"))
+
+
 def add_dashboard(app: FastAPI) -> None:
     """Serve the pages and their files."""
     for each in PAGES:
         app.include_router(each.router)
     app.include_router(_assets)
     app.mount(ASSETS, StaticFiles(directory=STATIC), name="dashboard-assets")
+    app.include_router(_others)

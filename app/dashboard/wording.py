@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
@@ -59,6 +60,17 @@ def words(name: str) -> str:
     ('noise multiplier', 'Rényi DP')
     """
     return _NAMES.get(name) or name.replace("_", " ")
+
+
+def told_apart(items: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Names by ids; where several have one name, each with the end of its id.
+
+    >>> told_apart([{"id": "bud_0001", "name": "a"}, {"id": "bud_0002", "name": "b"}, {"id": "bud_0003", "name": "a"}])
+    {'bud_0001': 'a (…0001)', 'bud_0002': 'b', 'bud_0003': 'a (…0003)'}
+    """
+    names = {each["id"]: each["name"] for each in items}
+    common = Counter(names.values())
+    return {id: name if common[name] == 1 else f"{name} (…{id[-4:]})" for id, name in names.items()}
 
 
 def number(value: float | list[float] | None, rounding: str = ROUND_HALF_EVEN) -> str:

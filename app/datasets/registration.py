@@ -26,7 +26,7 @@ from app.kit.context import Context
 from app.kit.idempotency import Answer, run_once
 from app.kit.ids import new_id
 from app.kit.json_body import read_json
-from app.kit.validation import from_validation
+from app.kit.validation import from_model
 from app.problems import Problem, ProblemItem, unprocessable
 
 
@@ -112,8 +112,7 @@ def read_metadata(document: bytes) -> DatasetMetadata:
     try:
         metadata = DatasetMetadata.model_validate(value)
     except ValidationError as error:
-        faults = [{**fault, "loc": ("body", "metadata", *fault["loc"])} for fault in error.errors(include_url=False)]
-        raise from_validation(faults, {"metadata": value}) from None
+        raise from_model(error, DatasetMetadata, {"metadata": value}, "metadata") from None
     if metadata.public and metadata.budget_id is not None:
         detail = "Public data cost no privacy: leave budget_id out."
         raise unprocessable("budget_for_public_data", detail, "metadata", "budget_id")

@@ -22,7 +22,7 @@ from app.datasets.synthetic import SyntheticRequest
 from app.kit import limits
 from app.kit.context import Context, CurrentContext
 from app.kit.json_body import read_json
-from app.kit.validation import from_validation
+from app.kit.validation import from_model
 from app.problems import Problem, unprocessable
 
 METADATA_TYPES = ("application/json",)
@@ -87,8 +87,7 @@ def _read_synthetic(document: bytes) -> SyntheticRequest:
     try:
         return SyntheticRequest.model_validate(value)
     except ValidationError as error:
-        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
-        raise from_validation(faults, value) from None
+        raise from_model(error, SyntheticRequest, value) from None
 
 
 def _flush(form: _Form, file: IncomingFile, digest: hashlib._Hash) -> None:

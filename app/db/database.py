@@ -92,10 +92,18 @@ class Database:
         self.engine.dispose()
 
 
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite database; None where it is in memory, or not SQLite's."""
+    parts = make_url(url)
+    if parts.get_backend_name() != "sqlite" or parts.database in (None, "", ":memory:"):
+        return None
+    return Path(parts.database)
+
+
 def _sqlite_engine(url: str, lock_timeout_s: int) -> Engine:
-    path, pool = make_url(url).database, {}
-    if path and path != ":memory:":
-        make_private_folder(Path(path).absolute().parent)
+    file, pool = sqlite_file(url), {}
+    if file is not None:
+        make_private_folder(file.absolute().parent)
         # As many as by default, all of them kept: a new connection costs as much as a few transactions.
         pool = {"pool_size": 15, "max_overflow": 0}
     engine = create_engine(url, connect_args={"timeout": lock_timeout_s}, **pool)

@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from app.kit import limits
+from app.kit.near_names import hint
 from app.problems import Problem, ProblemItem, json_pointer
 
 
@@ -21,13 +22,17 @@ async def refuse_unknown_parameters(request: Request) -> None:
         return
     declared = set(_declared(route.dependant))
     detail = "There is no query parameter of this name here."
+    unknown = [name for name in dict.fromkeys(request.query_params) if name not in declared]
     items = [
-        ProblemItem(pointer=json_pointer(("query", name))[: limits.POINTER_LENGTH], code="unknown_field", detail=detail)
-        for name in dict.fromkeys(request.query_params)
-        if name not in declared
+        ProblemItem(
+            pointer=json_pointer(("query", name))[: limits.POINTER_LENGTH],
+            code="unknown_field",
+            detail=detail + hint(name, declared),
+        )
+        for name in unknown[: limits.LISTED_FAULTS]
     ]
     if items:
-        raise Problem(422, "invalid_request", detail, errors=items[: limits.LISTED_FAULTS])
+        raise Problem(422, "invalid_request", items[0].detail if len(unknown) == 1 else detail, errors=items)
 
 
 def _declared(dependant: Dependant) -> Iterator[str]:

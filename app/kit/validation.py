@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from app.kit import limits
+from app.kit.near_names import hint
+from app.kit.schema_names import names_at
 from app.problems import Problem, ProblemItem, json_pointer
 
 #: Pydantic's names of faults, and ours. A name that is not here is told as `invalid`.
@@ -74,14 +78,34 @@ _QUOTABLE = frozenset(CODES) | {
 }
 
 
-def from_validation(faults: Sequence[Mapping[str, Any]], body: Any) -> Problem:
+def from_model(error: ValidationError, schema: type[BaseModel], body: Any, *place: str) -> Problem:
+    """422 with every fault that a schema found.
+
+    Args:
+        error: What the schema raised.
+        schema: It.
+        body: The request body, in which pointers begin.
+        place: Of what was read, inside the body.
+    """
+    faults = [{**fault, "loc": ("body", *place, *fault["loc"])} for fault in error.errors(include_url=False)]
+    return from_validation(faults, body, schema, place)
+
+
+def from_validation(
+    faults: Sequence[Mapping[str, Any]], body: Any, schema: Any = None, place: Sequence[str] = ()
+) -> Problem:
     """422 with every fault that the schemas found.
 
     Args:
         faults: What `RequestValidationError.errors()` gives.
         body: The parsed request body, to tell its fields from the names of alternatives in a fault's location.
+        schema: The type that the body, or what is at ``place`` in it, was read as; None where there is no body.
+        place: Of what was read.
     """
-    items = _of_the_alternative_meant([_item(fault, body) for fault in faults])[: limits.LISTED_FAULTS]
+    listed = faults[: limits.LISTED_FAULTS]
+    items = [_item(fault, body, _known_names(fault, schema, place)) for fault in listed]
+    items = _of_the_alternative_meant(items + [_item(fault, body) for fault in faults[len(listed) :]])
+    items = items[: limits.LISTED_FAULTS]
     places = len({item.pointer for item in items})
     detail = (
         items[0].detail if len(items) == 1 else f"The request has faults in {places} place(s); `errors` lists them."
@@ -106,7 +130,15 @@ def _of_the_alternative_meant(items: Sequence[ProblemItem]) -> list[ProblemItem]
     return list(kept.values())
 
 
-def _item(fault: Mapping[str, Any], body: Any) -> ProblemItem:
+def _known_names(fault: Mapping[str, Any], schema: Any, place: Sequence[str]) -> frozenset[str]:
+    """The fields that there are where one is unknown."""
+    source, *path = fault["loc"] or ("body",)
+    if fault["type"] != "extra_forbidden" or schema is None or source != "body":
+        return frozenset()
+    return frozenset(names_at(schema, path[len(place) : -1]))
+
+
+def _item(fault: Mapping[str, Any], body: Any, known: frozenset[str] = frozenset()) -> ProblemItem:
     kind = str(fault["type"])
     place, *path = fault["loc"] or ("body",)
     if place == "body":
@@ -116,7 +148,8 @@ def _item(fault: Mapping[str, Any], body: Any) -> ProblemItem:
     else:
         pointer = json_pointer((place, *path))
     code = CODES.get(kind) or ("wrong_type" if kind.endswith("_type") else "invalid")
-    return ProblemItem(pointer=pointer[: limits.POINTER_LENGTH], code=code, detail=_detail(kind, fault))
+    detail = _detail(kind, fault) + (hint(str(path[-1]), known) if known else "")
+    return ProblemItem(pointer=pointer[: limits.POINTER_LENGTH], code=code, detail=detail)
 
 
 def _detail(kind: str, fault: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from accounting.events import Event, FullBatch, Gaussian
 from accounting.groups import group_delta_for_epsilon, group_epsilon_for_delta
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
-from accounting.schedule_warnings import schedule_warnings
+from accounting.schedule_warnings import hides_nothing, schedule_warnings
 from accounting.true_positive_rate import tpr_for_fpr, tpr_from_deltas
 from app.kit.context import Context
 from app.kit.process_pool import JobFailed
@@ -66,8 +66,9 @@ class Evaluation:
 
     def warnings(self, field: str, value: float) -> tuple[str, ...]:
         """What a reader must know about the sampling schemes, with numbers for the ``value`` of ``field``."""
-        if self._has_closed_form(1):
-            return ()  # there is no scheme to warn of
+        if not any(map(hides_nothing, self.events)):
+            # No number is in their sentences, and another wait for a process would be for nothing.
+            return schedule_warnings(self.events, self.relation, **{field: value})
         return self._in_bounds((field,), schedule_warnings, self.events, self.relation, **{field: value})
 
     def true_positive_rates(self, rates: Sequence[float], *pointer: str | int) -> list[Answer]:

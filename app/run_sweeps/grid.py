@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.kit import limits
-from app.kit.validation import from_validation
+from app.kit.validation import from_model
 from app.problems import Problem, ProblemItem, json_pointer, unprocessable
 from app.run_sweeps.schemas import FIXED, MAX_CELLS, MAX_SWEPT, RunSweepRequest, SweepTerms
 from app.runs.schemas import RunRequest
@@ -94,8 +94,7 @@ def _read_terms(own: Mapping[str, Any]) -> SweepTerms:
     try:
         return SweepTerms.model_validate(own)
     except ValidationError as error:
-        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
-        raise from_validation(faults, own) from None
+        raise from_model(error, SweepTerms, own) from None
 
 
 def _check_fields(run: Mapping[str, Any]) -> None:

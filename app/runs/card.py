@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -163,7 +164,7 @@ def _guarantee(report: PrivacyReport) -> Section:
                 "What is guaranteed",
                 [
                     ("asked for", report.target),
-                    *((f"achieved {name}", value) for name, value in dict(report.achieved).items()),
+                    *((f"achieved {name}", value) for name, value in _amounts_first(dict(report.achieved))),
                     ("unit of privacy", report.privacy_unit),
                     ("neighbours", report.neighbors),
                 ],
@@ -171,6 +172,11 @@ def _guarantee(report: PrivacyReport) -> Section:
             _facts("What the numbers mean", dict(report.convention).items()),
         ),
     )
+
+
+def _amounts_first(achieved: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What is guaranteed, and then how it was found."""
+    return sorted(achieved.items(), key=lambda item: item[0] in ("method", "error_budget"))
 
 
 def _mechanism(report: PrivacyReport) -> Section:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from app.kit.validation import from_validation
+from app.kit.validation import from_model
 from app.problems import Problem, ProblemItem, json_pointer, unprocessable
 from app.sweeps.schemas import MAX_CELLS
 
@@ -79,8 +79,7 @@ def read_cell(schema: type[Request], body: Mapping[str, Any], choice: Mapping[Pa
     try:
         return schema.model_validate(cell)
     except ValidationError as error:
-        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
-        raise from_validation(faults, cell) from None
+        raise from_model(error, schema, cell) from None
 
 
 def _lists(value: Any, path: Path) -> Iterator[tuple[Path, list[Any]]]:

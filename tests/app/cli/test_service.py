@@ -202,3 +202,15 @@ def test_a_stop_is_heard_even_where_a_shell_has_it_ignored(number: signal.Signal
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def test_a_command_in_a_wrong_folder_makes_no_database(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "var")
+    for command in (["keys", "list"], ["ledger", "verify"], ["ledger", "checkpoint"], ["worker"], ["serve"]):
+        result = run(settings, *command)
+        assert result.exit_code == 1
+        assert f"There is no database at {tmp_path / 'var'}" in result.output
+        assert "epsilond migrate" in result.output
+    assert list(tmp_path.iterdir()) == []
+    assert run(settings, "migrate").exit_code == 0
+    assert run(settings, "keys", "list").exit_code == 0

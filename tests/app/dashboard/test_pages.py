@@ -85,6 +85,15 @@ def test_a_page_that_is_refused_says_why(reader: TestClient) -> None:
     assert response.headers["x-request-id"] in response.text, "to be found in the log"
 
 
+def test_an_address_of_no_page_is_a_page_that_says_so(reader: TestClient) -> None:
+    response = reader.get("/dashboard/nothing/there?x=<script>")
+    assert response.status_code == 404
+    document = Document(response.text)
+    assert document.faults == []
+    assert "There is nothing at this path." in document.all("main")[0].text
+    assert reader.get("/dashboard/assets/nothing.css").status_code == 404
+
+
 def test_the_vendored_script_is_the_one_that_was_released() -> None:
     sums = dict(line.split()[::-1] for line in (HTMX / "SHA256SUMS").read_text().splitlines())
     present = {path.name for path in HTMX.iterdir()} - {"README.md", "SHA256SUMS", "LICENSE"}

@@ -1,0 +1,40 @@
+"""What was probably meant where a name is unknown: a field of a request, a query parameter, an option."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+#: So many names are listed where none is near; more would bury the fault.
+_MOST_LISTED = 8
+#: Longer ones are nobody's slip, and comparing takes time.
+_LONGEST = 64
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """A sentence to go behind "there is none of this name"; empty where nothing helps.
+
+    >>> hint("batchsize", ["batch_size", "iterations"])
+    ' Did you mean batch_size?'
+    >>> hint("noise", ["noise_multiplier", "steps"])
+    ' Did you mean noise_multiplier?'
+    >>> hint("colour", ["kind", "rho"])
+    ' There are kind and rho.'
+    """
+    names = sorted(set(known) - {name})
+    found = nearest(name, names)
+    if found is not None:
+        return f" Did you mean {found}?"
+    if not 0 < len(names) <= _MOST_LISTED:
+        return ""
+    *most, last = names
+    return f" There are {', '.join(most)} and {last}." if most else f" There is {last}."
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """The name that is spelt most alike, or begins with what was given."""
+    if len(name) > _LONGEST:
+        return None
+    close = get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    beginning = [each for each in known if len(name) > 1 and each.startswith(name.lower())]
+    return next(iter([*close, *sorted(beginning, key=len)]), None)
