@@ -184,3 +184,16 @@ def test_the_burn_down_ends_at_what_is_left_after_all_commits(quick: Service) ->
     last = re.findall(r'<tr><th scope="row" class="number">[^<]+</th><td class="number">([\d.]+)</td></tr>', text)[-1]
     assert left - 1e-5 <= float(last) <= left
     assert "<svg" in text
+
+
+def test_a_reservation_says_for_which_of_its_steps_it_was_charged(quick: Service) -> None:
+    budget = quick.budget(name="steps taken", filter=FILTERS["zcdp"])
+    taken = {"all": {}, "some": {"events": [GAUSSIAN | {"count": 7}]}}
+    for purpose, body in taken.items():
+        held = reserve(quick, budget, "started", purpose, events=[GAUSSIAN | {"count": 20}])
+        assert quick.post(f"/v1/reservations/{held['id']}/commit", body).status_code == 200
+    page = quick.client.get(f"/dashboard/budgets/{budget['id']}/reservations").text
+    rows = {purpose: row for row in page.split("<tr>") for purpose in taken if f">{purpose}<br>" in row}
+    assert all("20 × Gaussian" in row for row in rows.values())
+    assert "charged for" not in rows["all"]
+    assert "charged for 7 × Gaussian" in rows["some"]
