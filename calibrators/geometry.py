@@ -20,7 +20,17 @@ _LARGEST = 1e12
 
 
 @dataclass(frozen=True, slots=True)
-class L2Ball:
+class _Described:
+    """A kind with numbers."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Json]:
+        return {"kind": self.kind} | {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class L2Ball(_Described):
     """Parameters of l2 norm at most ``radius``."""
 
     kind: ClassVar[str] = "l2_ball"
@@ -29,12 +39,9 @@ class L2Ball:
     def __post_init__(self) -> None:
         _read(self, "radius", 0.0, open_lower=True)
 
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
-
 
 @dataclass(frozen=True, slots=True)
-class L1Ball:
+class L1Ball(_Described):
     """Parameters of l1 norm at most ``radius``: the convex hull of +-radius e_j."""
 
     kind: ClassVar[str] = "l1_ball"
@@ -43,12 +50,9 @@ class L1Ball:
     def __post_init__(self) -> None:
         _read(self, "radius", 0.0, open_lower=True)
 
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
-
 
 @dataclass(frozen=True, slots=True)
-class LpBall:
+class LpBall(_Described):
     """Parameters of l_p norm at most ``radius``, with p = ``norm_order`` in (1, infinity)."""
 
     kind: ClassVar[str] = "lp_ball"
@@ -59,12 +63,9 @@ class LpBall:
         object.__setattr__(self, "norm_order", read_real("norm_order", self.norm_order, 1.0, 1e3, open_lower=True))
         _read(self, "radius", 0.0, open_lower=True)
 
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Simplex:
+class Simplex(_Described):
     """Nonnegative parameters that sum to ``scale``."""
 
     kind: ClassVar[str] = "simplex"
@@ -73,12 +74,9 @@ class Simplex:
     def __post_init__(self) -> None:
         _read(self, "scale", 0.0, open_lower=True)
 
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Box(_Described):
     """Each parameter in [``lower``, ``upper``]."""
 
     kind: ClassVar[str] = "box"
@@ -93,15 +91,12 @@ class Box:
                 f"upper must not be below lower, got [{self.lower!r}, {self.upper!r}]", pointer=("upper",)
             )
 
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
-
 
 Domain = L2Ball | L1Ball | LpBall | Simplex | Box
 
 
 @dataclass(frozen=True, slots=True)
-class L2Penalty:
+class L2Penalty(_Described):
     """strength / 2 times the squared l2 norm; makes an objective ``strength``-strongly convex."""
 
     kind: ClassVar[str] = "l2"
@@ -110,12 +105,9 @@ class L2Penalty:
     def __post_init__(self) -> None:
         _read(self, "strength", 0.0, open_lower=True)
 
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
-
 
 @dataclass(frozen=True, slots=True)
-class L1Penalty:
+class L1Penalty(_Described):
     """strength times the l1 norm."""
 
     kind: ClassVar[str] = "l1"
@@ -123,9 +115,6 @@ class L1Penalty:
 
     def __post_init__(self) -> None:
         _read(self, "strength", 0.0, open_lower=True)
-
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
 
 
 Penalty = L2Penalty | L1Penalty
@@ -184,10 +173,6 @@ def diameter(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
 
 def _read(instance: Domain | Penalty, name: str, lower: float, *, open_lower: bool = False) -> None:
     object.__setattr__(instance, name, read_real(name, getattr(instance, name), lower, _LARGEST, open_lower=open_lower))
-
-
-def _to_json(instance: Domain | Penalty) -> dict[str, Json]:
-    return {"kind": instance.kind} | {field.name: getattr(instance, field.name) for field in fields(instance)}
 
 
 def _known(value: Mapping[str, object], known: Mapping[str, type[T]]) -> type[T]:

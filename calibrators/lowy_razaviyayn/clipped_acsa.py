@@ -40,13 +40,13 @@ from calibrators.algorithm import Algorithm, Assumption
 from calibrators.assumptions import read_assumptions
 from calibrators.lowy_razaviyayn.convex_smooth import ConvexSmoothProblem
 from calibrators.lowy_razaviyayn.moments import (
+    DIAMETER,
     LARGEST,
     MOMENT_BOUND,
     MOMENT_BOUND_2,
     MOMENT_ORDER,
     ORDER_CONSTANT,
     PAPER,
-    SMALLEST,
     Moments,
 )
 from calibrators.lowy_razaviyayn.one_pass import (
@@ -66,7 +66,7 @@ from calibrators.lowy_razaviyayn.zcdp import paper_epsilon
 from calibrators.plan import Clip, Phase, Plan
 from calibrators.provenance import Provenance
 from calibrators.spec import Calibration, Spec
-from calibrators.units import PARAMETER, SMOOTHNESS
+from calibrators.units import SMOOTHNESS
 
 _NAME = "clipped_acsa"
 
@@ -80,14 +80,7 @@ ASSUMPTIONS = (
         lower=0.0,
         upper=LARGEST,
     ),
-    Assumption(
-        "diameter",
-        "D",
-        PARAMETER,
-        "of the domain, which is the l2 ball of radius D/2 where no domain is given; twice its radius where one is",
-        lower=SMALLEST,
-        upper=LARGEST,
-    ),
+    DIAMETER,
     MOMENT_ORDER,
     MOMENT_BOUND,
     MOMENT_BOUND_2,

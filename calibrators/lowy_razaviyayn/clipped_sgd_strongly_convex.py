@@ -36,6 +36,7 @@ from accounting.events import DisjointBatches
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.assumptions import read_assumptions
 from calibrators.lowy_razaviyayn.moments import (
+    DIAMETER,
     LARGEST,
     MOMENT_BOUND,
     MOMENT_BOUND_2,
@@ -64,7 +65,7 @@ from calibrators.plan import MAX_SCHEDULE, Clip, Phase, Plan
 from calibrators.provenance import Provenance
 from calibrators.release import LAST_ITERATE, Release, WeightedAverage
 from calibrators.spec import Calibration, Spec
-from calibrators.units import PARAMETER, SMOOTHNESS
+from calibrators.units import SMOOTHNESS
 
 _NAME = "clipped_sgd_strongly_convex"
 
@@ -86,14 +87,7 @@ ASSUMPTIONS = (
         lower=SMALLEST,
         upper=LARGEST,
     ),
-    Assumption(
-        "diameter",
-        "D",
-        PARAMETER,
-        "of the domain, which is the l2 ball of radius D/2 where no domain is given; twice its radius where one is",
-        lower=SMALLEST,
-        upper=LARGEST,
-    ),
+    DIAMETER,
     MOMENT_ORDER,
     MOMENT_BOUND,
     MOMENT_BOUND_2,

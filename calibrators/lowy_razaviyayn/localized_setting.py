@@ -14,28 +14,21 @@ from calibrators.algorithm import Assumption
 from calibrators.assumptions import read_assumptions
 from calibrators.literal import Literal, Verdict, judge
 from calibrators.lowy_razaviyayn.localization import Blocks, Localization, LocalizedProblem, UniformMoments
-from calibrators.lowy_razaviyayn.moments import LARGEST, MOMENT_ORDER, ORDER_CONSTANT, PAPER, SMALLEST
+from calibrators.lowy_razaviyayn.moments import DIAMETER, LARGEST, MOMENT_ORDER, ORDER_CONSTANT, PAPER, SMALLEST
 from calibrators.lowy_razaviyayn.one_pass import l2_strength, with_diameter
 from calibrators.lowy_razaviyayn.zcdp import proposition_3_rho
 from calibrators.noise import Steps, one_mechanism, solve_steps
 from calibrators.phases import LocalizedPhase
 from calibrators.plan import Clip
 from calibrators.spec import Spec, Unknown
-from calibrators.units import GRADIENT, PARAMETER, PURE
+from calibrators.units import GRADIENT, PURE
 
 #: Slots and block sizes stay under these; where a record comes or goes, later blocks would shift.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 
 _OPTIONAL = "; the next higher moment's where it is left out"
 ASSUMPTIONS = (
-    Assumption(
-        "diameter",
-        "D",
-        PARAMETER,
-        "of the domain, which is the l2 ball of radius D/2 where no domain is given; twice its radius where one is",
-        lower=SMALLEST,
-        upper=LARGEST,
-    ),
+    DIAMETER,
     MOMENT_ORDER,
     Assumption(
         "moment_bound_2k",

@@ -11,13 +11,21 @@ import math
 from dataclasses import dataclass
 
 from calibrators.algorithm import Assumption
-from calibrators.units import GRADIENT, PURE
+from calibrators.units import GRADIENT, PARAMETER, PURE
 
 PAPER = "Lowy & Razaviyayn 2023"
 
 #: Constants of a problem lie between these, so that no power of theirs leaves the floating-point numbers.
 SMALLEST, LARGEST = 1e-12, 1e12
 
+DIAMETER = Assumption(
+    "diameter",
+    "D",
+    PARAMETER,
+    "of the domain, which is the l2 ball of radius D/2 where no domain is given; twice its radius where one is",
+    lower=SMALLEST,
+    upper=LARGEST,
+)
 MOMENT_ORDER = Assumption(
     "moment_order", "k", PURE, "how many moments of a gradient's norm are bounded; a real number", lower=2.0, upper=1e6
 )
