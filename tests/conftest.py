@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,12 @@ from tests.warm_processes import WarmProcesses
 # A property test draws the same examples in every run: CI fails for what changed, never for its luck.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_finish() -> None:
+    """The tests that were found stay to the end: garbage is not looked for among them, again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ commands = typer.Typer(
     rich_markup_mode=None,
 )
 
-BudgetId = Annotated[str, typer.Argument(metavar="BUDGET", help="The id, as `budget list` shows it.")]
+Budget = Annotated[str, typer.Argument(metavar="BUDGET", help="The id or the name; `budget list` shows both.")]
 After = Annotated[str | None, typer.Option(help="At this moment or later, such as 2026-01-31T00:00:00Z.")]
 Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
 
@@ -59,7 +59,7 @@ def create(
         str | None, typer.Option("--filter", help="Its kind, where the amounts leave it open: approximate-dp.")
     ] = None,
     unit: Annotated[str | None, typer.Option(help="What one record stands for, such as person.")] = None,
-    parent: Annotated[str | None, typer.Option(help="Id of the budget above it.")] = None,
+    parent: Annotated[str | None, typer.Option(help="Id or name of the budget above it.")] = None,
     report_delta: Annotated[float | None, typer.Option(help="At which reports state epsilon.")] = None,
     request: RequestFile = None,
     idempotency_key: IdempotencyKey = None,
@@ -72,6 +72,7 @@ def create(
     """
     given = {"renyi_dp": delta, "pure_dp": epsilon, "zcdp": rho, "gaussian_dp": mu}
     found = next((name for name, value in given.items() if value is not None), None)
+    server = Server(url)
     question = asked(
         request,
         [
@@ -84,17 +85,16 @@ def create(
             ("--rho", "/filter/rho", rho),
             ("--mu", "/filter/mu", mu),
             ("--unit", "/privacy_unit", unit),
-            ("--parent", "/parent_id", parent),
+            ("--parent", "/parent_id", parent and server.budget_id(parent)),
             ("--report-delta", "/report_delta", report_delta),
         ],
     )
-    server = Server(url)
     server.tell(server.post("/v1/budgets", question, idempotency_key), as_json, _print_budget)
 
 
 @commands.command("list", epilog=example("epsilond budget list"))
 def list_budgets(
-    parent: Annotated[str | None, typer.Option(help="Only the children of this budget.")] = None,
+    parent: Annotated[str | None, typer.Option(help="Only the children of this budget: id or name.")] = None,
     limit: Limit = None,
     cursor: Cursor = None,
     url: Url = DEFAULT_URL,
@@ -102,13 +102,14 @@ def list_budgets(
 ) -> None:
     """The budgets, newest first, with their limits and what is left."""
     server = Server(url)
-    text = server.get("/v1/budgets", {"parent_id": parent, "limit": limit, "cursor": cursor})
+    parent_id = parent and server.budget_id(parent)
+    text = server.get("/v1/budgets", {"parent_id": parent_id, "limit": limit, "cursor": cursor})
     server.tell(text, as_json, _print_budgets)
 
 
 @commands.command(epilog=example("epsilond budget show BUDGET"))
 def show(
-    budget_id: BudgetId,
+    budget: Budget,
     delta: Annotated[float | None, typer.Option(help="At which the report states epsilon.")] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
@@ -118,12 +119,13 @@ def show(
     With a tight report of everything that was charged to it and below it.
     """
     server = Server(url)
-    server.tell(server.get(f"/v1/budgets/{segment(budget_id)}", {"delta": delta}), as_json, _print_budget)
+    text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}", {"delta": delta})
+    server.tell(text, as_json, _print_budget)
 
 
 @commands.command(epilog=example("epsilond budget entries BUDGET --limit 20"))
 def entries(
-    budget_id: BudgetId,
+    budget: Budget,
     kind: Annotated[str | None, typer.Option(help="Only these, such as commit.")] = None,
     after: After = None,
     before: Before = None,
@@ -136,12 +138,13 @@ def entries(
     """A budget's history in the ledger, oldest first."""
     query = {"kind": kind, "after": after, "before": before, "purpose": purpose, "limit": limit, "cursor": cursor}
     server = Server(url)
-    server.tell(server.get(f"/v1/budgets/{segment(budget_id)}/entries", query), as_json, _print_entries)
+    text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}/entries", query)
+    server.tell(text, as_json, _print_entries)
 
 
 @commands.command(epilog=example("epsilond budget spending BUDGET --by purpose"))
 def spending(
-    budget_id: BudgetId,
+    budget: Budget,
     by: Annotated[SpentBy, typer.Option(help="What the charges are added up by.")] = SpentBy.DAY,
     after: After = None,
     before: Before = None,
@@ -153,7 +156,7 @@ def spending(
     """Who has spent what, and when."""
     query = {"group_by": by, "after": after, "before": before, "limit": limit, "cursor": cursor}
     server = Server(url)
-    text = server.get(f"/v1/budgets/{segment(budget_id)}/spending", query)
+    text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}/spending", query)
     server.tell(text, as_json, lambda page: _print_spending(page, by))
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from app.cli.refusals import refuse_problem
 from app.cli.requests import Asked
 from app.db.database import Database
+from app.kit import collector
 from app.kit.context import Context
 from app.kit.process_pool import ProcessPool
 from app.kit.validation import from_model
@@ -44,6 +45,7 @@ def answer(
         respond: The endpoint's use case.
         exclude_unset, exclude_none: What the endpoint leaves out.
     """
+    collector.resume()
     # No setting has a part in it, and the database in memory is never opened.
     context = Context(Settings.model_construct(), Database("sqlite://"), processes=_Here(1, 20.0, 2**31))
     try:

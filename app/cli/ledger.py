@@ -16,6 +16,7 @@ from app.cli.output import AsJson, example, print_json, print_text
 from app.cli.progress import Reached, progress_bar
 from app.cli.refusals import Status, fail
 from app.cli.setting_up import open_context, require_schema
+from app.kit import collector
 from app.kit.context import Context
 from app.ledger import books_repository, exports, transparency
 from app.ledger.books import BadPlace, Books, StoredEntry
@@ -61,6 +62,7 @@ def verify_ledger(
     past = None if since is None else _read_past(since)
     kept = None if checkpoint is None else _read_checkpoint(checkpoint, public_key)
     if export is not None:
+        collector.resume()
         file = export
         with progress_bar("verifying", lambda: _of_file(file, lambda: _entries_of(file))) as reached:
             verdict = _of_file(file, lambda: verify_export(file, Watched(past, reached), kept))

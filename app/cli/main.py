@@ -20,6 +20,7 @@ from typer.main import get_group
 from app import VERSION
 from app.cli.output import print_text
 from app.cli.refusals import Refusal, Status, show
+from app.kit import collector
 from app.kit.near_names import hint
 
 #: Names of commands, in the order of the help: their modules, and the first sentences of their own help.
@@ -136,4 +137,5 @@ def epsilond(
 
 def main() -> None:
     """Run the command line."""
+    collector.pause()
     cli(prog_name="epsilond")

@@ -59,7 +59,9 @@ def create(
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="The data set's id, such as ds_digits.")] = None,
     model: Annotated[str | None, typer.Option(help="Its kind, such as softmax-regression.")] = None,
-    budget: Annotated[str | None, typer.Option(help="Id of the budget that pays; private data need one.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Id or name of the budget that pays; private data need one.")
+    ] = None,
     batch_size: choices.BatchSize = None,
     iterations: choices.Iterations = None,
     epochs: choices.Epochs = None,
@@ -99,16 +101,16 @@ def create(
         step_size=step_size,
         assumptions=assumptions,
     )
+    server = Server(url)
     fields += [
         ("--dataset", "/dataset_id", dataset),
         ("--model", "/model", None),
         ("--model", "/model/kind", words(model)),
-        ("--budget", "/budget_id", budget),
+        ("--budget", "/budget_id", budget and server.budget_id(budget)),
         ("--test-dataset", "/test_dataset_id", test_dataset),
         ("--seed", "/seed", seed),
         ("--plan-hash", "/expected_plan_hash", plan_hash),
     ]
-    server = Server(url)
     text = server.post("/v1/runs", asked(request, fields), idempotency_key)
     if wait:
         _follow(server, server.field(text, "id"), as_json)

@@ -21,6 +21,7 @@ from app import VERSION
 from app.cli.output import print_answer, print_error
 from app.cli.refusals import Status, fail, refuse
 from app.cli.requests import Asked
+from app.kit import collector
 
 Url = Annotated[str, typer.Option("--url", envvar="EPSILOND_URL", help="Of the server; EPSILOND_API_KEY is the key.")]
 IdempotencyKey = Annotated[
@@ -39,6 +40,10 @@ ATTEMPTS = 4
 PAUSE_S = 1.0
 
 _LARGEST_LINE = 2**20
+#: How the ids of budgets begin.
+_BUDGET = "bud_"
+#: Of a list, so many at once.
+_LONGEST_PAGE = 200
 #: What reading an answer raises that is none.
 _OTHERWISE = (LookupError, TypeError, ValueError, AttributeError)
 
@@ -66,6 +71,7 @@ class Server:
     key: str = field(default_factory=lambda: os.environ.get("EPSILOND_API_KEY", "").strip(), repr=False)
 
     def __post_init__(self) -> None:
+        collector.resume()
         self._parts, self._places = _checked(self.url), dict[str, str]()
         if not self.key.isascii() or not self.key.isprintable():
             fail("EPSILOND_API_KEY is no key: it holds characters that no key has.")
@@ -107,6 +113,31 @@ class Server:
             return str(json.loads(text)[name])
         except _OTHERWISE:
             self._answers_otherwise()
+
+    def budget_id(self, named: str) -> str:
+        """The id of a budget: as it is given, or of the one budget within reach that has just this name.
+
+        What begins as an id is taken for one, so that whoever gives ids asks nothing more.
+        """
+        if named.startswith(_BUDGET):
+            return named
+        found: list[str] = []
+        cursor = None
+        while True:
+            text = self.get("/v1/budgets", {"limit": _LONGEST_PAGE, "cursor": cursor})
+            try:
+                page = json.loads(text)
+                found += [str(budget["id"]) for budget in page["items"] if budget["name"] == named]
+                cursor = page["next_cursor"]
+            except _OTHERWISE:
+                self._answers_otherwise()
+            if cursor is None:
+                break
+        if not found:
+            fail(f"There is no budget with the name {named!r}. `epsilond budget list` shows names and ids.")
+        if len(found) > 1:
+            fail(f"{len(found)} budgets have the name {named!r}: {', '.join(found)}. Give the id of the one you mean.")
+        return found[0]
 
     def progress(self, path: str) -> Iterator[Progress]:
         """What a run's stream says to its end, also where it breaks off; nothing, if the run has ended before."""

@@ -12,6 +12,7 @@ from app.cli.refusals import fail
 from app.db import migrate as migrations
 from app.db.database import Database, sqlite_file
 from app.db.failures import DATABASE_FAILURES
+from app.kit import collector
 from app.kit.context import Context
 from app.kit.private_files import make_private_folder
 from app.settings import MIN_SECRET_LENGTH, Settings, settings_faults
@@ -25,6 +26,7 @@ def open_context(*, makes_database: bool = False) -> Iterator[Context]:
         makes_database: Whether a SQLite file that is not there is made. Elsewhere a command that is called in another
             folder than the server's would leave an empty one there.
     """
+    collector.resume()
     try:
         settings = Settings()
     except ValidationError as error:

@@ -10,6 +10,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+from app.kit import collector
+
 MOST_REPLY_BYTES = 64 * 2**20
 
 
@@ -39,12 +41,15 @@ def main(descriptor: int, memory_bytes: int, seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     # A core file would hold the request, and take its time.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    collector.pause()
     with Connection(descriptor) as connection:
         while True:
             try:
                 job = connection.recv()
             except EOFError:
                 return
+            # The first job has loaded what all others need, too.
+            collector.resume()
             # The alarm ends this process: no job outlives its limit, even where the parent is gone.
             signal.setitimer(signal.ITIMER_REAL, seconds)
             reply = packed(answer(*job))

@@ -39,7 +39,7 @@ TIMEOUT_S = 60
 #: `python -m app.runs wrk_stalled`, which stops itself when it is about to do the first of {calls}, then the next.
 PROGRAM = """
 import os, signal, sys
-from app.runs import __main__, lifecycle, worker
+from app.runs import lifecycle, process, worker
 
 calls = {calls}
 
@@ -56,7 +56,7 @@ def stalling(module, name):
 stalling(lifecycle, "start")
 stalling(worker, "train")
 stalling(lifecycle, "end")
-sys.exit(__main__.main("wrk_stalled", os.getppid()))
+sys.exit(process.main("wrk_stalled", os.getppid()))
 """
 
 

@@ -37,7 +37,7 @@ from tests.databases import on_one_engine
 #: names. Modules are loaded once, and every worker is a process of its own.
 PROGRAM = """
 import os, pathlib, signal, sys
-from app.runs import __main__, lifecycle, resumption
+from app.runs import lifecycle, process, resumption
 import sklearn.datasets
 
 def dies(owner, name, calls=1, first=False):
@@ -65,7 +65,7 @@ for line in sys.stdin:
     worker_process = os.fork()
     if worker_process == 0:
         PLACES[line.strip()]()
-        os._exit(__main__.main("wrk_doomed", os.getppid()))
+        os._exit(process.main("wrk_doomed", os.getppid()))
     print("died", os.waitstatus_to_exitcode(os.waitpid(worker_process, 0)[1]), flush=True)
 """
 

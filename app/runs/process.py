@@ -1,0 +1,74 @@
+"""A worker process, started by the supervisor.
+
+It carries out as many runs at once as it has slots, each in a thread of its own: one where the steps are taken in this
+process, more where a Dask cluster takes them. It stops on SIGTERM, and by itself when its parent is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, nullcontext
+
+import structlog
+
+from app.db.database import Database
+from app.kit.context import Context
+from app.observability.logs import configure_logging
+from app.observability.stack import stack_lines
+from app.runs import liveness
+from app.runs.doorbell import Doorbell
+from app.runs.executors.interface import Executor
+from app.runs.executors.local import LOCAL
+from app.runs.worker import work
+from app.settings import Settings
+
+
+def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
+    """Work until told to stop; the exit status is 1 after a fault, which is logged without its message."""
+    settings = Settings()
+    configure_logging(settings.log_level, settings.log_format)
+    told_to_stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: told_to_stop.set())
+    # Control-C in a terminal reaches the whole process group; the parent decides, and sends SIGTERM.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    context = Context(settings, Database(settings.sqlalchemy_url))
+    try:
+        with (
+            liveness.alive(settings.data_dir, worker_id),
+            Doorbell(settings.data_dir, worker_id) as bell,
+            executor_for(settings) as executor,
+        ):
+
+            def fill_slot() -> None:
+                work(context, worker_id, bell, lambda: told_to_stop.is_set() or os.getppid() != parent_pid, executor)
+
+            _in_threads(slots, fill_slot, told_to_stop)
+    except Exception as error:
+        structlog.get_logger().error("worker_failed", worker_id=worker_id, stack_trace=stack_lines(error))
+        return 1
+    finally:
+        context.database.dispose()
+    return 0
+
+
+def executor_for(settings: Settings) -> AbstractContextManager[Executor]:
+    """What takes the steps of runs, as the settings say; it is closed at the end of the block."""
+    if settings.dask_scheduler is None:
+        return nullcontext(LOCAL)
+    # Only here: Dask is installed where somebody wants it, and takes a while to load.
+    from app.runs.executors.dask import DaskExecutor  # noqa: PLC0415
+
+    return DaskExecutor(settings.dask_scheduler, may_be_in_the_clear=settings.dask_without_tls)
+
+
+def _in_threads(count: int, action: Callable[[], None], told_to_stop: threading.Event) -> None:
+    """Do it so many times at once. One that fails tells the others to stop, and is raised when they have."""
+    with ThreadPoolExecutor(count, thread_name_prefix="slot") as pool:
+        for done in as_completed([pool.submit(action) for _ in range(count)]):
+            if done.exception() is not None:
+                told_to_stop.set()
+            done.result()
