@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from app.dashboard.wording import words
 
@@ -119,31 +118,6 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
     "sampling": ("/sampling", "/sampling/kind"),
     **{name: (f"/target/{name}",) for names in TARGETS.values() for name in names},
 }
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field as it is shown.
-
-    Attributes:
-        name: In the address.
-        label, hint: Beside it.
-        value: What stands in it.
-        choices: Values and their words, in groups with a name; none where a number is typed.
-        faults: What the service says is wrong with it.
-    """
-
-    name: str
-    label: str
-    value: str
-    hint: str = ""
-    choices: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
-    pointers: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
-
-    @property
-    def id(self) -> str:
-        return f"field-{self.name.replace('.', '-')}"
 
 
 def label_of(name: str) -> str:

@@ -23,10 +23,10 @@ from app.dashboard.calibration_fields import (
     START,
     TARGETS,
     WITH_BATCH_SIZE,
-    Field,
     label_of,
     pointers_of,
 )
+from app.dashboard.fields import Field, Sections, marked
 from app.dashboard.wording import told_apart, words
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
@@ -48,7 +48,7 @@ class Form:
     """
 
     algorithm: Mapping[str, Any]
-    sections: tuple[tuple[str, tuple[Field, ...]], ...]
+    sections: Sections
     is_example: bool = False
     other_faults: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
@@ -85,24 +85,8 @@ class Form:
 
     def judged(self, answer: Answer) -> Form:
         """The same with what the service found wrong, each at its field."""
-        if answer.is_good:
-            return self
-        at: dict[str, list[str]] = {}
-        others = []
-        places = {pointer: each.name for each in self.fields for pointer in each.pointers}
-        for fault in answer.body.get("errors") or []:
-            name = places.get(fault["pointer"])
-            if name is None:
-                others.append(f"{fault['pointer']}: {fault['detail']}" if fault["pointer"] else fault["detail"])
-            else:
-                at.setdefault(name, []).append(fault["detail"])
-        if not at and not others:
-            others.append(answer.body["detail"])
-        sections = tuple(
-            (legend, tuple(replace(each, faults=tuple(at.get(each.name, ()))) for each in fields))
-            for legend, fields in self.sections
-        )
-        return replace(self, sections=sections, other_faults=tuple(others))
+        sections, others = marked(self.sections, answer)
+        return replace(self, sections=sections, other_faults=others)
 
 
 def number(text: str) -> float | int | str:

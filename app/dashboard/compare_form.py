@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from app.dashboard.asking import Answer
-from app.dashboard.calibration_fields import CONSTANT, TARGETS, Field
+from app.dashboard.calibration_fields import CONSTANT, TARGETS
 from app.dashboard.calibration_form import number
+from app.dashboard.fields import Field, Sections, marked
 from app.dashboard.wording import words
 
 #: What the first screen answers.
@@ -104,7 +105,7 @@ _NOT_ASKED = ("order_constant", "norm_order")
 class Form:
     """The fields of a problem, filled in."""
 
-    sections: tuple[tuple[str, tuple[Field, ...]], ...]
+    sections: Sections
     other_faults: tuple[str, ...] = ()
 
     @property
@@ -157,20 +158,8 @@ class Form:
 
     def judged(self, answer: Answer) -> Form:
         """The same with what the service found wrong, each at its field."""
-        if answer.is_good:
-            return self
-        sections, others = [], list(answer.body.get("errors") or [])
-        for legend, fields in self.sections:
-            marked = []
-            for each in fields:
-                mine = [fault for fault in others if fault["pointer"] in each.pointers]
-                others = [fault for fault in others if fault not in mine]
-                marked.append(replace(each, faults=tuple(fault["detail"] for fault in mine)))
-            sections.append((legend, tuple(marked)))
-        details = [f"{fault['pointer']}: {fault['detail']}" for fault in others]
-        if not answer.body.get("errors"):
-            details = [answer.body["detail"]]
-        return replace(self, sections=tuple(sections), other_faults=tuple(details))
+        sections, others = marked(self.sections, answer)
+        return replace(self, sections=sections, other_faults=others)
 
 
 def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tables: Mapping[str, str]) -> Form:

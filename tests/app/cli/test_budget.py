@@ -11,10 +11,11 @@ import pytest
 from tests.app.cli.calls import call, done, problem, refused
 from tests.app.cli.conftest import Live
 from tests.app.cli.test_run import OPTIONS, facts
+from tests.app.cli.test_server import says, serving
 
 
-def opened(live: Live, *options: str) -> dict[str, Any]:
-    arguments = ("budget", "create", "survey", "--relation", "add-or-remove-one", *options, "--json")
+def opened(live: Live, *options: str, name: str = "survey") -> dict[str, Any]:
+    arguments = ("budget", "create", name, "--relation", "add-or-remove-one", *options, "--json")
     budget: dict[str, Any] = json.loads(done(*arguments, env=live.env))
     return budget
 
@@ -86,3 +87,52 @@ def test_a_name_cannot_write_on_the_terminal(live: Live) -> None:
     result = call("budget", "create", "--request", "-", env=live.env, given=json.dumps(request))
     assert "quarter\\u202e\\x9b2J" in result.stdout
     assert "\u202e" not in done("budget", "list", env=live.env)
+
+
+def test_a_budget_is_named_by_its_name_wherever_it_is_by_its_id(live: Live) -> None:
+    parent = opened(live, "--rho", "10", name="the clinic's, 2026")
+    child = opened(live, "--rho", "1", "--parent", "the clinic's, 2026", name="the ward's")
+    assert child["parent_id"] == parent["id"]
+    listed = json.loads(done("budget", "list", "--parent", "the clinic's, 2026", "--json", env=live.env))
+    assert [each["id"] for each in listed["items"]] == [child["id"]]
+    run = json.loads(done(*OPTIONS, "--budget", "the ward's", "--json", env=live.env))
+    assert run["budget_id"] == child["id"]
+    for words in (("show",), ("entries",), ("spending", "--by", "purpose")):
+        by_name, by_id = (
+            done("budget", words[0], named, *words[1:], "--json", env=live.env) for named in ("the ward's", child["id"])
+        )
+        assert by_name == by_id
+
+
+def test_a_name_that_names_nothing_or_several_is_one_line(live: Live) -> None:
+    twins = {opened(live, "--rho", "1", name="twins")["id"] for _ in range(2)}
+    line = refused("budget", "show", "twins", env=live.env)
+    assert "2 budgets have the name 'twins': " in line
+    assert set(re.findall(r"bud_\w+", line)) == twins
+    assert set(re.findall(r"bud_\w+", refused(*OPTIONS, "--budget", "twins", env=live.env))) == twins
+    # The name as a whole, and as it is written.
+    for name in ("twin", "Twins", "tw%", "../keys", "\x1b[2J"):
+        assert "There is no budget with the name" in refused("budget", "entries", name, env=live.env)
+    assert "There is no budget with the id 'bud_none'." in refused("budget", "show", "bud_none", env=live.env)
+
+
+def test_an_id_costs_no_request_and_a_name_is_looked_for_on_every_page() -> None:
+    def page(cursor: str | None, *ids: str) -> Any:
+        items = [{"id": each, "name": "survey"} for each in ids]
+        return says(200, json.dumps({"items": items, "next_cursor": cursor}).encode())
+
+    with serving(says(200)) as scripted:
+        done("budget", "entries", "bud_a", env=scripted.env)
+        assert [request.path for request, _ in scripted.seen] == ["/v1/budgets/bud_a/entries"]
+    with serving(page("next"), page(None, "bud_b"), says(200)) as scripted:
+        done("budget", "entries", "survey", env=scripted.env)
+        assert [request.path for request, _ in scripted.seen] == [
+            "/v1/budgets?limit=200",
+            "/v1/budgets?limit=200&cursor=next",
+            "/v1/budgets/bud_b/entries",
+        ]
+    with serving(page("next", "bud_a"), page(None, "bud_b")) as scripted:
+        line = refused("budget", "entries", "survey", env=scripted.env)
+        assert "2 budgets have the name 'survey': bud_a, bud_b. Give the id of the one you mean." in line
+    with serving(says(200, b'{"items": [{"id": "bud_a"}]}')) as scripted:
+        assert "does not answer as epsilond" in refused("budget", "entries", "survey", env=scripted.env)

@@ -1,0 +1,61 @@
+"""The fields of forms: as they are shown, and marked with what the service found wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from app.dashboard.asking import Answer
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field as it is shown.
+
+    Attributes:
+        name: As it is sent.
+        label, hint: Beside it.
+        value: What stands in it.
+        choices: Values and their words, in groups with a name; none where something is typed.
+        pointers: Where its faults lie in a request.
+        faults: What the service says is wrong with it.
+        is_text: Whether what is typed is no number.
+    """
+
+    name: str
+    label: str
+    value: str
+    hint: str = ""
+    choices: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    pointers: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    is_text: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"field-{self.name.replace('.', '-')}"
+
+
+#: Fields under their headings.
+Sections = tuple[tuple[str, tuple[Field, ...]], ...]
+
+
+def marked(sections: Sections, answer: Answer) -> tuple[Sections, tuple[str, ...]]:
+    """The fields with what the service found wrong, each with its own; and what lies in none of them."""
+    if answer.is_good:
+        return sections, ()
+    places = {pointer: each.name for _, fields in sections for each in fields for pointer in each.pointers}
+    at: dict[str, list[str]] = {}
+    others = []
+    for fault in answer.body.get("errors") or []:
+        pointer, detail = fault["pointer"], fault["detail"]
+        if pointer in places:
+            at.setdefault(places[pointer], []).append(detail)
+        else:
+            others.append(f"{pointer}: {detail}" if pointer else detail)
+    if not at and not others:
+        others.append(answer.body["detail"])
+    found = tuple(
+        (legend, tuple(replace(each, faults=tuple(at.get(each.name, ()))) for each in fields))
+        for legend, fields in sections
+    )
+    return found, tuple(others)

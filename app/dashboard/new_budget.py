@@ -1,0 +1,162 @@
+"""The page on which a budget is opened: what it protects, its limit in the currency of one filter, and its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from app.dashboard.asking import Answer, ask
+from app.dashboard.calibration_fields import CHOICES, label_of
+from app.dashboard.calibration_form import number
+from app.dashboard.fields import Field, Sections, marked
+from app.dashboard.forms import fresh_key, read_form
+from app.dashboard.pages import page, part_of
+from app.dashboard.wording import told_apart, words
+
+router = APIRouter(include_in_schema=False)
+
+PATH = "/dashboard/budgets/new"
+#: The amounts of a limit, by the kind of filter; the first kind is the service's own choice.
+AMOUNTS: Mapping[str, tuple[str, ...]] = {
+    "renyi_dp": ("epsilon", "delta"),
+    "zcdp": ("rho",),
+    "pure_dp": ("epsilon",),
+    "approximate_dp": ("epsilon", "delta"),
+    "gaussian_dp": ("mu",),
+}
+_START: Mapping[str, str] = {"kind": "renyi_dp", "neighboring_relation": "add_or_remove_one"}
+#: As many budgets are there to choose the parent from.
+_PARENTS = 200
+_KINDS: Mapping[str, str] = {
+    "renyi_dp": "Divergences add up at several orders, and the best one counts. For training on sampled batches.",
+    "zcdp": "Rho adds up. Gaussian noise on sampled batches costs as much as on all records.",
+    "pure_dp": "Epsilon adds up. Gaussian noise has no cost in it, and is refused.",
+    "approximate_dp": "Epsilon and delta add up. Each reservation is priced tightly, as a whole, at its own delta.",
+    "gaussian_dp": "The squares of mu add up. Gaussian noise on sampled batches costs as much as on all records.",
+}
+_HINTS: Mapping[str, str] = {"delta": "Far less than one over the number of records."}
+_SENT_BEFORE = "This form was sent before, with other values, and has opened a budget. Sent again, it opens another."
+
+
+@dataclass(frozen=True)
+class Form:
+    """The fields of a budget, filled in."""
+
+    sections: Sections
+    other_faults: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> list[Field]:
+        return [each for _, fields in self.sections for each in fields]
+
+    def judged(self, answer: Answer) -> Form:
+        """The same with what the service found wrong, each at its field."""
+        sections, others = marked(self.sections, answer)
+        if answer.body["code"] == "idempotency_key_reused":
+            others = (_SENT_BEFORE,)
+        return replace(self, sections=sections, other_faults=others)
+
+
+@router.get(PATH)
+async def show(request: Request) -> Response:
+    """The form; what was typed stays where htmx asks for the amounts of another kind."""
+    form = read(request.query_params, await _budgets(request))
+    template = "new_budget_form.html" if part_of(request, "new-budget") == "form" else "new_budget.html"
+    return page(request, template, form=form, key=fresh_key(), answer=None)
+
+
+@router.post(PATH)
+async def open_budget(request: Request) -> Response:
+    """Open it, once however often the form is sent, and lead to its page; or the form again with what is wrong."""
+    given = await read_form(request)
+    key = given.get("key", "")
+    answer = await ask(request, "POST", "/v1/budgets", body=body_of(given), key=key)
+    if answer.is_good:
+        return RedirectResponse(f"/dashboard/budgets/{answer.body['id']}", 303)
+    form = read(given, await _budgets(request)).judged(answer)
+    if answer.faults("/header"):
+        key = fresh_key()
+    return page(request, "new_budget.html", status=answer.status, form=form, key=key, answer=answer)
+
+
+def body_of(given: Mapping[str, str]) -> dict[str, Any]:
+    """The request that the fields make. Amounts go as they were typed: the service reads decimals exactly."""
+    values = _values(given)
+    kind = values["kind"]
+    body: dict[str, Any] = {
+        name: values[name] for name in ("name", "neighboring_relation", "privacy_unit", "parent_id") if name in values
+    }
+    body["filter"] = {"kind": kind} | {name: values[name] for name in AMOUNTS.get(kind, ()) if name in values}
+    if "report_delta" in values:
+        body["report_delta"] = number(values["report_delta"])
+    return body
+
+
+def read(given: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Form:
+    """The form with what was typed.
+
+    Args:
+        given: Values by the names of fields.
+        budgets: Of `GET /v1/budgets`: under one of them it may be.
+    """
+    values = _values(given)
+    kind = values["kind"]
+    relations, kinds = CHOICES["neighboring_relation"], {each: words(each) for each in AMOUNTS}
+    subject = (
+        _typed(values, "name", "For people.", is_text=True),
+        _typed(values, "privacy_unit", "What one record stands for, such as person. Left out: record.", is_text=True),
+        _chosen(values, "neighboring_relation", label_of("neighboring_relation"), relations),
+    )
+    limit = (
+        _chosen(values, "kind", "Filter", kinds, _KINDS.get(kind, ""), within="/filter"),
+        *(_typed(values, name, _HINTS.get(name, ""), within="/filter") for name in AMOUNTS.get(kind, ())),
+    )
+    reports = (_typed(values, "report_delta", "At which reports state epsilon; may be left out."),)
+    sections = (("What it protects", subject), ("Limit", limit), *_place(values, budgets), ("Reports", reports))
+    return Form(sections)
+
+
+def _place(values: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Sections:
+    """Where it stands, if there is a budget that it could be under."""
+    if not budgets and "parent_id" not in values:
+        return ()
+    hint = "Of one relation, unit and kind of filter with it: what is charged here is charged there, too."
+    if len(budgets) == _PARENTS:
+        hint += f" The newest {_PARENTS} are listed."
+    return (("Place", (_chosen(values, "parent_id", "Under the budget", {"": "none", **told_apart(budgets)}, hint),)),)
+
+
+def _values(given: Mapping[str, str]) -> dict[str, str]:
+    """What is filled in, and what stands there at first."""
+    return {**_START, **{name: value.strip() for name, value in given.items() if value.strip()}}
+
+
+def _typed(values: Mapping[str, str], name: str, hint: str = "", *, within: str = "", is_text: bool = False) -> Field:
+    pointers = (f"{within}/{name}",)
+    return Field(name, label_of(name), values.get(name, ""), hint, pointers=pointers, is_text=is_text)
+
+
+def _chosen(
+    values: Mapping[str, str],
+    name: str,
+    label: str,
+    options: Mapping[str, str],
+    hint: str = "",
+    *,
+    within: str = "",
+) -> Field:
+    """A choice. A value that is none of its own is not replaced by another: the service says what is wrong with it."""
+    value = values.get(name, "")
+    choices = tuple(({value: value} | dict(options) if value not in options else options).items())
+    return Field(name, label, value, hint, (("", choices),), (f"{within}/{name}",))
+
+
+async def _budgets(request: Request) -> list[dict[str, Any]]:
+    """Those within reach; a key that reads none has none to choose."""
+    answer = await ask(request, "GET", "/v1/budgets", query={"limit": f"{_PARENTS}"})
+    found: list[dict[str, Any]] = answer.body.get("items", [])
+    return found
