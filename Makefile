@@ -103,9 +103,10 @@ format: $(VENV)/.dev  ## apply the formatter
 openapi: $(VENV)/.dev  ## regenerate openapi.json (a test compares it)
 	@$(BIN)/python -m app openapi > openapi.json.new && mv openapi.json.new openapi.json
 
-docs: $(VENV)/.dev  ## regenerate the pages of settings, errors, commands, paths and algorithms (tests compare them)
+docs: $(VENV)/.dev  ## regenerate the pages of settings, errors, commands, paths, campaigns and algorithms (tests compare them)
 	@$(BIN)/python -m docs.reference.generate
 	@$(BIN)/python -m docs.reference.http_pages
+	@$(BIN)/python -m docs.reference.evidence
 	@$(BIN)/python -m docs.algorithms.generate
 
 site: $(VENV)/.dev  ## the documentation as a site in .site/html, offline; warnings are errors
