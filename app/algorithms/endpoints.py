@@ -14,7 +14,8 @@ from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
 from app.algorithms.comparison import ComparisonAnswer, SettingQuery, compare
 from app.algorithms.examples import CALIBRATE_EXAMPLES
 from app.algorithms.schemas import AlgorithmDetails, AlgorithmList
-from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import CurrentPrincipal, requires
 from app.kit.context import CurrentContext
 from app.kit.known_answers import CurrentAnswers
 from app.kit.query_parameters import KnownParametersOnly

@@ -12,7 +12,8 @@ from app.audits import service
 from app.audits.examples import AUDIT_EXAMPLES
 from app.audits.schemas import AuditBody, AuditRequest
 from app.auth import reach
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
 from app.kit.context import CurrentContext
 from app.kit.fields import Identifier
 from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response

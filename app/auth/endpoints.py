@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse
 from app.auth import repository, service
 from app.auth.examples import KEY_EXAMPLES, ROTATE_EXAMPLES
 from app.auth.models import ApiKey
-from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import CurrentPrincipal, requires
 from app.auth.schemas import KeyBody, KeyRequest, KeyWithToken, OwnKeyBody, RotateRequest
 from app.auth.throttle import limits_of
 from app.kit.context import Context, CurrentContext

@@ -1,17 +1,10 @@
-"""The principal of a request and what it may do."""
+"""Who a request acts for, and what that allows."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
-
-from fastapi import Depends, Request
-from starlette.concurrency import run_in_threadpool
-
-from app.problems import Problem
 
 
 class Scope(StrEnum):
@@ -78,52 +71,3 @@ class Principal:
 LOOPBACK = Principal("loopback", frozenset(Scope))
 #: The service itself, where nobody's request is behind what is done.
 SERVICE = Principal("service", frozenset())
-
-
-async def get_principal(request: Request) -> Principal:
-    """The principal that the guard found; outside the guarded paths there is none.
-
-    What the path names must be within its reach: asked here, so that no route can forget it.
-    """
-    principal = _principal_of(request)
-    await _check_path(request, principal)
-    return principal
-
-
-def _principal_of(request: Request) -> Principal:
-    principal = getattr(request.state, "principal", None)
-    if not isinstance(principal, Principal):
-        raise Problem(401, "unauthenticated", "This path needs an API key.", headers={"WWW-Authenticate": "Bearer"})
-    return principal
-
-
-async def _check_path(request: Request, principal: Principal) -> None:
-    if principal.budgets is not None and request.path_params:
-        # Imported here: the rule knows every table, and the commands of keys need none of them.
-        from app.auth import reach  # noqa: PLC0415
-
-        await run_in_threadpool(reach.check_path, request.app.state.context, principal, request.path_params)
-
-
-CurrentPrincipal = Annotated[Principal, Depends(get_principal)]
-
-
-def requires(*scopes: Scope) -> Any:
-    """A dependency that returns the principal if it holds one of ``scopes``, and answers 403 otherwise.
-
-    Usage: ``principal: Annotated[Principal, requires(Scope.OWNER)]``.
-    """
-    return Depends(_check(scopes))
-
-
-def _check(scopes: tuple[Scope, ...]) -> Callable[[Request], Awaitable[Principal]]:
-    needed = " or ".join(sorted({*scopes, Scope.ADMIN}))
-
-    async def check(request: Request) -> Principal:
-        principal = _principal_of(request)
-        if not principal.may(*scopes):
-            raise Problem(403, "forbidden", f"This call needs a key with the scope {needed}.")
-        await _check_path(request, principal)
-        return principal
-
-    return check

@@ -137,7 +137,7 @@ def check(session: Session, principal: Principal, name: str, identifier: str | N
 
 
 def check_path(context: Context, principal: Principal, parameters: Mapping[str, str]) -> None:
-    """The same for every parameter of a path; `app.auth.principal` asks it before each route that has a principal.
+    """The same for every parameter of a path; `app.auth.rights` asks it before each route that has a principal.
 
     Raises:
         Problem: 404.

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, exists, or_, select, text, update
+from sqlalchemy import Connection, String, column, exists, or_, select, table, text, update
 from sqlalchemy.orm import Session
 
 from app.auth.models import ApiKey
+
+#: What is read of budgets here. Their model would load the accounting, for which the commands of keys need not wait.
+_BUDGETS = table("budgets", column("id", String), column("path", String))
 
 
 def any_key(session: Session) -> bool:
@@ -41,6 +44,11 @@ def unended(session: Session, now: datetime) -> list[ApiKey]:
     """Keys that still authenticate."""
     is_open = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now)
     return list(session.scalars(select(ApiKey).where(ApiKey.revoked_at.is_(None), is_open)))
+
+
+def path_of_budget(session: Session, budget_id: str) -> str | None:
+    """The ids from the root to the budget, as they are in its row; None where there is no such budget."""
+    return session.scalar(select(_BUDGETS.c.path).where(_BUDGETS.c.id == budget_id))
 
 
 def add(session: Session, key: ApiKey) -> None:

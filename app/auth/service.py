@@ -128,20 +128,17 @@ def add_key(session: Session, context: Context, terms: Terms) -> tuple[ApiKey, s
 
 
 def _paths(session: Session, terms: Terms) -> list[str]:
-    # Imported here: who starts a server or lists keys need not load the ledger first.
-    from app.budgets import repository as budgets  # noqa: PLC0415
-
     assert terms.budgets is not None, "the caller looked"
     if Scope.ADMIN in terms.scopes:
         detail = "admin makes keys of every right, so it cannot be held to some budgets: leave one of the two out"
         raise unprocessable("contradiction", detail, "budgets")
     paths = []
     for number, budget_id in enumerate(terms.budgets):
-        found = budgets.find(session, budget_id)
-        if found is None:
+        path = repository.path_of_budget(session, budget_id)
+        if path is None:
             detail = f"there is no budget with the id {budget_id!r}"
             raise unprocessable("unknown_budget", detail, "budgets", number)
-        paths.append(found.path)
+        paths.append(path)
     return sorted(set(paths))
 
 

@@ -11,7 +11,7 @@ import hmac
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
@@ -111,7 +111,7 @@ def sign_in_address(scope: Scope, headers: Headers) -> str:
     query = scope["query_string"].decode("latin-1")
     wanted = scope["path"] + (f"?{query}" if query else "")
     if "hx-request" in headers:  # a part of a page, and the whole is what is wanted
-        shown = urlsplit(headers.get("hx-current-url", ""))
+        shown = _parts(headers.get("hx-current-url", ""))
         wanted = shown.path + (f"?{shown.query}" if shown.query else "")
     address = own_address(wanted)
     return SIGN_IN if address == START else f"{SIGN_IN}?next={quote(address, safe='')}"
@@ -124,10 +124,18 @@ def check_same_origin(headers: Headers) -> None:
         Problem: 403, where another site sent it or nothing says who did.
     """
     origins, hosts = headers.getlist("origin"), headers.getlist("host")
-    is_ours = len(origins) == len(hosts) == 1 and urlsplit(origins[0]).netloc.lower() == hosts[0].lower()
+    is_ours = len(origins) == len(hosts) == 1 and _parts(origins[0]).netloc.lower() == hosts[0].lower() != ""
     if not is_ours or headers.get("sec-fetch-site", "same-origin") != "same-origin":
         detail = "The dashboard takes commands from its own pages alone: the header Origin must name this server."
         raise Problem(403, "other_origin", detail)
+
+
+def _parts(address: str) -> SplitResult:
+    """Of an address in a header, which is the client's own text; what is no address has none."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 def _code(context: Context, key: ApiKey, moment: int) -> str:

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
 from app.auth import reach
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
 from app.budgets import report as reports
 from app.budgets import repository, service
 from app.budgets.bodies import budget_bodies, budget_body

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
 
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
 from app.budgets import service
 from app.budgets.spending import GroupBy, Period, spending
 from app.kit.context import CurrentContext

@@ -32,6 +32,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(descriptor)
-    except OSError as error:
+    except BaseException as error:  # Ctrl+C, or a database that fails half-way, too
         path.unlink(missing_ok=True)
-        fail(f"Cannot write to {path}: {error.strerror}. Nothing is left of it.")
+        if isinstance(error, OSError):
+            fail(f"Cannot write to {path}: {error.strerror}. Nothing is left of it.")
+        raise

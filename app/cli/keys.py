@@ -73,9 +73,11 @@ def create_key(
                 expires_at=None if lifetime is None else context.clock() + lifetime,
                 if_none=if_none,
             )
-        except Problem as problem:
+        except BaseException as error:
             _give_up(target, output)
-            fail(f"{problem.detail}.")
+            if isinstance(error, Problem):
+                fail(f"{error.detail}.")
+            raise
         if created is None:
             _give_up(target, output)
             _tell_of_none(as_json)
@@ -103,9 +105,11 @@ def rotate_key(
         try:
             with context.database.write() as session:
                 _, token = auth.rotate_key(session, context, key_id, both_are_good)
-        except Problem as problem:
+        except BaseException as error:
             _give_up(target, output)
-            fail(problem.detail)
+            if isinstance(error, Problem):
+                fail(error.detail)
+            raise
         _hand_out(key_id, token, target, output, as_json=as_json)
 
 
@@ -163,9 +167,16 @@ def _duration(option: str, text: str) -> timedelta:
 
 
 def _hand_out(key_id: str, token: str, target: int | None, output: Path | None, *, as_json: bool) -> None:
-    if target is not None:
-        with open(target, "w") as file:
-            file.write(token + "\n")
+    if target is not None and output is not None:
+        try:
+            with open(target, "w") as file:
+                file.write(token + "\n")
+        except OSError as error:
+            output.unlink()
+            fail(
+                f"{key_id} is made, but its token could not be written to {output}: {error.strerror}. `epsilond keys "
+                f"rotate {key_id}` gives it another."
+            )
     if as_json:
         where = {"token": token} if target is None else {"output": str(output)}
         print_json({"id": key_id, **where})

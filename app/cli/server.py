@@ -261,7 +261,9 @@ def _is_running_still(response: http.client.HTTPResponse, body: bytes) -> bool:
 def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url.rstrip("/"))
-        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # What no name can be, such as one with an empty part, is told here and not by a traceback of the socket.
+        host = (parts.hostname or "").encode("idna")
+        is_one = parts.scheme in ("http", "https") and host != b"" and parts.port != 0
     except ValueError:
         is_one = False
     if not is_one or not url.isascii() or not url.isprintable():

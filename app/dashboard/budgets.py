@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -72,11 +73,20 @@ async def show(request: Request, budget_id: str, delta: str = "") -> Response:
 async def burn_down(request: Request, budget_id: str) -> Response:
     """What was left at the end of each day on which something was committed."""
     budget = await ask(request, "GET", f"/v1/budgets/{budget_id}")
-    spent = await ask(request, "GET", f"/v1/budgets/{budget_id}/spending", query={"group_by": "day", "limit": "200"})
-    for answer in (budget, spent):
-        if not answer.is_good:
-            return page(request, "problem_part.html", problem=answer.body)
-    return page(request, "budget_burn_down.html", chart=_burn_down(budget.body, spent.body["items"]))
+    if not budget.is_good:
+        return page(request, "problem_part.html", problem=budget.body)
+    days: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        query = {"group_by": "day", **_paged(cursor)}
+        spent = await ask(request, "GET", f"/v1/budgets/{budget_id}/spending", query=query)
+        if not spent.is_good:
+            return page(request, "problem_part.html", problem=spent.body)
+        days += spent.body["items"]
+        cursor = spent.body["next_cursor"]
+        if cursor is None:
+            break
+    return page(request, "budget_burn_down.html", chart=_burn_down(budget.body, days))
 
 
 @router.get("/{budget_id}/spending")
@@ -130,7 +140,7 @@ def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart |
     opened = datetime.fromisoformat(budget["created_at"]).timestamp()
     now = datetime.now(UTC).timestamp()
     points = [(opened, limit)]
-    points += [(min(now, _end_of(day["key"])), max(0.0, limit - day["cumulative"][field])) for day in days]
+    points += [(min(now, _end_of(day["key"])), _left(budget, day["cumulative"])) for day in days]
     if points[-1][0] < now:
         points.append((now, points[-1][1]))
     left = points[-1][1]
@@ -142,6 +152,14 @@ def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart |
         [Series("left", points, is_staircase=True)],
         levels=[Level("limit", limit)],
     )
+
+
+def _left(budget: Mapping[str, Any], spent: Mapping[str, Any]) -> float:
+    """The limit less what was committed; of mu the squares add up."""
+    kind, limit = budget["filter"]["kind"], budget["limit"]
+    if kind == "gaussian_dp":
+        return math.sqrt(max(0.0, limit["mu_squared"] - spent["mu_squared"]))
+    return max(0.0, float(limit[READ[kind]] - spent[READ[kind]]))
 
 
 def _end_of(day: str) -> float:

@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
 from app.datasets import service
 from app.datasets.registration import register, register_synthetic
 from app.datasets.request_body import REQUEST_BODY

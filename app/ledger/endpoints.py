@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, StreamingResponse
 
 from app.auth import reach
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
 from app.budgets import service as budgets
 from app.kit.context import CurrentContext
 from app.kit.fields import PRINTABLE

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
 from app.kit.context import CurrentContext
 from app.kit.negotiation import preferred
 from app.kit.query_parameters import KnownParametersOnly

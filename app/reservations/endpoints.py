@@ -9,7 +9,8 @@ from fastapi import APIRouter, Body, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
 from app.budgets.service import get_budget
 from app.kit.context import CurrentContext
 from app.kit.fields import PRINTABLE

@@ -10,7 +10,8 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sqlalchemy.orm import Session
 
 from app.auth import reach
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
 from app.kit.context import CurrentContext
 from app.kit.idempotency import (
     Answer,

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from app.auth.principal import Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
 from app.kit.context import Context, CurrentContext
 from app.kit.query_parameters import KnownParametersOnly
 from app.runs import service

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 from starlette.responses import Response
 
-from app.auth.principal import CurrentPrincipal
+from app.auth.rights import CurrentPrincipal
 from app.kit.context import CurrentContext
 from app.kit.known_answers import CurrentAnswers
 from app.kit.query_parameters import KnownParametersOnly

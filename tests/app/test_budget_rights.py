@@ -16,7 +16,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import CurrentPrincipal, requires
 from app.kit.context import Context, CurrentContext
 from app.main import create_app
 from app.runs import service as runs

@@ -103,8 +103,9 @@ def test_all_of_it_is_reached_and_done_by_keyboard(open_page: OpenPage, server: 
     page.keyboard.press("Control+a")
     page.keyboard.type("0.5")
     page.locator("#summary", has_text="epsilon at most 0.5 ").wait_for()
-    page.keyboard.press("Enter")
-    page.locator("#summary", has_text="epsilon at most 0.5 ").wait_for()
+    with page.expect_response(lambda response: urlsplit(response.url).path == "/") as sent:
+        page.keyboard.press("Enter")
+    assert parse_qs(urlsplit(sent.value.url).query)["epsilon"] == ["0.5"], "the form is sent"
 
 
 def test_without_scripts_the_form_is_sent_as_it_is(open_page: OpenPage, server: str) -> None:
@@ -115,8 +116,10 @@ def test_without_scripts_the_form_is_sent_as_it_is(open_page: OpenPage, server: 
     page.get_by_label("Epsilon", exact=True).fill("2")
     page.get_by_role("button", name="Calibrate").click()
     page.locator("#summary", has_text="epsilon at most 2 ").wait_for()
+    assert parse_qs(urlsplit(page.url).query)["epsilon"] == ["2"]
     page.get_by_role("link", name="Epsilon over steps").click()
     page.locator("figure.chart svg").wait_for()
+    assert urlsplit(page.url).path == "/dashboard/calibrate/steps"
 
 
 def test_the_comparison_follows_what_is_chosen(open_page: OpenPage, server: str) -> None:

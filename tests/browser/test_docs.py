@@ -140,6 +140,7 @@ def test_dark_follows_the_system_while_the_page_is_open(docs: Docs) -> None:
     )
     for scheme, name, ground in (("light", "", "rgb(255, 255, 255)"), ("dark", "dark-mode", "rgb(28, 32, 34)")):
         docs.page.emulate_media(color_scheme=scheme)
+        # What is asserted: it ends as soon as this is so, and fails where it never is.
         docs.page.wait_for_function(wanted, arg=[name, ground])
 
 

@@ -110,12 +110,10 @@ class World:
         self.whole = self._side(self.other_root, self.other_root, ROWS + "4,0.1,red,no\n")
         beside = self._things(self.admin, self.root, self.sibling, ROWS + "3,0.1,red,no\n")
         beside["dataset_id"] = self.whole.ids["dataset_id"]
-        self.part.hidden = _together(
-            self.whole.ids, beside, {"budget_id": self.root, "run_id": self._free_run(self.whole.caller)}
-        )
+        self.part.hidden = _together(self.whole.ids, beside, {"budget_id": self.root, **self._free_things(self.whole)})
         self.whole.hidden = _together(
             self.part.ids,
-            {"budget_id": self.root, "run_id": self._free_run(self.part.caller)},
+            {"budget_id": self.root, **self._free_things(self.part)},
             {"budget_id": self.grandchild},
         )
         for side in (self.part, self.whole):
@@ -160,13 +158,14 @@ class World:
             "entry_id": self._entry(budget),
         }
 
-    def _free_run(self, caller: Caller) -> str:
-        """A run on public data, for which no budget pays: it belongs to its key."""
+    def _free_things(self, side: Side) -> Ids:
+        """A run on public data, for which no budget pays, and an audit of no run: they belong to their key."""
         body = {**REQUEST, "dataset_id": "ds_breast_cancer"}
-        return str(made(caller, "/v1/runs", json=body)["id"])
+        run = str(made(side.caller, "/v1/runs", json=body)["id"])
+        return {"run_id": run, "audit_id": self._audit(run, side.key_id)}
 
-    def _audit(self, run_id: str) -> str:
-        """An audit of the run, without the seconds that one takes."""
+    def _audit(self, run_id: str, key_id: str | None = None) -> str:
+        """An audit of the run, or one of its plan alone that a key has made; without the seconds that one takes."""
         audit_id = new_id("aud")
         finding = {"delta": 1e-5, "claim": INTERVAL, "epsilon_lower": 0.0, "confidence": 0.95, "score": "s", "rule": {}}
         finding |= dict.fromkeys(["guesses", "correct", "members", "hits", "alarms", "rejections", "misses"], 0)
@@ -178,9 +177,9 @@ class World:
             session.add(
                 Audit(
                     id=audit_id,
-                    principal_id="loopback",
+                    principal_id=key_id or "loopback",
                     algorithm=run.algorithm,
-                    run_id=run_id,
+                    run_id=None if key_id else run_id,
                     plan=run.plan,
                     plan_hash=run.plan_hash,
                     request={},

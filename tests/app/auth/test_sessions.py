@@ -117,6 +117,8 @@ def test_without_https_the_cookie_has_no_prefix_that_needs_it(connect: ConnectAs
     assert header.startswith(f"{COOKIE}=")
     assert "Secure" not in header
     assert client.get(PAGE).status_code == 200
+    client.post("/dashboard/sign-out", headers={"Origin": "http://epsilond.example"})
+    assert client.get(PAGE).status_code == 303
 
 
 def test_behind_a_proxy_the_browsers_word_is_what_counts(connect: ConnectAs, key: CreatedKey) -> None:
@@ -124,6 +126,16 @@ def test_behind_a_proxy_the_browsers_word_is_what_counts(connect: ConnectAs, key
     response = client.post(SIGN_IN, data={"key": key.token}, headers={"Origin": "https://epsilond.example"})
     assert response.headers["set-cookie"].startswith(f"{COOKIE_OF_HTTPS}=")
     assert "Secure" in response.headers["set-cookie"]
+
+
+def test_the_cookie_that_https_alone_may_set_comes_before_the_other(browser: TestClient, key: CreatedKey) -> None:
+    """A site beside this one, or somebody on the way, can set the other cookie in a browser."""
+    sign_in(browser, key.token)
+    [own] = (f"{cookie.name}={cookie.value}" for cookie in browser.cookies.jar)
+    browser.cookies.clear()
+    planted = f"{COOKIE}={key.id}.9999999999.{'0' * 64}"
+    for header in (f"{own}; {planted}", f"{planted}; {own}"):
+        assert browser.get(PAGE, headers={"Cookie": header}).status_code == 200
 
 
 def test_a_session_opens_no_path_of_the_interface(browser: TestClient, key: CreatedKey) -> None:
@@ -200,6 +212,7 @@ def test_revoking_the_key_ends_its_sessions_at_once(browser: TestClient, context
     assert shows(browser, cookie) == 200
     assert service.revoke_key(context, key.id)
     assert shows(browser, cookie) == 303
+    assert sessions.begin(context, key.id, None) is None, "and no other one begins"
 
 
 @pytest.mark.parametrize("overlap", [timedelta(0), timedelta(hours=1)])
@@ -215,6 +228,16 @@ def test_rotating_the_key_ends_its_sessions_at_once(
     assert shows(browser, cookie) == 303
     sign_in(browser, token)
     assert browser.get(PAGE).status_code == 200
+
+
+def test_whoever_is_signed_in_signs_in_by_the_key_alone(browser: TestClient, context: Context, key: CreatedKey) -> None:
+    other = service.create_key(context, "another", [Scope.AUDITOR])
+    assert other is not None
+    sign_in(browser, key.token)
+    assert browser.get(PAGE).status_code == 200
+    refused = sign_in(browser, other.token[:-1] + ("a" if other.token[-1] != "a" else "b"))
+    assert (refused.status_code, refused.headers.get("set-cookie")) == (401, None)
+    assert f"={other.id}." in sign_in(browser, other.token).headers["set-cookie"]
 
 
 def test_attempts_that_fail_are_counted_as_everywhere(browser: TestClient, key: CreatedKey) -> None:
@@ -248,6 +271,8 @@ def test_forged_cookies_are_counted_and_old_ones_are_not(
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Origin": ""},
+        {"Origin": "http://["},
+        {"Origin": "null", "Host": ""},
         {"Origin": "https://epsilond.example.evil.example"},
         {"Origin": "https://epsilond.example:8443"},
         {"Origin": BASE_URL, "Sec-Fetch-Site": "cross-site"},
@@ -261,6 +286,20 @@ def test_commands_of_other_sites_are_refused(browser: TestClient, key: CreatedKe
         assert_problem(refused, 403, "other_origin")
         assert "set-cookie" not in refused.headers
     assert browser.get(PAGE, headers=headers).status_code == 200, "what only shows is shown"
+
+
+def test_a_command_of_two_origins_is_refused(browser: TestClient, key: CreatedKey) -> None:
+    sign_in(browser, key.token)
+    for origins in (["https://evil.example", BASE_URL], [BASE_URL, "https://evil.example"]):
+        headers = [("Origin", origin) for origin in origins]
+        assert_problem(browser.post("/dashboard/sign-out", headers=headers), 403, "other_origin")
+
+
+def test_a_session_that_is_remembered_takes_no_command_of_another_site(browser: TestClient, key: CreatedKey) -> None:
+    sign_in(browser, key.token)
+    assert browser.get(PAGE).status_code == 200, "and for a second the database is not asked"
+    for headers in ({}, {"Origin": "https://evil.example"}):
+        assert_problem(browser.post("/dashboard/sign-out", headers=headers), 403, "other_origin")
 
 
 def test_commands_of_other_sites_are_refused_without_keys_too(connect: ConnectAs) -> None:
@@ -315,6 +354,8 @@ def test_a_part_of_a_page_leads_the_whole_page_there(browser: TestClient) -> Non
     assert response.headers["hx-redirect"] == f"{SIGN_IN}?next=%2Fdashboard%2Fcompare%3Fshape%3Dconvex"
     elsewhere = browser.get("/dashboard/compare", headers=headers | {"HX-Current-URL": "https://evil.example//x"})
     assert elsewhere.headers["hx-redirect"] == SIGN_IN
+    nowhere = browser.get("/dashboard/compare", headers=headers | {"HX-Current-URL": "https://["})
+    assert (nowhere.status_code, nowhere.headers["hx-redirect"]) == (401, SIGN_IN)
 
 
 def test_style_sheets_and_the_sign_in_are_open_and_nothing_else_is(browser: TestClient) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import StreamingResponse
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from app.auth import service
+from app.auth import service, throttle
 from app.auth.buckets import TokenBucket
 from app.auth.failures import MOST_PEERS, FailedAttempts
-from app.auth.principal import Principal
+from app.auth.guard import Guard
+from app.auth.principal import LOOPBACK, Principal
 from app.auth.principal import Scope as KeyScope
 from app.auth.throttle import Throttle
 from app.kit.context import Context
@@ -147,7 +150,38 @@ def test_a_stream_of_events_does_not_take_a_place(context: Context) -> None:
         assert (await server.ask())["status"] == 429
         server.may_end.set()
         assert [(await task)["status"] for task in (*streams, plain)] == [200] * 6
-        assert (await server.ask())["status"] == 200, "no place was given back twice"
+        server.may_end.clear()
+        plain = asyncio.create_task(server.ask())
+        await settle()
+        refused = asyncio.create_task(server.ask())
+        await settle()
+        assert refused.done(), "no place was given back twice"
+        assert refused.result()["status"] == 429
+        server.may_end.set()
+        assert (await plain)["status"] == 200
+
+    run(test)
+
+
+@on_one_engine
+def test_of_many_keys_those_that_ask_nothing_are_forgotten_and_no_other(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttle, "_MOST", 1)
+
+    async def test() -> None:
+        server = Server(context, 0.0, 1)
+        under_way = asyncio.create_task(server.ask())
+        await settle()
+        for name in ("key_b", "key_c"):
+            other = asyncio.create_task(server.ask(Principal(name, frozenset())))
+            await settle()
+            other.cancel()
+            await settle()
+        assert {"key_a", "key_c"} == server.throttle._uses.keys()
+        assert (await server.ask())["status"] == 429
+        server.may_end.set()
+        await under_way
 
     run(test)
 
@@ -206,6 +240,37 @@ def test_who_tries_keys_is_told_429_and_a_valid_key_from_there_is_answered(
     assert ask(created.token).status_code == 200
     assert client.get("/v1/keys/self").status_code == 429, "no key at all counts as well"
     assert client.get("/health/live").status_code == 200
+
+
+@on_one_engine
+def test_keys_from_where_too_many_were_wrong_are_looked_up_two_at_a_time(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, looked_up = ("192.0.2.1", 50000), threading.Event()
+
+    async def answer(_scope: Any, _receive: Any, _send: Any) -> None: ...
+
+    def look_up(_: Scope) -> Principal:
+        assert looked_up.wait(30)
+        return LOOPBACK
+
+    async def test() -> None:
+        guard = Guard(answer, context)
+        while not guard.failures.is_suspect(client):
+            guard.failures.count(client, refusal())
+        monkeypatch.setattr(guard, "_admit", look_up)
+        headers = [(b"authorization", b"Bearer x")]
+        scope = {"type": "http", "method": "GET", "path": "/v1/keys", "headers": headers, "client": client}
+        asked = [asyncio.create_task(guard({**scope, "state": {}}, answer, answer)) for _ in range(5)]  # type: ignore[arg-type]
+        try:
+            async with asyncio.timeout(10):
+                while guard._suspects.statistics().tasks_waiting < 3:
+                    await asyncio.sleep(0)
+        finally:
+            looked_up.set()
+            await asyncio.gather(*asked)
+
+    run(test)
 
 
 @on_one_engine

@@ -48,7 +48,9 @@ def test_a_budget_is_shown_with_what_a_run_took_from_it(live: Live) -> None:
     live.work()
     shown = facts(done("budget", "show", budget["id"], "--delta", "1e-6", env=live.env))
     assert shown["spent"].strip() == held["reserved"].strip()
-    assert re.fullmatch(r" *epsilon 1\.\d{9} to 1\.\d{9} at delta 1e-06", shown["report"])
+    found = re.fullmatch(r" *epsilon (1\.\d{9}) to (1\.\d{9}) at delta 1e-06", shown["report"])
+    assert found is not None
+    assert found[1] < found[2]
     header, line = done("budget", "list", "--parent", parent["id"], env=live.env).splitlines()
     assert header.split() == ["id", "name", "relation", "limit", "spent", "reserved", "remaining"]
     assert line.split("  ")[:2] == [budget["id"], "survey"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,13 @@ def test_an_account_is_a_table_with_ends_that_are_rounded_outward() -> None:
         assert point["epsilon"]["lower"] - 1e-8 < float(lower) <= point["epsilon"]["lower"]
         assert point["epsilon"]["upper"] <= float(upper) < point["epsilon"]["upper"] + 1e-8
     assert lines[3].split() == ["relation", "add_or_remove_one"]
+
+
+def test_the_advantage_of_an_attacker_is_beside_the_table_and_rounded_up() -> None:
+    body = json.dumps(ACCOUNT_EXAMPLES["attack_risk"]["value"])
+    upper = json.loads(done("account", "--json", "--request", "-", given=body))["attack_risk"]["advantage"]["upper"]
+    [shown] = re.findall(r"^advantage at most +(\S+)$", done("account", "--request", "-", given=body), re.MULTILINE)
+    assert upper <= float(shown) < upper + 1e-9
 
 
 def test_a_delta_is_answered_at_an_epsilon() -> None:

@@ -171,6 +171,8 @@ def test_an_answer_that_is_none_is_one_line(body: bytes) -> None:
         "http://a:b",
         "http://a:99999",
         "http://a\x1b.example",
+        "http://a..example",
+        "http://" + "a" * 64,
     ],
 )
 def test_what_is_no_address_is_one_line(url: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import signal
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner, Result
 
 from app.auth import service
@@ -214,3 +218,29 @@ def test_a_command_in_a_wrong_folder_makes_no_database(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     assert run(settings, "migrate").exit_code == 0
     assert run(settings, "keys", "list").exit_code == 0
+
+
+def test_no_file_stays_where_no_token_is_written(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key"
+    arguments = ("keys", "create", "--name", "ci", "--scope", "admin", "--output", str(path))
+    with monkeypatch.context() as patched:
+        patched.setattr("app.auth.service.create_key", refuse_with(OperationalError("insert", {}, Exception())))
+        assert run(context.settings, *arguments).exit_code == 1
+    assert not path.exists()
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.open", refuse_with(OSError(errno.ENOSPC, "No space left on device")))
+        full = run(context.settings, *arguments)
+    [key] = service.list_keys(context)
+    assert f"`epsilond keys rotate {key.id}` gives it another" in full.output
+    assert not path.exists()
+    assert run(context.settings, "keys", "rotate", key.id, "--output", str(path)).exit_code == 0
+    assert service.authenticate(context, path.read_text().strip()) is not None
+
+
+def refuse_with(error: Exception) -> Callable[..., NoReturn]:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return refuse

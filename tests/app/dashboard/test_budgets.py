@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.dashboard.amounts import shares
-from app.dashboard.budgets import in_tree_order
+from app.dashboard.budgets import _burn_down, in_tree_order
 from tests.app.runs.conftest import Service, quick
 
 __all__ = ["quick"]
@@ -186,6 +186,47 @@ def test_the_burn_down_ends_at_what_is_left_after_all_commits(quick: Service) ->
     assert "<svg" in text
 
 
+def test_each_day_of_the_burn_down_is_what_was_left_at_its_end() -> None:
+    budget = {
+        "filter": FILTERS["zcdp"],
+        "limit": {"rho": 1.0},
+        "created_at": "2020-01-01T00:00:00Z",
+    }
+    days = [
+        {"key": "2020-01-02", "amount": {"rho": 0.125}, "cumulative": {"rho": 0.125}},
+        {"key": "2020-01-04", "amount": {"rho": 0.25}, "cumulative": {"rho": 0.375}},
+    ]
+    chart = _burn_down(budget, days)
+    assert chart is not None
+    *shown, (_, now) = chart.rows
+    assert shown == [("2020-01-01 00:00", "1"), ("2020-01-02 23:59", "0.875"), ("2020-01-04 23:59", "0.625")]
+    assert now == "0.625"
+    assert "0.625 now" in chart.description
+
+
+def test_of_mu_the_squares_add_up_in_the_burn_down_too() -> None:
+    budget = {"filter": FILTERS["gaussian_dp"], "limit": {"mu": 2.0, "mu_squared": 4.0}}
+    days = [{"key": "2020-01-02", "cumulative": {"mu": 1.2, "mu_squared": 1.44}}]
+    chart = _burn_down(budget | {"created_at": "2020-01-01T00:00:00Z"}, days)
+    assert chart is not None
+    assert chart.rows[-1][1] == "1.6"
+
+
+def test_the_burn_down_goes_on_beyond_a_page_of_days(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.dashboard.budgets._SHOWN", 1)
+    budget = quick.budget(filter=FILTERS["zcdp"])
+    for day in ("2020-01-02", "2020-01-03"):
+        held = reserve(quick, budget, "committed")
+        with quick.context.database.write() as session:
+            session.connection().exec_driver_sql(
+                "UPDATE reservations SET resolved_at = ? WHERE id = ?", (f"{day} 00:00:00.000000", held["id"])
+            )
+    text = quick.client.get(f"/dashboard/budgets/{budget['id']}/burn-down").text
+    left = 1 - quick.get(f"/v1/budgets/{budget['id']}")["spent"]["rho"]
+    last = re.findall(r'<tr><th scope="row" class="number">[^<]+</th><td class="number">([\d.]+)</td></tr>', text)[-1]
+    assert left - 1e-5 <= float(last) <= left
+
+
 def test_a_reservation_says_for_which_of_its_steps_it_was_charged(quick: Service) -> None:
     budget = quick.budget(name="steps taken", filter=FILTERS["zcdp"])
     taken = {"all": {}, "some": {"events": [GAUSSIAN | {"count": 7}]}}
@@ -197,3 +238,5 @@ def test_a_reservation_says_for_which_of_its_steps_it_was_charged(quick: Service
     assert all("20 × Gaussian" in row for row in rows.values())
     assert "charged for" not in rows["all"]
     assert "charged for 7 × Gaussian" in rows["some"]
+    cost, charged = (Decimal(amount) for amount in re.findall(r"<td>rho ([\d.]+)</td>", rows["some"]))
+    assert charged == pytest.approx(cost * 7 / 20, rel=Decimal("1e-4"))

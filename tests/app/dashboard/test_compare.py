@@ -133,6 +133,16 @@ def test_the_form_makes_the_problem(algorithms: list[dict[str, Any]], shape: str
     assert read(dict(parse_qsl(form.address, keep_blank_values=True)), algorithms, {"t": "T"}).problem() == problem
 
 
+def test_every_choice_and_every_size_is_sent_where_it_is_asked_for(algorithms: list[dict[str, Any]]) -> None:
+    given = {"smooth": "yes", "heavy_tailed": "yes", "norm_order": "1.5", "delta": "1e-7", "epsilon": "0.5"}
+    form = read(given | {"dataset_size": "123", "dimension": "4"}, algorithms, {"convex_population": "C"})
+    assert form.problem()["problem"] == {"shape": "convex", "smooth": True, "heavy_tailed": True, "norm_order": 1.5}
+    assert form.setting() == {
+        "dataset_size": "123", "dimension": "4", "epsilon": "0.5", "delta": "1e-7", "norm_order": "1.5",
+        "moment_order": "4",
+    }  # fmt: skip
+
+
 def test_only_what_changes_is_sent_while_one_types(reader: TestClient) -> None:
     typed = reader.get(PATH, params={"epsilon": "3"}, headers={**LIVE, "HX-Target": "answer"})
     part = Document(typed.text, is_part=True)

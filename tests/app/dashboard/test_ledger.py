@@ -7,6 +7,7 @@ import re
 import pytest
 from sqlalchemy import text
 
+from app.dashboard.ledger import _as_moment
 from tests.app.runs.conftest import Service, quick, service
 
 __all__ = ["quick", "service"]
@@ -42,6 +43,14 @@ def test_entries_are_searched(quick: Service) -> None:
     wrong = quick.client.get(f"{at}&kind=colour").text
     assert 'role="alert"' in wrong
     assert "/query/kind" in wrong
+
+
+@pytest.mark.parametrize("name", ["after", "before"])
+def test_a_day_and_a_minute_are_their_beginnings(name: str) -> None:
+    assert _as_moment(name, "2026-01-02") == "2026-01-02T00:00:00Z"
+    assert _as_moment(name, "2026-01-02T03:04") == "2026-01-02T03:04:00Z"
+    assert _as_moment(name, "2026-01-02T03:04:05Z") == "2026-01-02T03:04:05Z"
+    assert _as_moment("purpose", "2026-01-02") == "2026-01-02"
 
 
 def test_a_long_search_leads_on_and_keeps_what_was_asked(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:

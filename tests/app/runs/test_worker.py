@@ -114,6 +114,7 @@ def test_a_run_whose_reservation_holds_other_events_is_refused(service):
         events = (replace(reservation.events[0], count=1), *reservation.events[1:])
         session.execute(update(Reservation).where(Reservation.id == reservation.id).values(events=events))
     refuse(service, run, "plan_hash_mismatch")
+    assert service.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "voided"
 
 
 def test_a_run_whose_data_set_was_deleted_fails_without_a_charge(service):

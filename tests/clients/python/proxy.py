@@ -24,6 +24,7 @@ class Answer:
     status: int
     code: str | None = None
     retry_after: int | None = None
+    location: str | None = None
 
 
 @dataclass
@@ -90,7 +91,8 @@ def proxy_before(upstream: str) -> Iterator[Proxy]:
             self._send(answer.status, answer.headers.get_content_type(), content, {})
 
         def _say(self, action: Answer) -> None:
-            headers = {} if action.retry_after is None else {"Retry-After": str(action.retry_after)}
+            given = {"Retry-After": action.retry_after, "Location": action.location}
+            headers = {name: str(value) for name, value in given.items() if value is not None}
             if action.code is None:
                 self._send(action.status, "text/html", b"<h1>bad gateway</h1>", headers)
                 return

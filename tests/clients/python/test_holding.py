@@ -20,6 +20,7 @@ from epsilond_client import (
     Client,
     Conflict,
     EpsilondError,
+    Event,
     HeldReservation,
     Reservation,
     StepsExhausted,
@@ -208,14 +209,61 @@ def test_an_interrupt_while_it_starts_costs_one_step(
 ) -> None:
     start = client.reservations.start
 
-    def interrupted(reservation: Reservation) -> Reservation:
-        start(reservation)
+    def interrupted(reservation: Reservation, *, idempotency_key: str) -> Reservation:
+        start(reservation, idempotency_key=idempotency_key)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(client.reservations, "start", interrupted)
     with pytest.raises(KeyboardInterrupt), client.guard(budget, **STEPS) as guard:
         guard.take()
     assert charged_steps(client, guard) == 1
+
+
+def test_a_start_whose_answer_was_lost_can_be_asked_for_again(
+    behind_proxy: Client, proxy: Proxy, client: Client, budget: Budget
+) -> None:
+    with behind_proxy.guard(budget, **STEPS) as guard:
+        proxy.rules = {"/start": LOSE}
+        with pytest.raises(Unavailable):
+            guard.take()
+        proxy.rules = {}
+        guard.take(3)
+    assert charged_steps(client, guard) == 3
+    assert kinds(client, budget) == ["reserve", "start", "commit"]
+
+
+def test_what_somebody_else_has_started_is_not_charged_by_who_got_no_answer(
+    behind_proxy: Client, proxy: Proxy, client: Client, budget: Budget
+) -> None:
+    """Two processes with one idempotency_key: this one's start never arrived, and the other one draws noise."""
+    proxy.rules = {"/start": Answer(503, "database_busy")}
+    guard = behind_proxy.guard(budget, **STEPS, idempotency_key=f"two {budget.id}")
+
+    def train() -> None:
+        try:
+            guard.take()
+        finally:
+            client.reservations.start(guard.id)
+            proxy.rules = {}
+
+    with pytest.raises(Unavailable) as caught, guard:
+        train()
+    assert "may have drawn noise" in caught.value.__notes__[0]
+    assert client.reservations.get(guard.id).state == "started", "held in full for the other one"
+
+
+def test_a_start_that_was_not_made_through_the_guard_is_left_standing(client: Client, budget: Budget) -> None:
+    """Whoever made it may have drawn noise, in steps that nobody has counted."""
+    guard = client.guard(budget, **STEPS)
+
+    def train() -> None:
+        client.reservations.start(guard.id)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught, guard:
+        train()
+    assert client.reservations.get(guard.id).state == "started"
+    assert "is started and stays held in full" in caught.value.__notes__[0]
 
 
 def test_a_start_that_never_arrived_costs_nothing(
@@ -236,6 +284,65 @@ def test_a_commit_that_cannot_be_made_says_what_stands(
     assert f"client.reservations.commit({held.id!r})" in caught.value.__notes__[0]
     assert client.reservations.get(held.id).state == "started"
     assert client.budgets.get(budget).started.rho == pytest.approx(0.5), "held in full"
+
+
+def test_no_step_is_taken_once_a_commit_was_asked_for(
+    behind_proxy: Client, proxy: Proxy, client: Client, budget: Budget
+) -> None:
+    """Its answer may be lost, and then the ledger has charged what was counted until then."""
+    guard = behind_proxy.guard(budget, **STEPS)
+
+    def train() -> None:
+        guard.take(4)
+        proxy.rules = {"/commit": LOSE}
+        with pytest.raises(Unavailable):
+            guard.commit()
+        proxy.rules = {}
+        with pytest.raises(EpsilondError, match="no noise may be drawn"):
+            guard.take()
+
+    with pytest.raises(Conflict, match="already_resolved") as caught, guard:
+        train()
+    assert "says what is charged" in caught.value.__notes__[0]
+    assert charged_steps(client, guard) == guard.steps_taken == 4
+
+
+def test_a_step_that_is_being_taken_is_counted_by_a_commit_of_another_thread(
+    client: Client, budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, asked = client.reservations.commit, threading.Event()
+
+    def recorded(reservation: Reservation, *, events: list[Event] | None) -> Reservation:
+        asked.set()
+        return commit(reservation, events=events)
+
+    def interrupted() -> Reservation:
+        """As between the answer to the start and the count."""
+        started = start()
+        other.start()
+        # In vain, since the commit waits for this step; one that did not would be asked for at once.
+        asked.wait(0.1)
+        return started
+
+    monkeypatch.setattr(client.reservations, "commit", recorded)
+    with client.guard(budget, **STEPS) as guard:
+        guard.take(4)
+        start, other = guard.start, threading.Thread(target=guard.commit)
+        monkeypatch.setattr(guard, "start", interrupted)
+        guard.take()
+        other.join()
+    assert charged_steps(client, guard) == guard.steps_taken == 5
+
+
+def test_a_lost_start_that_cannot_be_committed_says_what_stands(
+    behind_proxy: Client, proxy: Proxy, client: Client, budget: Budget
+) -> None:
+    proxy.rules = {"/start": LOSE, "/commit": Answer(503, "database_unavailable")}
+    held = behind_proxy.reserve(budget, EVENTS, purpose="neither")
+    with pytest.raises(Unavailable) as caught, held:
+        raise AssertionError("the block has run")
+    assert f"client.reservations.commit({held.id!r})" in caught.value.__notes__[0]
+    assert client.reservations.get(held.id).state == "started"
 
 
 def test_the_block_s_own_error_is_raised_also_where_it_cannot_be_committed(
@@ -310,10 +417,16 @@ def test_a_hold_is_extended_while_the_block_runs(client: Client, budget: Budget)
 
 
 @pytest.mark.usefixtures("often_extended")
+@pytest.mark.parametrize("trouble", [Answer(503, "database_busy"), Answer(429, "too_many_requests")])
 def test_a_failing_extension_is_told_and_does_not_end_the_block(
-    behind_proxy: Client, proxy: Proxy, client: Client, budget: Budget, caplog: pytest.LogCaptureFixture
+    behind_proxy: Client,
+    proxy: Proxy,
+    client: Client,
+    budget: Budget,
+    caplog: pytest.LogCaptureFixture,
+    trouble: Answer,
 ) -> None:
-    proxy.rules = {"/extend": Answer(503, "database_busy")}
+    proxy.rules = {"/extend": trouble}
     with behind_proxy.reserve(budget, EVENTS, purpose="not extended", expires_in=60) as held:
         deadline = time.monotonic() + 30
         while len([path for _, path, _ in proxy.seen if path.endswith("/extend")]) < 2:
@@ -322,7 +435,7 @@ def test_a_failing_extension_is_told_and_does_not_end_the_block(
     assert charged_steps(client, held) == 10
     warned = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert held.id in warned[0].getMessage()
-    assert "database_busy" in warned[0].getMessage()
+    assert str(trouble.code) in warned[0].getMessage()
 
 
 def test_no_thread_is_left_behind(client: Client, budget: Budget) -> None:

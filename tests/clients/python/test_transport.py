@@ -16,6 +16,7 @@ from epsilond_client import (
     Retries,
     Unavailable,
 )
+from epsilond_client.budgets import Reservations
 from epsilond_client.events import gaussian
 from epsilond_client.transport import plain
 
@@ -36,10 +37,45 @@ def test_a_key_never_travels_in_clear_to_another_machine(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "https://db.example"])
 def test_a_key_goes_to_this_machine_and_over_tls(url: str) -> None:
-    Client(url, KEY).close()
+    with Client(url, KEY) as client:
+        assert repr(client) == f"Client({url!r})"
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://db", "http://user:secret@db", "http://", "https://db?key=1"])
+def test_no_proxy_sees_what_is_meant_for_this_machine(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with Client(url, retries=Retries(seconds=0)) as client:
+        assert client.health.live().status
+
+
+def test_nobody_is_led_elsewhere_with_the_key(behind_proxy: Client, proxy: Proxy) -> None:
+    proxy.script = [Answer(307, location="/v1/keys/self")]
+    with pytest.raises(ProblemError) as caught:
+        behind_proxy.health.live()
+    assert caught.value.status == 307
+    assert len(proxy.seen) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8000",
+        "ftp://db",
+        "http://user:secret@db",
+        "http://",
+        "https://db?key=1",
+        "https://db#key",
+        "http://db:port",
+        "http://db:99999",
+        "http://[::1",
+        "http://a..b",
+        "http://" + "a" * 64,
+        "http://db\n",
+        "http://d b",
+    ],
+)
 def test_what_is_no_address_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(ValueError, match="base_url is http") as caught:
         Client(url)
@@ -145,6 +181,13 @@ def test_attempts_end_with_the_deadline(behind_proxy: Client, proxy: Proxy, wait
     assert waits.waited[0] < 0.3
 
 
+def test_what_is_asked_again_soon_anyhow_is_asked_once(behind_proxy: Client, proxy: Proxy, waits: Waits) -> None:
+    proxy.script = [Answer(503, "database_busy")] * 2
+    with pytest.raises(Unavailable):
+        Reservations(behind_proxy._http.in_haste(5.0)).extend("res_1")
+    assert (len(proxy.seen), waits.waited) == (1, [])
+
+
 def test_a_request_that_is_still_running_is_waited_for(behind_proxy: Client, proxy: Proxy, budget: Budget) -> None:
     proxy.script = [LOSE, Answer(409, "request_in_progress")]
     behind_proxy.reservations.create(budget, EVENTS, purpose="still running")
@@ -186,8 +229,11 @@ def test_a_connection_that_was_never_made_is_tried_again(waits: Waits) -> None:
     assert "http://127.0.0.1:1" in caught.value.detail
 
 
-def test_an_unanswered_command_says_its_key(behind_proxy: Client, proxy: Proxy, budget: Budget) -> None:
-    proxy.script = [LOSE] * 1000
+@pytest.mark.parametrize("trouble", [LOSE, Answer(503, "database_busy"), Answer(504)])
+def test_an_unanswered_command_says_its_key(
+    behind_proxy: Client, proxy: Proxy, budget: Budget, trouble: str | Answer
+) -> None:
+    proxy.script = [trouble] * 1000
     with pytest.raises(Unavailable) as caught:
         behind_proxy.reservations.create(budget, EVENTS, purpose="no answer")
     key = caught.value.idempotency_key

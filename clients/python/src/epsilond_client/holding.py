@@ -19,6 +19,7 @@ import logging
 import operator
 import os
 import threading
+import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
@@ -78,6 +79,8 @@ class HeldReservation:
         self._charge_delta = charge_delta
         self._start_on_entry = start
         self._key = idempotency_key
+        # Of this object alone, in no other process: the answer to somebody else's start is no permission to draw noise.
+        self._start_key = str(uuid.uuid4())
         self._reservation: Reservation | None = None
         self._taken = 0
         self._counts = False
@@ -126,11 +129,14 @@ class HeldReservation:
         Raises:
             Conflict: ``already_started``, by another process: its noise may be out, so this one must draw none.
                 ``expired``: the hold was given back before it was started.
+            Unavailable: no answer came; another call asks again under the same key, and a start is done once.
         """
         self._check_process()
         with self._lock:
             if self._resolved or self._ended.is_set():
-                raise EpsilondError(f"the block of {self.id} is over: no noise may be drawn for it any more")
+                raise EpsilondError(
+                    f"{self.id} is resolved, or its block is over: no noise may be drawn for it any more"
+                )
             if not self._started:
                 self._ask_for_start()
             return self.reservation
@@ -176,11 +182,14 @@ class HeldReservation:
             events: The reserved list with counts reduced and later ones dropped; None for all of it, or for the steps
                 that were counted.
         """
-        if events is None:
-            events = self._counted()
-        answer = self._reservations.commit(self.reservation, events=events)
-        self._reservation, self._resolved = answer, True
-        return answer
+        with self._lock:
+            # Before it is asked: a step after it, or after a lost answer, would not be charged.
+            self._ended.set()
+            if events is None:
+                events = self._counted()
+            self._reservation = self._reservations.commit(self.reservation, events=events)
+            self._resolved = True
+            return self._reservation
 
     def void(self) -> Reservation:
         """Nothing has happened and nothing will: give the hold back.
@@ -190,6 +199,7 @@ class HeldReservation:
         """
         self._reservation = self._reservations.void(self.reservation)
         self._resolved = True
+        self._ended.set()
         return self._reservation
 
     def __enter__(self) -> Self:
@@ -225,7 +235,7 @@ class HeldReservation:
         try:
             self.commit()
         except BaseException as failure:
-            failure.add_note(self._standing())
+            failure.add_note(self._standing(failure))
             raise
         if not self._started:
             # After the charge: where warnings are errors, this raises.
@@ -244,14 +254,14 @@ class HeldReservation:
             )
 
     def _ask_for_start(self) -> None:
-        # A key of its own in every process: the answer to somebody else's start is no permission to draw noise again.
+        # Under one key however often: after a lost answer the service says whether it was this start that was done.
         self._maybe_started = True
         try:
-            self._reservation = self._reservations.start(self.reservation)
+            self._reservation = self._reservations.start(self.reservation, idempotency_key=self._start_key)
         except Unavailable:
             raise
         except ProblemError as problem:
-            self._maybe_started = False
+            self._maybe_started, self._start_key = False, str(uuid.uuid4())
             self._is_anothers = problem.code in _ANOTHERS
             raise
         self._started = True
@@ -267,7 +277,7 @@ class HeldReservation:
             else:
                 error.add_note(self._standing())
         except BaseException as failure:
-            error.add_note(f"{self._standing()}\n{type(failure).__name__}: {failure}")
+            error.add_note(f"{self._standing(failure)}\n{type(failure).__name__}: {failure}")
 
     def _void_or_commit(self) -> None:
         try:
@@ -275,6 +285,9 @@ class HeldReservation:
         except ProblemError as problem:
             if problem.code != "already_started" or not self._maybe_started:
                 raise
+            if self._key is not None:
+                # Another process may have found the reservation under it: refused where that one's start was done.
+                self._ask_for_start()
             # This process's own start was done and its answer lost. Nothing was drawn; one step is the least charge.
             self.commit(events=[{**self._events[0], "count": 1}])
 
@@ -284,15 +297,18 @@ class HeldReservation:
             return None
         return [{**self._events[0], "count": self._taken}]
 
-    def _standing(self) -> str:
+    def _standing(self, failure: BaseException | None = None) -> str:
         """What becomes of a reservation that this process could not resolve."""
+        code = failure.code if isinstance(failure, ProblemError) else None
+        if code == "already_resolved":
+            return f"The reservation {self.id} is resolved: client.reservations.get({self.id!r}) says what is charged."
         if self._is_anothers:
             return (
                 f"The reservation {self.id} was made earlier under the same idempotency_key, and is started or "
                 "resolved: whoever did that may have drawn noise. Look at it with client.reservations.get, commit it "
                 "if it is started, and reserve anew under another key."
             )
-        if self._started or self._maybe_started:
+        if self._started or self._maybe_started or code == "already_started":
             return (
                 f"The reservation {self.id} is started and stays held in full until it is committed: "
                 f"client.reservations.commit({self.id!r})"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import httpx2
 
@@ -247,8 +247,8 @@ def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> boo
     Raises:
         ValueError: it is no address, or the key would travel in clear over a network.
     """
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None or parts.query:
+    parts = _parts(base_url)
+    if parts is None or parts.hostname is None:
         raise ValueError("base_url is http://HOST:PORT or https://HOST, without a user, a password or a query")
     is_local = _is_loopback(parts.hostname)
     if has_key and parts.scheme == "http" and not is_local and not allow_insecure:
@@ -257,6 +257,17 @@ def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> boo
             "else can read that network"
         )
     return is_local
+
+
+def _parts(base_url: str) -> SplitResult | None:
+    """Of an address and nothing else; None of any other text."""
+    try:
+        parts = urlsplit(base_url)
+        is_one = parts.scheme in ("http", "https") and parts.port != 0 and (parts.hostname or "").encode("idna") != b""
+    except ValueError:  # of brackets, of the port, or of the name
+        return None
+    has_more = parts.username is not None or parts.query or parts.fragment
+    return parts if is_one and not has_more and base_url.isprintable() and " " not in base_url else None
 
 
 def _is_loopback(host: str) -> bool:

@@ -9,7 +9,8 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from app.auth import service
-from app.auth.principal import CurrentPrincipal, Principal, Scope, requires
+from app.auth.principal import Principal, Scope
+from app.auth.rights import CurrentPrincipal, requires
 from app.kit.context import Context
 from app.main import create_app
 from tests.app.conftest import BASE_URL, LOOPBACK_PEER
