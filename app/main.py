@@ -121,6 +121,7 @@ def create_app(context: Context) -> FastAPI:
     app.state.progress = progress
     app.state.answers = answers
     app.state.metrics = state_registry(context, answers)
+    app.state.last_look = health.LastLook()
     # Added last is outermost: a request meets the boundary, then the guard, its key's limits, what is known already,
     # the gate of bodies.
     app.add_middleware(BodyGate, context=context)

@@ -167,7 +167,7 @@ def _entry(entry: StoredEntry) -> dict[str, Any]:
 def _object(number: int, line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not line.endswith(b"\n"):
         raise _bad_line(number, "it is no whole JSON object: the file was cut off or changed")
@@ -206,15 +206,22 @@ def _read_ends(last: dict[str, Any] | None, count: int) -> tuple[Head, ...]:
     if last is None:
         raise BadPlace(None, None, None, f"the file ends without its last line, after {count} entries: it was cut off")
     try:
-        ends = tuple(Head(**end) for end in last["heads"])
+        ends = tuple(_head(end) for end in last["heads"])
         said = last["entries"], last["head"], last["sha256"]
         found = count, digest_of(ends), last["sha256_of_lines"]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         raise BadPlace(None, None, None, "the last line of the file is not what was written") from None
     for name, is_right in zip(("entries", "head", "sha256"), map(_same, said, found), strict=True):
         if not is_right:
             raise BadPlace(None, None, None, f"the last line of the file says another {name} than the lines before it")
     return ends
+
+
+def _head(end: dict[str, Any]) -> Head:
+    head = Head(**end)
+    if not (type(head.budget_id) is type(head.hash) is str and type(head.sequence) is int):
+        raise TypeError("an end is a text, a number and a text")
+    return head
 
 
 def _read_tree(last: dict[str, Any], version: int) -> TreeHead | None:

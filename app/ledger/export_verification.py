@@ -78,8 +78,9 @@ class _Leaves:
         """The next entry, once it is verified."""
         if entry.tree_index is None:
             return
-        if not 0 <= entry.tree_index < 1 << 62:
-            raise BadPlace(entry.budget_id, entry.sequence, entry.leaf_index, "its tree_index is no place in a tree")
+        for name, place in (("tree_index", entry.tree_index), ("leaf_index", entry.leaf_index)):
+            if not 0 <= place < 1 << 62:
+                raise BadPlace(entry.budget_id, entry.sequence, entry.leaf_index, f"its {name} is no place of an entry")
         self._places.append(entry.tree_index)
         self._leaf_indices.append(entry.leaf_index)
         self._hashes += bytes.fromhex(entry.hash)

@@ -40,13 +40,15 @@ def integrate(database: Database, batches: int | None = None) -> None:
         CannotIntegrate: a hash that is none, a place that is taken, a tree that does not fit its size.
     """
     for number in count():
-        if number == batches or not _is_behind(database):
+        if number == batches:
             return
         try:
+            if not _is_behind(database):
+                return
             with database.write() as session:
                 if _integrate(session) < BATCH:
                     return
-        except ValueError as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise CannotIntegrate from error
         except DBAPIError as error:
             # A lock, a lost connection and a full disk say nothing about what is stored.

@@ -34,7 +34,7 @@ _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     ReservationStatus.EXPIRED: frozenset(),
 }
 #: What bytes that say the wrong things make of the code that reads them.
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, AccountingError)
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, AccountingError)
 
 
 class Chained(Protocol):

@@ -108,6 +108,10 @@ class TreeVerification:
         position = self._seen.find(0)
         if position >= 0 and (is_short or self._leaf_indices[position] <= settled):
             raise self._bad(self._leaf_indices[position], "it is not in the tree")
+        last = self._leaf_indices[-1] if self._leaf_indices else 0
+        if settled > last:
+            # Later entries would never be looked for.
+            raise _beside(f"the row of the tree says that all places up to {settled} are in it, and the last is {last}")
 
     def _bad(self, leaf_index: int, reason: str) -> BadPlace:
         entry = repository.entry_at(self._session, leaf_index)

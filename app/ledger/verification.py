@@ -41,6 +41,10 @@ def verify(session: Session, root_id: str = "", past: Past | None = None, kept: 
         return Verdict.good(books, _check(session, books, root_id, past, kept))
     except BadPlace as bad:
         return Verdict.bad(books, bad)
+    except (TypeError, ValueError, OverflowError) as error:
+        # On SQLite a column takes values of every kind, and what reads them fails before they can be compared.
+        reason = f"a stored value is not of its column's kind ({type(error).__name__})"
+        return Verdict.bad(books, BadPlace(None, None, None, reason))
 
 
 def _check(session: Session, books: Books, root_id: str, past: Past | None, kept: Checkpoint | None) -> TreeHead | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import secrets
+import threading
 import time
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import Field
@@ -26,6 +27,9 @@ Workers = Literal["ok", "starting", "failing", "elsewhere"]
 
 #: So long after the server's start its first workers may still load what they need.
 WORKERS_START_S = 15.0
+#: What was found is told again for so long: nobody needs a key here, and a look takes a query, a file and a reading of
+#: all migrations.
+BELIEVED_S = 0.2
 
 
 class Health(Schema):
@@ -54,6 +58,34 @@ class Readiness(Schema):
     checks: Checks
 
 
+class LastLook:
+    """What was found of the parts: one look at a time and in `BELIEVED_S`, however often and by however many asked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, State | Workers] = {}
+        self._taken = -math.inf
+
+    def found(self, context: Context, began: float) -> dict[str, State | Workers]:
+        """The state of each part.
+
+        Args:
+            context: The process's context.
+            began: When the server did, by the process's own clock.
+        """
+        with self._lock:
+            if time.monotonic() - self._taken >= BELIEVED_S:
+                database, schema = _database(context)
+                self._found = {
+                    "database": database,
+                    "schema": schema,
+                    "data_folder": _data_folder(context),
+                    "workers": _workers(context, began),
+                }
+                self._taken = time.monotonic()
+            return self._found
+
+
 @router.get("/live", summary="Whether the process answers")
 async def health_live() -> Health:
     """Asks nothing of database, disk or workers: restarting the process would mend none of them."""
@@ -68,14 +100,9 @@ async def health_live() -> Health:
 )
 def health_ready(context: CurrentContext, request: Request) -> Readiness:
     """Database, schema, data folder and workers, each by its name."""
-    database, schema = _database(context)
-    checks = {
-        "database": database,
-        "schema": schema,
-        "data_folder": _data_folder(context),
-        "workers": _workers(context, getattr(request.app.state, "began", -math.inf)),
-        "accepting": "failing" if getattr(request.app.state, "is_stopping", False) else "ok",
-    }
+    state: Any = request.app.state
+    found = state.last_look.found(context, getattr(state, "began", -math.inf))
+    checks = {**found, "accepting": "failing" if getattr(state, "is_stopping", False) else "ok"}
     failing = [name for name, state in checks.items() if state == "failing" and name != "workers"]
     if failing:
         code = "database_unavailable" if {"database", "schema"} & set(failing) else "not_ready"

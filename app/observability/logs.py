@@ -7,6 +7,7 @@ log line carries the type and the positions of an exception and nothing else of 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from typing import Any, TextIO
 
@@ -15,6 +16,9 @@ from structlog.typing import EventDict, WrappedLogger
 
 from app.observability.request_id import REQUEST_ID
 from app.observability.stack import stack_lines
+
+# Where asyncio begins to quote.
+_QUOTED = re.compile("[\n(<]")
 
 
 def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys.stderr) -> None:
@@ -33,6 +37,7 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         exception_without_values,
+        task_without_values,
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -72,4 +77,11 @@ def exception_without_values(_logger: WrappedLogger, _name: str, event: EventDic
     if isinstance(error, BaseException):
         event["error_type"] = type(error).__qualname__
         event["raised_at"] = stack_lines(error)
+    return event
+
+
+def task_without_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Keep the first words of what asyncio tells: it goes on with arguments and exceptions as they are."""
+    if event.get("logger") == "asyncio":
+        event["event"] = _QUOTED.split(str(event["event"]), maxsplit=1)[0]
     return event

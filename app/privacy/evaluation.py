@@ -19,9 +19,6 @@ from app.kit.context import Context
 from app.kit.process_pool import JobFailed
 from app.problems import from_accounting, unprocessable
 
-#: Values that are asked for together take about as long, so that others get a turn between.
-_TOGETHER_SECONDS = 1.0
-
 #: Full batches of Gaussian noise have a closed form; so many events times values take some milliseconds.
 MOST_IN_THREAD = 1000
 
@@ -77,10 +74,11 @@ class Evaluation:
 
     def _answers(self, evaluate: Evaluate, values: Sequence[float], pointer: tuple[str | int, ...]) -> list[Answer]:
         answers: list[Answer] = []
-        together = 1
         while len(answers) < len(values):
-            begun = time.monotonic()
-            if begun > self._deadline:
+            # Others get a turn between, soon where a value takes long. One, two, four and so on, whatever the time was:
+            # the last digits of values depend on those that are asked for beside them, and may not on the machine.
+            together = len(answers) + 1
+            if time.monotonic() > self._deadline:
                 raise unprocessable(
                     "too_much_work",
                     f"{len(answers)} of {len(values)} values took {self.seconds:g} s; ask for fewer at a time, or "
@@ -91,8 +89,6 @@ class Evaluation:
                 more = self._together(evaluate, values[len(answers) : len(answers) + together], pointer)
                 found.evaluator, found.values = more[-1].method, len(more)
             answers += more
-            if time.monotonic() - begun < 0.5 * _TOGETHER_SECONDS:
-                together *= 2
         return answers
 
     def _together(self, evaluate: Evaluate, values: Sequence[float], pointer: tuple[str | int, ...]) -> list[Answer]:

@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.db.failures import DATABASE_FAILURES
 from app.kit.context import Context
+from app.observability.stack import stack_lines
 from app.problems import Problem
 from app.runs import repository
 from app.runs.models import Run, RunState
@@ -194,6 +195,10 @@ class ProgressFeed:
                 found = await run_in_threadpool(self._read, sorted(ids))
             except DATABASE_FAILURES as error:
                 log.warning("progress_not_read", error_type=type(error).__name__)
+                continue
+            except Exception as error:
+                # A fault of ours, which the next look may not meet: without this task nobody would hear anything more.
+                log.error("progress_failed", error_type=type(error).__name__, raised_at=stack_lines(error))
                 continue
             for listener in self._listeners:
                 if listener.message.id in found:

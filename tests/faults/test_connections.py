@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import resource
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from app import connections
-from app.connections import BODY_BYTES_PER_S, BODY_S, HEAD_S, UNREAD_S, Connection
+from app.connections import BODY_BYTES_PER_S, BODY_S, FILES, HEAD_S, OTHER_FILES, UNREAD_S, Connection
 from app.server import listen
 
 #: Longer than every buffer between the two ends of a connection.
@@ -220,6 +221,22 @@ def test_a_body_that_trickles_is_answered_408_and_its_application_is_told(monkey
     run(test)
 
 
+def test_what_came_with_an_earlier_request_gives_a_body_no_more_time() -> None:
+    async def test(server: Server, client: Client) -> None:
+        long = 100 * BODY_BYTES_PER_S
+        earlier = f"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {long}\r\n\r\n".encode() + b"x" * long
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
+        await client.send(earlier)
+        assert await client.answer() == b"ok"
+        await client.send(head)
+        await server.received(len(earlier) + len(head))
+        server.look(0.0)
+        server.look(BODY_S + 0.1)
+        assert problem(await client.rest()) == (408, "request_timeout")
+
+    run(test)
+
+
 def test_a_body_that_comes_slowly_but_comes_has_all_the_time_it_needs() -> None:
     async def test(server: Server, client: Client) -> None:
         a_minutes, minutes = 60 * BODY_BYTES_PER_S, 10
@@ -382,6 +399,27 @@ def test_a_bad_chunk_behind_an_answer_closes_the_connection_quietly(caplog: pyte
     with caplog.at_level(logging.DEBUG):
         run(test)
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "clients"),
+    [
+        (1024, 4096, 4096, 4096 - OTHER_FILES),
+        (1024, 1 << 20, FILES, FILES - OTHER_FILES),
+        (1024, resource.RLIM_INFINITY, FILES, FILES - OTHER_FILES),
+        (1 << 20, 1 << 20, None, (1 << 20) - OTHER_FILES),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None, FILES - OTHER_FILES),
+    ],
+)
+def test_the_limit_of_files_is_raised_and_some_are_not_for_clients(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: int | None, clients: int
+) -> None:
+    limits = [(soft, hard)]
+    monkeypatch.setattr(connections.resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(connections.resource, "setrlimit", lambda _, wanted: limits.append(wanted))
+    connections.allow_many_files()
+    assert limits[1:] == ([] if raised is None else [(raised, hard)])
+    assert connections.most_connections() == clients
 
 
 def test_connections_beyond_the_files_that_may_be_open_are_closed_and_the_others_stay(

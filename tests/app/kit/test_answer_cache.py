@@ -171,18 +171,26 @@ def test_a_refusal_of_what_was_asked_is_everybodys_who_asked_it_then() -> None:
     assert len(calls) == 1
 
 
-def test_who_was_refused_for_want_of_room_takes_nobody_with_it() -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Problem(429, "too_many_waiting", "yours are the most"),
+        Problem(503, "numerics_busy", "every core is busy"),
+        RuntimeError("a fault of ours"),
+    ],
+)
+def test_who_was_refused_for_want_of_room_or_met_a_fault_takes_nobody_with_it(failure: Exception) -> None:
     found, released, calls = cache(), threading.Event(), []
 
     def compute() -> Finding:
         calls.append(1)
         assert released.wait(30)
         if len(calls) == 1:
-            raise Problem(429, "too_many_waiting", "yours are the most")
+            raise failure
         return Finding(b"later", True)
 
     first, *others = asyncio.run(at_once(found, compute, released.set, 5))
-    assert first.code == "too_many_waiting"
+    assert first is failure
     assert {text for text, _ in others} == {b"later"}
     assert len(calls) == 2
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from app.auth import service as keys
 from app.auth.principal import Scope
 from app.db.database import Database
+from app.kit.answer_cache import AnswerCache
 from app.kit.context import Context
-from app.kit.known_answers import LARGEST_BODY_BYTES, PATHS
+from app.kit.fields import Schema
+from app.kit.known_answers import LARGEST_BODY_BYTES, PATHS, Answers
 from app.main import create_app
 from app.settings import Settings
 from tests.app.conftest import BASE_URL, LOOPBACK_PEER
@@ -129,6 +134,25 @@ def test_what_depends_on_a_budget_is_never_remembered(client: TestClient) -> Non
     assert held.status_code == 201
     after = ask(client, "/v1/calibrate", {**CALIBRATE, "budget_id": made["id"]}).json()["cost_in_budget"]
     assert (after["fits"], after["remaining"]) == (False, {"rho": 0.5})
+
+
+def test_nobody_waits_for_anothers_answer_about_a_budget() -> None:
+    """Whoever asked first may reach a budget that the second one, with the same body, does not."""
+
+    class Body(Schema):
+        budget_id: str = "bud_1"
+
+    both_compute = threading.Barrier(2, timeout=10)
+
+    def compute() -> Body:
+        both_compute.wait()
+        return Body()
+
+    async def scene() -> list[Response]:
+        answers = Answers(AnswerCache(10, 2**20), "/v1/account", b"the same words")
+        return await asyncio.gather(*(answers.respond(Body(), compute, is_public=False) for _ in range(2)))
+
+    assert [answer.headers["cache-status"] for answer in asyncio.run(scene())] == [NOT_STORED, NOT_STORED]
 
 
 def test_what_was_given_up_is_asked_anew(client: TestClient, context: Context) -> None:

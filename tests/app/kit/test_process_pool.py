@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import signal
 import threading
 import time
@@ -12,12 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from accounting.errors import Unsupported
-from app.kit import process_worker
+from app.kit import process_pool, process_worker
 from app.kit.caller import CALLER
 from app.kit.fair_gate import MOST_WAITING
 from app.kit.process_pool import JobFailed, ProcessPool
@@ -84,7 +86,7 @@ def test_a_job_that_takes_too_long_is_ended(pool: ProcessPool) -> None:
     worker, _ = pool.run(process_and_parent)
     impatient(pool, 0.2)
     with pytest.raises(JobFailed, match=r"longer than 0\.2 s"):
-        pool.run(nap, 60.0)
+        pool.run_within(30.0, nap, 5.0)
     assert not is_alive(worker)
     impatient(pool, 60.0)
     assert pool.run(math.sqrt, 4.0) == 2.0
@@ -150,6 +152,14 @@ def test_closing_ends_idle_and_busy_processes_and_takes_no_more(pool: ProcessPoo
     pool.close()
 
 
+def test_a_worker_whose_job_ends_while_the_pool_closes_is_not_kept(pool: ProcessPool) -> None:
+    worker = pool._take()
+    pool.close()
+    pool._keep(worker)
+    assert (pool._idle, worker._connection.closed) == ([], True)
+    assert not is_alive(worker._process.pid)
+
+
 def test_ctrl_c_in_the_terminal_is_for_the_parent(pool: ProcessPool) -> None:
     worker, _ = pool.run(process_and_parent)
     os.kill(worker, signal.SIGINT)
@@ -179,6 +189,59 @@ def short_worker(pool: ProcessPool) -> None:
     impatient(pool, 30.0)
     pool._keep(worker)
     pool.run(nap, 25.0)
+
+
+def own_limits() -> tuple[tuple[int, int], tuple[int, int], set[str | None]]:
+    threads = {os.environ.get(f"{library}_NUM_THREADS") for library in ("OMP", "OPENBLAS", "MKL")}
+    return resource.getrlimit(resource.RLIMIT_AS), resource.getrlimit(resource.RLIMIT_CORE), threads
+
+
+def test_a_worker_has_its_memory_one_thread_and_leaves_no_core_file(pool: ProcessPool) -> None:
+    assert pool.run(own_limits) == ((MEMORY, MEMORY), (0, 0), {"1"})
+
+
+def test_the_alarm_of_a_worker_is_set_for_its_jobs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would end in the middle of the time in which nobody asks, and the next job with it."""
+    done: list[object] = []
+    jobs = iter([(done.append, ("job",), {})])
+
+    class Parent:
+        def __init__(self, _: int) -> None: ...
+        def __enter__(self) -> Parent:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def recv(self) -> object:
+            try:
+                return next(jobs)
+            except StopIteration:
+                raise EOFError from None
+
+        def send_bytes(self, _: bytes) -> None:
+            done.append("reply")
+
+    monkeypatch.setattr(process_worker, "Connection", Parent)
+    monkeypatch.setattr(process_worker.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(process_worker.signal, "setitimer", lambda _, seconds: done.append(seconds))
+    monkeypatch.setattr(process_worker.resource, "setrlimit", lambda *_: None)
+    process_worker.main(0, MEMORY, 5.0)
+    assert done == [5.0, "job", 0.0, "reply"]
+
+
+def test_the_wait_for_a_place_is_part_of_a_jobs_time(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, _ = pool.run(process_and_parent)
+    now = [0.0]
+    monkeypatch.setattr(process_pool, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    enter = pool.gate.enter
+
+    def enter_late(seconds: float) -> None:
+        enter(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(pool.gate, "enter", enter_late)
+    with pytest.raises(JobFailed, match="longer than 10 s"):
+        pool.run_within(10.0, nap, 0.5)
+    assert not is_alive(worker)
 
 
 def test_an_answer_is_a_value_or_an_exception() -> None:

@@ -106,6 +106,14 @@ def test_signatures_of_others_are_passed_over_and_a_wrong_one_of_the_key_is_not(
         open_note(NOTE.replace(own, wrong + own), KEY)
 
 
+def test_a_note_has_as_many_signatures_as_fit() -> None:
+    other = sign(STATE, Ed25519PrivateKey.generate()).rpartition("\n\n")[2]
+    fitting = (MAX_NOTE_LENGTH - len(NOTE)) // len(other)
+    assert open_note(NOTE + fitting * other, KEY) == STATE
+    with pytest.raises(InvalidNote, match="it is no signed note"):
+        open_note(NOTE + (fitting + 1) * other, KEY)
+
+
 def signed_text(text: str) -> str:
     return f"{text}\n{NOTE.rpartition(chr(10) * 2)[2]}"
 

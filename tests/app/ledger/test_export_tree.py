@@ -42,8 +42,8 @@ CHANGES: dict[str, tuple[Callable[[Entries], Any], str]] = {
     "a place twice": (lambda lines: lines[6].update(tree_index=4), "its tree_index is 4, where 5 is the next place"),
     "no place": (lambda lines: lines[6].update(tree_index=None), "its tree_index is 6, where 5 is the next place"),
     "far away": (lambda lines: lines[6].update(tree_index=2**61), "its tree_index is 6, where 5 is the next place"),
-    "beyond": (lambda lines: lines[6].update(tree_index=2**80), "its tree_index is no place in a tree"),
-    "negative": (lambda lines: lines[6].update(tree_index=-1), "its tree_index is no place in a tree"),
+    "beyond": (lambda lines: lines[6].update(tree_index=2**80), "its tree_index is no place of an entry"),
+    "negative": (lambda lines: lines[6].update(tree_index=-1), "its tree_index is no place of an entry"),
     "a text": (lambda lines: lines[6].update(tree_index="5"), "line 7: it is no entry"),
     "a truth value": (lambda lines: lines[6].update(tree_index=True), "line 7: it is no entry"),
     "left out": (lambda lines: lines[6].pop("tree_index"), "line 7: it is no entry"),
@@ -51,6 +51,10 @@ CHANGES: dict[str, tuple[Callable[[Entries], Any], str]] = {
     "another size": (lambda lines: lines[-1]["tree"].update(size=5), "says another tree than the entries make"),
     "no hash": (lambda lines: lines[-1]["tree"].update(root_hash="x"), "the last line of the file is not what was"),
     "no size": (lambda lines: lines[-1]["tree"].update(size="23"), "the last line of the file is not what was"),
+    "a leaf index beyond": (lambda lines: lines[-2].update(leaf_index=2**80), "its leaf_index is no place of an entry"),
+    "an end in words": (lambda lines: lines[-1]["heads"][0].update(sequence="5"), "the last line of the file is not"),
+    "an end of a list": (lambda lines: lines[-1]["heads"][0].update(budget_id=[]), "the last line of the file is not"),
+    "no text": (lambda lines: lines[-1]["heads"][0].update(budget_id="\ud800"), "the last line of the file is not"),
     "no tree": (lambda lines: lines[-1].pop("tree"), "the last line of the file is not what was written"),
 }
 

@@ -221,6 +221,10 @@ CUTS: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "more": (lambda lines: [*lines, lines[1]], "something follows the last line"),
     "another kind of line": (lambda lines: [*lines[:4], b'{"a": 1}\n', *lines[4:]], "line 5: it is no entry"),
     "not an object": (lambda lines: [*lines[:4], b"[]\n", *lines[4:]], "line 5: it is no whole JSON object"),
+    "an object that is too deep": (
+        lambda lines: [*lines[:4], b'{"a":' * 10**5 + b"\n", *lines[4:]],
+        "line 5: it is no whole JSON object",
+    ),
     "a leaf index twice": (lambda lines: [*lines[:4], lines[3], *lines[4:]], "its leaf_index does not grow"),
 }
 
@@ -247,6 +251,9 @@ def sealed(lines: Lines, entries: list[dict[str, Any]]) -> bytes:
     return lines[0] + b"".join(body) + json.dumps(last).encode() + b"\n"
 
 
+#: More than the program that reads it has places for.
+DEEP = "[" * 10**5
+
 ATTEMPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "flipped": lambda entry: {**entry, "canonical": entry["canonical"].replace('"v":"1"', '"v":"2"')},
     "damaged": lambda entry: {
@@ -258,6 +265,7 @@ ATTEMPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "no hash": lambda entry: {**entry, "previous_hash": "none"},
     "another budget": lambda entry: {**entry, "budget_id": "bud_x"},
     "another sequence": lambda entry: {**entry, "sequence": 100},
+    "too deep": lambda entry: {**entry, "canonical": DEEP, "hash": chain_hash(entry["previous_hash"], DEEP.encode())},
 }
 
 
@@ -328,6 +336,19 @@ def test_a_file_that_was_written_anew_is_caught_by_one_that_was_kept(file: Path,
     assert (bad.budget_id, bad.sequence, bad.leaf_index) == (
         first["budget_id"], first["sequence"], first["leaf_index"],
     )  # fmt: skip
+
+
+@on_one_engine
+def test_a_file_without_its_last_entry_is_caught_by_one_that_was_kept(file: Path, tmp_path: Path) -> None:
+    past, _ = read_past(write(tmp_path / "kept.ndjson", file.read_bytes()))
+    lines = entry_lines(file.read_bytes())
+    *entries, last = (json.loads(line) for line in lines[1:-1])
+    write(file, sealed(lines, entries))
+    assert verify_export(file).valid
+    bad = verify_export(file, past).first_bad
+    assert bad is not None
+    assert (bad.budget_id, bad.sequence) == (last["budget_id"], last["sequence"])
+    assert bad.reason == "it is missing: the older export has it"
 
 
 def test_bytes_that_are_no_text_are_exported_as_they_are(

@@ -178,6 +178,30 @@ def test_what_is_committed_while_integration_looks_is_not_passed(
     check(database)
 
 
+@on_postgresql
+def test_an_entry_that_is_written_while_integration_begins_is_awaited(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest entry is looked for first: who has drawn an index before it has a smaller number than integration."""
+    database, last = context.database, tree_repository.last_leaf_index
+    first, second = (open_tree(context, [None], [10**6])[0] for _ in range(2))
+    with ExitStack() as stack:
+
+        def written_meanwhile(session: Session) -> int:
+            monkeypatch.setattr(tree_repository, "last_leaf_index", last)
+            reserve(stack.enter_context(database.write()), context, first)
+            write(context, second)
+            return last(session)
+
+        monkeypatch.setattr(tree_repository, "last_leaf_index", written_meanwhile)
+        for _ in range(3):
+            integrate(database)
+            write(context, second)
+    integrate(database)
+    assert sorted(places(database)) == [row["leaf_index"] for row in attacks.entries(database)]
+    check(database)
+
+
 def test_a_gap_that_a_failure_left_is_passed(context: Context) -> None:
     (budget,) = open_tree(context, [None], [10**6])
     for _ in range(4):

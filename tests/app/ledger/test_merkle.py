@@ -234,6 +234,19 @@ def test_a_proof_that_ends_below_the_root_shows_nothing(roots: dict[int, bytes])
                 assert not verify_consistency(first, larger, roots[first], roots[second], path)
 
 
+def test_a_proof_that_goes_on_above_the_root_shows_nothing(roots: dict[int, bytes]) -> None:
+    """It leads to a root that somebody has made of the tree's and of something else."""
+    read, beside = KEPT.tiles(), bytes(32)
+    for size in range(1, 10):
+        above = node_hash(beside, roots[size])
+        for index in range(size):
+            path = [*inclusion_path(read, index, size), beside]
+            assert not verify_inclusion(LEAVES[index], index, size, path, above)
+        for first in range(1, size):
+            path = [*consistency_path(read, first, size), beside]
+            assert not verify_consistency(first, size, node_hash(beside, roots[first]), above, path)
+
+
 def test_known_roots_and_paths() -> None:
     leaves = [leaf_hash(bytes.fromhex(data)) for data in KNOWN_DATA]
     kept = Kept(leaves)

@@ -20,7 +20,7 @@ from app.db.database import Database
 from app.kit.context import Context
 from app.kit.fair_gate import FairGate
 from app.ledger import transparency
-from app.ledger.checkpoints import VerifierKey, open_note
+from app.ledger.checkpoints import Checkpoint, VerifierKey, open_note, sign
 from app.main import create_app
 from app.settings import Settings
 from tests.app.budgets.conftest import Api, ApiOf, zcdp
@@ -205,6 +205,14 @@ def test_a_proof_that_was_changed_is_refused(
         assert "Not proved: " in prove({**consistency, name: value}), name
     for text in ("", "[]", "{}", "[" * 100_000):
         assert "Not proved: the file is no proof" in prove(text)
+    for name, value in (("root_hash", other[1:]), ("path", [f"{inclusion['path'][0]}00", *inclusion["path"][1:]])):
+        assert "Not proved: the file is no proof" in prove({**inclusion, name: value}), name
+    # The server has signed two trees of one size, and tells each to somebody else.
+    another = Checkpoint(new["origin"], new["tree_size"], bytes(32))
+    kept.write_text(sign(another, context.settings.checkpoint_key))
+    for proof in (inclusion, consistency):
+        said = prove(proof, "--checkpoint", str(kept))
+        assert f"a checkpoint of {new['tree_size']} entries says another root than the proof" in said
     foreign = str(VerifierKey.of(Ed25519PrivateKey.generate(), new["origin"]))
     arguments = ("prove", "--proof", f"{tmp_path}/proof.json", "--public-key")
     (tmp_path / "proof.json").write_text(json.dumps(inclusion))

@@ -37,7 +37,7 @@ from tests.app.ledger.test_cli_ledger import refused
 from tests.app.ledger.test_integration import EVENTS
 from tests.app.ledger.test_verification import forge, forget, rechained
 from tests.app.problem_assertions import assert_problem
-from tests.databases import on_postgresql
+from tests.databases import on_one_engine, on_postgresql
 
 
 def verdict_on(database: Database, kept: Checkpoint | None = None) -> Verdict:
@@ -77,6 +77,7 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
       "UPDATE merkle_leaves SET tree_index = 10 WHERE tree_index = 100"], None, "the row of the tree does not say"),
     (["UPDATE merkle_trees SET size = 28"], None, "the row of the tree does not say what its 29 leaves make"),
     (["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"], None, "the row of the tree does not say"),
+    (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in it, and"),
     (["DELETE FROM merkle_trees"], None, "the row of the tree is missing"),
     (["UPDATE merkle_trees SET ledger_id = 'led_other'"], None, "the checkpoint 1 says something else than was signed"),
     (["DELETE FROM merkle_checkpoints WHERE number = 2"], None, "the checkpoint 2 is missing"),
@@ -113,16 +114,47 @@ def test_every_attack_on_the_tree_is_named(signed: list[transparency.SignedCheck
     assert verdict_on(database).valid
 
 
+#: Nothing keeps a value of another kind out of a column of SQLite.
+OTHER_KINDS = [
+    "UPDATE entries SET recorded_at = 'yesterday' WHERE leaf_index = 5",
+    "UPDATE budgets SET sequence = 'x'",
+    "UPDATE reservations SET expires_at = 'x'",
+    "UPDATE merkle_trees SET frontier = 'x'",
+    "UPDATE merkle_trees SET size = 'x'",
+    "UPDATE merkle_trees SET settled_leaf_index = 'x'",
+    "UPDATE merkle_leaves SET entry_hash = 'x' WHERE tree_index = 9",
+    "UPDATE merkle_checkpoints SET note = x'ff' WHERE number = 2",
+    "INSERT INTO merkle_nodes SELECT 1, 0, 'x'",
+]
+
+
+@on_one_engine
+@pytest.mark.parametrize("statement", OTHER_KINDS)
+def test_a_value_of_another_kind_than_its_column_is_told(
+    signed: list[transparency.SignedCheckpoint],
+    context: Context,
+    client: TestClient,
+    root: dict[str, Any],
+    statement: str,
+) -> None:
+    Api(client).spend(root["id"], [zcdp(0.01)])
+    attacks.run(context.database, statement)
+    bad = transparency.verified(context).first_bad
+    assert bad is not None
+    assert "a stored value is not of its column's kind" in bad.reason
+
+
 def test_an_entry_that_was_never_integrated_is_named(
     signed: list[transparency.SignedCheckpoint], database: Database
 ) -> None:
     """Whoever takes the last leaf away, and makes the rest fit, leaves an entry without a place."""
     last = attacks.entries(database)[-1]
     attacks.forget_tree(database)
-    attacks.run(database, f"UPDATE merkle_trees SET settled_leaf_index = {last['leaf_index']}")
     first = attacks.entries(database)[0]
-    bad = first_bad(database)
-    assert (bad.budget_id, bad.sequence, bad.reason) == (first["budget_id"], 1, "it is not in the tree")
+    for settled in (last["leaf_index"], first["leaf_index"]):
+        attacks.run(database, f"UPDATE merkle_trees SET settled_leaf_index = {settled}")
+        bad = first_bad(database)
+        assert (bad.budget_id, bad.sequence, bad.reason) == (first["budget_id"], 1, "it is not in the tree"), settled
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -513,6 +514,12 @@ def canonical(record: dict[str, Any]) -> bytes:
 Change = Callable[[dict[str, Any]], Any]
 FORGERIES: list[tuple[str, str, Change, str]] = [
     ("large", "reserve", lambda entry: entry.update(amounts=["4500000000"]), "it passes the limit of"),
+    (
+        "large",
+        "reserve",
+        lambda entry: entry.update(amounts=[math.inf]),
+        "its bytes are not an entry that has its hash",
+    ),
     ("large", "reserve", lambda entry: entry.update(amounts=["1", "2"]), "its amounts are not those of the budget's"),
     ("large", "reserve", lambda entry: entry["details"].pop("run_id"), "does not say what a reserve says (KeyError)"),
     ("large", "reserve", lambda entry: entry.update(v="2"), "its bytes are not an entry"),

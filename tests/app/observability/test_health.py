@@ -25,6 +25,11 @@ from tests.databases import DatabaseFactory
 FINE = {"database": "ok", "schema": "ok", "data_folder": "ok", "workers": "elsewhere", "accepting": "ok"}
 
 
+@pytest.fixture(autouse=True)
+def _looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "BELIEVED_S", 0.0)
+
+
 @pytest.fixture
 def context(sqlite_databases: DatabaseFactory, tmp_path: Path) -> Iterator[Context]:
     """On SQLite alone: nothing here differs between the engines."""
@@ -100,6 +105,25 @@ def test_a_server_that_has_just_begun_waits_for_its_first_worker(
         assert (answer.status_code, answer.json()["checks"]["workers"]) == (200, "starting")
         monkeypatch.setattr(health, "WORKERS_START_S", 0.0)
         assert client.get("/health/ready").json()["checks"]["workers"] == "failing"
+
+
+def test_who_asks_often_makes_one_look_and_hears_at_once_that_the_server_stops(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    for part in ("_database", "_data_folder", "_workers"):
+        look = getattr(health, part)
+        monkeypatch.setattr(health, part, lambda *given, look=look, part=part: (looks.append(part), look(*given))[1])
+    monkeypatch.setattr(health, "BELIEVED_S", 1e6)
+    for _ in range(3):
+        assert client.get("/health/ready").json() == {"status": "ok", "checks": FINE}
+    assert looks == ["_database", "_data_folder", "_workers"]
+    client.app.state.is_stopping = True  # type: ignore[attr-defined]
+    assert client.get("/health/ready").json()["checks"] == {**FINE, "accepting": "failing"}
+    assert len(looks) == 3
+    monkeypatch.setattr(health, "BELIEVED_S", 0.0)
+    client.get("/health/ready")
+    assert len(looks) == 6
 
 
 def test_a_server_that_was_told_to_stop(client: TestClient) -> None:

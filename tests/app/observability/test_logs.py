@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import io
 import json
 import logging
@@ -49,6 +51,29 @@ def test_an_exception_is_logged_without_its_message(logged: io.StringIO, log_for
     assert text.count("RuntimeError") >= 4
     assert text.count("ValueError") >= 4
     assert "test_logs.py" in text
+
+
+def test_what_asyncio_tells_of_a_task_is_told_without_its_exceptions_message(logged: io.StringIO) -> None:
+    """It quotes the exception of a task that nobody waited for, and the arguments of a callback."""
+    configure_logging("info", "json", logged)
+
+    async def forget() -> None:
+        loop = asyncio.get_running_loop()
+        tasks = [loop.run_in_executor(None, fail), asyncio.create_task(asyncio.to_thread(fail))]
+        loop.call_soon(int, DATUM)
+        await asyncio.wait(tasks)
+        tasks.clear()
+        gc.collect()
+
+    asyncio.run(forget())
+    text = logged.getvalue()
+    assert DATUM not in text
+    told = {line["event"]: line["error_type"] for line in map(json.loads, text.splitlines())}
+    assert told == {
+        "Exception in callback int": "ValueError",
+        "Future exception was never retrieved": "RuntimeError",
+        "Task exception was never retrieved": "RuntimeError",
+    }
 
 
 def test_json_lines_carry_the_request_id(logged: io.StringIO) -> None:

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import insert, select, update
 from starlette.testclient import TestClient
 
+from accounting.filters import ApproximateDpFilter
 from app.audits.models import Audit
 from app.auth import service as keys
 from app.auth.principal import Scope
@@ -124,6 +125,8 @@ def test_replays_and_verifications_are_counted(client: TestClient) -> None:
     assert value(client, "epsilond_idempotency_replays_total") == 2
     last = "epsilond_ledger_last_valid_verification_timestamp_seconds"
     assert (last, frozenset()) not in scraped(client), "a time of 0 would be one in 1970"
+    assert client.post("/v1/ledger/verify", json={"budget_id": budget(client)}).json()["valid"]
+    assert value(client, "epsilond_ledger_verifications_total", result="valid") == 0, "of the whole ledger alone"
     assert client.post("/v1/ledger/verify").json()["valid"]
     assert value(client, "epsilond_ledger_verifications_total", result="valid") == 1
     assert value(client, "epsilond_ledger_verifications_total", result="invalid") == 0
@@ -156,7 +159,9 @@ def test_a_checkpoint_that_anybody_may_have_made_up_is_no_fault_of_the_ledger(
     assert value(client, "epsilond_ledger_verifications_total", result="valid") == 0
 
 
-def test_budgets_near_exhaustion_and_overdue_reservations(client: TestClient, context: Context) -> None:
+def test_budgets_near_exhaustion_and_overdue_reservations(
+    client: TestClient, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     empty, near, full = (budget(client) for _ in range(3))
     reserve(client, near, 0.85)
     started = reserve(client, full, 1.0)
@@ -174,6 +179,12 @@ def test_budgets_near_exhaustion_and_overdue_reservations(client: TestClient, co
     found = scraped(client)
     assert found["epsilond_reservations_overdue", frozenset()] == 1, "what was not started is no debt"
     assert found["epsilond_budgets_overdrawn", frozenset()] == 1
+    monkeypatch.setattr(collectors.repository, "MOST_ROWS", 0)
+    assert value(client, "epsilond_reservations_overdue") == 0, "no query reads more rows than so many"
+
+
+def test_a_share_is_of_the_cap_that_refuses_first() -> None:
+    assert collectors.share_used(ApproximateDpFilter(1.0, 1e-5), (100_000_000, 9 * 10**12)) == 0.9
 
 
 def test_no_more_budgets_than_a_few_are_named_and_looked_at(client: TestClient, monkeypatch: Any) -> None:
@@ -249,12 +260,17 @@ def test_the_database_is_asked_once_in_a_while(client: TestClient, monkeypatch: 
 
 def test_who_may_scrape(connect: ConnectAs, context: Context) -> None:
     client = connect()
+    budget_id = budget(client)
     expected = {Scope.METRICS: 200, Scope.AUDITOR: 200, Scope.ADMIN: 200, Scope.ANALYST: 403, Scope.OWNER: 403}
     for scope, status in expected.items():
         created = keys.create_key(context, "test", [scope])
         assert created is not None
         assert client.get("/metrics", headers={"Authorization": f"Bearer {created.token}"}).status_code == status
     assert_problem(client.get("/metrics"), 401, "unauthenticated")
+    of_one = keys.create_key(context, "metrics", [Scope.METRICS], budgets=[budget_id])
+    assert of_one is not None
+    limited = client.get("/metrics", headers={"Authorization": f"Bearer {of_one.token}"})
+    assert_problem(limited, 403, "forbidden")
     only = keys.create_key(context, "metrics", [Scope.METRICS])
     assert only is not None
     assert_problem(client.get("/v1/budgets", headers={"Authorization": f"Bearer {only.token}"}), 403, "forbidden")

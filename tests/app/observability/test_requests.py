@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,8 @@ from app.auth.principal import Scope
 from app.db.database import Database
 from app.kit.context import Context
 from app.observability.logs import configure_logging
-from app.observability.requests import SECURITY_HEADERS
+from app.observability.metrics import Metrics
+from app.observability.requests import SECURITY_HEADERS, AnswerInterrupted, RequestBoundary
 from app.settings import Settings
 from tests.app.conftest import ConnectAs
 from tests.databases import DatabaseFactory
@@ -103,6 +106,19 @@ def test_a_fault_of_ours_has_them_too(connect: ConnectAs, monkeypatch: Any, logg
     assert {name.decode() for name, _ in SECURITY_HEADERS} <= set(answer.headers)
     assert "RuntimeError" in logged.getvalue()
     assert SECRET not in logged.getvalue() + answer.text
+
+
+def test_an_answer_that_breaks_off_is_given_up_without_the_cause(logged: io.StringIO) -> None:
+    async def breaks_off(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError(SECRET)
+
+    async def send(_: Any) -> None: ...
+
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
+    with pytest.raises(AnswerInterrupted) as given_up:
+        asyncio.run(RequestBoundary(breaks_off, Metrics())(scope, send, send))  # type: ignore[arg-type]
+    assert SECRET not in logged.getvalue() + "".join(traceback.format_exception(given_up.value))
 
 
 def test_each_request_has_one_line_with_id_template_status_and_principal(

@@ -286,13 +286,13 @@ def test_a_server_that_stops_ends_every_stream_at_once(service, app, run):
 
 
 @on_one_engine
-def test_a_database_that_is_away_for_a_while_ends_no_stream(service, app, run, monkeypatch):
+def test_neither_a_database_that_is_away_for_a_while_nor_a_fault_of_ours_ends_a_stream(service, app, run, monkeypatch):
     read = ProgressFeed._read
-    failures = iter([True, True])
+    failures = iter([progress.DATABASE_FAILURES[1], ValueError])
 
     def sometimes(self: ProgressFeed, run_ids: list[str]) -> Any:
-        if next(failures, False):
-            raise progress.DATABASE_FAILURES[1]("gone")
+        if (failure := next(failures, None)) is not None:
+            raise failure("gone")
         return read(self, run_ids)
 
     monkeypatch.setattr(ProgressFeed, "_read", sometimes)
