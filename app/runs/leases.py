@@ -61,8 +61,9 @@ class Heartbeat:
             try:
                 with self._context.database.write() as session:
                     self.is_lost = not repository.raise_heartbeat(session, self._claimed)
-            except DATABASE_FAILURES as error:
-                # Whoever sweeps does not see the database either, and does not count that time.
+            except Exception as error:
+                # Of the database, mostly: whoever sweeps does not see it either, and does not count that time. After
+                # any other failure the next beat may succeed; without one the run would be taken for lost.
                 log.warning("heartbeat_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
 
 
