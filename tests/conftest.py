@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from app.db.database import Database
+from app.kit import collector
 from app.kit.context import Context
 from app.kit.process_pool import ProcessPool
 from app.settings import Settings
@@ -21,10 +21,13 @@ settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
 
+# The tests that are found stay to the end: garbage is not looked for among them, neither now nor later.
+collector.pause()
+
+
 def pytest_collection_finish() -> None:
-    """The tests that were found stay to the end: garbage is not looked for among them, again and again."""
-    gc.collect()
-    gc.freeze()
+    """Collect garbage again, of what tests leave."""
+    collector.resume()
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from pathlib import Path
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from app.auth.principal import Scope, get_principal
+from app.auth.principal import Scope
+from app.auth.rights import get_principal
 from app.main import RESOURCES
 from app.openapi import TAGS
 

@@ -75,14 +75,14 @@ def test_a_fault_is_told_at_its_field_and_goes_when_it_is_mended(open_page: Open
 def test_fields_come_and_go_with_what_is_chosen(open_page: OpenPage, server: str) -> None:
     watched = open_page(server + QUICK)
     page = watched.page
-    page.get_by_label("Guarantee").select_option("zcdp")
-    page.get_by_label("Rho").wait_for()
+    page.get_by_label("Guarantee", exact=True).select_option("zcdp")
+    page.get_by_label("Rho", exact=True).wait_for()
     assert page.get_by_label("Epsilon", exact=True).count() == 0
     page.get_by_label("Algorithm", exact=True).focus()
     page.get_by_label("Algorithm", exact=True).select_option("dp_fw")
     page.get_by_text("constants of an example").wait_for()
-    assert page.get_by_label("lipschitz").input_value() == "2"
-    assert page.get_by_label("Clip norm C").count() == 0
+    assert page.get_by_label("lipschitz", exact=True).input_value() == "2"
+    assert page.get_by_label("Clip norm C", exact=True).count() == 0
     assert page.evaluate("document.activeElement.name") == "algorithm"
 
 
@@ -125,8 +125,8 @@ def test_without_scripts_the_form_is_sent_as_it_is(open_page: OpenPage, server: 
 def test_the_comparison_follows_what_is_chosen(open_page: OpenPage, server: str) -> None:
     watched = open_page(f"{server}/dashboard/compare")
     page = watched.page
-    page.get_by_label("Shape of the objective").select_option("strongly_convex")
-    page.get_by_label("strong convexity").wait_for()
+    page.get_by_label("Shape of the objective", exact=True).select_option("strongly_convex")
+    page.get_by_label("strong convexity", exact=True).wait_for()
     page.get_by_label("Records", exact=True).fill("20000")
     page.get_by_text("at 20000 records").wait_for()
     page.locator("#answer tbody a").first.click()
