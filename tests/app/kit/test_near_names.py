@@ -61,10 +61,15 @@ def test_only_fields_of_the_alternative_that_was_chosen_are_known() -> None:
     assert names_at(RunRequest, ["target", "zcdp"]) == {"kind", "rho"}
 
 
+class Inmost(BaseModel):
+    depth: int
+
+
 def test_what_is_read_inside_a_body_is_told_by_its_place_in_it() -> None:
     class Inner(BaseModel):
         model_config = ConfigDict(extra="forbid")
         colour: str = ""
+        metadata: Inmost | None = None
 
     value = {"color": "red"}
     with pytest.raises(ValidationError) as raised:
@@ -77,6 +82,11 @@ def test_what_is_read_inside_a_body_is_told_by_its_place_in_it() -> None:
 @pytest.mark.parametrize("name", ["x" * 10_000, "x" * 65, "", "e"])
 def test_no_name_is_guessed_from_what_is_nobodys_slip(name: str) -> None:
     assert nearest(name, ["epsilon", "delta"]) is None
+
+
+def test_a_very_long_name_is_not_compared_with_any() -> None:
+    assert nearest("n" * 64, ["n" * 66]) is not None
+    assert nearest("n" * 65, ["n" * 66]) is None
 
 
 def test_a_name_that_is_known_is_not_what_was_meant() -> None:
