@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from accounting.events import Event, Gaussian, Poisson
+from accounting.events import Event, Gaussian, Poisson, Sampling, ShuffledEpochs
 from accounting.relations import NeighboringRelation
 from app.kit.context import Context
+from app.kit.process_pool import ProcessPool
 from app.privacy import evaluation
 from app.privacy.evaluation import Evaluation
 from tests.databases import on_one_engine
@@ -27,3 +30,29 @@ def test_a_slow_machine_answers_the_same_digits(context: Context, monkeypatch: p
     clock = itertools.count(0.0, 0.8)
     monkeypatch.setattr(evaluation.time, "monotonic", lambda: next(clock))
     assert answers() == fast
+
+
+@on_one_engine
+@pytest.mark.parametrize(
+    ("sampling", "jobs"),
+    [
+        (Poisson(0.01), ["epsilons_for_deltas"]),
+        (ShuffledEpochs(10), ["epsilons_for_deltas", "schedule_warnings"]),
+    ],
+)
+def test_only_warnings_with_numbers_wait_for_a_process(
+    context: Context, monkeypatch: pytest.MonkeyPatch, sampling: Sampling, jobs: list[str]
+) -> None:
+    asked: list[str] = []
+    run_within = ProcessPool.run_within
+
+    def told(pool: ProcessPool, seconds: float, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        asked.append(function.__name__)
+        return run_within(pool, seconds, function, *args, **kwargs)
+
+    monkeypatch.setattr(ProcessPool, "run_within", told)
+    events = (Event(Gaussian(2.0), sampling, 10),)
+    found = Evaluation(context, events, NeighboringRelation.REPLACE_SPECIAL, 1000.0)
+    found.epsilons([1e-5], "delta")
+    assert bool(found.warnings("delta", 1e-5)) == (len(jobs) > 1)
+    assert asked == jobs

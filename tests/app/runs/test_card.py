@@ -162,6 +162,15 @@ def test_a_card_proves_that_its_charge_is_in_the_tree_of_all_entries(service):
 
 
 @on_one_engine
+def test_what_is_guaranteed_is_told_before_how_it_was_found(service):
+    _, run = service.charged()
+    service.work()
+    _, markdown, _ = rendered(service, run)
+    assert markdown.index("achieved epsilon") < markdown.index("achieved method") < markdown.index("unit of privacy")
+    assert markdown.index("achieved epsilon") < markdown.index("achieved error")
+
+
+@on_one_engine
 def test_the_fields_of_the_card_are_the_ones_of_its_version(service):
     _, run = service.private()
     card = service.report(run)
