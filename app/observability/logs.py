@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import threading
 from typing import Any, TextIO
 
 import structlog
@@ -59,6 +60,15 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
     # The request boundary writes a line per request; the server's own would quote addresses with their queries.
     for name in ("uvicorn.access", "sqlalchemy", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = log_thread
+
+
+def log_thread(failure: threading.ExceptHookArgs) -> None:
+    """In place of what Python prints of an exception that ends a thread, with its message."""
+    if failure.exc_type is not SystemExit:
+        found = (failure.exc_type, failure.exc_value or failure.exc_type(), failure.exc_traceback)
+        logging.getLogger("epsilond").error("thread_failed", exc_info=found)
 
 
 def with_request_id(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:

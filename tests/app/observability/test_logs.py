@@ -7,6 +7,8 @@ import gc
 import io
 import json
 import logging
+import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -51,6 +53,21 @@ def test_an_exception_is_logged_without_its_message(logged: io.StringIO, log_for
     assert text.count("RuntimeError") >= 4
     assert text.count("ValueError") >= 4
     assert "test_logs.py" in text
+
+
+def test_an_exception_that_ends_a_thread_is_logged_without_its_message(
+    logged: io.StringIO, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # What Python itself has there; while tests run it is pytest's.
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
+    configure_logging("info", "json", logged)
+    for target in (fail, sys.exit):
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+    [line] = map(json.loads, logged.getvalue().splitlines())
+    assert (line["event"], line["error_type"]) == ("thread_failed", "RuntimeError")
+    assert DATUM not in logged.getvalue() + "".join(capfd.readouterr())
 
 
 def test_what_asyncio_tells_of_a_task_is_told_without_its_exceptions_message(logged: io.StringIO) -> None:
