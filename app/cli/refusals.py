@@ -102,7 +102,8 @@ def _in_words(document: Mapping[str, Any], places: Mapping[str, str]) -> str:
     told = [_fault(fault, places) for fault in faults[:TOLD]]
     if len(faults) > TOLD:
         told.append(f"and {len(faults) - TOLD} more, which --json lists")
-    return ("; ".join(told) or str(document.get("detail") or "no reason was given")).rstrip(".") + "."
+    words = "; ".join(told) or str(document.get("detail") or "no reason was given")
+    return words if words.endswith("?") else words.rstrip(".") + "."
 
 
 def _fault(fault: Mapping[str, Any], places: Mapping[str, str]) -> str:

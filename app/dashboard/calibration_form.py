@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlencode
 
 from app.algorithms.examples import CALIBRATE_EXAMPLES
-from app.dashboard.asking import Answer
 from app.dashboard.calibration_fields import (
     CHOICES,
     CONSTANT,
@@ -26,7 +25,7 @@ from app.dashboard.calibration_fields import (
     label_of,
     pointers_of,
 )
-from app.dashboard.fields import Field, Sections, marked
+from app.dashboard.fields import Field, FilledForm
 from app.dashboard.wording import told_apart, words
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
@@ -36,26 +35,19 @@ _STEPS = ("iterations", "batch_size")
 _PAPER = re.compile(r"(?:after )?(.*?\d{4})")
 
 
-@dataclass(frozen=True)
-class Form:
+@dataclass(frozen=True, kw_only=True)
+class Form(FilledForm):
     """The fields of one algorithm, filled in.
 
     Attributes:
         algorithm: As `GET /v1/algorithms` describes it.
-        sections: Fields under their headings.
         is_example: Whether constants of the algorithm's example were put in, because none were given.
-        other_faults: What is wrong and lies in no field.
+        values: Of the fields that are shown, by their names.
     """
 
     algorithm: Mapping[str, Any]
-    sections: Sections
-    is_example: bool = False
-    other_faults: tuple[str, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def fields(self) -> list[Field]:
-        return [each for _, fields in self.sections for each in fields]
+    is_example: bool
+    values: Mapping[str, str]
 
     @property
     def address(self) -> str:
@@ -82,11 +74,6 @@ class Form:
         if constants:
             body["assumptions"] = {name.removeprefix(CONSTANT): number(value) for name, value in constants.items()}
         return body
-
-    def judged(self, answer: Answer) -> Form:
-        """The same with what the service found wrong, each at its field."""
-        sections, others = marked(self.sections, answer)
-        return replace(self, sections=sections, other_faults=others)
 
 
 def number(text: str) -> float | int | str:
@@ -152,7 +139,7 @@ def read(
     shown = _Shown(given, algorithm, budgets, is_live="shown" in given or "algorithm" not in query)
     sections = tuple((legend, tuple(fields)) for legend, fields in shown.sections(algorithms) if fields)
     values = {each.name: each.value for _, fields in sections for each in fields}
-    return Form(algorithm, sections, is_example, values=values)
+    return Form(algorithm=algorithm, sections=sections, is_example=is_example, values=values)
 
 
 def _fill_in(given: dict[str, str], algorithm: Mapping[str, Any]) -> bool:

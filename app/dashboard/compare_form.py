@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from app.dashboard.asking import Answer
 from app.dashboard.calibration_fields import CONSTANT, TARGETS
 from app.dashboard.calibration_form import number
-from app.dashboard.fields import Field, Sections, marked
+from app.dashboard.fields import Field, FilledForm
 from app.dashboard.wording import words
 
 #: What the first screen answers.
@@ -101,16 +99,8 @@ _MEANINGS: Mapping[str, str] = {
 _NOT_ASKED = ("order_constant", "norm_order")
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(FilledForm):
     """The fields of a problem, filled in."""
-
-    sections: Sections
-    other_faults: tuple[str, ...] = ()
-
-    @property
-    def fields(self) -> list[Field]:
-        return [each for _, fields in self.sections for each in fields]
 
     @property
     def values(self) -> dict[str, str]:
@@ -156,11 +146,6 @@ class Form:
             found["moment_order"] = given[f"{CONSTANT}moment_order"]
         return found
 
-    def judged(self, answer: Answer) -> Form:
-        """The same with what the service found wrong, each at its field."""
-        sections, others = marked(self.sections, answer)
-        return replace(self, sections=sections, other_faults=others)
-
 
 def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tables: Mapping[str, str]) -> Form:
     """The form at an address.
@@ -185,7 +170,7 @@ def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tabl
     sizes = [_number(given, name) for name in ("dataset_size", "dimension")]
     own = [_number(given, name) for name in ("max_grad_norm", "batch_size", "iterations")]
     return Form(
-        (
+        sections=(
             ("Objective", tuple(objective)),
             ("Data", tuple(sizes)),
             ("Privacy", (target, *amounts)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 from app.dashboard.asking import Answer
 
@@ -39,7 +40,29 @@ class Field:
 Sections = tuple[tuple[str, tuple[Field, ...]], ...]
 
 
-def marked(sections: Sections, answer: Answer) -> tuple[Sections, tuple[str, ...]]:
+@dataclass(frozen=True, kw_only=True)
+class FilledForm:
+    """Fields with what was typed, and what is wrong with it.
+
+    Attributes:
+        sections: Fields under their headings.
+        other_faults: What is wrong and lies in no field.
+    """
+
+    sections: Sections
+    other_faults: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> list[Field]:
+        return [each for _, fields in self.sections for each in fields]
+
+    def judged(self, answer: Answer) -> Self:
+        """The same with what the service found wrong, each at its field."""
+        sections, others = _marked(self.sections, answer)
+        return replace(self, sections=sections, other_faults=others)
+
+
+def _marked(sections: Sections, answer: Answer) -> tuple[Sections, tuple[str, ...]]:
     """The fields with what the service found wrong, each with its own; and what lies in none of them."""
     if answer.is_good:
         return sections, ()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from app.dashboard.asking import Answer, ask
 from app.dashboard.calibration_fields import CHOICES, label_of
 from app.dashboard.calibration_form import number
-from app.dashboard.fields import Field, Sections, marked
+from app.dashboard.fields import Field, FilledForm, Sections
 from app.dashboard.forms import fresh_key, read_form
 from app.dashboard.pages import page, part_of
 from app.dashboard.wording import told_apart, words
@@ -42,23 +42,14 @@ _HINTS: Mapping[str, str] = {"delta": "Far less than one over the number of reco
 _SENT_BEFORE = "This form was sent before, with other values, and has opened a budget. Sent again, it opens another."
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(FilledForm):
     """The fields of a budget, filled in."""
 
-    sections: Sections
-    other_faults: tuple[str, ...] = ()
-
-    @property
-    def fields(self) -> list[Field]:
-        return [each for _, fields in self.sections for each in fields]
-
-    def judged(self, answer: Answer) -> Form:
-        """The same with what the service found wrong, each at its field."""
-        sections, others = marked(self.sections, answer)
+    def judged(self, answer: Answer) -> Self:
+        """The same with what the service found wrong; a key that was used before is told in words of this page."""
         if answer.body["code"] == "idempotency_key_reused":
-            others = (_SENT_BEFORE,)
-        return replace(self, sections=sections, other_faults=others)
+            return replace(self, other_faults=(_SENT_BEFORE,))
+        return super().judged(answer)
 
 
 @router.get(PATH)
@@ -117,7 +108,7 @@ def read(given: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Form
     )
     reports = (_typed(values, "report_delta", "At which reports state epsilon; may be left out."),)
     sections = (("What it protects", subject), ("Limit", limit), *_place(values, budgets), ("Reports", reports))
-    return Form(sections)
+    return Form(sections=sections)
 
 
 def _place(values: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Sections:

@@ -266,6 +266,7 @@ def test_keys_from_where_too_many_were_wrong_are_looked_up_two_at_a_time(
             async with asyncio.timeout(10):
                 while guard._suspects.statistics().tasks_waiting < 3:
                     await asyncio.sleep(0)
+            assert guard._suspects.statistics().borrowed_tokens == 2
         finally:
             looked_up.set()
             await asyncio.gather(*asked)

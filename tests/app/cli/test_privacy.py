@@ -198,6 +198,11 @@ def test_faults_of_the_command_line_are_one_line_with_status_2() -> None:
     assert problem("account", "--steps", "many", status=2).keys() == {"detail"}
 
 
+def test_a_question_ends_as_one() -> None:
+    line = refused("account", "--request", "-", given=json.dumps({"events": [], "detla": 1e-5}))
+    assert line.rstrip().endswith("Did you mean delta?")
+
+
 def test_escapes_of_a_terminal_are_shown_and_not_obeyed() -> None:
     body = {"events": [{"mechanism": {"kind": "gaussian", "noise_multiplier": 1, "\x1b[2J\u202e": 1}}], "delta": 1e-5}
     line = refused("account", "--request", "-", given=json.dumps(body))

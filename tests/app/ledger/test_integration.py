@@ -58,6 +58,19 @@ def places(database: Database) -> list[int]:
     return [row.leaf_index for row in rows]
 
 
+def integrate_and_write(context: Context, budget_id: str) -> None:
+    for _ in range(3):
+        integrate(context.database)
+        write(context, budget_id)
+
+
+def check_all_have_places(database: Database) -> None:
+    """After one more look every entry is in the tree, which is what the entries make."""
+    integrate(database)
+    assert sorted(places(database)) == [row["leaf_index"] for row in attacks.entries(database)]
+    check(database)
+
+
 def check(database: Database) -> None:
     """The stored nodes and the row of the tree are what the entries make."""
     with database.read() as session:
@@ -170,12 +183,8 @@ def test_what_is_committed_while_integration_looks_is_not_passed(
             return oldest(session)
 
         monkeypatch.setattr(tree_repository, "oldest_transaction", committed_meanwhile)
-        for _ in range(3):
-            integrate(database)
-            write(context, second)
-    integrate(database)
-    assert sorted(places(database)) == [row["leaf_index"] for row in attacks.entries(database)]
-    check(database)
+        integrate_and_write(context, second)
+    check_all_have_places(database)
 
 
 @on_postgresql
@@ -194,12 +203,8 @@ def test_an_entry_that_is_written_while_integration_begins_is_awaited(
             return last(session)
 
         monkeypatch.setattr(tree_repository, "last_leaf_index", written_meanwhile)
-        for _ in range(3):
-            integrate(database)
-            write(context, second)
-    integrate(database)
-    assert sorted(places(database)) == [row["leaf_index"] for row in attacks.entries(database)]
-    check(database)
+        integrate_and_write(context, second)
+    check_all_have_places(database)
 
 
 def test_a_gap_that_a_failure_left_is_passed(context: Context) -> None:
