@@ -35,7 +35,7 @@ from tests.app.ledger.attacks import Rows
 from tests.app.ledger.client import open_tree
 from tests.app.ledger.test_cli_ledger import refused
 from tests.app.ledger.test_integration import EVENTS
-from tests.app.ledger.test_verification import forge, forget, rechained
+from tests.app.ledger.test_verification_of_whole_chains import forge, forget, rechained
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine, on_postgresql
 

@@ -1,9 +1,7 @@
-"""Verification: books that nobody touched are valid; of others, the first bad place is named (P8)."""
+"""Verification: books that nobody touched are valid; of changed entries the first bad place is named (P8)."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,48 +12,15 @@ from starlette.testclient import TestClient
 from app.auth.principal import Scope
 from app.db.database import Database
 from app.kit.context import Context
-from app.ledger import books_repository, exports, tree_repository, verification
-from app.ledger.books import BadPlace
-from app.ledger.export_verification import read_past
-from app.ledger.exports import ExportFormat
+from app.ledger import books_repository, tree_repository, verification
 from app.ledger.integration import integrate
-from app.ledger.records import GENESIS, chain_hash
-from app.ledger.recovery import rebuild_tables
-from app.ledger.verdicts import Past, Verdict
-from app.ledger.verification import verify
-from tests.app.budgets.conftest import Api, ApiOf, Clock, zcdp
+from tests.app.budgets.conftest import Api, ApiOf, Clock
 from tests.app.ledger import attacks
 from tests.app.ledger.attacks import Rows
 from tests.app.ledger.scenes import at_random
+from tests.app.ledger.verdicts import PLACE, first_bad, own_chain, place_of, verdict_on, where
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine, on_postgresql
-
-#: Of the entries of `lived_in`, one with a neighbour on either side in its own chain.
-PLACE = 9
-
-
-def verdict_on(database: Database, past: Past | None = None) -> Verdict:
-    with database.read() as session:
-        return verify(session, past=past)
-
-
-def first_bad(database: Database, past: Past | None = None) -> BadPlace:
-    verdict = verdict_on(database, past)
-    assert verdict.first_bad is not None
-    assert verdict.head is None
-    return verdict.first_bad
-
-
-def where(bad: BadPlace) -> tuple[str | None, int | None, int | None]:
-    return bad.budget_id, bad.sequence, bad.leaf_index
-
-
-def place_of(row: dict[str, Any]) -> tuple[str, int, int]:
-    return row["budget_id"], row["sequence"], row["leaf_index"]
-
-
-def own_chain(rows: Rows, row: dict[str, Any]) -> Rows:
-    return [other for other in rows if other["budget_id"] == row["budget_id"]]
 
 
 def test_books_that_nobody_touched_are_valid(root: dict[str, Any], database: Database) -> None:
@@ -208,129 +173,6 @@ def test_entries_of_a_budget_without_a_row_are_named(root: dict[str, Any], datab
     assert (bad.budget_id, bad.reason) == (gone, "the budget's row knows no such budget")
 
 
-BUDGET_CHANGES = {
-    "name": "'another'",
-    "neighboring_relation": "'replace_one'",
-    "privacy_unit": "'another'",
-    "filter": """'{"kind":"zcdp","rho":4.5}'""",
-    "report_delta": "'0.5'",
-    "labels": "'{}'",
-    "principal_id": "'another'",
-    "created_at": "'2020-01-01 00:00:00'",
-    "parent_id": "'another'",
-    "path": "'another'",
-    "spent": "'[1]'",
-    "started": "'[1]'",
-    "pending": "'[1]'",
-    "overdrawn": "TRUE",
-    "headroom": "headroom - 1",
-    "sequence": "sequence + 1",
-    "head_hash": "'another'",
-}
-
-
-#: What verification finds in a row does not depend on the engine; many columns are tried on one of them alone.
-
-
-@on_one_engine
-@pytest.mark.parametrize("column", BUDGET_CHANGES)
-def test_a_changed_column_of_a_budget_is_named(root: dict[str, Any], database: Database, column: str) -> None:
-    attacks.run(database, f"UPDATE budgets SET {column} = {BUDGET_CHANGES[column]} WHERE id = '{root['id']}'")
-    bad = first_bad(database)
-    assert bad.budget_id == root["id"]
-    assert column in bad.reason or "the budget's row says" in bad.reason
-
-
-RESERVATION_CHANGES = {
-    "budget_id": "'another'",
-    "sequence": "sequence + 1000",
-    "events": "'[]'",
-    "charged_events": "'[]'",
-    "mechanisms": "','",
-    "purpose": "'another'",
-    "cost": "'[1]'",
-    "charged": "'[1]'",
-    "charge_delta": "0.5",
-    "corrected": "NOT corrected",
-    "warnings": "'[]'",
-    "engine_version": "'0'",
-    "principal_id": "'another'",
-    "run_id": "'another'",
-    "plan_hash": "'another'",
-    "created_at": "'2020-01-01 00:00:00'",
-    "expires_at": "'2020-01-01 00:00:00'",
-    "resolved_at": "'2020-01-01 00:00:00'",
-}
-
-
-@on_one_engine
-@pytest.mark.parametrize("purpose", ["spent", "corrected"])
-@pytest.mark.parametrize("column", RESERVATION_CHANGES)
-def test_a_changed_column_of_a_reservation_is_named(
-    root: dict[str, Any], database: Database, column: str, purpose: str
-) -> None:
-    (row,) = [row for row in attacks.dump(database)["reservations"] if row["purpose"] == purpose]
-    change = RESERVATION_CHANGES[column]
-    attacks.run(database, f"UPDATE reservations SET {column} = {change} WHERE id = '{row['id']}'")
-    bad = first_bad(database)
-    assert row["id"] in bad.reason
-    assert column in bad.reason
-    # What was settled before the end is named with its last entry.
-    assert (bad.leaf_index is None) == (purpose == "corrected")
-
-
-def test_a_changed_state_of_a_reservation_is_named(root: dict[str, Any], database: Database) -> None:
-    (row,) = [row for row in attacks.dump(database)["reservations"] if row["purpose"] == "started"]
-    attacks.run(database, f"UPDATE reservations SET state = 'pending' WHERE id = '{row['id']}'")
-    assert f"the column state of the reservation {row['id']}" in first_bad(database).reason
-
-
-def test_every_column_of_the_state_tables_is_covered(root: dict[str, Any], database: Database) -> None:
-    tables = attacks.dump(database)
-    assert set(tables["budgets"][0]) == {"id", *BUDGET_CHANGES}
-    assert set(tables["reservations"][0]) == {"id", "state", *RESERVATION_CHANGES}
-    assert set(tables["exposed_steps"][0]) == {"budget_id", "step_hash", "step", "count"}
-
-
-@on_postgresql
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM reservations WHERE purpose = 'spent'",
-        "DELETE FROM reservations WHERE purpose = 'extended'",
-        "UPDATE reservations SET id = 'res_other' WHERE purpose = 'spent'",
-    ],
-)
-def test_a_reservation_without_a_row_is_named(root: dict[str, Any], database: Database, statement: str) -> None:
-    attacks.run(database, statement)
-    assert "has no row" in first_bad(database).reason
-
-
-def test_a_reservation_that_no_entry_made_is_named(root: dict[str, Any], database: Database) -> None:
-    columns = ", ".join(name for name in attacks.dump(database)["reservations"][0] if name not in ("id", "sequence"))
-    attacks.run(
-        database,
-        f"INSERT INTO reservations (id, sequence, {columns}) "
-        f"SELECT 'res_other', 1000, {columns} FROM reservations WHERE purpose = 'spent'",
-    )
-    assert first_bad(database).reason == "the reservation res_other was made by no entry"
-
-
-@pytest.mark.parametrize("sequence", ["sequence", "sequence + 1"])
-def test_a_second_row_of_a_reservation_is_named(root: dict[str, Any], database: Database, sequence: str) -> None:
-    """Where an entry of the same reservation stands, or beside the first one: no key is left that would refuse it."""
-    columns = ", ".join(name for name in attacks.dump(database)["reservations"][0] if name != "sequence")
-    attacks.run(
-        database,
-        "CREATE TABLE copied AS SELECT * FROM reservations",
-        "DROP TABLE reservations" if database.is_sqlite else "DROP TABLE reservations CASCADE",
-        "ALTER TABLE copied RENAME TO reservations",
-        f"INSERT INTO reservations (sequence, {columns}) "
-        f"SELECT {sequence}, {columns} FROM reservations WHERE purpose = 'spent'",
-    )
-    assert first_bad(database).reason == "a reservation has more than one row"
-
-
 @on_one_engine
 def test_what_is_read_in_many_pieces_is_read_to_its_end(
     root: dict[str, Any], database: Database, monkeypatch: pytest.MonkeyPatch
@@ -356,23 +198,6 @@ def test_what_is_read_in_many_pieces_is_read_to_its_end(
     assert verdict_on(database).valid
 
 
-@on_postgresql
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE exposed_steps SET count = count + 1",
-        "UPDATE exposed_steps SET step = '[]'",
-        "UPDATE exposed_steps SET step_hash = 'another' WHERE count = (SELECT max(count) FROM exposed_steps)",
-        "DELETE FROM exposed_steps WHERE count = (SELECT max(count) FROM exposed_steps)",
-    ],
-)
-def test_a_changed_exposed_step_is_named(root: dict[str, Any], database: Database, statement: str) -> None:
-    attacks.run(database, statement)
-    bad = first_bad(database)
-    assert "exposed step" in bad.reason
-    assert bad.sequence is None
-
-
 def test_entries_are_served_beside_a_text_that_is_written_in_another_way(
     root: dict[str, Any], database: Database
 ) -> None:
@@ -383,225 +208,6 @@ def test_entries_are_served_beside_a_text_that_is_written_in_another_way(
         "UPDATE reservations SET events = replace(events, ':', ' : '), cost = replace(cost, '[', '[ ')",
     )
     assert verdict_on(database).valid
-
-
-# What leaves every chain whole.
-
-
-def earlier_export(context: Context, tmp_path: Any) -> Past:
-    """The past as an export has it that was made now and kept."""
-    path = tmp_path / "kept.ndjson"
-    path.write_bytes(b"".join(exports.export(context).parts(ExportFormat.NDJSON, "0")))
-    past, verdict = read_past(path)
-    assert verdict.valid
-    return past
-
-
-def rechained(rows: Rows) -> Rows:
-    """The same entries with hashes that fit: what somebody does who knows how they are made."""
-    heads: dict[str, str] = {}
-    for row in rows:
-        row["previous_hash"] = heads.get(row["budget_id"], GENESIS)
-        row["hash"] = heads[row["budget_id"]] = chain_hash(row["previous_hash"], bytes(row["canonical"]))
-    return rows
-
-
-def forget(database: Database) -> None:
-    """Make every other table fit the entries."""
-    rows = attacks.entries(database)
-    heads = {row["budget_id"]: row for row in rows}
-    attacks.run(
-        database,
-        *(
-            f"UPDATE budgets SET sequence = {head['sequence']}, head_hash = '{head['hash']}' WHERE id = '{budget_id}'"
-            for budget_id, head in heads.items()
-        ),
-        *(
-            f"DELETE FROM reservations WHERE id = '{reservation['id']}'"
-            for reservation in attacks.dump(database)["reservations"]
-            if reservation["id"] not in {row["reservation_id"] for row in rows}
-        ),
-    )
-    with database.write() as session:
-        rebuild_tables(session)
-    attacks.forget_tree(database)
-    integrate(database)
-
-
-def test_books_that_were_written_anew_are_caught_by_an_export_that_was_kept(
-    root: dict[str, Any], context: Context, tmp_path: Any
-) -> None:
-    past = earlier_export(context, tmp_path)
-    assert verdict_on(context.database, past).valid
-    changed: list[dict[str, Any]] = []
-
-    def cheaper(rows: Rows) -> Rows:
-        for row in rows:
-            record = json.loads(bytes(row["canonical"]))
-            if record["purpose"] == "spent":
-                record["amounts"] = ["1" for _ in record["amounts"]]
-                text_of_record = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-                row["canonical"] = text_of_record.encode()
-                changed.append(row)
-        return rechained(rows)
-
-    attacks.rewrite_entries(context.database, cheaper)
-    forget(context.database)
-    assert [row["kind"] for row in changed] == ["reserve", "start", "commit"]
-    verdict = verdict_on(context.database)
-    assert verdict.valid, verdict.in_words()
-    assert where(first_bad(context.database, past)) == place_of(changed[0])
-
-
-def test_books_that_were_rolled_back_are_caught_by_an_export_that_was_kept(
-    root: dict[str, Any], context: Context, tmp_path: Any
-) -> None:
-    past = earlier_export(context, tmp_path)
-    last = attacks.entries(context.database)[-1]
-    attacks.rewrite_entries(context.database, lambda rows: rows[:-1])
-    forget(context.database)
-    assert verdict_on(context.database).valid
-    bad = first_bad(context.database, past)
-    assert where(bad) == (last["budget_id"], last["sequence"], None)
-    assert bad.reason == "it is missing: the older export has it"
-
-
-def test_a_budget_that_was_forgotten_is_caught_by_an_export_that_was_kept(
-    client: TestClient, context: Context, tmp_path: Any
-) -> None:
-    api = Api(client)
-    api.budget()
-    gone = api.budget()["id"]
-    past = earlier_export(context, tmp_path)
-    attacks.run(
-        context.database,
-        f"DELETE FROM entries WHERE budget_id = '{gone}'",
-        f"DELETE FROM budgets WHERE id = '{gone}'",
-    )
-    attacks.forget_tree(context.database)
-    assert verdict_on(context.database).valid
-    assert where(first_bad(context.database, past)) == (gone, 1, None)
-
-
-def test_later_entries_do_not_contradict_an_export_that_was_kept(
-    root: dict[str, Any], client: TestClient, context: Context, tmp_path: Any
-) -> None:
-    past = earlier_export(context, tmp_path)
-    Api(client).hold(root["id"], [zcdp(0.01)])
-    assert verdict_on(context.database, past).valid
-
-
-def forge(database: Database, purpose: str, kind: str, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Change what the entry of a kind, about the reservation with a purpose, says, with hashes that fit; the entry."""
-    forged: list[dict[str, Any]] = []
-
-    def changed(rows: Rows) -> Rows:
-        row = next(row for row in rows if (row["purpose"] or "", row["kind"]) == (purpose, kind))
-        record = json.loads(bytes(row["canonical"]))
-        change(record)
-        row["canonical"] = canonical(record)
-        forged.append(row)
-        return rechained(rows)
-
-    attacks.rewrite_entries(database, changed)
-    return forged[0]
-
-
-def canonical(record: dict[str, Any]) -> bytes:
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-Change = Callable[[dict[str, Any]], Any]
-FORGERIES: list[tuple[str, str, Change, str]] = [
-    ("large", "reserve", lambda entry: entry.update(amounts=["4500000000"]), "it passes the limit of"),
-    (
-        "large",
-        "reserve",
-        lambda entry: entry.update(amounts=[math.inf]),
-        "its bytes are not an entry that has its hash",
-    ),
-    ("large", "reserve", lambda entry: entry.update(amounts=["1", "2"]), "its amounts are not those of the budget's"),
-    ("large", "reserve", lambda entry: entry["details"].pop("run_id"), "does not say what a reserve says (KeyError)"),
-    ("large", "reserve", lambda entry: entry.update(v="2"), "its bytes are not an entry"),
-    ("large", "reserve", lambda entry: entry.update(surprise="2"), "its bytes are not an entry"),
-    ("large", "reserve", lambda entry: entry.update(sequence="7"), "it says that it is entry 7"),
-    ("large", "reserve", lambda entry: entry.update(kind="create"), "a budget's first entry makes it, and no other"),
-    ("large", "reserve", lambda entry: entry.update(reservation_id=None), "column reservation_id beside its bytes"),
-    ("spent", "start", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
-    (
-        "spent",
-        "commit",
-        lambda entry: entry.update(amounts=["320000000"]),
-        "it charges more than the reservation holds",
-    ),
-    ("spent", "commit", lambda entry: entry["events"].reverse(), "its events are not the first ones"),
-    ("voided", "void", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
-    ("extended", "extend", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
-    ("corrected", "correct", lambda entry: entry["details"].update(before=["1"]), "corrects another amount than"),
-    ("", "limit", lambda entry: entry["details"]["filter"].update(rho="0.5"), "it sets a limit below what is used"),
-    ("", "limit", lambda entry: entry["details"].update(filter={"kind": "pure_dp", "epsilon": "9"}), "(InvalidValue)"),
-]
-
-
-@on_postgresql
-@pytest.mark.parametrize(("purpose", "kind", "change", "reason"), FORGERIES)
-def test_an_entry_that_the_ledger_would_not_have_written_is_named(
-    root: dict[str, Any], database: Database, purpose: str, kind: str, change: Change, reason: str
-) -> None:
-    row = forge(database, purpose, kind, change)
-    bad = first_bad(database)
-    assert where(bad) == place_of(row)
-    assert reason in bad.reason
-
-
-@on_postgresql
-@pytest.mark.parametrize("kind", ["start", "void", "expire", "reserve"])
-def test_what_is_started_is_never_released(root: dict[str, Any], database: Database, kind: str) -> None:
-    """In place of a commit."""
-
-    def released(rows: Rows) -> Rows:
-        commit = next(row for row in rows if (row["purpose"], row["kind"]) == ("spent", "commit"))
-        record = json.loads(bytes(commit["canonical"]))
-        commit["kind"], commit["canonical"] = kind, canonical({**record, "kind": kind})
-        return rechained(rows)
-
-    attacks.rewrite_entries(database, released)
-    assert first_bad(database).reason == f"a reservation that is started takes no {kind}"
-
-
-def test_an_entry_about_nothing_is_named(root: dict[str, Any], database: Database) -> None:
-    row = forge(database, "spent", "start", lambda record: record.update(reservation_id="res_x"))
-    attacks.run(database, f"UPDATE entries SET reservation_id = 'res_x' WHERE id = '{row['id']}'")
-    bad = first_bad(database)
-    assert where(bad) == place_of(row)
-    assert bad.reason == "it is about a reservation that was never made, or is resolved"
-
-
-def test_an_entry_with_a_hash_that_fits_is_found_out_by_the_next(root: dict[str, Any], database: Database) -> None:
-    rows = attacks.entries(database)
-    row = next(row for row in rows if (row["purpose"], row["kind"]) == ("spent", "reserve"))
-    record = json.loads(bytes(row["canonical"]))
-    changed = canonical({**record, "principal_id": "somebody"})
-    with attacks.attack(database) as connection:
-        connection.execute(
-            text("UPDATE entries SET canonical = :canonical, hash = :hash, principal_id = 'somebody' WHERE id = :id"),
-            {"canonical": changed, "hash": chain_hash(row["previous_hash"], changed), "id": row["id"]},
-        )
-    bad = first_bad(database)
-    assert (bad.budget_id, bad.sequence) == (row["budget_id"], row["sequence"] + 1)
-    assert bad.reason == "it does not follow the entry before it"
-
-
-def test_a_parents_limit_is_looked_at_too(client: TestClient, database: Database) -> None:
-    """What fits a budget by itself, and not the one above it."""
-    api = Api(client)
-    parent = api.budget({"kind": "zcdp", "rho": "0.5"})
-    child = api.child(parent, {"kind": "zcdp", "rho": "5"})
-    api.hold(child["id"], [zcdp(0.1)], purpose="large")
-    row = forge(database, "large", "reserve", lambda record: record.update(amounts=["600000000"]))
-    bad = first_bad(database)
-    assert where(bad) == place_of(row)
-    assert bad.reason == f"it passes the limit of {parent['id']}"
 
 
 # Over HTTP.
