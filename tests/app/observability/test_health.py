@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +126,27 @@ def test_who_asks_often_makes_one_look_and_hears_at_once_that_the_server_stops(
     monkeypatch.setattr(health, "BELIEVED_S", 0.0)
     client.get("/health/ready")
     assert len(looks) == 6
+
+
+def test_whoever_asks_while_a_look_is_taken_waits_for_it(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    is_second = threading.Event()
+
+    def look(_: Context) -> tuple[str, str]:
+        looks.append(1)
+        if len(looks) > 1:
+            is_second.set()
+        # As long as it takes for the others to come, which are let in only if nothing keeps them out.
+        is_second.wait(0.3)
+        return "ok", "ok"
+
+    monkeypatch.setattr(health, "_database", look)
+    monkeypatch.setattr(health, "BELIEVED_S", 1e6)
+    last = health.LastLook()
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: last.found(context, 0.0), range(3)))
+    assert len(looks) == 1
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_server_that_was_told_to_stop(client: TestClient) -> None:
