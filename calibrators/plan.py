@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from accounting import ENGINE_VERSION
 from accounting.canonical import Json, canonical_bytes, sha256_hex
-from accounting.errors import InvalidValue
+from accounting.errors import InvalidValue, one_of
 from accounting.events import Event, Gaussian, event_from_json, prefix_of_events
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 from accounting.relations import NeighboringRelation
@@ -28,6 +28,8 @@ from calibrators.release import LAST_ITERATE, Release, WeightedAverage, release_
 
 #: A schedule of step sizes has at most as many numbers.
 MAX_SCHEDULE = 100_000
+#: The numeric types that a plan can be carried out in. A plan that names none was made for the first.
+DTYPES = (FLOAT64, FLOAT32) = ("float64", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,7 @@ class Plan:
         domain: Where every point lies; None is all of R^d.
         penalty: What is added to the mean loss; None is nothing.
         release: Which point, or average of points, is the model.
+        dtype: The numeric type of the stored rows, the logits and the sums of pieces: "float64" or "float32".
         engine: Version of the accounting engine that solved for the noise.
     """
 
@@ -165,11 +168,14 @@ class Plan:
     penalty: Penalty | None = None
     release: Release = LAST_ITERATE
     engine: str = ENGINE_VERSION
+    dtype: str = FLOAT64
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dataset_size", read_integer("dataset_size", self.dataset_size, 1, MAX_DATASET_SIZE))
         if not self.phases:
             raise InvalidValue("a plan has at least one phase", pointer=("phases",))
+        if self.dtype not in DTYPES:
+            raise InvalidValue(f"dtype must be {one_of(DTYPES)}, got {self.dtype!r}", pointer=("dtype",))
         if isinstance(self.release, WeightedAverage) and len(self.release.weights) != self.iterations:
             raise InvalidValue("a weighted average has one weight for each step", pointer=("release", "weights"))
 
@@ -220,6 +226,8 @@ class Plan:
             described["penalty"] = self.penalty.to_json()
         if self.release != LAST_ITERATE:
             described["release"] = self.release.to_json()
+        if self.dtype != FLOAT64:
+            described["dtype"] = self.dtype
         return described
 
     def canonical(self) -> bytes:
@@ -261,6 +269,7 @@ def _plan_from_json(value: Mapping[str, Any]) -> Plan:
         penalty=penalty_from_json(value["penalty"]) if "penalty" in value else None,
         release=release_from_json(value["release"]) if "release" in value else LAST_ITERATE,
         engine=value["engine"],
+        dtype=value.get("dtype", FLOAT64),
     )
 
 

@@ -10,7 +10,6 @@ from accounting.errors import InvalidValue
 from calibrators.geometry import Box, Domain
 from calibrators.yang_nsgd.adam import FIRST_DECAY, SECOND_DECAY, STABILIZER
 from trainer.arrays import Array, namespace_of
-from trainer.gradients import Batch
 from trainer.loop import State
 from trainer.penalties import prox
 from trainer.step import Step
@@ -46,17 +45,13 @@ class Adam:
     def query(self) -> Array:
         return self.point
 
-    def advance(self, batch: Batch, step: Step) -> None:
-        """The noisy mean (sum_i h_i g_i + s Z) / B of the batch, and Adam's step with it.
+    def advance(self, step: Step) -> None:
+        """Take Adam's step with the noisy mean.
 
         Args:
-            batch: the g_i, at x.
-            step: h_i by its gradient_bound, eta = step_size, B = divisor, s = noise_stddev_on_sum, Z = standard_noise.
+            step: noisy_mean = (sum_i h_i g_i + s Z) / B, with the g_i at x; eta = step_size.
         """
-        xp, noisy = namespace_of(self.point), step.standard_noise
-        noisy *= step.noise_stddev_on_sum
-        noisy += batch.bounded_sum(step.factors())
-        noisy /= step.divisor
+        xp, noisy = namespace_of(self.point), step.noisy_mean
         self._done += 1
         self._first = FIRST_DECAY * self._first + (1.0 - FIRST_DECAY) * noisy
         self._second = SECOND_DECAY * self._second + (1.0 - SECOND_DECAY) * (noisy * noisy)

@@ -13,11 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.errors import InvalidValue, one_of
+from calibrators.plan import DTYPES
 
 Array = Any
 Namespace = Any
 
-DTYPES = ("float64", "float32")
+#: By dtype: numbers below this in magnitude become zero wherever they are factors of a product. All others are whole
+#: multiples of a number whose square is normal, so that no product or sum of products is subnormal: arithmetic with
+#: subnormal numbers takes ten times as long, and would show a record that has some.
+TINY = {"float64": 2.0**-450, "float32": 2.0**-40}
+#: By dtype: exponentials of less than this are as good as those of it, and are not subnormal.
+_SMALLEST_EXPONENTS = {"float64": -300.0, "float32": -27.0}
 #: So many squares are added in their own dtype: in float32 their sum is wrong by 4096 2^-24 = 2^-12 of it at most.
 _LONGEST_NARROW_SUM = 4096
 
@@ -71,6 +77,34 @@ def as_float64(xp: Namespace, array: Array) -> Array:
     """``array`` as float64 in ``xp``; a number too large for it becomes an infinity."""
     converted = xp.asarray(array)
     return converted if converted.dtype == xp.float64 else xp.astype(converted, xp.float64)
+
+
+def dtype_name(array: Array) -> str:
+    """Return the name of an array's floating type: "float64" or "float32".
+
+    >>> dtype_name(np.zeros(2, dtype=np.float32))
+    'float32'
+    """
+    return str(array.dtype).rsplit(".", 1)[-1]
+
+
+def flushed(xp: Namespace, array: Array, tiny: float) -> Array:
+    """Return the array with zeros in place of numbers below ``tiny`` in magnitude; NaN stays.
+
+    >>> flushed(np, np.array([1e-20, -2.0]), 1e-12).tolist()
+    [0.0, -2.0]
+    """
+    return xp.where(xp.abs(array) < tiny, xp.zeros((), dtype=array.dtype), array)
+
+
+def exponential(xp: Namespace, array: Array) -> Array:
+    """Return exp of each number, of very negative ones that of a bound, so that nothing is subnormal.
+
+    >>> float(exponential(np, np.array([-1000.0], dtype=np.float32))[0]) > 1e-12
+    True
+    """
+    floor = _SMALLEST_EXPONENTS[dtype_name(array)]
+    return xp.exp(xp.where(array < floor, xp.asarray(floor, dtype=array.dtype), array))
 
 
 def silent() -> AbstractContextManager[object]:

@@ -16,18 +16,16 @@ import numpy as np
 from accounting.errors import InvalidValue
 from accounting.relations import NeighboringRelation
 from calibrators.phases import LocalizedPhase, ProximalPhase
-from calibrators.plan import Plan
-from trainer.arrays import Array, float_dtype, silent
-from trainer.batches import SelectedBatch
-from trainer.clipping import SMALLEST_MAX_GRAD_NORMS, clip_factors, margin
+from calibrators.plan import Clip, Plan
+from trainer.arrays import Array, silent
+from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
 from trainer.domains import project
 from trainer.loop import State, Task
-from trainer.samplers import Indices, occupied
+from trainer.records import Indices
+from trainer.sums import BoundedSum
 
 #: Per-record gradients of a run, at most: with a few features that many take about a quarter of an hour on one core.
 MAX_GRADIENT_EVALUATIONS = 10**10
-#: Records of a block, up to which the margin covers rounding.
-MAX_RECORDS = 1 << 22
 
 
 class BlockSteps(ABC):
@@ -52,6 +50,7 @@ class BlockSteps(ABC):
         self._task, self._records = task, records
         self._step_ends = list(accumulate(inner_iterations))
         self._record_ends = list(accumulate(records))
+        self._sums = BoundedSum(task.model, task.records, task.plan.dtype)
         self._noise = task.streams.gaussian_noise()
         slots = np.random.Generator(task.streams.sampling).permutation(task.plan.dataset_size)
         self._order: Indices = slots.astype(np.intp)
@@ -60,7 +59,7 @@ class BlockSteps(ABC):
         self._point: Array = project(task.plan.domain, xp, initial)
         self._centre: Array = self._point
         self._done = 0
-        self._rows = self._rows_of(0)
+        self._slots = self._slots_of(0)
 
     @abstractmethod
     def _moved(self, block: int) -> Array:
@@ -73,7 +72,7 @@ class BlockSteps(ABC):
     def step(self) -> None:
         block = bisect_right(self._step_ends, self._done)
         if block and self._done == self._step_ends[block - 1]:
-            self._centre, self._rows = self._point, self._rows_of(block)
+            self._centre, self._slots = self._point, self._slots_of(block)
         with silent():
             self._point = self._moved(block)
         self._done += 1
@@ -95,32 +94,28 @@ class BlockSteps(ABC):
         self._done = int(state["done"])
         self._order = np.asarray(state["order"], dtype=np.intp)
         self._point, self._centre = xp.asarray(state["point"]), xp.asarray(state["centre"])
-        # A block's start is what its first step does: until then the rows are those of the block before.
-        self._rows = self._rows_of(bisect_right(self._step_ends, max(0, self._done - 1)))
+        # A block's start is what its first step does: until then the slots are those of the block before.
+        self._slots = self._slots_of(bisect_right(self._step_ends, max(0, self._done - 1)))
         self._noise.restore(state["noise"])
 
     def close(self) -> None:
         self._noise.close()
 
-    def _rows_of(self, block: int) -> Indices:
-        """Positions of the block's records, ascending, since sums go lane by lane."""
+    def _slots_of(self, block: int) -> Indices:
+        """Return the slots of the block's places."""
         last = self._record_ends[block]
-        slots = self._order[last - self._records[block] : last]
-        return occupied(self._task.records.positions, slots)
+        return self._task.records.positions[self._order[last - self._records[block] : last]]
 
     def _noisy_mean(self, block: int, point: Array, bound: float, stddev: float) -> Array:
         """1/n sum_j min(1, C/|g_j|) g_j + sigma Z: gradients at ``point``, n the block's public size; (d,), float64."""
-        task = self._task
-        xp, room = task.records.xp, margin(task.dtype)
-        narrow = xp.astype(point, float_dtype(xp, task.dtype), copy=False)
-        total = SelectedBatch(task.model, task.records, self._rows, narrow).bounded_sum(
-            lambda norms: clip_factors(norms, bound, room)
-        )
-        noise = xp.asarray(self._noise.standard_normal(point.shape))
-        return total / self._records[block] + stddev * noise
+        task, records = self._task, self._records[block]
+        grid = task.grid(stddev * records / bound)
+        total = self._sums.at(point, self._slots, Clip(bound), grid)
+        total += task.records.xp.asarray(self._noise.rounded(point.shape[0], grid.scale))
+        return grid.decoded(total, bound / records)
 
 
-def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase, dtype: str) -> None:
+def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase) -> None:
     """Refuse blocks that a run cannot carry out.
 
     Raises:
@@ -131,10 +126,10 @@ def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase, dtype: str) 
         raise InvalidValue("slots are given to blocks by position", pointer=("neighboring_relation",))
     if isinstance(phase, LocalizedPhase):
         needed, smallest = "step_size", min(phase.max_grad_norm)
-        in_all, largest = sum(phase.records), max(phase.records)
+        in_all = sum(phase.records)
     else:
         needed, smallest = "weak_convexity", phase.max_grad_norm
-        in_all, largest = phase.rounds * phase.records, phase.records
+        in_all = phase.rounds * phase.records
     if not phase.is_executable:
         raise InvalidValue(
             f"this plan was made for its privacy alone: every block of a run needs a {needed}",
@@ -142,16 +137,11 @@ def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase, dtype: str) 
         )
     if in_all > plan.dataset_size:
         raise InvalidValue("the blocks have more records than there are", pointer=("phases", 0, "records"))
-    if smallest < SMALLEST_MAX_GRAD_NORMS[dtype]:
+    if smallest < SMALLEST_MAX_GRAD_NORMS[plan.dtype]:
         raise InvalidValue(
-            f"max_grad_norm must be at least {SMALLEST_MAX_GRAD_NORMS[dtype]:g} to be kept in {dtype}; rescale the "
+            f"max_grad_norm must be at least {SMALLEST_MAX_GRAD_NORMS[plan.dtype]:g} to be kept in {plan.dtype}; rescale the "
             "features",
             pointer=("phases", 0, "max_grad_norm"),
-        )
-    if largest > MAX_RECORDS:
-        raise InvalidValue(
-            f"sums of more than {MAX_RECORDS} records are not known to be exact enough",
-            pointer=("phases", 0, "records"),
         )
     if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:
         raise InvalidValue(

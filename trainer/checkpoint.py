@@ -20,7 +20,7 @@ from trainer.arrays import to_host
 
 State = dict[str, Any]
 _ARRAY = "array"
-_LAYOUT = 1
+_LAYOUT = 2
 
 
 @dataclass(frozen=True, slots=True)

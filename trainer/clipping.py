@@ -7,9 +7,10 @@ the sum over a batch. Without it, half of the clipped records exceed their bound
 from __future__ import annotations
 
 from accounting.errors import InvalidValue, one_of
-from trainer.arrays import DTYPES, Array, namespace_of
+from calibrators.plan import DTYPES, Clip, GradientBound
+from trainer.arrays import Array, namespace_of
 
-#: By dtype: how far below its bound a contribution stays, relative. `trainer.batches` has the proof that it is enough.
+#: By dtype: how far below its bound a contribution stays, relative. `trainer.grid` has the proof that it is enough.
 MARGINS = {"float64": 1e-5, "float32": 2.0**-7}
 #: By dtype: clip thresholds below this are refused, since the smallest numbers are too coarse to keep them.
 SMALLEST_MAX_GRAD_NORMS = {"float64": 1e-100, "float32": 1e-12}
@@ -25,6 +26,23 @@ def margin(dtype: str) -> float:
     if dtype not in MARGINS:
         raise InvalidValue(f"dtype must be {one_of(DTYPES)}, got {dtype!r}", pointer=("dtype",))
     return MARGINS[dtype]
+
+
+def contribution_factors(bound: GradientBound, norms: Array, margin: float) -> Array:
+    """Return factors that turn gradients into contributions no longer than 1: the paper's h_i over the bound.
+
+    Args:
+        bound: How gradients are bounded.
+        norms: shape (B,), float64, positive: upper bounds of |g|, in gradient units.
+        margin: How far below 1 contributions stay.
+
+    >>> import numpy as np
+    >>> contribution_factors(Clip(2.0), np.array([5.0, 1.0]), 1e-5).round(4).tolist()
+    [0.2, 0.5]
+    """
+    if isinstance(bound, Clip):
+        return clip_factors(norms, bound.max_grad_norm, margin) / bound.max_grad_norm
+    return normalize_factors(norms, bound.regularizer, margin)
 
 
 def clip_factors(norms: Array, max_grad_norm: float, margin: float) -> Array:

@@ -14,23 +14,31 @@ from calibrators.geometry import LpBall
 from calibrators.phases import EstimatePhase
 from calibrators.plan import Plan
 from trainer.arrays import Array, Namespace, silent
-from trainer.clipped_means import MAX_RECORDS, SMALLEST, ClippedMeans
+from trainer.clipped_sums import SMALLEST, ClippedSums, Term
+from trainer.grid import Grid
 from trainer.loop import State, Task
 from trainer.lp_geometry import least_in_ball, norm
+from trainer.records import Indices
 from trainer.release import rule_for
-from trainer.samplers import Indices
 from trainer.slots import SecretSlots
 
 
 class Fresh(Protocol):
-    """A batch that no other step reads; each method may be called once, and sees all of it."""
+    """A batch that no other step reads."""
 
-    def change(self) -> Array:
-        """The mean change of the clipped gradients since the last step: shape (d,), float64."""
+    def total(self, *, change: float = 0.0, gradient: float = 0.0) -> Array:
+        """Return the sum over the batch of the clipped change since the last step and of the clipped gradient.
+
+        Args:
+            change, gradient: Their weights, which public numbers fix once for all steps.
+
+        Returns:
+            shape (d,), whole numbers of one grid's steps; without noise, so a secret.
+        """
         ...
 
-    def gradient(self) -> Array:
-        """The mean clipped gradient at the current point: shape (d,), float64."""
+    def noised(self, total: Array) -> Array:
+        """Return a total with fresh noise, as a mean in gradient units: shape (d,), float64; it may be released."""
         ...
 
 
@@ -38,15 +46,15 @@ class Estimator(Protocol):
     """Makes an estimate of the gradient for each step but the first, whose is a noisy mean."""
 
     def start(self, estimate: Array) -> None:
-        """The first estimate, noise included."""
+        """Take the first estimate, noise included."""
         ...
 
-    def advance(self, step: int, fresh: Fresh, noise: Array) -> Array:
-        """The estimate of step number ``step``, from 1 on; ``noise`` is to be added to what is made of the batch."""
+    def advance(self, step: int, fresh: Fresh) -> Array:
+        """Return the estimate of step number ``step``, from 1 on."""
         ...
 
     def state(self) -> State:
-        """All that is kept from step to step."""
+        """Return all that is kept from step to step."""
         ...
 
     def restore(self, state: State) -> None:
@@ -70,8 +78,8 @@ class EstimateFrankWolfe:
         - iterates_stay_in_the_ball: each is a convex combination of the last one and of a point of it.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound or a number of
-            records that floating point cannot keep.
+        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound that floating
+            point cannot keep.
         Unsupported: the model's gradients are no outer products of one layer.
     """
 
@@ -85,7 +93,10 @@ class EstimateFrankWolfe:
                 pointer=("phases", 0, "estimator"),
             )
         dual_order = phase.norm_order / (phase.norm_order - 1.0)
-        self._means = ClippedMeans(task.records, task.model, task.plan.algorithm, dual_order=dual_order)
+        self._sums = ClippedSums(task.records, task.model, task.plan.algorithm, dual_order=dual_order)
+        self._first_grid = self._sums.grid(phase.first_scale * phase.first_batch / phase.lipschitz)
+        self._unit = phase.fresh_bound(self._radius)
+        self._grid = self._sums.grid(phase.scale * phase.batch / self._unit if self._unit > 0.0 else 0.0)
         self._estimator = estimators[phase.estimator](phase)
         self._slots = SecretSlots(task)
         self._noise = task.streams.generalized_gaussian_noise()
@@ -102,25 +113,32 @@ class EstimateFrankWolfe:
     def step(self) -> None:
         phase, xp = self._phase, self._xp
         with silent():
-            noise = xp.asarray(self._noise.vector(self._point.shape[0], phase.noise_order))
             if self._done == 0:
-                rows = self._slots.take(phase.first_batch)
-                mean = self._means.of_gradients(rows, phase.first_batch, self._point, phase.lipschitz)
-                estimate = mean + phase.first_scale * noise
+                slots, grid = self._slots.take(phase.first_batch), self._first_grid
+                total = self._sums.of(slots, grid, phase.lipschitz, Term(self._point, phase.lipschitz))
+                estimate = self._noised(total, grid, phase.lipschitz / phase.first_batch)
                 self._estimator.start(estimate)
             else:
-                fresh = _Batch(
-                    self._means, self._slots.take(phase.batch), phase, self._point, self._before, self._bound()
-                )
-                estimate = self._estimator.advance(self._done, fresh, phase.scale * noise)
+                estimate = self._estimator.advance(self._done, _Batch(self, self._slots.take(phase.batch)))
             target = least_in_ball(xp, estimate, phase.norm_order, self._radius)
             self._before = self._point
             self._point = (1.0 - phase.step_size) * self._point + phase.step_size * target
             self._rule.see(self._done, self._before, self._point)
         self._done += 1
 
+    def _total(self, slots: Indices, change: float, gradient: float) -> Array:
+        terms = (
+            Term(self._point, self._bound(), self._before, weight=change),
+            Term(self._point, self._phase.lipschitz, weight=gradient),
+        )
+        return self._sums.of(slots, self._grid, self._unit, *(term for term in terms if term.weight > 0.0))
+
+    def _noised(self, total: Array, grid: Grid, unit: float) -> Array:
+        noise = self._noise.rounded(total.shape[0], self._phase.noise_order, grid.scale)
+        return grid.decoded(total + self._xp.asarray(noise), unit)
+
     def _bound(self) -> float:
-        """On a change since the last step; the distance is public, and what was planned for stays a bound."""
+        """Return the bound on a change since the last step, from public points; what was planned for stays a bound."""
         phase = self._phase
         moved = norm(self._xp, self._point - self._before, phase.norm_order)
         distance = min(moved, 2.0 * self._radius * phase.step_size)
@@ -160,27 +178,24 @@ def _arrays_of(xp: Namespace, state: State) -> State:
 
 
 class _Batch:
-    """The rows of one step."""
+    """The slots of one step."""
 
-    def __init__(
-        self, means: ClippedMeans, rows: Indices, phase: EstimatePhase, point: Array, before: Array, bound: float
-    ) -> None:
-        self._means, self._rows, self._phase, self._bound = means, rows, phase, bound
-        self._point, self._before = point, before
+    def __init__(self, steps: EstimateFrankWolfe, slots: Indices) -> None:
+        self._steps, self._slots = steps, slots
 
-    def change(self) -> Array:
-        return self._means.of_changes(self._rows, self._phase.batch, self._point, self._before, self._bound)
+    def total(self, *, change: float = 0.0, gradient: float = 0.0) -> Array:
+        return self._steps._total(self._slots, change, gradient)
 
-    def gradient(self) -> Array:
-        return self._means.of_gradients(self._rows, self._phase.batch, self._point, self._phase.lipschitz)
+    def noised(self, total: Array) -> Array:
+        steps = self._steps
+        return steps._noised(total, steps._grid, steps._unit / steps._phase.batch)
 
 
-def check_lp_plan(plan: Plan, norm_order: float, lipschitz: float, largest_mean: int) -> float:
+def check_lp_plan(plan: Plan, norm_order: float, lipschitz: float) -> float:
     """The radius of the ball of a plan whose slots are given to means.
 
     Raises:
-        InvalidValue: the plan has not the l_p ball of its phase, or a bound or a number of records that floating point
-            cannot keep.
+        InvalidValue: the plan has not the l_p ball of its phase, or a bound that floating point cannot keep.
     """
     domain = plan.domain
     if len(plan.phases) != 1 or not isinstance(domain, LpBall) or domain.norm_order != norm_order:
@@ -196,10 +211,6 @@ def check_lp_plan(plan: Plan, norm_order: float, lipschitz: float, largest_mean:
             f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
             pointer=("phases", 0, "lipschitz"),
         )
-    if largest_mean > MAX_RECORDS:
-        raise InvalidValue(
-            f"sums of more than {MAX_RECORDS} records are not known to be exact enough", pointer=("phases", 0)
-        )
     return domain.radius
 
 
@@ -213,5 +224,4 @@ def _checked(plan: Plan) -> tuple[EstimatePhase, float]:
             code="invalid_plan",
             pointer=("phases",),
         )
-    largest = max(phase.first_batch, phase.batch)
-    return phase, check_lp_plan(plan, phase.norm_order, phase.lipschitz, largest)
+    return phase, check_lp_plan(plan, phase.norm_order, phase.lipschitz)

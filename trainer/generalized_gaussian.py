@@ -51,6 +51,10 @@ class GeneralizedGaussianNoise:
             order,
         )
 
+    def rounded(self, dimension: int, order: float, scale: float) -> Floats:
+        drawn: Floats = np.rint(scale * self.vector(dimension, order))
+        return drawn
+
     def state(self) -> State:
         """All that is needed to go on from here."""
         return {"stream": self._stream.state}

@@ -1,29 +1,18 @@
-"""Gradients of a block of records: their norms, and weighted sums of them; records are summed nowhere else."""
+"""Gradients of a block of records: their norms, and their weighted sums as whole numbers of a grid's steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from trainer.arrays import Array, Namespace, as_float64, squared_norms
-from trainer.uniform import uniform_rows
+from trainer.arrays import TINY, Array, Namespace, as_float64, dtype_name, flushed, squared_norms
 
-#: Rows of one matrix product in which each row must not depend on where it stands, unless a run has another number.
-#: Products of other shapes round otherwise, and would let one record change its neighbours' logits.
-PIECE_ROWS = 128
-
+#: Rows that are summed by one product before the sum is rounded to the grid, by dtype: `trainer.grid` says why so few.
+PIECE_ROWS = {"float64": 2048, "float32": 320}
 
 #: From upper bounds of gradients' norms, shape (B,), to factors on the gradients: what `trainer.clipping` makes.
 Factors = Callable[[Array], Array]
-
-
-class Batch(Protocol):
-    """What an update may see of the records of one step."""
-
-    def bounded_sum(self, factors: Factors) -> Array:
-        """Sum over the batch of factor_i g_i: shape (d,), float64, an array of its own."""
-        ...
 
 
 class Gradients(Protocol):
@@ -55,16 +44,13 @@ class Gradients(Protocol):
         """The same with zeros for the records where ``rows``, booleans of shape (B,), is false."""
         ...
 
-    def weighted_sum(self, weights: Array, parts: Sequence[slice] = (), *, wide: bool = False) -> Array:
-        """Sum over the records in ``parts`` of weights_i g_i.
+    def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
+        """Add to ``total`` the sum of weights_i g_i, rounded to whole steps of a grid piece by piece.
 
         Args:
-            weights: shape (B,), float64.
-            parts: Ranges of records, each summed by one matrix product, their sums added in order; none is all records.
-            wide: Convert to float64 first.
-
-        Returns:
-            shape (d,), in the records' dtype, or in float64 if ``wide``.
+            total: shape (d,), float64: whole numbers.
+            weights: shape (B,), float64: factors that make each contribution no longer than 1.
+            steps_per_unit: 1 / gamma, a power of two.
         """
         ...
 
@@ -77,13 +63,18 @@ class Layer:
         inputs: shape (B, m).
         deltas: shape (B, K), the derivative of each record's loss by the layer's outputs.
         has_bias: Whether the layer has a bias.
-        input_squares: shape (B,), float64: upper bounds of |inputs_i|^2, where they are known; else None.
+        input_squares: shape (B,), float64: upper bounds of |inputs_i|^2 where the inputs are records' features, which are
+            finite; else None.
     """
 
     inputs: Array
     deltas: Array
     has_bias: bool
     input_squares: Array | None = None
+
+    @property
+    def are_features(self) -> bool:
+        return self.input_squares is not None
 
 
 @dataclass(frozen=True)
@@ -148,30 +139,31 @@ class OuterProducts:
         xp = self.xp
 
         def kept(array: Array) -> Array:
-            return xp.where(rows[:, None], array, xp.zeros_like(array))
+            return xp.where(rows[:, None], array, xp.zeros((), dtype=array.dtype))
 
-        return OuterProducts(xp, tuple(Layer(kept(x.inputs), kept(x.deltas), x.has_bias) for x in self.layers))
+        return OuterProducts(
+            xp,
+            tuple(
+                # Features of records are finite: only what was computed from the point need be replaced.
+                replace(
+                    layer, inputs=layer.inputs if layer.are_features else kept(layer.inputs), deltas=kept(layer.deltas)
+                )
+                for layer in self.layers
+            ),
+        )
 
-    def weighted_sum(self, weights: Array, parts: Sequence[slice] = (), *, wide: bool = False) -> Array:
-        xp = self.xp
-        pieces: list[Array] = []
+    def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
+        xp, start = self.xp, 0
         for layer in self.layers:
-            inputs, weighted = layer.inputs, layer.deltas
-            if wide:
-                inputs, weighted = as_float64(xp, inputs), as_float64(xp, weighted)
-            weighted = weighted * xp.astype(weights, weighted.dtype)[:, None]
-            products = bias = None
-            for part in parts or (slice(0, inputs.shape[0]),):
-                chosen = weighted[part, :]
-                product = inputs[part, :].T @ chosen
-                products = product if products is None else _add(products, product)
+            inputs, weighted = layer.inputs, _weighted(xp, layer.deltas, weights)
+            size = inputs.shape[1] * weighted.shape[1]
+            matrix, bias = total[start : start + size], total[start + size : start + size + weighted.shape[1]]
+            for piece in _pieces(weighted):
+                chosen = weighted[piece, :]
+                _add_rounded(xp, matrix, xp.reshape(inputs[piece, :].T @ chosen, (-1,)), steps_per_unit)
                 if layer.has_bias:
-                    row = xp.sum(chosen, axis=0)
-                    bias = row if bias is None else _add(bias, row)
-            pieces.append(xp.reshape(products, (-1,)))
-            if bias is not None:
-                pieces.append(bias)
-        return pieces[0] if len(pieces) == 1 else xp.concat(pieces)
+                    _add_rounded(xp, bias, xp.sum(chosen, axis=0), steps_per_unit)
+            start += size + (weighted.shape[1] if layer.has_bias else 0)
 
 
 @dataclass(frozen=True)
@@ -196,27 +188,12 @@ class DenseGradients:
     def keep(self, rows: Array) -> DenseGradients:
         return DenseGradients(self.xp, self.xp.where(rows[:, None], self.rows, self.xp.zeros_like(self.rows)))
 
-    def weighted_sum(self, weights: Array, parts: Sequence[slice] = (), *, wide: bool = False) -> Array:
-        xp, total = self.xp, None
-        for part in parts or (slice(0, self.rows.shape[0]),):
-            rows = as_float64(xp, self.rows[part, :]) if wide else self.rows[part, :]
-            product = xp.astype(weights[part], rows.dtype) @ rows
-            total = product if total is None else _add(total, product)
-        return total
-
-
-def by_pieces(xp: Namespace, rows: Array, matrix: Array, piece: int) -> Array:
-    """``rows @ matrix`` by products of ``piece`` rows each, so that no row depends on the others or on its place.
-
-    Where the library's product of ``piece`` rows treats places differently, it is made of smaller products that do not.
-
-    Args:
-        rows: shape (B, m), B a multiple of ``piece``.
-        matrix: shape (m, K).
-    """
-    together = uniform_rows(xp, matrix, piece)
-    product = xp.reshape(rows, (-1, together, rows.shape[1])) @ matrix
-    return xp.reshape(product, (rows.shape[0], matrix.shape[1]))
+    def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
+        xp, tiny = self.xp, TINY[dtype_name(self.rows)]
+        factors = xp.astype(flushed(xp, weights, tiny), self.rows.dtype)
+        for piece in _pieces(self.rows):
+            rows = flushed(xp, self.rows[piece, :], tiny)
+            _add_rounded(xp, total, factors[piece] @ rows, steps_per_unit)
 
 
 def _norms_of_order(xp: Namespace, rows: Array, order: float, *, constant: bool = False) -> Array:
@@ -236,6 +213,22 @@ def _norms_of_order(xp: Namespace, rows: Array, order: float, *, constant: bool 
     return largest * powers ** (1.0 / order) * (1.0 + 2.0**-30)
 
 
-def _add(total: Array, more: Array) -> Array:
-    total += more
-    return total
+def _pieces(rows: Array) -> Iterator[slice]:
+    """Yield ranges of about equally many rows, as few as a piece's size allows."""
+    count, most = rows.shape[0], PIECE_ROWS[dtype_name(rows)]
+    pieces = -(-count // most)
+    for piece in range(pieces):
+        yield slice(piece * count // pieces, (piece + 1) * count // pieces)
+
+
+def _weighted(xp: Namespace, deltas: Array, weights: Array) -> Array:
+    """Return the rows of ``deltas`` times their weights, without numbers that would make products subnormal."""
+    tiny = TINY[dtype_name(deltas)]
+    factors = xp.astype(flushed(xp, weights, tiny), deltas.dtype)
+    return flushed(xp, deltas * factors[:, None], tiny)
+
+
+def _add_rounded(xp: Namespace, total: Array, piece: Array, steps_per_unit: float) -> None:
+    """Add a piece's sum to the total in whole steps: scaling by a power of two and rounding make no other error."""
+    piece *= steps_per_unit
+    total += xp.round(piece)

@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from accounting.errors import InvalidValue
+from accounting.events import Gaussian
 from calibrators.plan import Clip, Normalize, Phase, Plan
-from trainer.arrays import Array, float_dtype, namespace_of, silent
-from trainer.batches import Batch, SelectedBatch
-from trainer.clipping import SMALLEST_MAX_GRAD_NORMS, margin
+from trainer.arrays import Array, namespace_of, silent
+from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
 from trainer.domains import project
+from trainer.grid import Grid, grid_for
 from trainer.models import Model
 from trainer.records import Records
 from trainer.release import rule_for
 from trainer.samplers import Sampler, check_sampling
 from trainer.step import Step
 from trainer.streams import RandomStreams
+from trainer.sums import BoundedSum
 
 State = dict[str, Any]
 
@@ -31,14 +33,20 @@ class Task:
         model: What is trained.
         records: What it is trained on.
         streams: Where everything random comes from.
-        dtype: Of the stored records, the logits and the sums of a few lanes.
     """
 
     plan: Plan
     model: Model
     records: Records
     streams: RandomStreams
-    dtype: str
+
+    def grid(self, noise_multiplier: float) -> Grid:
+        """Return the grid of sums over any of the slots, in the l2 norm.
+
+        Args:
+            noise_multiplier: The noise's standard deviation over the contribution bound, as it was charged.
+        """
+        return grid_for(noise_multiplier, self.model.num_parameters, self.plan.dtype, self.records.capacity)
 
 
 class Trainer(Protocol):
@@ -69,9 +77,9 @@ class Trainer(Protocol):
 
 
 class Update(Protocol):
-    """One step of an algorithm: from a point, shape (d,), the records of the step and the rest of it to the next."""
+    """One step of an algorithm: from a point, shape (d,), and the step's noisy sum to the next point."""
 
-    def __call__(self, point: Array, batch: Batch, step: Step) -> Array: ...
+    def __call__(self, point: Array, step: Step) -> Array: ...
 
 
 class Iteration(Protocol):
@@ -90,8 +98,8 @@ class Iteration(Protocol):
         """What the steps so far have led to, of which the release rule chooses: shape (d,), float64."""
         ...
 
-    def advance(self, batch: Batch, step: Step) -> None:
-        """The next step, from the gradients at `query`."""
+    def advance(self, step: Step) -> None:
+        """Take the next step, with the noisy sum of gradients at `query`."""
         ...
 
     def state(self) -> State:
@@ -113,8 +121,8 @@ class _Updates:
     def query(self) -> Array:
         return self.point
 
-    def advance(self, batch: Batch, step: Step) -> None:
-        self.point = self._update(self.point, batch, step)
+    def advance(self, step: Step) -> None:
+        self.point = self._update(self.point, step)
 
     def state(self) -> State:
         return {"point": self.point}
@@ -124,9 +132,10 @@ class _Updates:
 
 
 class GradientSteps:
-    """Every step: draw the rows, draw the noise, update.
+    """Every step: draw the slots, sum their bounded gradients, add the noise, update.
 
-    Every step draws its rows and then its noise, an empty batch included, so each step is one charged event.
+    The sum is a vector of whole numbers, and so is the noise: only what they add up to reaches the update. Every step
+    draws its slots and then its noise, an empty batch included, so each step is one charged event.
 
     Args:
         task: Of a plan whose phases are all `Phase`s with step sizes and the algorithm's kind of gradient bound.
@@ -151,6 +160,8 @@ class GradientSteps:
         xp = task.records.xp
         initial = xp.asarray(task.model.initial(task.streams.initialisation), dtype=xp.float64)
         self._iteration = start(project(task.plan.domain, xp, initial))
+        self._sums = BoundedSum(task.model, task.records, task.plan.dtype)
+        self._grids = [task.grid(_noise_multiplier(phase)) for phase in self._phases]
         self._noise = task.streams.gaussian_noise()
         self._rule = rule_for(task.plan.release, task.plan.iterations, self.point, task.streams.release)
         self._steps_done = 0
@@ -172,20 +183,17 @@ class GradientSteps:
             self._sampler = self._start_phase()
         task, phase, xp = self._task, self._phases[self._phase], self._task.records.xp
         with silent():
-            rows = self._sampler.draw()
-            before = self._iteration.point
-            narrow = xp.astype(self._iteration.query, float_dtype(xp, task.dtype), copy=False)
+            before, bound, grid = self._iteration.point, phase.gradient_bound, self._grids[self._phase]
+            total = self._sums.at(self._iteration.query, self._sampler.draw(), bound, grid)
+            total += xp.asarray(self._noise.rounded(total.shape[0], grid.scale))
             step = Step(
-                gradient_bound=phase.gradient_bound,
+                noisy_sum=grid.decoded(total, bound.contribution_bound),
                 divisor=phase.divisor,
-                noise_stddev_on_sum=phase.noise_stddev_on_sum,
                 step_size=phase.step_size_at(self._within),
-                standard_noise=xp.asarray(self._noise.standard_normal(self.point.shape)),
-                margin=margin(task.dtype),
                 domain=task.plan.domain,
                 penalty=task.plan.penalty,
             )
-            self._iteration.advance(SelectedBatch(task.model, task.records, rows, narrow), step)
+            self._iteration.advance(step)
             self._rule.see(self._steps_done, before, self._iteration.point)
         self._within += 1
         self._steps_done += 1
@@ -232,7 +240,7 @@ def gradient_steps(update: Update, gradient_bound: type[Clip] | type[Normalize])
 def check_phases(task: Task, gradient_bound: type[Clip] | type[Normalize]) -> tuple[Phase, ...]:
     """The plan's phases, when noisy gradient steps with this kind of bound can carry them out."""
     phases: list[Phase] = []
-    name, smallest = task.plan.algorithm, SMALLEST_MAX_GRAD_NORMS[task.dtype]
+    name, smallest = task.plan.algorithm, SMALLEST_MAX_GRAD_NORMS[task.plan.dtype]
     for index, phase in enumerate(task.plan.phases):
         if not isinstance(phase, Phase):
             raise InvalidValue(f"{name} has phases of noisy gradient steps alone", pointer=("phases", index))
@@ -248,10 +256,15 @@ def check_phases(task: Task, gradient_bound: type[Clip] | type[Normalize]) -> tu
             )
         if isinstance(bound, Clip) and bound.max_grad_norm < smallest:
             raise InvalidValue(
-                f"max_grad_norm must be at least {smallest:g} to be kept in {task.dtype}, got "
+                f"max_grad_norm must be at least {smallest:g} to be kept in {task.plan.dtype}, got "
                 f"{bound.max_grad_norm!r}; rescale the features",
                 pointer=(*where, "max_grad_norm"),
             )
         check_sampling(phase.event.sampling, phase.steps, phase.divisor, task.plan.dataset_size)
         phases.append(phase)
     return tuple(phases)
+
+
+def _noise_multiplier(phase: Phase) -> float:
+    assert isinstance(phase.event.mechanism, Gaussian), "as a phase sees to"
+    return phase.event.mechanism.noise_multiplier

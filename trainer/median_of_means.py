@@ -1,34 +1,39 @@
-"""Groups of records with clamped coordinates, their means, and the median of numbers from each group.
+"""Groups of records with clamped coordinates, their sums on a grid, and the median of numbers from each group.
 
-What a record contributes is minus its gradient at the point: for the model `mean` at 0, the record itself.
-
-Why a margin of 1e-5 covers rounding. Sums are in float64, in pieces of at most `PIECE` records, added in order: in each
-coordinate the sum of b contributions of size c is off by at most (PIECE + b / PIECE) b 2^-53 c, twice that between
-neighbours, which is below 0.48e-5 c up to b = `MAX_RECORDS`. A record has a part in the sum of its own group and in no
-other, and what it contributes is a function of the record and of the point alone, bit by bit: so all other groups'
-means are those of the neighbour. A median is one of the means: it rounds nothing.
+What a record contributes is minus its gradient at the point: for the model `mean` at 0, the record itself. A record has
+a part in the sum of its own group and in no other; sums are whole numbers of a grid's steps, and so is a median of
+them, which is one of the sums.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from accounting.errors import InvalidValue
 from trainer.arrays import Array, Namespace
-from trainer.clipped_means import MARGIN, MAX_RECORDS, PIECE, SMALLEST
+from trainer.clipped_sums import SMALLEST
+from trainer.clipping import MARGINS
+from trainer.grid import Grid, grid_for
 from trainer.loop import State, Task
 from trainer.slots import SecretSlots
+from trainer.sums import narrowed
 
-__all__ = ["MARGIN", "MAX_RECORDS", "SMALLEST", "ClampedGroups", "check_groups", "lower_median"]
+__all__ = ["MARGIN", "ClampedGroups", "check_groups", "lower_median"]
+
+#: How far coordinates stay below the radius, relative, where no grid says more.
+MARGIN = MARGINS["float64"]
+#: Records whose coordinates are formed together.
+_PIECE = 1024
 
 
 class ClampedGroups:
-    """Groups of records: blocks of the declared slots in a secret order, taken one after the other.
+    """Groups of records: blocks of the declared places in a secret order, taken one after the other.
 
     Args:
-        task: Of a plan under whose relation neighbours have the same slots.
-        group_size: b, slots of a group; the public divisor of its mean, whatever the number of its rows.
-        radius: Coordinates are clamped to [-radius, radius].
+        task: Of a plan under whose relation neighbours have the same places.
+        group_size: b, places of a group; the public divisor of its mean, whatever the number of its rows.
+        radius: Coordinates are clamped to [-radius, radius], a little drawn in.
 
     Guarantees:
         - no_record_is_in_two_groups: rows beyond the declared size are in none.
@@ -38,36 +43,36 @@ class ClampedGroups:
     """
 
     def __init__(self, task: Task, group_size: int, radius: float) -> None:
-        self._records, self._model = task.records, task.model
+        self._records, self._model, self._dtype = task.records, task.model, task.plan.dtype
         self._size, self._radius = group_size, radius
         self._slots = SecretSlots(task)
 
-    def next_group(self, point: Array) -> Iterator[Array]:
-        """The next group's clamped contributions, piece by piece: shape (B, d), float64, a row for each record.
+    def grid(self, noise_multiplier: float) -> Grid:
+        """Return the grid of a group's sums over the radius, with noise of so many times the radius."""
+        return grid_for(noise_multiplier, self._model.num_parameters, "float64", self._size, norm_order=math.inf)
 
-        Slots without a row are left out: as zeros, they add nothing to a sum.
+    def next_group(self, point: Array, margin: float = MARGIN) -> Iterator[Array]:
+        """Yield the next group's clamped contributions, piece by piece: shape (B, d), float64, a row for each slot.
 
         Args:
             point: shape (d,), float64: where gradients are taken.
+            margin: How far coordinates stay below the radius, relative.
         """
-        records, rows = self._records, self._slots.take(self._size)
-        xp = records.xp
-        here = xp.astype(point, records.all.features.dtype)
-        for start in range(0, rows.size, PIECE):
-            chosen = rows[start : start + PIECE]
-            block = records.block(chosen, self._model.piece_rows)
+        records, slots = self._records, self._slots.take(self._size)
+        xp, here, radius = records.xp, narrowed(records, point, self._dtype), self._radius * (1.0 - margin)
+        for start in range(0, slots.size, _PIECE):
+            block = records.block(slots[start : start + _PIECE])
             entries = -self._model.gradients(here, block).entries()
-            usable = xp.all(xp.isfinite(entries), axis=1) & (block.valid > 0.0)
-            entries = xp.where(usable[:, None], entries, xp.zeros_like(entries))
-            yield xp.clip(entries, -self._radius, self._radius)[: chosen.size, :]
+            usable = xp.all(xp.isfinite(entries), axis=1) & block.valid
+            yield xp.clip(xp.where(usable[:, None], entries, xp.zeros_like(entries)), -radius, radius)
 
-    def next_mean(self, point: Array) -> Array:
-        """The sum of the next group's clamped contributions over its size: shape (d,), float64."""
+    def next_sum(self, point: Array, grid: Grid) -> Array:
+        """Return the sum of the next group's clamped contributions over the radius, in whole steps: shape (d,)."""
         xp = self._records.xp
         total = xp.zeros(point.shape, dtype=xp.float64)
-        for piece in self.next_group(point):
-            total = total + xp.sum(piece, axis=0)
-        return total / self._size
+        for piece in self.next_group(point, grid.margin):
+            total += xp.round(xp.sum(piece, axis=0) / self._radius * grid.steps_per_unit)
+        return total
 
     def state(self) -> State:
         return self._slots.state()
@@ -77,7 +82,7 @@ class ClampedGroups:
 
 
 def lower_median(xp: Namespace, rows: Array) -> Array:
-    """The middle number of each column, the lower of the two where there are two in the middle.
+    """Return the middle number of each column, the lower of the two where there are two in the middle.
 
     Guarantees:
         - medians_move_no_more_than_what_moves_most: in each column, where any rows are changed.
@@ -90,10 +95,10 @@ def lower_median(xp: Namespace, rows: Array) -> Array:
 
 
 def check_groups(dataset_size: int, groups: int, group_size: int, radius: float) -> None:
-    """Refuse groups of a plan's first phase that the declared slots, or floating point, have no room for.
+    """Refuse groups of a plan's first phase that the declared places, or floating point, have no room for.
 
     Raises:
-        InvalidValue: more slots than are declared; a radius or a number of records that rounding is not known to keep.
+        InvalidValue: more places than are declared; a radius that floating point cannot keep.
     """
     if groups * group_size > dataset_size:
         raise InvalidValue(
@@ -104,9 +109,4 @@ def check_groups(dataset_size: int, groups: int, group_size: int, radius: float)
         raise InvalidValue(
             f"truncation_radius must be at least {SMALLEST:g} to be kept in floating point; rescale the features",
             pointer=("phases", 0, "truncation_radius"),
-        )
-    if group_size > MAX_RECORDS:
-        raise InvalidValue(
-            f"sums of more than {MAX_RECORDS} records are not known to be exact enough; take more groups",
-            pointer=("phases", 0, "group_size"),
         )

@@ -31,6 +31,8 @@ class Noise(Protocol):
         """The next ones, in an array of the caller's own."""
         ...
 
+    def rounded(self, size: int, scale: float) -> Floats: ...
+
     def state(self) -> State:
         """All that is needed to go on from here."""
         ...
@@ -98,6 +100,10 @@ class GaussianNoise:
 
     def _draw(self, size: int) -> tuple[Any, Floats]:
         return self._stream.state, self._generator.standard_normal(size)
+
+    def rounded(self, size: int, scale: float) -> Floats:
+        drawn: Floats = np.rint(scale * self.standard_normal((size,)))
+        return drawn
 
     def state(self) -> State:
         return {"stream": self._start, "size": self._block.size, "used": self._used}

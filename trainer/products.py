@@ -19,10 +19,6 @@ class _Limit:
         self._holders = 0
         self._limiter: Any = None
 
-    @property
-    def is_held(self) -> bool:
-        return self._holders > 0
-
     def enter(self) -> None:
         with self._lock:
             if self._holders == 0:
@@ -52,11 +48,6 @@ def one_core_left() -> Iterator[None]:
         yield
     finally:
         _LIMIT.leave()
-
-
-def a_core_is_left() -> bool:
-    """Whether any run is within `one_core_left`: products may then round in another way."""
-    return _LIMIT.is_held
 
 
 def _cores() -> int:

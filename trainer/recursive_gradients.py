@@ -1,6 +1,6 @@
 r"""Frank-Wolfe steps over the l1 ball by a gradient estimate that is carried on from batch to batch.
 
-What a record brings to a mean stays below its bound by the margin of `trainer.clipped_means`, half of which pays for
+What a record brings to a mean stays below its bound by the margin of `trainer.grid`, half of which pays for
 sums. The other half pays for carrying the estimate on: each step rounds it by 2^-53 of its size, a little more in all
 that is added, and what one step rounds off shrinks from then on by (1 - eta) as a record's part does. Between
 neighbours estimates are so off by at most E = (3 + 16 eta) 2^-53 |d| / eta, where |d| <= L_0 + c / eta for changes of
@@ -22,7 +22,8 @@ from calibrators.geometry import L1Ball
 from calibrators.phases import RecursiveSelections
 from calibrators.plan import Plan
 from trainer.arrays import Array, silent
-from trainer.clipped_means import MARGIN, MAX_RECORDS, SMALLEST, ClippedMeans
+from trainer.clipped_sums import SMALLEST, ClippedSums, Term
+from trainer.clipping import MARGINS
 from trainer.loop import State, Task
 from trainer.release import rule_for
 from trainer.slots import SecretSlots
@@ -54,7 +55,7 @@ class RecursiveFrankWolfe:
 
     def __init__(self, task: Task, name: str) -> None:
         self._phase, self._radius = _checked(task.plan, name)
-        self._means = ClippedMeans(task.records, task.model, name)
+        self._sums = ClippedSums(task.records, task.model, name)
         self._slots = SecretSlots(task)
         self._noise = task.streams.gumbel_noise()
         self._xp = task.records.xp
@@ -105,7 +106,7 @@ class RecursiveFrankWolfe:
     def _first(self) -> Array:
         """The mean gradient over the first batch."""
         size = self._phase.first_batch
-        return self._means.of_gradients(self._slots.take(size), size, self._point, self._phase.lipschitz)
+        return self._sums.mean(self._slots.take(size), size, Term(self._point, self._phase.lipschitz))
 
     def _corrected(self) -> Array:
         """(1 - eta)(d + mean change) + eta mean gradient, so written that only the last addition rounds d.
@@ -114,11 +115,11 @@ class RecursiveFrankWolfe:
         bound.
         """
         phase, xp = self._phase, self._xp
-        rows, eta = self._slots.take(phase.batch), phase.step_size
+        slots, eta = self._slots.take(phase.batch), phase.step_size
         distance = min(float(xp.sum(xp.abs(self._point - self._earlier))), eta * 2.0 * self._radius)
         bound = min(2.0 * phase.lipschitz, phase.smoothness * distance)
-        change = self._means.of_changes(rows, phase.batch, self._point, self._earlier, bound)
-        gradient = self._means.of_gradients(rows, phase.batch, self._point, phase.lipschitz)
+        change = self._sums.mean(slots, phase.batch, Term(self._point, bound, self._earlier))
+        gradient = self._sums.mean(slots, phase.batch, Term(self._point, phase.lipschitz))
         return self._estimate + (eta * (gradient - self._estimate) + (1.0 - eta) * change)
 
 
@@ -129,8 +130,8 @@ def rounding_is_paid_for(phase: RecursiveSelections, radius: float) -> bool:
     largest = phase.lipschitz + recursion.change_bound(problem) / eta
     off = problem.diameter * (3.0 + 16.0 * eta) * _ROUNDING * largest / eta
     if isinstance(phase.event.mechanism, PureDp):
-        return off * phase.selections <= 0.5 * MARGIN * recursion.pure_width(problem)
-    return off * math.sqrt(phase.selections) <= 0.5 * MARGIN * recursion.zcdp_width(problem)
+        return off * phase.selections <= 0.5 * MARGINS["float64"] * recursion.pure_width(problem)
+    return off * math.sqrt(phase.selections) <= 0.5 * MARGINS["float64"] * recursion.zcdp_width(problem)
 
 
 def _checked(plan: Plan, name: str) -> tuple[RecursiveSelections, float]:
@@ -150,11 +151,6 @@ def _checked(plan: Plan, name: str) -> tuple[RecursiveSelections, float]:
         raise InvalidValue(
             f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
             pointer=("phases", 0, "lipschitz"),
-        )
-    if max(phase.first_batch, phase.batch) > MAX_RECORDS:
-        raise InvalidValue(
-            f"sums of more than {MAX_RECORDS} records are not known to be exact enough",
-            pointer=("phases", 0, "first_batch"),
         )
     if not rounding_is_paid_for(phase, domain.radius):
         raise InvalidValue(

@@ -13,12 +13,12 @@ from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import DisjointBatches, Poisson, WithoutReplacement
 from calibrators.plan import Phase, Plan
 from trainer.algorithms import ALGORITHMS, Algorithm
-from trainer.arrays import DTYPES, Array, on_host, silent, to_host
+from trainer.arrays import Array, on_host, silent, to_host
 from trainer.checkpoint import Binding, Checkpoints, pack, unpack
 from trainer.loop import Task, Trainer
 from trainer.models import Model
 from trainer.products import one_core_left
-from trainer.records import Records, lanes_for, piece_for, prepare
+from trainer.records import Records, default_capacity, prepare
 from trainer.streams import RandomStreams, random_streams
 
 #: So many parameters make their noise worth a core, in steps of at most so many records.
@@ -57,7 +57,7 @@ def run(
     labels: Array,
     *,
     seed: int | None = None,
-    dtype: str = "float64",
+    capacity: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] | None = None,
     checkpoint: Checkpoints | None = None,
@@ -65,9 +65,9 @@ def run(
 ) -> RunResult:
     """Carry out the plan on private rows.
 
-    The plan decides sampling, bounds, noise, step sizes, divisors, the number of steps and which point is released. The
-    rows decide the sums of bounded contributions and nothing else: their number is no divisor, and no value of theirs
-    raises, warns or is logged. There may be none of them.
+    The plan decides sampling, bounds, noise, step sizes, divisors, the number of steps, the numeric type and which point
+    is released. The rows decide the sums of bounded contributions and nothing else: their number is no divisor, the work
+    does not depend on it, and no value of theirs raises, warns or is logged. There may be none of them.
 
     Args:
         plan: An executable plan of an algorithm in `trainer.algorithms`.
@@ -76,8 +76,8 @@ def run(
         labels: shape (n,), class indices, or real numbers in [-1, 1] where the model predicts such.
         seed: For public data alone; whoever knows it can subtract the noise. None: keys from the operating system. What
             goes on from a checkpoint has the keys of that.
-        dtype: "float64" or "float32", for the stored rows, the logits and the sums of a few lanes. Norms, noise, totals
-            and parameters are float64 in either case.
+        capacity: Slots of the data set, a public number: no fewer than the declared size, and than there are rows. None
+            takes `default_capacity` of the declared size.
         on_progress: Called with (steps done, steps in all) at the start and after every step, so it should be cheap.
         is_cancelled: Asked before every step, likewise.
         checkpoint: Where checkpoints go, and one to go on from.
@@ -88,7 +88,8 @@ def run(
 
     Guarantees:
         - what_was_charged_is_what_runs: sampler, noise, bound and counts are those of the plan's events.
-        - rows_show_only_in_the_model: exceptions, warnings, progress and shapes are the same for every value of a row.
+        - rows_show_only_in_the_model: exceptions, warnings, progress and shapes are the same for every value of a row, and
+          whether it is there or not.
         - resumed_runs_go_on: bit by bit as if they had never been interrupted, from `first_checkpoint` on.
         - unseeded_runs_differ, seeded_runs_repeat.
 
@@ -97,7 +98,8 @@ def run(
 
     Raises:
         InvalidValue: the plan is not executable, or its parts do not fit the algorithm; shapes do not fit the model;
-            an unknown dtype; a seed that is no non-negative integer; a checkpoint of something else.
+            fewer slots than declared records or rows; a seed that is no non-negative integer; a checkpoint of something
+            else.
         Unsupported: no trainer of this name; no sampler of a kind that was charged.
         RunCancelled: ``is_cancelled`` said so.
 
@@ -112,15 +114,15 @@ def run(
     (5, (3,), ())
     """
     algorithm = algorithm_of(plan)
-    if dtype not in DTYPES:
-        raise InvalidValue(f"dtype must be {one_of(DTYPES)}, got {dtype!r}", pointer=("dtype",))
+    capacity = default_capacity(plan.dataset_size) if capacity is None else capacity
+    if capacity < plan.dataset_size:
+        raise InvalidValue(f"capacity must be at least the declared size {plan.dataset_size}", pointer=("capacity",))
     streams = random_streams(seed) if streams is None else streams
     keeper = None if checkpoint is None else _Keeper(checkpoint, plan, streams)
     state = None if keeper is None else keeper.resumed()
-    rows = rows_per_step(plan)
-    records = prepare(model, features, labels, dtype, lanes_for(rows), streams.lanes, piece_for(rows))
-    trainer = algorithm.make(Task(plan, model, records, streams, dtype))
-    with _cores_for(rows, model, records):
+    records = prepare(model, features, labels, plan.dtype, capacity, streams.slots)
+    trainer = algorithm.make(Task(plan, model, records, streams))
+    with _cores_for(plan, model, records):
         try:
             if state is not None:
                 trainer.restore(state)
@@ -131,9 +133,9 @@ def run(
             trainer.close()
 
 
-def _cores_for(rows: float, model: Model, records: Records) -> AbstractContextManager[None]:
+def _cores_for(plan: Plan, model: Model, records: Records) -> AbstractContextManager[None]:
     """A core is left to the noise where it takes about as long as the products do; both have d numbers a record."""
-    if on_host(records.xp) and model.num_parameters >= _LONG_NOISE and rows <= _SHORT_PRODUCTS:
+    if on_host(records.xp) and model.num_parameters >= _LONG_NOISE and rows_per_step(plan) <= _SHORT_PRODUCTS:
         return one_core_left()
     return nullcontext()
 
@@ -182,13 +184,13 @@ class _Keeper:
             if trainer is None:
                 self._streams.restore(stored["streams"])
             else:
-                self._streams.lanes.state = stored["lanes"]
-        self._drawn_from = self._streams.lanes.state
+                self._streams.slots.state = stored["slots"]
+        self._drawn_from = self._streams.slots.state
         return trainer
 
     def after_step(self, trainer: Trainer) -> None:
         if self._checkpoint.is_due(trainer.steps_done):
-            state = {"steps": trainer.steps_done, "lanes": self._drawn_from, "trainer": trainer.state()}
+            state = {"steps": trainer.steps_done, "slots": self._drawn_from, "trainer": trainer.state()}
             self._checkpoint.save(pack(self._binding, state))
 
 

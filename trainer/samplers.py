@@ -1,8 +1,9 @@
 """Who takes part in a step: the sampling that was charged is the sampling that runs.
 
-Schemes of a fixed size draw from the declared number of slots. The i-th row that was given is in slot i; a slot without
-a row contributes nothing, and rows beyond the declared size are in no slot. So nothing is drawn from the realised
-number of rows, which is private.
+Every scheme draws slots, of which there are as many as public numbers say, and never looks at what they hold. A batch
+is padded by the spare slot to a size that public numbers fix, too: how many slots a Poisson step has drawn must stay as
+secret as which. A step that draws more than that, which happens with probability 2^-60 in a whole run, takes another
+such batch: its law stays exact, and its time may show it.
 """
 
 from __future__ import annotations
@@ -13,32 +14,34 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 from randomgen import AESCounter
+from scipy.special import betainc
 
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import DisjointBatches, FullBatch, Poisson, Sampling, WithoutReplacement
+from trainer.records import Indices, Records, Selection
 
-Indices = npt.NDArray[np.intp]
-Selection = slice | Indices
 State = dict[str, Any]
 
-#: A uniform variate is a multiple of 2^-53; its leading 16 bits decide for all but one row in 65536.
+#: A uniform variate is a multiple of 2^-53; its leading 16 bits decide for all but one slot in 65536.
 _BITS = 53
 _LEADING = 16
 _TRAILING = _BITS - _LEADING
+#: The probability that any step of a phase draws more slots than a padded batch has.
+OVERFLOW = 2.0**-60
 
 #: What there are samplers for.
 SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, DisjointBatches)
 
 
 class Sampler(Protocol):
-    """Draws the rows of one step after the other."""
+    """Draws the slots of one step after the other."""
 
     def draw(self) -> Selection:
-        """Positions of the rows of the next step, ascending."""
+        """Return the slots of the next step, padded by the spare slot."""
         ...
 
     def state(self) -> State:
-        """What it holds beside the state of the stream that it draws from."""
+        """Return what it holds beside the state of the stream that it draws from."""
         ...
 
     def restore(self, state: State) -> None:
@@ -47,14 +50,14 @@ class Sampler(Protocol):
 
 
 class FullBatchSampler:
-    """Every row, every step.
+    """Takes every slot in every step.
 
     >>> FullBatchSampler(3).draw()
     slice(0, 3, None)
     """
 
-    def __init__(self, num_rows: int) -> None:
-        self._everything = slice(0, num_rows)
+    def __init__(self, capacity: int) -> None:
+        self._everything = slice(0, capacity)
 
     def draw(self) -> slice:
         return self._everything
@@ -67,40 +70,44 @@ class FullBatchSampler:
 
 
 class PoissonSampler:
-    """Each row with the same probability, independently of the others and of earlier steps.
+    """Takes each slot with the same probability, independently of the others and of earlier steps.
 
-    A row takes part when its uniform variate u, a multiple of 2^-53, is below floor(q 2^53) / 2^53. The leading 16 bits
-    of u are drawn first; the other 37 only where these leave it open, which changes the cost and not the law.
+    A slot takes part when its uniform variate u, a multiple of 2^-53, is below floor(q 2^53) / 2^53. The leading 16
+    bits of u are drawn first; the other 37 only where these leave it open, which changes the cost and not the law.
 
     Args:
-        num_rows: Realised number of rows; private, it decides nothing but how many variates are drawn.
+        capacity: N, the number of slots; slot N is the spare one.
         sampling_probability: q in (0, 1], a public constant.
+        steps: How many draws there will be.
         stream: Where the bits come from.
 
     Guarantees:
         - realised_probability_is_not_above_the_charged: it is floor(q 2^53) / 2^53 <= q, less than 2^-53 below q.
-        - inclusions_are_independent: between rows and between steps. Batches vary in size and may be empty.
+        - inclusions_are_independent: between slots and between steps. Batches vary in size and may be empty.
+        - batches_are_padded: to `padded_size`, whatever was drawn.
 
     >>> from trainer.streams import random_streams
-    >>> PoissonSampler(3, 1.0, random_streams(0).sampling).draw().tolist()
+    >>> PoissonSampler(3, 1.0, 5, random_streams(0).sampling).draw().tolist()
     [0, 1, 2]
     """
 
-    def __init__(self, num_rows: int, sampling_probability: float, stream: AESCounter) -> None:
-        self._num_rows = num_rows
+    def __init__(self, capacity: int, sampling_probability: float, steps: int, stream: AESCounter) -> None:
+        self._capacity = capacity
         threshold = math.floor(sampling_probability * 2.0**_BITS)  # a product with a power of two is exact
         self._leading, self._trailing = divmod(threshold, 1 << _TRAILING)
+        self._size = padded_size(capacity, sampling_probability, steps)
+        self._undecided = padded_size(capacity, 2.0**-_LEADING, steps)
         self._stream = stream
 
     def draw(self) -> Indices:
-        words: npt.NDArray[np.uint64] = self._stream.random_raw(-(-self._num_rows * _LEADING // 64))
-        leading = words.view(np.uint16)[: self._num_rows]
-        rows = np.flatnonzero(leading <= self._leading)
-        undecided = leading[rows] == self._leading
-        trailing = self._stream.random_raw(int(np.count_nonzero(undecided))) >> np.uint64(64 - _TRAILING)
-        taken = np.ones(rows.size, dtype=bool)
-        taken[undecided] = trailing < self._trailing
-        return rows[taken]
+        words: npt.NDArray[np.uint64] = self._stream.random_raw(-(-self._capacity * _LEADING // 64))
+        leading = words.view(np.uint16)[: self._capacity]
+        slots = np.flatnonzero(leading <= self._leading)
+        undecided = np.flatnonzero(leading[slots] == self._leading)
+        trailing = self._stream.random_raw(max(self._undecided, undecided.size))[: undecided.size]
+        taken = np.ones(slots.size, dtype=bool)
+        taken[undecided] = trailing >> np.uint64(64 - _TRAILING) < self._trailing
+        return padded(slots[taken], self._size, self._capacity)
 
     def state(self) -> State:
         return {}
@@ -110,16 +117,16 @@ class PoissonSampler:
 
 
 class WithoutReplacementSampler:
-    """A batch of so many of the declared slots, all such batches alike likely; steps are independent.
+    """Takes a batch of so many of the declared places, all such batches equally likely; steps are independent.
 
     Args:
-        positions: shape (n,): where the row of slot i stands.
-        batch_size: Slots of a batch.
-        dataset_size: Slots, the declared size.
+        positions: shape (N,): the slot of each place.
+        batch_size: Places of a batch.
+        dataset_size: Declared places.
         stream: Where the draws come from.
 
     Guarantees:
-        - batches_of_slots_are_alike_likely: drawn by rejection, without the bias of a modulus.
+        - batches_of_slots_are_equally_likely: drawn by rejection, without the bias of a modulus.
     """
 
     def __init__(self, positions: Indices, batch_size: int, dataset_size: int, stream: AESCounter) -> None:
@@ -127,8 +134,9 @@ class WithoutReplacementSampler:
         self._generator = np.random.Generator(stream)
 
     def draw(self) -> Indices:
-        slots = self._generator.choice(self._dataset_size, self._batch_size, replace=False, shuffle=False)
-        return occupied(self._positions, slots)
+        return self._positions[
+            self._generator.choice(self._dataset_size, self._batch_size, replace=False, shuffle=False)
+        ]
 
     def state(self) -> State:
         return {}
@@ -138,13 +146,13 @@ class WithoutReplacementSampler:
 
 
 class DisjointBatchesByPosition:
-    """One pass over batches that are cut from a secret permutation of the declared slots.
+    """Makes one pass over batches that are cut from a secret permutation of the declared places.
 
     Args:
-        positions: shape (n,): where the row of slot i stands.
+        positions: shape (N,): the slot of each place.
         steps: Batches.
-        batch_size: Slots of a batch.
-        dataset_size: Slots, the declared size; at least steps times batch_size.
+        batch_size: Places of a batch.
+        dataset_size: Declared places; at least steps times batch_size.
         stream: Where the permutation is drawn from.
 
     Guarantees:
@@ -160,7 +168,7 @@ class DisjointBatchesByPosition:
     def draw(self) -> Indices:
         start = self._drawn * self._batch_size
         self._drawn += 1
-        return occupied(self._positions, self._order[start : start + self._batch_size])
+        return self._positions[self._order[start : start + self._batch_size]]
 
     def state(self) -> State:
         return {"order": self._order, "drawn": self._drawn}
@@ -170,24 +178,26 @@ class DisjointBatchesByPosition:
 
 
 class DisjointBatchesIndependent:
-    """One pass in which each row draws the step that it takes part in, independently of the others.
+    """Makes one pass in which each slot draws the step that it takes part in, independently of the others.
 
     Args:
-        num_rows: Realised number of rows; private.
+        capacity: N, the number of slots; slot N is the spare one.
         steps: Batches.
         stream: Where the draws come from.
 
     Guarantees:
-        - rows_draw_their_step: each alike likely, by rejection.
+        - slots_draw_their_step: each equally likely, by rejection.
+        - batches_are_padded: to `padded_size`, whatever was drawn.
     """
 
-    def __init__(self, num_rows: int, steps: int, stream: AESCounter) -> None:
-        self._steps: Indices = np.random.Generator(stream).integers(steps, size=num_rows, dtype=np.intp)
+    def __init__(self, capacity: int, steps: int, stream: AESCounter) -> None:
+        self._capacity, self._size = capacity, padded_size(capacity, 1.0 / steps, steps)
+        self._steps: Indices = np.random.Generator(stream).integers(steps, size=capacity, dtype=np.intp)
         self._drawn = 0
 
     def draw(self) -> Indices:
         self._drawn += 1
-        return np.flatnonzero(self._steps == self._drawn - 1)
+        return padded(np.flatnonzero(self._steps == self._drawn - 1), self._size, self._capacity)
 
     def state(self) -> State:
         return {"steps": self._steps, "drawn": self._drawn}
@@ -196,14 +206,33 @@ class DisjointBatchesIndependent:
         self._steps, self._drawn = np.asarray(state["steps"], dtype=np.intp), int(state["drawn"])
 
 
-def occupied(positions: Indices, slots: Indices) -> Indices:
-    """Positions of the rows in these slots, ascending; empty slots are left out.
+def padded_size(capacity: int, probability: float, steps: int) -> int:
+    """Return the least B with ``steps`` P(Bin(capacity, probability) > B) <= `OVERFLOW`.
 
-    >>> occupied(np.array([2, 0, 1]), np.array([3, 0, 1])).tolist()
-    [0, 2]
+    >>> padded_size(60_000, 1024 / 60_000, 10_000), padded_size(1000, 0.1, 1000)
+    (1348, 201)
     """
-    found: Indices = np.sort(positions[slots[slots < positions.size]])
-    return found
+    low, high = 0, capacity
+    while low < high:
+        middle = (low + high) // 2
+        # P(Bin(n, p) > k) is the regularised incomplete beta function at p of k + 1 and n - k.
+        if steps * float(betainc(middle + 1.0, float(capacity - middle), min(probability, 1.0))) <= OVERFLOW:
+            high = middle
+        else:
+            low = middle + 1
+    return max(low, 1)
+
+
+def padded(slots: Indices, size: int, spare: int) -> Indices:
+    """Return the slots and as many spare ones as fill the batch, or a whole number of batches.
+
+    >>> padded(np.array([4, 7]), 3, 9).tolist(), padded(np.arange(4), 3, 9).tolist()
+    ([4, 7, 9], [0, 1, 2, 3, 9, 9])
+    """
+    batches = max(1, -(-slots.size // size))
+    filled: Indices = np.full(batches * size, spare, dtype=np.intp)
+    filled[: slots.size] = slots
+    return filled
 
 
 def check_sampling(sampling: Sampling, steps: int, divisor: int, dataset_size: int) -> None:
@@ -228,15 +257,15 @@ def check_sampling(sampling: Sampling, steps: int, divisor: int, dataset_size: i
 
 
 def sampler_for(
-    sampling: Sampling, steps: int, divisor: int, dataset_size: int, positions: Indices, stream: AESCounter
+    sampling: Sampling, steps: int, divisor: int, dataset_size: int, records: Records, stream: AESCounter
 ) -> Sampler:
-    """The sampler that runs what ``sampling`` was charged for.
+    """Return the sampler that runs what ``sampling`` was charged for.
 
     Args:
         steps: Of the phase: as many draws.
         divisor: The nominal batch size: of disjoint batches by position, the batch size.
-        dataset_size: The declared size.
-        positions: shape (n,): where each row that was given stands.
+        dataset_size: The declared size; no more than the records' capacity.
+        records: Whose slots are drawn.
         stream: Where draws come from.
 
     Raises:
@@ -245,13 +274,13 @@ def sampler_for(
     check_sampling(sampling, steps, divisor, dataset_size)
     match sampling:
         case FullBatch():
-            return FullBatchSampler(positions.size)
+            return FullBatchSampler(records.capacity)
         case Poisson():
-            return PoissonSampler(positions.size, sampling.sampling_probability, stream)
+            return PoissonSampler(records.capacity, sampling.sampling_probability, steps, stream)
         case WithoutReplacement():
-            return WithoutReplacementSampler(positions, sampling.batch_size, sampling.dataset_size, stream)
+            return WithoutReplacementSampler(records.positions, sampling.batch_size, sampling.dataset_size, stream)
         case DisjointBatches(assignment="by_position"):
-            return DisjointBatchesByPosition(positions, steps, divisor, dataset_size, stream)
+            return DisjointBatchesByPosition(records.positions, steps, divisor, dataset_size, stream)
         case DisjointBatches():
-            return DisjointBatchesIndependent(positions.size, steps, stream)
+            return DisjointBatchesIndependent(records.capacity, steps, stream)
     raise AssertionError(f"unreachable: {sampling.kind} was refused")

@@ -1,32 +1,32 @@
-"""The declared slots in a secret order, each taken once: what is read by whom is drawn before anything is looked at."""
+"""The declared places in a secret order, each taken once: what is read by whom is drawn before anything is looked at."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from trainer.loop import State, Task
-from trainer.samplers import Indices, occupied
+from trainer.records import Indices
 
 
 class SecretSlots:
-    """Slots in an order that is drawn from the declared size alone.
+    """Hands out slots in an order that is drawn from the declared size alone.
 
     Guarantees:
         - no_slot_is_taken_twice: so that a record has a part in one mean, or in none.
-        - rows_beyond_the_declared_size_are_in_no_slot.
+        - rows_beyond_the_declared_size_are_never_read.
     """
 
     def __init__(self, task: Task) -> None:
         self._positions = task.records.positions
-        slots = np.random.Generator(task.streams.sampling).permutation(task.plan.dataset_size)
-        self._order: Indices = slots.astype(np.intp)
+        places = np.random.Generator(task.streams.sampling).permutation(task.plan.dataset_size)
+        self._order: Indices = places.astype(np.intp)
         self._taken = 0
 
     def take(self, size: int) -> Indices:
-        """Positions of the rows in the next ``size`` slots; an empty slot has none."""
-        rows = occupied(self._positions, self._order[self._taken : self._taken + size])
+        """Return the next ``size`` slots, empty ones included."""
+        slots = self._positions[self._order[self._taken : self._taken + size]]
         self._taken += size
-        return rows
+        return slots
 
     def state(self) -> State:
         return {"order": self._order, "taken": self._taken}

@@ -1,15 +1,12 @@
-"""What one noisy gradient step is made of, but for the records."""
+"""What an update sees of one noisy gradient step: the noisy sum, and public numbers. It never sees a record."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from calibrators.geometry import Domain, L1Penalty, Penalty, Simplex
-from calibrators.plan import Clip, GradientBound
 from trainer import domains, penalties
 from trainer.arrays import Array, namespace_of
-from trainer.clipping import clip_factors, normalize_factors
-from trainer.gradients import Factors
 
 
 @dataclass(frozen=True)
@@ -17,38 +14,31 @@ class Step:
     """One step of a plan.
 
     Attributes:
-        gradient_bound: How one record's gradient is bounded before the sum.
-        divisor: Public constant by which the noisy sum is divided.
-        noise_stddev_on_sum: Per coordinate, in the contributions' unit.
+        noisy_sum: The sum of bounded gradients with its noise, shape (d,), float64; the update's own, which may write
+            to it.
+        divisor: Public constant by which it is divided.
         step_size: Of this step.
-        standard_noise: Z, shape (d,), independent standard normal; the update's own, which may write to it.
-        margin: How far below their bound contributions stay, relative.
         domain: Where every point lies.
         penalty: What is added to the mean loss.
     """
 
-    gradient_bound: GradientBound
+    noisy_sum: Array
     divisor: int
-    noise_stddev_on_sum: float
     step_size: float
-    standard_noise: Array
-    margin: float
     domain: Domain | None = None
     penalty: Penalty | None = None
 
-    def factors(self) -> Factors:
-        """What bounds a record's gradient: from norms to factors."""
-        bound = self.gradient_bound
-        if isinstance(bound, Clip):
-            return lambda norms: clip_factors(norms, bound.max_grad_norm, self.margin)
-        return lambda norms: normalize_factors(norms, bound.regularizer, self.margin)
+    @property
+    def noisy_mean(self) -> Array:
+        """The noisy sum over the divisor, in an array of its own."""
+        return self.noisy_sum / self.divisor
 
     def project(self, point: Array) -> Array:
-        """The nearest point of the domain."""
+        """Return the nearest point of the domain."""
         return domains.project(self.domain, namespace_of(point), point)
 
     def prox(self, point: Array) -> Array:
-        """The proximal step of the penalty, of this step's size.
+        """Take the proximal step of the penalty, of this step's size.
 
         Guarantees:
             - projected_prox_is_the_constrained_prox: ``project(prox(y))`` minimises |x - y|^2 / (2 step_size) plus the

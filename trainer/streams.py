@@ -28,14 +28,14 @@ class RandomStreams:
     They are apart so that the noise is the same whatever the number of records: it depends on the plan alone.
 
     Attributes:
-        lanes: Which lane each record is in.
+        slots: Which slot each record is in.
         sampling: Who takes part in a step.
         noise: What is added to sums.
         initialisation: The point that training starts from.
         release: Which point is released, where one is drawn.
     """
 
-    lanes: AESCounter
+    slots: AESCounter
     sampling: AESCounter
     noise: AESCounter
     initialisation: AESCounter
@@ -67,8 +67,8 @@ class RandomStreams:
         return Coins(self.noise)
 
     def sampler(self, sampling: Sampling, steps: int, divisor: int, dataset_size: int, records: Records) -> Sampler:
-        """What draws the rows of the steps of a phase; see `sampler_for`."""
-        return sampler_for(sampling, steps, divisor, dataset_size, records.positions, self.sampling)
+        """Return what draws the slots of the steps of a phase; see `sampler_for`."""
+        return sampler_for(sampling, steps, divisor, dataset_size, records, self.sampling)
 
 
 def random_streams(seed: int | None = None) -> RandomStreams:

@@ -13,8 +13,9 @@ from typing import Protocol
 from calibrators.bassily_guzman.tree import movement
 from calibrators.phases import GradientTreePhase, TreePhase
 from trainer.arrays import Array, silent
-from trainer.clipped_means import ClippedMeans
+from trainer.clipped_sums import ClippedSums, Term
 from trainer.loop import State, Task
+from trainer.records import Indices
 from trainer.slots import SecretSlots
 
 
@@ -33,7 +34,7 @@ class TreeWalk(ABC):
         task: Of such a plan.
         phase: Its only one.
         radius: Of the ball.
-        means: Of gradients that are clipped in the ball's dual norm.
+        sums: Of gradients that are clipped in the ball's dual norm.
         noise: Where the algorithm's noise comes from.
 
     Guarantees:
@@ -48,10 +49,10 @@ class TreeWalk(ABC):
         task: Task,
         phase: TreePhase | GradientTreePhase,
         radius: float,
-        means: ClippedMeans,
+        sums: ClippedSums,
         noise: Source,
     ) -> None:
-        self._trees, self._radius, self._means, self._source = phase, radius, means, noise
+        self._trees, self._radius, self._sums, self._source = phase, radius, sums, noise
         self._slots = SecretSlots(task)
         self._xp = task.records.xp
         self._done = 0
@@ -72,8 +73,8 @@ class TreeWalk(ABC):
         self._done += 1
 
     @abstractmethod
-    def _noised(self, mean: Array, depth: int) -> Array:
-        """What is kept of a node's mean; the algorithm's noise may be elsewhere."""
+    def _mean(self, slots: Indices, depth: int, term: Term) -> Array:
+        """Return what is kept of a node's mean: shape (d,), float64; the algorithm's noise may be elsewhere."""
 
     @abstractmethod
     def _distance(self, entry: Array) -> float:
@@ -85,23 +86,24 @@ class TreeWalk(ABC):
 
     def _refresh(self, tree: int, depth: int) -> None:
         """Enter the node at this depth, and the left children below it."""
-        size = self._trees.records_per_tree >> depth
-        rows = self._slots.take(size)
+        slots = self._slots.take(self._trees.records_per_tree >> depth)
         if depth == 0:
-            mean = self._means.of_gradients(rows, size, self._point, self._trees.lipschitz)
-            estimate = self._noised(mean, depth)
+            estimate = self._mean(slots, depth, Term(self._point, self._trees.lipschitz))
         else:
             entry = self._entries[depth - 1]
-            mean = self._means.of_changes(rows, size, self._point, entry, self._bound(entry, depth))
-            estimate = self._estimates[depth - 1] + self._noised(mean, depth)
+            change = self._mean(slots, depth, Term(self._point, self._bound(entry, depth), entry))
+            estimate = self._estimates[depth - 1] + change
         below = tree + 1 - depth
         self._estimates = self._estimates[:depth] + [estimate] * below
         self._entries = self._entries[:depth] + [self._point] * below
 
+    def _planned_bound(self, depth: int) -> float:
+        """Return the bound on what a record brings to a node's mean at this depth, whatever the points."""
+        return planned_bound(self._trees, self._radius, depth)
+
     def _bound(self, entry: Array, depth: int) -> float:
-        """On a change since the entry; the distance is public, and what was planned for stays a bound."""
-        distance = min(self._distance(entry), movement(2.0 * self._radius, depth))
-        return min(2.0 * self._trees.lipschitz, self._trees.smoothness * distance)
+        """Return the bound on a change since the entry, from public points; what was planned for stays a bound."""
+        return min(self._planned_bound(depth), self._trees.smoothness * self._distance(entry))
 
     def released(self) -> Array:
         return self._point
@@ -127,3 +129,16 @@ class TreeWalk(ABC):
 
     def close(self) -> None:
         return  # nothing is drawn ahead
+
+
+def planned_bound(phase: TreePhase | GradientTreePhase, radius: float, depth: int) -> float:
+    """Return the bound on what a record brings to the mean of a node at this depth, in gradient units.
+
+    Args:
+        phase: The trees.
+        radius: Of the ball.
+        depth: 0 for a root, whose mean is of gradients; else of changes since the point at which the parent was entered.
+    """
+    if depth == 0:
+        return phase.lipschitz
+    return min(2.0 * phase.lipschitz, phase.smoothness * movement(2.0 * radius, depth))

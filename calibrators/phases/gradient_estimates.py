@@ -98,6 +98,17 @@ class EstimatePhase(StructuredPhase):
     def contribution_bound(self) -> float:
         return self.lipschitz
 
+    def fresh_bound(self, radius: float) -> float:
+        """Return the bound on what a record brings to the mean of a step but the first, in gradient units.
+
+        Args:
+            radius: Of the ball, in which a step moves by at most ``2 radius step_size``.
+        """
+        change = min(2.0 * self.lipschitz, self.smoothness * 2.0 * radius * self.step_size)
+        if self.estimator != "momentum":
+            return change
+        return (1.0 - self.step_size) * change + self.step_size * self.lipschitz
+
     @property
     def noise_scale(self) -> tuple[float, ...]:
         return (self.first_scale, self.scale)

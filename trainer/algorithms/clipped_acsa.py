@@ -6,7 +6,6 @@ Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithms 2 and 5.
 from __future__ import annotations
 
 from trainer.arrays import Array, namespace_of
-from trainer.batches import Batch
 from trainer.loop import State
 from trainer.penalties import gradient
 from trainer.step import Step
@@ -35,16 +34,13 @@ class AcceleratedSequences:
         """w_t^md = (1 - alpha_t) w_{t-1}^ag + alpha_t w_{t-1}, where the next step's gradients are taken."""
         return self._towards(self._moved)
 
-    def advance(self, batch: Batch, step: Step) -> None:
+    def advance(self, step: Step) -> None:
         """w_t = Pi_W(w_{t-1} - t gamma g_t), w_t^ag = (1 - alpha_t) w_{t-1}^ag + alpha_t w_t.
 
         Args:
-            batch: the records' gradients, at w_t^md.
-            step: gamma = 1 / (2 eta) = step_size, s = divisor, z C = noise_stddev_on_sum, W = domain.
+            step: noisy_mean of the records' clipped gradients at w_t^md; gamma = 1 / (2 eta) = step_size, W = domain.
         """
-        clipped_sum = batch.bounded_sum(step.factors())
-        noisy_mean = (clipped_sum + step.noise_stddev_on_sum * step.standard_noise) / step.divisor
-        noisy_gradient = noisy_mean + gradient(step.penalty, self.query)
+        noisy_gradient = step.noisy_mean + gradient(step.penalty, self.query)
         length = (self._done + 1) * step.step_size
         moved = step.project(self._moved - length * noisy_gradient)
         self.point = self._towards(moved)

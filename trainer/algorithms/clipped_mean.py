@@ -6,17 +6,15 @@ Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithm 1.
 from __future__ import annotations
 
 from trainer.arrays import Array
-from trainer.batches import Batch
 from trainer.step import Step
 
 
-def update(point: Array, batch: Batch, step: Step) -> Array:
+def update(point: Array, step: Step) -> Array:
     """w - (1/n) (sum_i min(1, C/|g_i|) g_i + z C Z); with g_i = -x_i at w = 0 that is the mean of clipped records.
 
     Args:
         point: w, shape (d,).
-        batch: all g_i, at w.
-        step: C, n = divisor, z C = noise_stddev_on_sum, Z = standard_noise; a step size of 1.
+        step: noisy_mean = (1/n) (sum_i min(1, C/|g_i|) g_i + z C Z), with all g_i at w; a step size of 1.
 
     Returns:
         The released mean, shape (d,).
@@ -25,5 +23,4 @@ def update(point: Array, batch: Batch, step: Step) -> Array:
         - update_is_algorithm_1: equal to the paper's, up to the clip's margin and the sign of Z.
         - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
     """
-    noisy_mean = (batch.bounded_sum(step.factors()) + step.noise_stddev_on_sum * step.standard_noise) / step.divisor
-    return point - step.step_size * noisy_mean
+    return point - step.step_size * step.noisy_mean

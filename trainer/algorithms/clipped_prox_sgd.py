@@ -6,17 +6,16 @@ Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithms 8 and 9.
 from __future__ import annotations
 
 from trainer.arrays import Array
-from trainer.batches import Batch
 from trainer.step import Step
 
 
-def update(point: Array, batch: Batch, step: Step) -> Array:
+def update(point: Array, step: Step) -> Array:
     """prox_{eta f1}(w - eta (1/s (sum_i min(1, C/|g_i|) g_i + z C Z))), f1 the penalty on the domain.
 
     Args:
         point: w, shape (d,).
-        batch: the g_i, at w; of the loss without the penalty.
-        step: C, s = divisor, z C = noise_stddev_on_sum, eta = step_size, Z = standard_noise, penalty and domain.
+        step: noisy_mean = 1/s (sum_i min(1, C/|g_i|) g_i + z C Z), with the g_i at w, of the loss without the penalty;
+            eta = step_size, penalty and domain.
 
     Returns:
         The next point, shape (d,). The last one is released.
@@ -25,5 +24,4 @@ def update(point: Array, batch: Batch, step: Step) -> Array:
         - update_is_algorithm_8: equal to the paper's, up to the clip's margin.
         - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
     """
-    noisy_mean = (batch.bounded_sum(step.factors()) + step.noise_stddev_on_sum * step.standard_noise) / step.divisor
-    return step.project(step.prox(point - step.step_size * noisy_mean))
+    return step.project(step.prox(point - step.step_size * step.noisy_mean))

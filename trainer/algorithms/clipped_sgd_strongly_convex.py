@@ -6,19 +6,17 @@ Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithms 6 and 7.
 from __future__ import annotations
 
 from trainer.arrays import Array
-from trainer.gradients import Batch
 from trainer.penalties import gradient
 from trainer.step import Step
 
 
-def update(point: Array, batch: Batch, step: Step) -> Array:
+def update(point: Array, step: Step) -> Array:
     """Pi_W(w - eta (1/s (sum_i min(1, C/|g_i|) g_i + z C Z) + lambda w)).
 
     Args:
         point: w, shape (d,).
-        batch: the g_i, at w.
-        step: C, s = divisor, z C = noise_stddev_on_sum, eta = step_size, Z = standard_noise, W = domain; lambda of the
-            penalty, whose gradient is not clipped.
+        step: noisy_mean = 1/s (sum_i min(1, C/|g_i|) g_i + z C Z), with the g_i at w; eta = step_size, W = domain;
+            lambda of the penalty, whose gradient is not clipped.
 
     Returns:
         The next point, shape (d,). What is released is the weighted mean of these.
@@ -27,6 +25,4 @@ def update(point: Array, batch: Batch, step: Step) -> Array:
         - update_is_algorithm_6: equal to the paper's, up to the clip's margin.
         - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
     """
-    clipped_sum = batch.bounded_sum(step.factors())
-    noisy_mean = (clipped_sum + step.noise_stddev_on_sum * step.standard_noise) / step.divisor
-    return step.project(point - step.step_size * (noisy_mean + gradient(step.penalty, point)))
+    return step.project(point - step.step_size * (step.noisy_mean + gradient(step.penalty, point)))

@@ -11,7 +11,7 @@ from calibrators.phases import MedianPhase
 from calibrators.plan import Plan
 from trainer.arrays import Array, silent
 from trainer.loop import State, Task
-from trainer.median_of_means import MARGIN, ClampedGroups, check_groups, lower_median
+from trainer.median_of_means import ClampedGroups, check_groups, lower_median
 
 
 class CoordinatewiseMean:
@@ -29,7 +29,9 @@ class CoordinatewiseMean:
 
     def __init__(self, task: Task) -> None:
         self._phase = _checked(task.plan, task.model.num_parameters)
-        self._groups = ClampedGroups(task, self._phase.group_size, self._phase.truncation_radius * (1.0 - MARGIN))
+        self._groups = ClampedGroups(task, self._phase.group_size, self._phase.truncation_radius)
+        self._unit = self._phase.truncation_radius / self._phase.group_size
+        self._grid = self._groups.grid(self._phase.noise_stddev / self._unit)
         self._noise = task.streams.gaussian_noise()
         self._xp = task.records.xp
         self._done = 0
@@ -41,12 +43,12 @@ class CoordinatewiseMean:
         return self._done
 
     def step(self) -> None:
-        """nu~ = median of the groups' means + sigma Z."""
+        """Take nu~ = median of the groups' means + sigma Z: sums and noise are whole steps of one grid."""
         xp, phase, start = self._xp, self._phase, self._point
         with silent():
-            means = xp.stack([self._groups.next_mean(start) for _ in range(phase.groups)])
-            noise = xp.asarray(self._noise.standard_normal(start.shape))
-            self._point = start + (lower_median(xp, means) + phase.noise_stddev * noise)
+            sums = xp.stack([self._groups.next_sum(start, self._grid) for _ in range(phase.groups)])
+            noise = xp.asarray(self._noise.rounded(start.shape[0], self._grid.scale))
+            self._point = start + self._grid.decoded(lower_median(xp, sums) + noise, self._unit)
         self._done = 1
 
     def released(self) -> Array:

@@ -15,7 +15,6 @@ from accounting.errors import InvalidValue
 from calibrators.geometry import L1Ball, L2Ball
 from calibrators.plan import Clip
 from trainer.arrays import Array, namespace_of
-from trainer.batches import Batch
 from trainer.domains import project
 from trainer.loop import GradientSteps, State, Task
 from trainer.step import Step
@@ -110,13 +109,11 @@ class AcceleratedMirrorDescent:
         share = self._share
         return share * self._mirror.point + (1.0 - share) * self.point
 
-    def advance(self, batch: Batch, step: Step) -> None:
+    def advance(self, step: Step) -> None:
         """One noisy mean gradient at the query; step k of size eta moves z by (k + 2) eta / 4, which is alpha R^2."""
-        assert isinstance(step.gradient_bound, Clip)
         assert step.penalty is None, "dp_accmd has no penalty"
-        noisy = (batch.bounded_sum(step.factors()) + step.noise_stddev_on_sum * step.standard_noise) / step.divisor
         share = self._share
-        self._mirror.move(noisy, 0.25 * (self._done + 2) * step.step_size)
+        self._mirror.move(step.noisy_mean, 0.25 * (self._done + 2) * step.step_size)
         self.point = share * self._mirror.point + (1.0 - share) * self.point
         self._done += 1
 

@@ -1,12 +1,10 @@
 """Full-batch Frank-Wolfe over the l1 ball: a vertex in every step by report-noisy-max, from all records' gradients.
 
 Source: Talwar, Thakurta & Zhang 2015, and Guzman's talk of April 2022, with Gumbel noise and constants of our own
-(`calibrators.bassily_guzman`). What rounding does to the sums is in `trainer.clipped_means`.
+(`calibrators.bassily_guzman`). What rounding does to the sums is in `trainer.clipped_sums`.
 """
 
 from __future__ import annotations
-
-import numpy as np
 
 from accounting.errors import InvalidValue
 from accounting.events import FullBatch
@@ -14,7 +12,7 @@ from calibrators.geometry import L1Ball
 from calibrators.phases import VertexSteps
 from calibrators.plan import Plan
 from trainer.arrays import Array, silent
-from trainer.clipped_means import MAX_RECORDS, SMALLEST, ClippedMeans
+from trainer.clipped_sums import SMALLEST, ClippedSums, Term
 from trainer.loop import State, Task
 from trainer.vertices import noisy_vertex, towards
 
@@ -22,7 +20,7 @@ from trainer.vertices import noisy_vertex, towards
 class FrankWolfe:
     """The steps of a plan of full-batch Frank-Wolfe.
 
-    The sum of all rows' clipped gradients is divided by the declared size, whatever the number of rows.
+    The sum of all slots' clipped gradients is divided by the declared size, whatever the number of rows.
 
     Args:
         task: Of such a plan.
@@ -41,8 +39,8 @@ class FrankWolfe:
 
     def __init__(self, task: Task, phase_type: type[VertexSteps] = VertexSteps) -> None:
         self._phase, self._radius = _checked(task.plan, phase_type)
-        self._means = ClippedMeans(task.records, task.model, task.plan.algorithm)
-        self._rows = np.arange(task.records.count, dtype=np.intp)
+        self._sums = ClippedSums(task.records, task.model, task.plan.algorithm)
+        self._everything = slice(0, task.records.capacity)
         self._noise = task.streams.gumbel_noise()
         self._xp = task.records.xp
         self._done = 0
@@ -55,7 +53,7 @@ class FrankWolfe:
     def step(self) -> None:
         phase = self._phase
         with silent():
-            gradient = self._means.of_gradients(self._rows, phase.divisor, self._point, phase.lipschitz)
+            gradient = self._sums.mean(self._everything, phase.divisor, Term(self._point, phase.lipschitz))
             vertex = noisy_vertex(gradient, self._radius, self._noise, phase.gumbel_scale)
             self._point = towards(self._point, vertex, 2.0 / (self._done + 2.0))
         self._done += 1
@@ -91,10 +89,5 @@ def _checked(plan: Plan, phase_type: type[VertexSteps]) -> tuple[VertexSteps, fl
         raise InvalidValue(
             f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
             pointer=("phases", 0, "lipschitz"),
-        )
-    if phase.divisor > MAX_RECORDS:
-        raise InvalidValue(
-            f"sums of more than {MAX_RECORDS} records are not known to be exact enough",
-            pointer=("phases", 0, "divisor"),
         )
     return phase, domain.radius

@@ -5,22 +5,18 @@ Source: Yang, Zhang, Chen & Liu 2022 (arXiv 2206.13033), eq. (3), Algorithm 1.
 
 from __future__ import annotations
 
-from calibrators.plan import Normalize
 from trainer.arrays import Array
-from trainer.gradients import Batch
 from trainer.step import Step
 
 
-def update(point: Array, batch: Batch, step: Step) -> Array:
+def update(point: Array, step: Step) -> Array:
     """x - (eta/B) (sum_i g_i/(r + |g_i|) + sigma Z), then the penalty's prox and the domain's projection, if any.
 
     The noise is not scaled by r: a normalised gradient is as long as 1 for every r.
 
     Args:
         point: x, shape (d,), float64.
-        batch: the g_i, at x.
-        step: r = gradient_bound.regularizer, eta = step_size, B = divisor, sigma = noise_stddev_on_sum,
-            Z = standard_noise.
+        step: noisy_sum = sum_i g_i/(r + |g_i|) + sigma Z, with the g_i at x; eta = step_size, B = divisor.
 
     Returns:
         The next point, shape (d,), float64.
@@ -29,10 +25,7 @@ def update(point: Array, batch: Batch, step: Step) -> Array:
         - update_is_equation_3: equal to the paper's, but for contributions within the margin of norm 1.
         - one_record_moves_the_sum_by_at_most_the_bound: which is 1, or 2 where a record is replaced.
     """
-    assert isinstance(step.gradient_bound, Normalize)
-    change = step.standard_noise
-    change *= step.noise_stddev_on_sum
-    change += batch.bounded_sum(step.factors())
+    change = step.noisy_sum
     change *= -step.step_size / step.divisor
     change += point
     return step.project(step.prox(change))

@@ -5,20 +5,16 @@ Source: Yang, Zhang, Chen & Liu 2022 (arXiv 2206.13033), eq. (2).
 
 from __future__ import annotations
 
-from calibrators.plan import Clip
 from trainer.arrays import Array
-from trainer.gradients import Batch
 from trainer.step import Step
 
 
-def update(point: Array, batch: Batch, step: Step) -> Array:
+def update(point: Array, step: Step) -> Array:
     """x - (eta/B) (sum_i min(1, c/|g_i|) g_i + c sigma Z), then the penalty's prox and the domain's projection, if any.
 
     Args:
         point: x, shape (d,), float64.
-        batch: the g_i, at x.
-        step: c = gradient_bound.max_grad_norm, eta = step_size, B = divisor, c sigma = noise_stddev_on_sum,
-            Z = standard_noise.
+        step: noisy_sum = sum_i min(1, c/|g_i|) g_i + c sigma Z, with the g_i at x; eta = step_size, B = divisor.
 
     Returns:
         The next point, shape (d,), float64.
@@ -27,10 +23,7 @@ def update(point: Array, batch: Batch, step: Step) -> Array:
         - update_is_equation_2: equal to the paper's, up to the clip's margin.
         - one_record_moves_the_sum_by_at_most_the_bound: which is c, or 2 c where a record is replaced.
     """
-    assert isinstance(step.gradient_bound, Clip)
-    change = step.standard_noise
-    change *= step.noise_stddev_on_sum
-    change += batch.bounded_sum(step.factors())
+    change = step.noisy_sum
     change *= -step.step_size / step.divisor
     change += point
     return step.project(step.prox(change))

@@ -6,18 +6,16 @@ Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925), Algorithm 2.
 from __future__ import annotations
 
 from trainer.arrays import Array
-from trainer.gradients import Batch
 from trainer.step import Step
 
 
-def update(point: Array, batch: Batch, step: Step) -> Array:
+def update(point: Array, step: Step) -> Array:
     """Proj_W(w - eta (g + sigma Z)), g = (1/b) sum_i min(1, G/|g_i|) g_i.
 
     Args:
         point: w, shape (d,).
-        batch: the g_i, at w; the paper's batch is one record.
-        step: G, b = divisor, sigma = noise_stddev_on_sum / b, eta = step_size, Z = standard_noise, W = domain. The
-            algorithm has no penalty.
+        step: noisy_mean = g + sigma Z, with the g_i at w (the paper's batch is one record); eta = step_size, W = domain.
+            The algorithm has no penalty.
 
     Returns:
         The next point, shape (d,), in W. Released is the mean of the points that steps start from, by the plan.
@@ -27,6 +25,4 @@ def update(point: Array, batch: Batch, step: Step) -> Array:
         - one_record_moves_the_mean_by_at_most_the_bound: which is G/b, or 2 G/b where a record is replaced.
     """
     assert step.penalty is None, "plans of dp_sgd_gradient have no penalty"
-    mean_gradient = batch.bounded_sum(step.factors()) / step.divisor
-    noise = (step.noise_stddev_on_sum / step.divisor) * step.standard_noise
-    return step.project(point - step.step_size * (mean_gradient + noise))
+    return step.project(point - step.step_size * step.noisy_mean)

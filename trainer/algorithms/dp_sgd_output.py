@@ -12,8 +12,9 @@ and of the point alone, bit by bit, so that two runs are the same until the reco
 computed logit is that of a point at most (p + 2) u |w| away, as every column of the sum of p products is. The step is
 the exact one there, up to 16 u eta G and the rounding of norms in the projection: both runs together leave the exact
 ones by at most 2 (3 p + 20) u (R + eta G) a step, the mean of T points by its share of it. Summed over T steps that is
-at most 2^-7 eta G, by which every drawn record's gradient stays below what was charged: plans with more steps are
-refused. The ball is drawn in by 2^-40, for the cap of 2 R.
+at most 2^-8 eta G, which is half of what every drawn record's gradient stays below what was charged: plans with more
+steps are refused. The average is rounded to a grid on which that moves it by less than the other half, and noised
+there. The ball is drawn in by the grid's margin, for the cap of 2 R.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from calibrators.plan import Plan
 from calibrators.release import AverageIterate
 from calibrators.wang_nonsmooth.stability import iterate_radius
 from trainer.arrays import Array, as_float64, silent
+from trainer.grid import Grid, grid_for
 from trainer.loop import State, Task
 from trainer.models import LinearModel, Model
 
@@ -61,6 +63,8 @@ class OutputPerturbationSteps:
         self._domain = task.plan.domain
         self._point: Array = xp.zeros(self._model.num_parameters, dtype=xp.float64)
         self._sum: Array = xp.zeros(self._model.num_parameters, dtype=xp.float64)
+        self._unit = unit_of(task.plan)
+        self._grid = grid_of(task.plan, self._model)
         self._noise = task.streams.gaussian_noise()
         self._sampler = task.streams.sampler(WithoutReplacement(1, size), self._phase.iterations, 1, size, task.records)
         self._released: Array | None = None
@@ -69,16 +73,16 @@ class OutputPerturbationSteps:
     def step(self) -> None:
         phase, records = self._phase, self._records
         with silent():
-            rows = self._sampler.draw()
-            assert not isinstance(rows, slice), "single slots are drawn"
-            # A row of zeros stands after the records: an empty slot takes the same path.
-            row = int(rows[0]) if rows.size else records.count
+            slots = self._sampler.draw()
+            assert not isinstance(slots, slice), "single slots are drawn"
             self._sum = self._sum + self._point
-            self._point = self._inside(self._point - phase.step_size * self._gradient(row))
+            self._point = self._inside(self._point - phase.step_size * self._gradient(int(slots[0])))
             self.steps_done += 1
             if self.steps_done == phase.iterations:
-                noise = records.xp.asarray(self._noise.standard_normal(self._point.shape))
-                self._released = self._sum / phase.iterations + phase.noise_stddev * noise
+                grid, average = self._grid, self._sum / phase.iterations
+                in_steps = records.xp.round(average * (grid.steps_per_unit / self._unit))
+                noise = records.xp.asarray(self._noise.rounded(average.shape[0], grid.scale))
+                self._released = grid.decoded(in_steps + noise, self._unit)
 
     def released(self) -> Array:
         assert self._released is not None, "released after the last step"
@@ -108,19 +112,19 @@ class OutputPerturbationSteps:
     def close(self) -> None:
         self._noise.close()
 
-    def _gradient(self, row: int) -> Array:
-        """Of the record that stands there, scaled down; no other record's numbers are touched."""
+    def _gradient(self, slot: int) -> Array:
+        """Return the gradient of the record in this slot, scaled down; no other record's numbers are touched."""
         model, xp, everything = self._model, self._records.xp, self._records.all
         outputs, width = model.num_outputs, model.features
-        length = max(math.sqrt(float(everything.squares[row])), _SMALLEST)
-        x = as_float64(xp, everything.features[row, :]) * min(1.0, self._longest / length)
+        length = max(math.sqrt(float(everything.squares[slot])), _SMALLEST)
+        x = as_float64(xp, everything.features[slot, :]) * min(1.0, self._longest / length)
         weights = xp.reshape(self._point[: width * outputs], (width, outputs))
         logits = xp.sum(x[:, None] * weights, axis=0)
         if model.fit_intercept:
             logits = logits + self._point[width * outputs :]
-        labels = everything.labels[row : row + 1]
+        labels = everything.labels[slot : slot + 1]
         labels = labels if model.num_classes else as_float64(xp, labels)
-        slope = model.loss.residuals(xp, logits[None, :], labels)[0, :] * float(everything.valid[row])
+        slope = model.loss.residuals(xp, logits[None, :], labels)[0, :] * float(everything.valid[slot])
         gradient = xp.reshape(x[:, None] * slope[None, :], (-1,))
         return xp.concat([gradient, slope]) if model.fit_intercept else gradient
 
@@ -128,7 +132,7 @@ class OutputPerturbationSteps:
         """The projection onto the ball, a little drawn in; the point itself without one."""
         if not isinstance(self._domain, L2Ball):
             return point
-        radius = self._domain.radius * (1.0 - 2.0**-40)
+        radius = self._domain.radius * (1.0 - self._grid.margin)
         length = float(self._records.xp.sqrt(self._records.xp.sum(point * point)))
         return point * min(1.0, radius / max(length, _SMALLEST))
 
@@ -206,13 +210,36 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
             )
     wide, moved = model.features + model.fit_intercept, phase.step_size * phase.gradient_norm
     rounding = 2.0 * phase.iterations * (3.0 * wide + 20.0) * _UNIT * (phase.radius + moved)
-    if rounding > MARGIN * moved:
+    if rounding > 0.5 * MARGIN * moved:
         raise InvalidValue(
             f"{phase.iterations} steps of size {phase.step_size:g} are too many for float64: what they round could "
             "exceed the margin of what was charged; use fewer steps, or larger ones",
             pointer=("iterations",),
         )
     return math.sqrt(max(input_norm**2 - least, 0.0))
+
+
+def unit_of(plan: Plan) -> float:
+    """Return the smallest distance that the averages of neighbours are charged for, or the radius if that is less."""
+    phase = phase_of(plan)
+    return min(phase.step_size * phase.gradient_norm, phase.radius)
+
+
+def grid_of(plan: Plan, model: LinearModel) -> Grid:
+    """Return the grid of the average, in units of `unit_of`.
+
+    Raises:
+        InvalidValue: the noise is so large against one step that no grid keeps the margin.
+    """
+    phase, unit = phase_of(plan), unit_of(plan)
+    grid = grid_for(phase.noise_stddev / unit, model.num_parameters, "float64", math.ceil(phase.radius / unit))
+    if grid.margin > 0.5 * MARGIN:
+        raise InvalidValue(
+            "the noise is so large against one step that its grid would exceed the margin of what was charged; use "
+            "larger steps",
+            pointer=("step_size",),
+        )
+    return grid
 
 
 def _smooth_enough(phase: OutputPerturbation, model: LinearModel) -> float:
@@ -258,3 +285,4 @@ def check(plan: Plan, model: Any) -> None:
         InvalidValue, Unsupported: as `OutputPerturbationSteps`.
     """
     longest_row(plan, linear(model))
+    grid_of(plan, linear(model))

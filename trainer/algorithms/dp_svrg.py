@@ -4,25 +4,33 @@ One step is one inner step; the first of an epoch also takes the snapshot's grad
 in nothing that is released, and every direction that it enters is noised. A checkpoint holds it, and is as secret as
 the data for that and other reasons.
 
+Three sums lie on a grid as `trainer.grid` says: those of the batch at x and at x~, and the full one, whose steps are
+the same. Their combination v = (q_x - q_x~)/b + q/n, in units of G, is formed in float64 and rounded to a grid of its
+own, and the noise is added there: without that, the un-noised q would show in the last digits. A record that is not
+drawn moves v by its part of q/n alone, so v's grid is fine against 2/n, not against 4/b. Between neighbours float64
+adds at most 6 u (2 + c/n), with c the capacity and u = 2^-53, on either side: plans are refused where that is more than
+a tenth of the margin on 2/n.
+
 Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 1, with the clip that makes its Lipschitz constant a fact.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
 from accounting.errors import InvalidValue
 from accounting.events import WithoutReplacement
 from accounting.relations import NeighboringRelation
 from calibrators.phases import VarianceReducedEpochs
 from calibrators.plan import Clip
-from trainer.arrays import Array, float_dtype, silent
-from trainer.batches import SelectedBatch
-from trainer.clipping import SMALLEST_MAX_GRAD_NORMS, margin
+from trainer.arrays import Array, silent
+from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
 from trainer.domains import project
+from trainer.grid import grid_for
 from trainer.loop import State, Task
-from trainer.samplers import Selection, occupied
+from trainer.records import Selection
 from trainer.step import Step
+from trainer.sums import BoundedSum
 
 
 class Svrg:
@@ -50,11 +58,16 @@ class Svrg:
         self._point: Array = self._snapshot
         self._sum: Array = 0.0 * self._snapshot
         self._full_gradient: Array = 0.0 * self._snapshot
+        self._sums = BoundedSum(task.model, records, task.plan.dtype)
+        self._bound, self._divisor = Clip(phase.max_grad_norm), phase.records_per_step
+        # In units of G the full gradient moves by 1/n where a record comes or goes.
+        self._unit = phase.max_grad_norm / n
+        self._grid = grid_for(phase.noise_stddev_on_mean / self._unit, self._point.shape[0], task.plan.dtype, 4 * n)
+        self._sum_grid = replace(task.grid(0.0), margin=self._grid.margin)
         self._noise = task.streams.gaussian_noise()
         sampling = WithoutReplacement(phase.records_per_step, n)
         self._sampler = task.streams.sampler(sampling, phase.steps, phase.records_per_step, n, records)
-        everybody = records.count <= n
-        self._all: Selection = slice(0, records.count) if everybody else occupied(records.positions, np.arange(n))
+        self._everybody = records.positions[:n]
         self._done, self._epoch, self._within = 0, 0, 0
 
     @property
@@ -63,16 +76,11 @@ class Svrg:
 
     def step(self) -> None:
         with silent():
-            step = self._next_step()
             if self._within == 0:
                 self._point = self._start_of_epoch()
-                total = self._sum_at(self._snapshot, self._all, step)
-                self._full_gradient = total / self._task.plan.dataset_size
-            rows = self._sampler.draw()
-            change = self._sum_at(self._point, rows, step) - self._sum_at(self._snapshot, rows, step)
-            noisy = (change + step.noise_stddev_on_sum * step.standard_noise) / step.divisor
-            direction = noisy + self._full_gradient
-            self._point = step.project(step.prox(self._point - step.step_size * direction))
+                self._full_gradient = self._total(self._snapshot, self._everybody) / self._task.plan.dataset_size
+            step = self._step(self._noisy_direction(self._sampler.draw()))
+            self._point = step.project(step.prox(self._point - step.step_size * step.noisy_mean))
             self._sum = self._sum + self._point
         self._done += 1
         self._within += 1
@@ -114,25 +122,24 @@ class Svrg:
         """Algorithm 1 goes back to the snapshot."""
         return self._snapshot
 
-    def _next_step(self) -> Step:
+    def _noisy_direction(self, slots: Selection) -> Array:
+        """Return v + sigma Z in gradient units, rounded to its grid; the noise is rounded with it."""
+        grid, xp = self._grid, self._task.records.xp
+        change = self._total(self._point, slots) - self._total(self._snapshot, slots)
+        direction = change / self._divisor + self._full_gradient
+        in_steps = xp.round(direction * (self._task.plan.dataset_size * grid.steps_per_unit))
+        noise = xp.asarray(self._noise.rounded(direction.shape[0], grid.scale))
+        return grid.decoded(in_steps + noise, self._unit)
+
+    def _total(self, point: Array, slots: Selection) -> Array:
+        """Return the sum of these slots' clipped gradients at the point, in units of G."""
+        grid = self._sum_grid
+        return grid.decoded(self._sums.at(point, slots, self._bound, grid), 1.0)
+
+    def _step(self, direction: Array) -> Step:
         phase, task = self._phase, self._task
         assert phase.step_size is not None, "an executable plan has a step size"
-        return Step(
-            gradient_bound=Clip(phase.max_grad_norm),
-            divisor=phase.records_per_step,
-            noise_stddev_on_sum=phase.noise_stddev_on_mean * phase.records_per_step,
-            step_size=phase.step_size,
-            standard_noise=task.records.xp.asarray(self._noise.standard_normal(self._point.shape)),
-            margin=margin(task.dtype),
-            domain=task.plan.domain,
-            penalty=task.plan.penalty,
-        )
-
-    def _sum_at(self, point: Array, rows: Selection, step: Step) -> Array:
-        """The sum of the clipped gradients of these rows at the point."""
-        task = self._task
-        narrow = task.records.xp.astype(point, float_dtype(task.records.xp, task.dtype), copy=False)
-        return SelectedBatch(task.model, task.records, rows, narrow).bounded_sum(step.factors())
+        return Step(direction, 1, phase.step_size, task.plan.domain, task.plan.penalty)
 
 
 def _checked(task: Task) -> VarianceReducedEpochs:
@@ -155,10 +162,13 @@ def _checked(task: Task) -> VarianceReducedEpochs:
             f"a batch of {phase.records_per_step} is larger than dataset_size {plan.dataset_size}",
             pointer=("phases", 0, "records_per_step"),
         )
-    smallest = SMALLEST_MAX_GRAD_NORMS[task.dtype]
+    smallest = SMALLEST_MAX_GRAD_NORMS[task.plan.dtype]
     if phase.max_grad_norm < smallest:
         raise InvalidValue(
-            f"max_grad_norm must be at least {smallest:g} to be kept in {task.dtype}; rescale the features",
+            f"max_grad_norm must be at least {smallest:g} to be kept in {task.plan.dtype}; rescale the features",
             pointer=("phases", 0, "max_grad_norm"),
         )
+    # 6 u (2 + c/n) <= 2 (m/10) / n, with the smaller margin of the two dtypes.
+    if 6.0 * 2.0**-53 * (2.0 * plan.dataset_size + task.records.capacity) > 2e-6:
+        raise InvalidValue("so many records leave no digits for the part of one of them", pointer=("dataset_size",))
     return phase

@@ -29,7 +29,7 @@ class LocalizedSubgradient(BlockSteps):
     """
 
     def __init__(self, task: Task) -> None:
-        self._phase, self._domain = _checked(task.plan, task.dtype)
+        self._phase, self._domain = _checked(task.plan)
         super().__init__(task, self._phase.records, self._phase.inner_iterations)
 
     def _moved(self, block: int) -> Array:
@@ -43,7 +43,7 @@ class LocalizedSubgradient(BlockSteps):
         return project_near(self._domain, self._centre, radius, xp, point - phase.step_size[block] * direction)
 
 
-def _checked(plan: Plan, dtype: str) -> tuple[LocalizedPhase, L2Ball | None]:
+def _checked(plan: Plan) -> tuple[LocalizedPhase, L2Ball | None]:
     """The plan's only phase, and its domain."""
     phase, domain = plan.phases[0], plan.domain
     if len(plan.phases) != 1 or not isinstance(phase, LocalizedPhase) or not isinstance(domain, L2Ball | None):
@@ -52,5 +52,5 @@ def _checked(plan: Plan, dtype: str) -> tuple[LocalizedPhase, L2Ball | None]:
             code="invalid_plan",
             pointer=("phases",),
         )
-    check_blocks(plan, phase, dtype)
+    check_blocks(plan, phase)
     return phase, domain

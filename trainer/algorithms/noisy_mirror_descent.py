@@ -5,18 +5,15 @@ Source: Bassily, Guzman & Nandi 2021, Algorithm 2, in full batches and with ever
 
 from __future__ import annotations
 
-import numpy as np
-
 from accounting.errors import InvalidValue
 from calibrators.geometry import LpBall
 from calibrators.phases import MirrorPhase
 from calibrators.plan import Plan
 from trainer.arrays import Array, silent
-from trainer.clipped_means import MAX_RECORDS, SMALLEST, ClippedMeans
+from trainer.clipped_sums import SMALLEST, ClippedSums, Term
 from trainer.loop import State, Task
 from trainer.lp_geometry import mirror_step
 from trainer.release import rule_for
-from trainer.samplers import Indices, occupied
 
 
 class MirrorDescent:
@@ -29,16 +26,18 @@ class MirrorDescent:
         - points_are_in_the_ball.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound or a number of
-            records that floating point cannot keep.
+        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound that floating point
+            cannot keep.
         Unsupported: the model's gradients are no outer products of one layer.
     """
 
     def __init__(self, task: Task) -> None:
         self._phase, self._domain = _checked(task.plan)
         order = self._phase.norm_order
-        self._means = ClippedMeans(task.records, task.model, task.plan.algorithm, dual_order=order / (order - 1.0))
-        self._rows: Indices = occupied(task.records.positions, np.arange(self._phase.records))
+        self._sums = ClippedSums(task.records, task.model, task.plan.algorithm, dual_order=order / (order - 1.0))
+        self._unit = self._phase.lipschitz
+        self._grid = self._sums.grid(self._phase.scale * self._phase.records / self._unit)
+        self._slots = task.records.positions[: self._phase.records]
         self._noise = task.streams.generalized_gaussian_noise()
         self._xp = task.records.xp
         self._done = 0
@@ -52,9 +51,9 @@ class MirrorDescent:
     def step(self) -> None:
         phase, before = self._phase, self._point
         with silent():
-            mean = self._means.of_gradients(self._rows, phase.records, before, phase.lipschitz)
-            noise = self._xp.asarray(self._noise.vector(before.shape[0], phase.noise_order))
-            noisy = mean + phase.scale * noise
+            total = self._sums.of(self._slots, self._grid, self._unit, Term(before, phase.lipschitz))
+            total += self._xp.asarray(self._noise.rounded(before.shape[0], phase.noise_order, self._grid.scale))
+            noisy = self._grid.decoded(total, self._unit / phase.records)
             self._point = mirror_step(self._xp, before, noisy, phase.step_size, phase.norm_order, self._domain.radius)
             self._rule.see(self._done, before, self._point)
         self._done += 1
@@ -100,10 +99,5 @@ def _checked(plan: Plan) -> tuple[MirrorPhase, LpBall]:
         raise InvalidValue(
             f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
             pointer=("phases", 0, "lipschitz"),
-        )
-    if phase.records > MAX_RECORDS:
-        raise InvalidValue(
-            f"sums of more than {MAX_RECORDS} records are not known to be exact enough",
-            pointer=("phases", 0, "records"),
         )
     return phase, domain

@@ -11,10 +11,11 @@ from calibrators.bassily_guzman.tree import Trees
 from calibrators.phases import EstimatePhase, GradientTreePhase
 from calibrators.plan import Plan
 from trainer.arrays import Array
-from trainer.clipped_means import ClippedMeans
+from trainer.clipped_sums import ClippedSums, Term
 from trainer.frank_wolfe import EstimateFrankWolfe, Fresh, check_lp_plan
 from trainer.loop import State, Task, Trainer
 from trainer.lp_geometry import least_in_ball, norm
+from trainer.records import Indices
 from trainer.tree_walk import TreeWalk
 
 
@@ -34,8 +35,8 @@ class Sums:
     def start(self, estimate: Array) -> None:
         self._estimate = estimate
 
-    def advance(self, step: int, fresh: Fresh, noise: Array) -> Array:
-        self._estimate = self._estimate + (fresh.change() + noise)
+    def advance(self, step: int, fresh: Fresh) -> Array:
+        self._estimate = self._estimate + fresh.noised(fresh.total(change=1.0))
         return self._estimate
 
     def state(self) -> State:
@@ -49,7 +50,7 @@ class PrefixTree:
     """d_t = d_0 + the noisy sums of the nodes that make up 1..t, one for each binary digit 1 of t.
 
     Step t completes one node: that of the changes of steps (t - 2^i, t], 2^i the lowest digit of t. Its noise is fresh,
-    its sum made of the sums of the nodes below it, which are kept without noise.
+    its sum made of the sums of the nodes below it, which are whole numbers and are kept without noise.
 
     Guarantees:
         - a_change_is_in_as_many_nodes_as_were_charged: in one of each size up to the largest power of two.
@@ -63,13 +64,13 @@ class PrefixTree:
     def start(self, estimate: Array) -> None:
         self._first = estimate
 
-    def advance(self, step: int, fresh: Fresh, noise: Array) -> Array:
+    def advance(self, step: int, fresh: Fresh) -> Array:
         level = (step & -step).bit_length() - 1
-        total = fresh.change()
+        total = fresh.total(change=1.0)
         for below in range(level):
             total = total + self._sums.pop(below)
             del self._noisy[below]
-        self._sums[level], self._noisy[level] = total, total + noise
+        self._sums[level], self._noisy[level] = total, fresh.noised(total)
         estimate = self._first
         for node in sorted(self._noisy):
             estimate = estimate + self._noisy[node]
@@ -95,21 +96,28 @@ class TreeOfGradients(TreeWalk):
     """The steps of a plan of gradient trees: noise on every node, and the best point of the ball at every leaf.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound or a number of
-            records that floating point cannot keep.
+        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound that floating
+            point cannot keep.
         Unsupported: the model's gradients are no outer products of one layer.
     """
 
     def __init__(self, task: Task) -> None:
         self._phase, radius = _checked(task.plan)
         dual_order = self._phase.norm_order / (self._phase.norm_order - 1.0)
-        means = ClippedMeans(task.records, task.model, task.plan.algorithm, dual_order=dual_order)
+        sums = ClippedSums(task.records, task.model, task.plan.algorithm, dual_order=dual_order)
         self._noise = task.streams.generalized_gaussian_noise()
-        super().__init__(task, self._phase, radius, means, self._noise)
+        super().__init__(task, self._phase, radius, sums, self._noise)
 
-    def _noised(self, mean: Array, depth: int) -> Array:
-        noise = self._xp.asarray(self._noise.vector(self._point.shape[0], self._phase.noise_order))
-        return mean + self._phase.scales[depth] * noise
+    def _mean(self, slots: Indices, depth: int, term: Term) -> Array:
+        """Return the node's noisy mean."""
+        phase, size = self._phase, self._phase.records_per_tree >> depth
+        unit = self._planned_bound(depth)
+        if unit == 0.0:  # gradients do not change at all
+            return 0.0 * self._point
+        grid = self._sums.grid(phase.scales[depth] * size / unit)
+        total = self._sums.of(slots, grid, unit, term)
+        total += self._xp.asarray(self._noise.rounded(total.shape[0], phase.noise_order, grid.scale))
+        return grid.decoded(total, unit / size)
 
     def _distance(self, entry: Array) -> float:
         return norm(self._xp, self._point - entry, self._phase.norm_order)
@@ -130,4 +138,4 @@ def _checked(plan: Plan) -> tuple[GradientTreePhase, float]:
             code="invalid_plan",
             pointer=("phases",),
         )
-    return phase, check_lp_plan(plan, phase.norm_order, phase.lipschitz, phase.records_per_tree)
+    return phase, check_lp_plan(plan, phase.norm_order, phase.lipschitz)

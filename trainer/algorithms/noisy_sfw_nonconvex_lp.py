@@ -31,9 +31,9 @@ class Momentum:
     def start(self, estimate: Array) -> None:
         self._estimate = estimate
 
-    def advance(self, step: int, fresh: Fresh, noise: Array) -> Array:
+    def advance(self, step: int, fresh: Fresh) -> Array:
         eta = self._step_size
-        added = ((1.0 - eta) * fresh.change() + eta * fresh.gradient()) + noise
+        added = fresh.noised(fresh.total(change=1.0 - eta, gradient=eta))
         self._estimate = (1.0 - eta) * self._estimate + added
         return self._estimate
 

@@ -31,7 +31,7 @@ class ProximalRounds(BlockSteps):
     """
 
     def __init__(self, task: Task) -> None:
-        self._phase, self._domain = _checked(task.plan, task.dtype)
+        self._phase, self._domain = _checked(task.plan)
         phase = self._phase
         super().__init__(task, (phase.records,) * phase.rounds, (phase.inner_iterations,) * phase.rounds)
         self._average: Array = 0.0 * self._point
@@ -68,7 +68,7 @@ class ProximalRounds(BlockSteps):
         self._rule.restore(state["release"])
 
 
-def _checked(plan: Plan, dtype: str) -> tuple[ProximalPhase, L2Ball | None]:
+def _checked(plan: Plan) -> tuple[ProximalPhase, L2Ball | None]:
     """The plan's only phase, and its domain."""
     phase, domain = plan.phases[0], plan.domain
     if len(plan.phases) != 1 or not isinstance(phase, ProximalPhase) or not isinstance(domain, L2Ball | None):
@@ -79,5 +79,5 @@ def _checked(plan: Plan, dtype: str) -> tuple[ProximalPhase, L2Ball | None]:
         )
     if plan.penalty is not None:
         raise InvalidValue("proximal rounds have no penalty but their own", pointer=("penalty",))
-    check_blocks(plan, phase, dtype)
+    check_blocks(plan, phase)
     return phase, domain

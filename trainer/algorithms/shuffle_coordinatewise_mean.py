@@ -16,9 +16,8 @@ from accounting.relations import NeighboringRelation
 from calibrators.phases import ShuffledMedians
 from trainer.algorithms.shuffle_vector_mean import check
 from trainer.arrays import Array, silent, to_host
-from trainer.clipped_means import PIECE
 from trainer.loop import State, Task
-from trainer.median_of_means import MARGIN, ClampedGroups, check_groups, lower_median
+from trainer.median_of_means import ClampedGroups, check_groups, lower_median
 from trainer.shuffle.bits import BitProtocol
 
 
@@ -37,7 +36,7 @@ class ShuffleCoordinatewiseMean:
     def __init__(self, task: Task) -> None:
         self._phase = phase = _checked(task)
         self._xp = task.records.xp
-        self._groups = ClampedGroups(task, phase.users, phase.truncation_radius * (1.0 - MARGIN))
+        self._groups = ClampedGroups(task, phase.users, phase.truncation_radius)
         self._protocol = BitProtocol(phase.truncation_radius, phase.levels, phase.noise_bits)
         self._coins = task.streams.coins()
         initial = task.model.initial(task.streams.initialisation)
@@ -59,13 +58,9 @@ class ShuffleCoordinatewiseMean:
     def _next_mean(self) -> npt.NDArray[np.float64]:
         """nu~_j^i of the next group, in all coordinates: shape (d,)."""
         phase = self._phase
-        ones, left = np.zeros(self._width, dtype=np.int64), phase.users
+        ones = np.zeros(self._width, dtype=np.int64)
         for piece in self._groups.next_group(self._point):
             ones += self._integers(piece)
-            left -= piece.shape[0]
-        for start in range(0, left, PIECE):
-            size = min(PIECE, left - start)
-            ones += self._integers(self._xp.zeros((size, self._width), dtype=self._xp.float64))
         ones += self._coins.heads(phase.users * phase.noise_bits, self._width)
         return self._protocol.sums(ones, phase.users) / phase.users
 

@@ -18,6 +18,7 @@ from trainer.arrays import Array, silent, to_host
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS, clip_factors, margin
 from trainer.loop import State, Task
 from trainer.shuffle.bits import BitProtocol
+from trainer.sums import narrowed
 
 #: Bits of all users and coordinates, at most: about a minute of one core, at 5e9 a second.
 MAX_MESSAGE_BITS = 3 * 10**11
@@ -75,19 +76,15 @@ class ShuffleVectorMean:
     def _vectors(self, start: int, stop: int) -> Array:
         """Of the users in these slots: clipped records, or zeros; shape (stop - start, d), float64."""
         phase, task = self._phase, self._task
-        xp, positions = task.records.xp, task.records.positions
-        rows = positions[start:stop]
-        empty = xp.zeros((stop - start - rows.size, self._width), dtype=xp.float64)
-        if not rows.size:
-            return empty
-        block = task.records.block(rows, task.model.piece_rows)
-        gradients = task.model.gradients(xp.astype(self._point, block.features.dtype, copy=False), block)
+        xp = task.records.xp
+        block = task.records.block(task.records.positions[start:stop])
+        gradients = task.model.gradients(narrowed(task.records, self._point, task.plan.dtype), block)
         norms = gradients.norms()
-        finite = xp.isfinite(norms)
-        norms = xp.where(finite, norms, xp.ones_like(norms))
-        factors = clip_factors(norms, phase.max_grad_norm, margin(task.dtype)) * block.valid
-        vectors = -gradients.keep(finite).entries() * factors[:, None]
-        return xp.concat([vectors[: rows.size, :], empty], axis=0)
+        usable = xp.isfinite(norms)
+        norms = xp.where(usable, norms, xp.ones_like(norms))
+        factors = clip_factors(norms, phase.max_grad_norm, margin(task.plan.dtype))
+        factors = xp.where(usable & block.valid, factors, xp.zeros_like(factors))
+        return -gradients.keep(usable).entries() * factors[:, None]
 
     def released(self) -> Array:
         return self._point
@@ -141,10 +138,10 @@ def _checked(task: Task) -> ShuffledCounts:
             code="invalid_plan",
             pointer=("phases", 0),
         )
-    smallest = SMALLEST_MAX_GRAD_NORMS[task.dtype]
+    smallest = SMALLEST_MAX_GRAD_NORMS[task.plan.dtype]
     if phase.max_grad_norm < smallest:
         raise InvalidValue(
-            f"max_grad_norm must be at least {smallest:g} to be kept in {task.dtype}; rescale the features",
+            f"max_grad_norm must be at least {smallest:g} to be kept in {task.plan.dtype}; rescale the features",
             pointer=("phases", 0, "max_grad_norm"),
         )
     check(plan)

@@ -3,8 +3,10 @@ r"""Tree Frank-Wolfe over the l1 ball: averages of gradients along binary trees,
 The nodes are those of `trainer.tree_walk`. Source: Asi, Feldman, Koren & Talwar 2021 (arXiv 2103.01516), and the talk
 of Bassily, Guzman & others, with constants of our own (`calibrators.bassily_guzman`).
 
-Gumbel noise is float64's: its upper tail ends at 36 scales, and no claim is made about events rarer than that or about
-the last bits of what is released. What rounding does to the sums is in `trainer.clipped_means`.
+A leaf's estimate is the sum of the means on its path, formed in float64. A record is in one of them, at depth j, and
+moves it by at most s c_j 2^j / b; between neighbours adding up a path of tau + 1 means rounds by at most
+2 (tau + 1) 2^-53 (L_0 + the sum of the c_i), which the margin pays for: plans in which that is more than a twentieth of
+the margin of any node are refused. Scores are selected by as they were computed (`trainer.vertices`).
 """
 
 from __future__ import annotations
@@ -15,13 +17,12 @@ from calibrators.geometry import L1Ball
 from calibrators.phases import TreePhase
 from calibrators.plan import Plan
 from trainer.arrays import Array
-from trainer.clipped_means import MAX_RECORDS, SMALLEST, ClippedMeans
+from trainer.clipped_sums import SMALLEST, ClippedSums, Term
+from trainer.clipping import MARGINS
 from trainer.loop import Task
-from trainer.tree_walk import TreeWalk
+from trainer.records import Indices
+from trainer.tree_walk import TreeWalk, planned_bound
 from trainer.vertices import noisy_vertex, towards
-
-#: Records at a root, up to which the margin covers rounding.
-MAX_RECORDS_PER_TREE = MAX_RECORDS
 
 
 class TreeFrankWolfe(TreeWalk):
@@ -36,11 +37,11 @@ class TreeFrankWolfe(TreeWalk):
     def __init__(self, task: Task) -> None:
         self._phase, radius = _checked(task.plan)
         self._noise = task.streams.gumbel_noise()
-        super().__init__(task, self._phase, radius, ClippedMeans(task.records, task.model, "tree_sfw_l1"), self._noise)
+        super().__init__(task, self._phase, radius, ClippedSums(task.records, task.model, "tree_sfw_l1"), self._noise)
 
-    def _noised(self, mean: Array, depth: int) -> Array:
-        """Selections are noisy, and nothing else is released."""
-        return mean
+    def _mean(self, slots: Indices, depth: int, term: Term) -> Array:
+        """Return the mean itself: selections are noisy, and nothing else is released."""
+        return self._sums.mean(slots, self._trees.records_per_tree >> depth, term)
 
     def _distance(self, entry: Array) -> float:
         return float(self._xp.sum(self._xp.abs(self._point - entry)))
@@ -66,9 +67,19 @@ def _checked(plan: Plan) -> tuple[TreePhase, float]:
             f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
             pointer=("phases", 0, "lipschitz"),
         )
-    if phase.records_per_tree > MAX_RECORDS_PER_TREE:
+    if not _rounding_is_paid_for(phase, domain.radius):
         raise InvalidValue(
-            f"sums of more than {MAX_RECORDS_PER_TREE} records are not known to be exact enough",
+            "changes of gradients are so small against gradients that float64 has no digits for the part of one "
+            "record: use fewer records in a tree, or fewer trees",
             pointer=("phases", 0, "records_per_tree"),
         )
     return phase, domain.radius
+
+
+def _rounding_is_paid_for(phase: TreePhase, radius: float) -> bool:
+    """Return whether adding up a path rounds by less than a twentieth of the margin: see the module."""
+    bounds = [planned_bound(phase, radius, depth) for depth in range(phase.num_trees + 1)]
+    rounded = 2.0 * (phase.num_trees + 1) * 2.0**-53 * sum(bounds)
+    allowed = 0.05 * MARGINS["float64"]
+    moves = [bound / (phase.records_per_tree >> depth) for depth, bound in enumerate(bounds) if bound > 0.0]
+    return rounded <= allowed * min(moves)

@@ -105,7 +105,6 @@ def audit(
     method: str = "guesses",
     design: str = ORTHOGONAL,
     seed: int | None = None,
-    dtype: str = "float64",
     on_progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] | None = None,
 ) -> AuditResult:
@@ -121,7 +120,6 @@ def audit(
         method: A name in `methods.METHODS`.
         design: A name in `canaries.DESIGNS`.
         seed: Makes the audit repeat; None draws from the operating system.
-        dtype: Of the runs.
         on_progress: Called with (runs done, runs in all) at the start and after each run.
         is_cancelled: Asked before each step of each run.
 
@@ -167,7 +165,7 @@ def audit(
     for canaries in (*runs.pilot, *runs.counted):
         members = coins.random(canaries) < 0.5
         key = None if seed is None else int(coins.integers(2**63))
-        parts.append(Trials(scores(plan, observe(plan, members, design, key, dtype, stop_if_cancelled)), members))
+        parts.append(Trials(scores(plan, observe(plan, members, design, key, stop_if_cancelled)), members))
         _tell(on_progress, len(parts), runs.runs)
     pilot, counted = Trials.join(parts[: len(runs.pilot)]), Trials.join(parts[len(runs.pilot) :])
 

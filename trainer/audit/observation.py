@@ -12,8 +12,8 @@ from trainer.arrays import to_host
 from trainer.audit.canaries import SUBTRACTING, model, rows
 from trainer.audit.scores import Floats, Observation
 from trainer.loop import GradientSteps, Task
-from trainer.records import lanes_for, prepare
-from trainer.run import algorithm_of, rows_per_step
+from trainer.records import default_capacity, prepare
+from trainer.run import algorithm_of
 from trainer.streams import random_streams
 
 
@@ -22,7 +22,6 @@ def observe(
     members: npt.NDArray[np.bool_],
     design: str,
     seed: int | None,
-    dtype: str,
     before_step: Callable[[], None] = lambda: None,
 ) -> Observation:
     """Carry out the plan on the canaries that take part, as `trainer.run` does, and watch.
@@ -32,7 +31,6 @@ def observe(
         members: shape (m,), which canaries take part.
         design: A name in `canaries.DESIGNS`.
         seed: Of the run's randomness; None draws from the operating system.
-        dtype: As `trainer.run` takes it.
         before_step: Called before every step; what it raises ends the run.
 
     Raises:
@@ -41,9 +39,9 @@ def observe(
     """
     features = rows(plan, members, design)
     trained, streams = model(members.size), random_streams(seed)
-    lanes = lanes_for(rows_per_step(plan))
-    records = prepare(trained, features, np.zeros(len(features)), dtype, lanes, streams.lanes)
-    trainer = algorithm_of(plan).make(Task(plan, trained, records, streams, dtype))
+    capacity = default_capacity(plan.dataset_size)
+    records = prepare(trained, features, np.zeros(len(features)), plan.dtype, capacity, streams.slots)
+    trainer = algorithm_of(plan).make(Task(plan, trained, records, streams))
     try:
         path = [to_host(trainer.point)] if isinstance(trainer, GradientSteps) else []
         while trainer.steps_done < plan.iterations:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from trainer.arrays import Array, Namespace
+from trainer.arrays import Array, Namespace, exponential
 from trainer.losses.loss import Loss, column
 
 
@@ -31,8 +31,8 @@ class Logistic(Loss):
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         """sigmoid(z) - y; an exponential that overflows gives the correct limit 0."""
-        return 1.0 / (1.0 + xp.exp(-logits)) - column(xp, labels, logits)
+        return 1.0 / (1.0 + exponential(xp, -logits)) - column(xp, labels, logits)
 
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        excess = xp.log1p(xp.exp(-xp.abs(logits))) + xp.where(logits > 0.0, logits, xp.zeros_like(logits))
+        excess = xp.log1p(exponential(xp, -xp.abs(logits))) + xp.where(logits > 0.0, logits, xp.zeros_like(logits))
         return (excess - column(xp, labels, logits) * logits)[:, 0]

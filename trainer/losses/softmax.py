@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from accounting.numbers import read_integer
-from trainer.arrays import Array, Namespace
+from trainer.arrays import Array, Namespace, exponential
 from trainer.losses.loss import Loss
 
 MAX_CLASSES = 10**5
@@ -52,7 +52,7 @@ class Softmax(Loss):
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         """P - e_y; the largest logit is subtracted first, so that nothing overflows."""
-        result = xp.exp(logits - xp.max(logits, axis=1, keepdims=True))
+        result = exponential(xp, logits - xp.max(logits, axis=1, keepdims=True))
         result /= xp.sum(result, axis=1, keepdims=True)
         result -= xp.astype(self._chosen(xp, labels), result.dtype)
         return result
@@ -60,7 +60,7 @@ class Softmax(Loss):
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         shifted = logits - xp.max(logits, axis=1, keepdims=True)
         chosen = xp.where(self._chosen(xp, labels), shifted, xp.zeros_like(shifted))
-        return xp.log(xp.sum(xp.exp(shifted), axis=1)) - xp.sum(chosen, axis=1)
+        return xp.log(xp.sum(exponential(xp, shifted), axis=1)) - xp.sum(chosen, axis=1)
 
     def _chosen(self, xp: Namespace, labels: Array) -> Array:
         return labels[:, None] == xp.arange(self.classes, dtype=labels.dtype)[None, :]

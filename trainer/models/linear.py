@@ -12,7 +12,7 @@ from randomgen import AESCounter
 from accounting.errors import InvalidValue
 from accounting.numbers import read_integer, read_real
 from trainer.arrays import Array, silent
-from trainer.gradients import Layer, OuterProducts, by_pieces
+from trainer.gradients import Layer, OuterProducts
 from trainer.losses import Loss
 from trainer.models.model import MAX_FEATURES, Model, Parameters, public_rows
 from trainer.records import Block
@@ -96,7 +96,7 @@ class LinearModel(Model):
 
     def _logits(self, point: Array, block: Block) -> Array:
         split, shape = self.features * self.num_outputs, (self.features, self.num_outputs)
-        logits = by_pieces(block.xp, block.features, block.xp.reshape(point[:split], shape), block.piece)
+        logits = block.features @ block.xp.reshape(point[:split], shape)
         if self.fit_intercept:
             logits += point[split:]
         return logits

@@ -12,7 +12,7 @@ from randomgen import AESCounter
 
 from accounting.errors import InvalidValue
 from trainer.arrays import Array
-from trainer.gradients import PIECE_ROWS, Gradients
+from trainer.gradients import Gradients
 from trainer.records import Block
 
 MAX_FEATURES = 10**6
@@ -27,15 +27,11 @@ class Model(ABC):
         kind: Its name in requests.
         num_features: p, the length of a row.
         num_classes: Labels are 0 to num_classes - 1; 0 for real labels in [-1, 1].
-        piece_rows: Rows of a piece, where nothing is known of the batches.
-        largest_piece: Rows of a piece, at most.
-        block_rows: Blocks have at most so many rows, but for padding, which bounds the memory of a step.
+        block_rows: Blocks have at most so many rows, which bounds the memory of a step.
     """
 
     kind: ClassVar[str]
-    piece_rows: int = PIECE_ROWS
-    largest_piece: int = 16 * PIECE_ROWS
-    block_rows: int = 16 * PIECE_ROWS
+    block_rows: int = 2048
 
     @property
     @abstractmethod

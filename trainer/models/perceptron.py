@@ -13,8 +13,8 @@ from randomgen import AESCounter
 
 from accounting.errors import InvalidValue, one_of
 from accounting.numbers import read_integer
-from trainer.arrays import Array, Namespace, silent
-from trainer.gradients import Layer, OuterProducts, by_pieces
+from trainer.arrays import TINY, Array, Namespace, dtype_name, flushed, silent
+from trainer.gradients import Layer, OuterProducts
 from trainer.losses import Softmax
 from trainer.models.model import MAX_FEATURES, Model, Parameters, public_rows
 from trainer.records import Block
@@ -85,14 +85,14 @@ class MultilayerPerceptron(Model):
     def gradients(self, point: Array, block: Block) -> OuterProducts:
         xp, matrices = block.xp, self._matrices(block.xp, point)
         inputs = self._forward(matrices, block)
-        deltas = Softmax(self.classes).residuals(xp, inputs.pop(), block.labels)
+        deltas = _kept(xp, Softmax(self.classes).residuals(xp, inputs.pop(), block.labels))
         layers: list[Layer] = []
         for index in reversed(range(len(matrices))):
             squares = block.squares if index == 0 else None
             layers.insert(0, Layer(inputs[index], deltas, has_bias=True, input_squares=squares))
             if index:
-                deltas = by_pieces(xp, deltas, matrices[index][0].T, block.piece)
-                deltas = self._behind(xp, inputs[index], deltas)
+                deltas = deltas @ matrices[index][0].T
+                deltas = _kept(xp, self._behind(xp, inputs[index], deltas))
         return OuterProducts(xp, tuple(layers))
 
     def losses(self, point: Array, block: Block) -> Array:
@@ -112,9 +112,9 @@ class MultilayerPerceptron(Model):
         """Each layer's inputs, and the logits."""
         xp, values = block.xp, [block.features]
         for index, (matrix, bias) in enumerate(matrices):
-            outputs = by_pieces(xp, values[-1], matrix, block.piece)
+            outputs = values[-1] @ matrix
             outputs += bias
-            values.append(self._activated(xp, outputs) if index < len(self.hidden) else outputs)
+            values.append(_kept(xp, self._activated(xp, outputs)) if index < len(self.hidden) else outputs)
         return values
 
     def _activated(self, xp: Namespace, outputs: Array) -> Array:
@@ -143,3 +143,8 @@ class MultilayerPerceptron(Model):
                 if number <= len(self.hidden):
                     rows = self._activated(np, rows)
         return np.asarray(np.argmax(rows, axis=1))
+
+
+def _kept(xp: Namespace, factors: Array) -> Array:
+    """Return what the next product multiplies: without numbers that would make it subnormal."""
+    return flushed(xp, factors, TINY[dtype_name(factors)])

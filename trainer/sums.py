@@ -1,0 +1,90 @@
+"""Sums over the slots of a step: whole numbers of a grid's steps are all that leaves the records.
+
+Slots are read block by block; how many there are, and so every shape, is public. A record is in one place of one block.
+What it contributes is a function of the record, its place and the point; the other contributions do not depend on it,
+bit by bit, since every row of a product with a matrix is made of its own row alone. Each block's sum is rounded to the
+grid in pieces, and whole numbers are added exactly: so two neighbouring sums differ by one piece's rounding, whatever
+the number of slots. `trainer.grid` has the inequality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from calibrators.plan import GradientBound
+from trainer.arrays import TINY, Array, as_float64, float_dtype, flushed
+from trainer.clipping import contribution_factors
+from trainer.gradients import Gradients
+from trainer.grid import Grid
+from trainer.models import Model
+from trainer.records import Block, Records, Selection
+
+#: From a block to its gradients and to factors that make each of them a contribution no longer than 1.
+Contributions = Callable[[Block], tuple[Gradients, Array]]
+
+
+def summed(records: Records, slots: Selection, dimension: int, block_rows: int, grid: Grid, of: Contributions) -> Array:
+    """Return the sum of the contributions of these slots in whole steps of the grid: shape (dimension,), float64.
+
+    Args:
+        records: All slots.
+        slots: Those that take part, padding included.
+        dimension: d.
+        block_rows: Slots that are read at a time.
+        grid: Where the sum lies.
+        of: What a block contributes, in units of the contribution bound.
+
+    Guarantees:
+        - non_finite_gradients_become_zero, unusable_rows_contribute_nothing: as ``of`` gives them the factor 0.
+        - one_record_moves_the_sum_by_at_most_the_bound: by 1 / ``grid.step`` in the norm of the claim.
+    """
+    xp = records.xp
+    total = xp.zeros(dimension, dtype=xp.float64)
+    first, last = (slots.start, slots.stop) if isinstance(slots, slice) else (0, slots.size)
+    for start in range(first, last, block_rows):
+        chosen = slice(start, min(start + block_rows, last))
+        gradients, factors = of(records.block(chosen if isinstance(slots, slice) else slots[chosen]))
+        gradients.add_to(total, factors, grid.steps_per_unit)
+    return total
+
+
+@dataclass(frozen=True)
+class BoundedSum:
+    """Sums of gradients that are clipped or normalised in the l2 norm.
+
+    Attributes:
+        model: Whose gradients are taken.
+        records: All slots.
+        dtype: The run's: of the stored rows, the logits and the sums of pieces.
+    """
+
+    model: Model
+    records: Records
+    dtype: str
+
+    def at(self, point: Array, slots: Selection, bound: GradientBound, grid: Grid) -> Array:
+        """Return the sum of the slots' contributions at a point, in whole steps: shape (d,), float64.
+
+        Args:
+            point: shape (d,), float64.
+            slots: Those that take part.
+            bound: How gradients are bounded; contributions are in units of its ``contribution_bound``.
+            grid: Where the sum lies.
+        """
+        narrow = narrowed(self.records, point, self.dtype)
+
+        def contributions(block: Block) -> tuple[Gradients, Array]:
+            gradients, xp = self.model.gradients(narrow, block), block.xp
+            norms = gradients.norms()
+            usable = xp.isfinite(norms)
+            factors = contribution_factors(bound, xp.where(usable, norms, xp.ones_like(norms)), grid.margin)
+            return gradients.keep(usable), xp.where(usable & block.valid, factors, xp.zeros_like(factors))
+
+        return summed(self.records, slots, point.shape[0], self.model.block_rows, grid, contributions)
+
+
+def narrowed(records: Records, point: Array, dtype: str) -> Array:
+    """Return the point in the run's dtype, as products with records take it: without numbers that are too small."""
+    xp = records.xp
+    return flushed(xp, xp.astype(as_float64(xp, point), float_dtype(xp, dtype)), TINY[dtype])
