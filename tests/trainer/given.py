@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 from randomgen import AESCounter
 
+from calibrators.plan import Plan
+from trainer.algorithms import ALGORITHMS
+from trainer.loop import Task, Trainer
+from trainer.models import Model
+from trainer.records import Records, default_capacity, prepare
 from trainer.streams import RandomStreams, random_streams
 
 
@@ -18,7 +23,7 @@ class GivenBatches:
         self._batches, self._positions = batches, positions
 
     def draw(self) -> np.ndarray:
-        found: np.ndarray = np.sort(self._positions[self._batches.pop(0)])
+        found: np.ndarray = self._positions[self._batches.pop(0)]
         return found
 
     def state(self) -> dict[str, Any]:
@@ -34,10 +39,11 @@ class GivenNoise:
     def __init__(self, noises: list[np.ndarray]) -> None:
         self._noises = noises
 
-    def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
+    def rounded(self, size: int, scale: float) -> np.ndarray:
         noise = self._noises.pop(0)
-        assert noise.shape == shape
-        return noise.copy()
+        assert noise.shape == (size,)
+        found: np.ndarray = np.rint(scale * noise)
+        return found
 
     def state(self) -> dict[str, Any]:
         raise AssertionError("given noise is not checkpointed")
@@ -75,3 +81,19 @@ class GivenStreams(RandomStreams):
         if batches is None:
             return super().sampler(sampling, steps, divisor, dataset_size, records)
         return GivenBatches(batches, records.positions)
+
+
+def in_slots(
+    plan: Plan, model: Model, features: np.ndarray, labels: np.ndarray, streams: RandomStreams, capacity: int = 0
+) -> Records:
+    """Return the rows in slots as a run puts them there; more slots than usual where there are more rows."""
+    slots = max(capacity, default_capacity(plan.dataset_size), len(features))
+    return prepare(model, features, labels, plan.dtype, slots, streams.slots)
+
+
+def trainer_of(
+    plan: Plan, model: Model, features: np.ndarray, labels: np.ndarray, streams: RandomStreams, capacity: int = 0
+) -> Trainer:
+    """Return the trainer of a plan, as a run makes it."""
+    records = in_slots(plan, model, features, labels, streams, capacity)
+    return ALGORITHMS[plan.algorithm].make(Task(plan, model, records, streams))

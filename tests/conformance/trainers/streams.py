@@ -21,8 +21,9 @@ class Record:
 
     Attributes:
         phases: What each phase's sampler was asked for: sampling, steps, divisor, declared size.
-        batches: Rows of each step, by their numbers as they were handed to the run, ascending.
-        noises: The noise of each step, as it was used.
+        batches: Places of each step, ascending: the numbers of rows as they were handed to the run; later places are
+            those of empty slots.
+        noises: The noise of each step at unit scale, as it was used.
     """
 
     phases: list[tuple[Sampling, int, int, int]] = field(default_factory=list)
@@ -85,13 +86,14 @@ class _Sampler:
     ) -> None:
         self._sampler, self._record, self._given = sampler, record, given
         self._positions, self._numbers = records.positions, np.argsort(records.positions)
+        self._spare = records.spare
 
     def draw(self) -> Selection:
         rows = self._sampler.draw()
         if self._given is not None and not isinstance(rows, slice):
-            numbers = self._given[len(self._record.batches)]
-            rows = np.sort(self._positions[numbers[numbers < self._positions.size]])
-        self._record.batches.append(np.sort(self._numbers[rows]))
+            rows = self._positions[self._given[len(self._record.batches)]]
+        slots = np.arange(self._spare)[rows] if isinstance(rows, slice) else rows[rows != self._spare]
+        self._record.batches.append(np.sort(self._numbers[slots]))
         return rows
 
     def state(self) -> Any:
@@ -105,9 +107,9 @@ class _Noise:
     def __init__(self, noise: Any, record: Record, factor: float) -> None:
         self._noise, self._record, self._factor = noise, record, factor
 
-    def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
-        drawn: np.ndarray = self._factor * self._noise.standard_normal(shape)
-        self._record.noises.append(drawn.copy())
+    def rounded(self, size: int, scale: float) -> np.ndarray:
+        drawn: np.ndarray = self._factor * self._noise.rounded(size, scale)
+        self._record.noises.append(drawn / scale)
         return drawn
 
     def state(self) -> Any:
@@ -124,9 +126,9 @@ class _GeneralizedGaussian:
     def __init__(self, noise: Any, record: Record, factor: float) -> None:
         self._noise, self._record, self._factor = noise, record, factor
 
-    def vector(self, dimension: int, order: float) -> np.ndarray:
-        drawn: np.ndarray = self._factor * self._noise.vector(dimension, order)
-        self._record.noises.append(drawn.copy())
+    def rounded(self, dimension: int, order: float, scale: float) -> np.ndarray:
+        drawn: np.ndarray = self._factor * self._noise.rounded(dimension, order, scale)
+        self._record.noises.append(drawn / scale)
         return drawn
 
     def state(self) -> Any:

@@ -28,7 +28,7 @@ from tests.conformance.trainers.transcriptions import TRANSCRIPTIONS, Drawn
 from tests.reference.models import regression_gradient
 from trainer.algorithms import ALGORITHMS
 from trainer.loop import Task, Trainer
-from trainer.records import lanes_for, prepare
+from trainer.records import default_capacity, prepare
 from trainer.run import rows_per_step, run
 from trainer.streams import RandomStreams, random_streams
 

@@ -23,7 +23,7 @@ from tests.conformance.trainers.streams import RecordingStreams
 from tests.conformance.trainers.sums import SumAt, given_sums
 from trainer.algorithms import ALGORITHMS
 from trainer.loop import Task, Trainer
-from trainer.records import lanes_for, prepare
+from trainer.records import default_capacity, prepare
 from trainer.run import rows_per_step
 
 Data = tuple[np.ndarray, np.ndarray]
