@@ -156,14 +156,15 @@ class OuterProducts:
         xp, start = self.xp, 0
         for layer in self.layers:
             inputs, weighted = layer.inputs, _weighted(xp, layer.deltas, weights)
-            size = inputs.shape[1] * weighted.shape[1]
-            matrix, bias = total[start : start + size], total[start + size : start + size + weighted.shape[1]]
+            bias = start + inputs.shape[1] * weighted.shape[1]
+            end = bias + (weighted.shape[1] if layer.has_bias else 0)
             for piece in _pieces(weighted):
                 chosen = weighted[piece, :]
-                _add_rounded(xp, matrix, xp.reshape(inputs[piece, :].T @ chosen, (-1,)), steps_per_unit)
+                product = xp.reshape(inputs[piece, :].T @ chosen, (-1,))
+                _add_rounded(xp, total[start:bias], product, steps_per_unit)
                 if layer.has_bias:
-                    _add_rounded(xp, bias, xp.sum(chosen, axis=0), steps_per_unit)
-            start += size + (weighted.shape[1] if layer.has_bias else 0)
+                    _add_rounded(xp, total[bias:end], xp.sum(chosen, axis=0), steps_per_unit)
+            start = end
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         features=xp.empty((capacity + 1, model.num_features), dtype=storage),
         labels=xp.empty(capacity + 1, dtype=xp.int64 if model.num_classes else storage),
         squares=xp.empty(capacity + 1, dtype=xp.float64),
-        valid=xp.empty(capacity + 1, dtype=xp.bool),
+        valid=xp.isfinite(xp.zeros(capacity + 1, dtype=xp.float64)),
     )
     rows = _rows_of_slots(positions, features.shape[0])
     if features.shape[0] == 0:

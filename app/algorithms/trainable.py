@@ -21,18 +21,12 @@ from calibrators.phases import (
     VertexSteps,
 )
 from calibrators.plan import Clip, Phase, Plan
-from trainer.algorithms import ALGORITHMS, dp_sgd_output, shuffle_vector_mean
-from trainer.algorithms.tree_sfw_l1 import MAX_RECORDS_PER_TREE
+from trainer import recursive_gradients
+from trainer.algorithms import ALGORITHMS, dp_sgd_output, shuffle_vector_mean, tree_sfw_l1
 from trainer.blocks import MAX_GRADIENT_EVALUATIONS
-from trainer.blocks import MAX_RECORDS as MAX_BLOCK_RECORDS
-from trainer.clipped_means import MAX_RECORDS
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
 from trainer.losses import Softmax
 from trainer.models import MODELS, MeanModel, Model, MultilayerPerceptron
-from trainer.recursive_gradients import rounding_is_paid_for
-
-#: Workers run in float64.
-_SMALLEST = SMALLEST_MAX_GRAD_NORMS["float64"]
 
 
 def models_of(algorithm: str) -> tuple[str, ...]:
@@ -71,25 +65,20 @@ def check_plan(plan: Plan, model: Model) -> None:
     for phase in plan.phases:
         if isinstance(phase, OutputPerturbation):
             _check_output(plan, model)
-        elif isinstance(phase, TreePhase):
-            _check_trees(phase)
-        elif isinstance(phase, RecursiveSelections | VertexSteps):
+        elif isinstance(phase, TreePhase | RecursiveSelections | VertexSteps):
             _check_selections(plan, phase)
         elif isinstance(phase, MirrorPhase | EstimatePhase | GradientTreePhase):
-            _check_at_least("lipschitz", phase.lipschitz, "assumptions")
-            if phase.batch_size > MAX_RECORDS:
-                detail = f"sums of more than {MAX_RECORDS} records are not known to be exact enough; use fewer"
-                raise unprocessable("invalid_value", detail, "dataset_id")
+            _check_at_least(plan, "lipschitz", phase.lipschitz, "assumptions")
         elif isinstance(phase, VarianceReducedEpochs):
-            _check_at_least("max_grad_norm", phase.max_grad_norm, "gradient_bound")
+            _check_at_least(plan, "max_grad_norm", phase.max_grad_norm, "gradient_bound")
         elif isinstance(phase, LocalizedPhase | ProximalPhase):
-            _check_blocks(phase)
+            _check_blocks(plan, phase)
         elif isinstance(phase, ShuffledCounts | ShuffledMedians):
             _check_counts(plan, phase)
         elif isinstance(phase, MedianPhase):
-            _check_medians(phase)
+            _check_at_least(plan, "truncation_radius", phase.truncation_radius, "assumptions")
         elif isinstance(phase, Phase) and isinstance(phase.gradient_bound, Clip):
-            _check_at_least("max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
+            _check_at_least(plan, "max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
 
 
 def _check_output(plan: Plan, model: Model) -> None:
@@ -99,48 +88,28 @@ def _check_output(plan: Plan, model: Model) -> None:
         raise from_accounting(error) from None
 
 
-def _check_trees(phase: TreePhase) -> None:
-    _check_at_least("lipschitz", phase.lipschitz, "assumptions")
-    if phase.records_per_tree > MAX_RECORDS_PER_TREE:
-        detail = (
-            f"sums of more than {MAX_RECORDS_PER_TREE} records are not known to be exact enough, and a root of "
-            f"this plan has {phase.records_per_tree}: give a batch_size, which is that number"
-        )
-        raise unprocessable("invalid_value", detail, "batch_size")
-
-
 def _check_counts(plan: Plan, phase: ShuffledCounts | ShuffledMedians) -> None:
     if isinstance(phase, ShuffledMedians):
-        _check_at_least("truncation_radius", phase.truncation_radius, "assumptions")
+        _check_at_least(plan, "truncation_radius", phase.truncation_radius, "assumptions")
     else:
-        _check_at_least("max_grad_norm", phase.max_grad_norm, "gradient_bound")
+        _check_at_least(plan, "max_grad_norm", phase.max_grad_norm, "gradient_bound")
     try:
         shuffle_vector_mean.check(plan)
     except AccountingError as error:
         raise from_accounting(error) from None
 
 
-def _check_medians(phase: MedianPhase) -> None:
-    _check_at_least("truncation_radius", phase.truncation_radius, "assumptions")
-    if phase.group_size > MAX_RECORDS:
-        detail = f"sums of more than {MAX_RECORDS} records are not known to be exact enough; take more groups"
-        raise unprocessable("invalid_value", detail, "assumptions", "num_groups")
-
-
-def _check_blocks(phase: LocalizedPhase | ProximalPhase) -> None:
+def _check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase) -> None:
     if isinstance(phase, LocalizedPhase):
-        smallest, largest, name = min(phase.max_grad_norm), max(phase.records), "localization_power"
+        smallest, name = min(phase.max_grad_norm), "localization_power"
         instead = (
             "give a localization_power nearer to 1, the least, or use clipped_acsa or clipped_sgd_strongly_convex, "
             "which read every record once"
         )
     else:
-        smallest, largest, name = phase.max_grad_norm, phase.records, "inner_iterations"
+        smallest, name = phase.max_grad_norm, "inner_iterations"
         instead = "give fewer inner_iterations, which are the steps of a round"
-    _check_at_least("max_grad_norm", smallest, "gradient_bound")
-    if largest > MAX_BLOCK_RECORDS:
-        detail = f"sums of more than {MAX_BLOCK_RECORDS} records are not known to be exact enough; use fewer"
-        raise unprocessable("invalid_value", detail, "dataset_id")
+    _check_at_least(plan, "max_grad_norm", smallest, "gradient_bound")
     if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:
         detail = (
             f"this plan takes {phase.gradient_evaluations:.3g} per-record gradients, and a run at most "
@@ -149,18 +118,22 @@ def _check_blocks(phase: LocalizedPhase | ProximalPhase) -> None:
         raise unprocessable("invalid_value", detail, "assumptions", name)
 
 
-def _check_selections(plan: Plan, phase: RecursiveSelections | VertexSteps) -> None:
-    _check_at_least("lipschitz", phase.lipschitz, "assumptions")
-    if phase.batch_size > MAX_RECORDS:
-        detail = f"sums of more than {MAX_RECORDS} records are not known to be exact enough; use tree_sfw_l1"
-        raise unprocessable("invalid_value", detail, "dataset_id")
+def _check_selections(plan: Plan, phase: TreePhase | RecursiveSelections | VertexSteps) -> None:
+    _check_at_least(plan, "lipschitz", phase.lipschitz, "assumptions")
     radius = plan.domain.radius if isinstance(plan.domain, L1Ball) else 0.0
-    if isinstance(phase, RecursiveSelections) and not rounding_is_paid_for(phase, radius):
+    if isinstance(phase, RecursiveSelections) and not recursive_gradients.rounding_is_paid_for(phase, radius):
         detail = "so many steps of this size round the estimate by more than the margin pays for; ask for fewer"
         raise unprocessable("invalid_value", detail, "iterations")
+    if isinstance(phase, TreePhase) and not tree_sfw_l1.rounding_is_paid_for(phase, radius):
+        detail = (
+            f"changes of gradients are so small against gradients that float64 has no digits for the part of one of "
+            f"{phase.records_per_tree} records: give a smaller batch_size, which is that number"
+        )
+        raise unprocessable("invalid_value", detail, "batch_size")
 
 
-def _check_at_least(name: str, value: float, where: str) -> None:
-    if value < _SMALLEST:
-        detail = f"{name} must be at least {_SMALLEST:g} to be kept in floating point, got {value!r}; rescale the data"
+def _check_at_least(plan: Plan, name: str, value: float, where: str) -> None:
+    smallest = SMALLEST_MAX_GRAD_NORMS[plan.dtype]
+    if value < smallest:
+        detail = f"{name} must be at least {smallest:g} to be kept in {plan.dtype}, got {value!r}; rescale the data"
         raise unprocessable("invalid_value", detail, where, name)

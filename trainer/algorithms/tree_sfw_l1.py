@@ -67,7 +67,7 @@ def _checked(plan: Plan) -> tuple[TreePhase, float]:
             f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
             pointer=("phases", 0, "lipschitz"),
         )
-    if not _rounding_is_paid_for(phase, domain.radius):
+    if not rounding_is_paid_for(phase, domain.radius):
         raise InvalidValue(
             "changes of gradients are so small against gradients that float64 has no digits for the part of one "
             "record: use fewer records in a tree, or fewer trees",
@@ -76,7 +76,7 @@ def _checked(plan: Plan) -> tuple[TreePhase, float]:
     return phase, domain.radius
 
 
-def _rounding_is_paid_for(phase: TreePhase, radius: float) -> bool:
+def rounding_is_paid_for(phase: TreePhase, radius: float) -> bool:
     """Return whether adding up a path rounds by less than a twentieth of the margin: see the module."""
     bounds = [planned_bound(phase, radius, depth) for depth in range(phase.num_trees + 1)]
     rounded = 2.0 * (phase.num_trees + 1) * 2.0**-53 * sum(bounds)

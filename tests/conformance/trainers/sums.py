@@ -8,30 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from trainer.batches import SelectedBatch
-from trainer.gradients import Factors
+from calibrators.plan import GradientBound
+from trainer.grid import Grid
+from trainer.records import Selection
+from trainer.sums import BoundedSum
 
-#: From any point to the sum of what the step's records contribute there.
+#: From any point to the sum of what the step's records contribute there, in whole steps of the grid.
 SumAt = Callable[[np.ndarray], np.ndarray]
 
 
 @contextmanager
-def given_sums(give: Callable[[SumAt], np.ndarray]) -> Iterator[None]:
-    """Whatever asks for a sum of contributions is given what ``give`` makes of the records' own."""
-    true_sum = SelectedBatch.bounded_sum
+def given_sums(give: Callable[[SumAt, Grid], np.ndarray]) -> Iterator[None]:
+    """Give whatever asks for a sum of contributions what ``give`` makes of the records' own."""
+    true_sum = BoundedSum.at
 
-    def bounded_sum(batch: SelectedBatch, factors: Factors) -> np.ndarray:
-        def sum_at(point: np.ndarray) -> np.ndarray:
-            narrow = np.asarray(point, dtype=batch.point.dtype)
-            return np.array(true_sum(replace(batch, point=narrow), factors))
-
-        return give(sum_at)
+    def at(sums: BoundedSum, point: np.ndarray, slots: Selection, bound: GradientBound, grid: Grid) -> np.ndarray:
+        return give(lambda other: np.array(true_sum(sums, np.asarray(other), slots, bound, grid)), grid)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SelectedBatch, "bounded_sum", bounded_sum)
+        patch.setattr(BoundedSum, "at", at)
         yield

@@ -61,13 +61,14 @@ def checkpoints(saved: list[bytes], resume: bytes | None = None, **changes: Any)
 @every_plan
 def test_a_resumed_run_goes_on_bit_by_bit(name: str, plan: Plan, dtype: str) -> None:
     """From its beginning and every step, with keys that nobody chose: everything random is in the checkpoint."""
+    plan = replace(plan, dtype=dtype)
     first = first_checkpoint(Binding(plan.plan_hash, "tag", "1"))
     saved: list[bytes] = []
-    whole = run(plan, model(), *records_of(plan), dtype=dtype, checkpoint=checkpoints(saved, first))
+    whole = run(plan, model(), *records_of(plan), checkpoint=checkpoints(saved, first))
     assert len(saved) >= plan.iterations - 1
     for done, data in enumerate((first, *saved)):
         later: list[bytes] = []
-        again = run(plan, model(), *records_of(plan), dtype=dtype, checkpoint=checkpoints(later, data))
+        again = run(plan, model(), *records_of(plan), checkpoint=checkpoints(later, data))
         assert flat(again) == flat(whole)
         assert again.steps == plan.iterations
         assert len(later) == len(saved) - done
@@ -93,12 +94,11 @@ def test_a_checkpoint_of_something_else_is_refused(name: str, plan: Plan) -> Non
 @every_dtype
 @every_plan
 def test_any_array_library_gives_the_same_run(name: str, plan: Plan, dtype: str) -> None:
+    plan = replace(plan, dtype=dtype)
     features, labels = records_of(plan)
     features[2] = np.nan
-    expected = run(plan, model(), features, labels, seed=2, dtype=dtype)
-    strict = run(
-        plan, model(), array_api_strict.asarray(features), array_api_strict.asarray(labels), seed=2, dtype=dtype
-    )
+    expected = run(plan, model(), features, labels, seed=2)
+    strict = run(plan, model(), array_api_strict.asarray(features), array_api_strict.asarray(labels), seed=2)
     for key, value in expected.parameters.items():
         assert type(strict.parameters[key]) is np.ndarray
         np.testing.assert_allclose(strict.parameters[key], value, rtol=1e-11 if dtype == "float64" else 1e-4, atol=1e-7)
@@ -107,7 +107,7 @@ def test_any_array_library_gives_the_same_run(name: str, plan: Plan, dtype: str)
 @every_plan
 def test_float32_and_float64_agree(name: str, plan: Plan) -> None:
     wide, narrow = (
-        flat(run(plan, model(), *records_of(plan), seed=2, dtype=dtype)) for dtype in ("float64", "float32")
+        flat(run(replace(plan, dtype=dtype), model(), *records_of(plan), seed=2)) for dtype in ("float64", "float32")
     )
     # Their margins differ, and so do clipped contributions, by 2^-7.
     np.testing.assert_allclose(narrow, wide, rtol=0.05, atol=0.02)

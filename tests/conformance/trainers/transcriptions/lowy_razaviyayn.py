@@ -166,8 +166,7 @@ def lowy_shuffled_medians(drawn: Drawn) -> Vector:
     [phase] = drawn.plan.phases
     assert isinstance(phase, ShuffledMedians)
     size, tau = phase.users, phase.truncation_radius
-    # Within a group records are read in their own order.
-    groups = [sorted(drawn.order[i * size : (i + 1) * size]) for i in range(phase.groups)]
+    groups = [drawn.order[i * size : (i + 1) * size] for i in range(phase.groups)]
     found = shuffle_coordinatewise_mean.shuffle_mean_oracle_2(
         [[-drawn.gradient(drawn.start, i) for i in group] for group in groups],
         drawn.noises[::2],
