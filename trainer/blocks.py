@@ -111,8 +111,8 @@ class BlockSteps(ABC):
         task, records = self._task, self._records[block]
         grid = task.grid(stddev * records / bound)
         total = self._sums.at(point, self._slots, Clip(bound), grid)
-        total += task.records.xp.asarray(self._noise.rounded(point.shape[0], grid.scale))
-        return grid.decoded(total, bound / records)
+        noise = task.records.xp.asarray(self._noise.rounded(point.shape[0], grid.scale))
+        return grid.noised(total, noise, bound / records)
 
 
 def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase) -> None:

@@ -135,7 +135,7 @@ class EstimateFrankWolfe:
 
     def _noised(self, total: Array, grid: Grid, unit: float) -> Array:
         noise = self._noise.rounded(total.shape[0], self._phase.noise_order, grid.scale)
-        return grid.decoded(total + self._xp.asarray(noise), unit)
+        return grid.noised(total, self._xp.asarray(noise), unit)
 
     def _bound(self) -> float:
         """Return the bound on a change since the last step, from public points; what was planned for stays a bound."""

@@ -59,8 +59,18 @@ class Grid:
         """1 / gamma: multiplying by it is exact."""
         return 1.0 / self.step
 
+    def noised(self, integers: Array, noise: Array, unit: float) -> Array:
+        """Return what integers and noise together stand for: all that is ever released of a sum.
+
+        Args:
+            integers: shape (d,), whole steps; a secret.
+            noise: shape (d,), whole steps, drawn for `scale`.
+            unit: The contribution bound; a step is gamma times it.
+        """
+        return self.decoded(integers + noise, unit)
+
     def decoded(self, integers: Array, unit: float) -> Array:
-        """What the integers stand for, shape (d,): a step is gamma times ``unit``."""
+        """Return what the integers stand for, shape (d,): as secret as they are."""
         return integers * (self.step * unit)
 
 

@@ -185,9 +185,9 @@ class GradientSteps:
         with silent():
             before, bound, grid = self._iteration.point, phase.gradient_bound, self._grids[self._phase]
             total = self._sums.at(self._iteration.query, self._sampler.draw(), bound, grid)
-            total += xp.asarray(self._noise.rounded(total.shape[0], grid.scale))
+            noise = xp.asarray(self._noise.rounded(total.shape[0], grid.scale))
             step = Step(
-                noisy_sum=grid.decoded(total, bound.contribution_bound),
+                noisy_sum=grid.noised(total, noise, bound.contribution_bound),
                 divisor=phase.divisor,
                 step_size=phase.step_size_at(self._within),
                 domain=task.plan.domain,

@@ -150,8 +150,8 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         valid=xp.isfinite(xp.zeros(capacity + 1, dtype=xp.float64)),
     )
     rows = _rows_of_slots(positions, features.shape[0])
-    if features.shape[0] == 0:
-        features, labels = xp.zeros((1, model.num_features), dtype=xp.float64), xp.zeros(1, dtype=xp.float64)
+    none = xp.zeros((1, model.num_features), dtype=xp.float64), xp.zeros(1, dtype=xp.float64)
+    features, labels = (features, labels) if features.shape[0] else none
     with silent():
         for start in range(0, capacity + 1, BLOCK_ROWS):
             chosen = rows[start : start + BLOCK_ROWS]
@@ -185,4 +185,4 @@ def _fill(
     smallest = rows.shape[1] * float(xp.finfo(rows.dtype).smallest_normal)  # positive, as of `squared_norms`
     into.squares[at] = xp.sum(kept * kept, axis=1) + smallest
     into.valid[at] = valid
-    into.labels[at] = xp.astype(targets, into.labels.dtype)
+    into.labels[at] = xp.astype(targets if num_classes else flushed(xp, targets, TINY[dtype]), into.labels.dtype)

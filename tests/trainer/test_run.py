@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import array_api_strict
@@ -21,7 +22,9 @@ from calibrators.plan import Clip, Normalize, Phase, Plan
 from calibrators.release import RandomIterate
 from tests.trainer.given import GivenStreams
 from tests.trainer.plans import BOUNDS, phase_of, plan_of
+from trainer.grid import grid_for
 from trainer.models import Model, MultilayerPerceptron, build, logistic_regression, softmax_regression
+from trainer.records import default_capacity
 from trainer.run import RunCancelled, RunResult, rows_per_step, run
 
 ALGORITHMS = ["dp_sgd", "dp_nsgd"]
@@ -40,8 +43,9 @@ def data(rows: int = 12) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(rows, 3)), rng.integers(0, 3, rows)
 
 
-def plan(algorithm: str, **changes: Any) -> Plan:
-    return plan_of(algorithm, phase_of(BOUNDS[algorithm], **{"probability": 0.4, "steps": 7} | changes))
+def plan(algorithm: str, dtype: str = "float64", **changes: Any) -> Plan:
+    phase = phase_of(BOUNDS[algorithm], **{"probability": 0.4, "steps": 7} | changes)
+    return replace(plan_of(algorithm, phase, size=12), dtype=dtype)
 
 
 @contextmanager
@@ -68,12 +72,12 @@ def visible(features: Any, labels: Any, model: Model, algorithm: str, dtype: str
     progress: list[tuple[int, int]] = []
     with watched() as records:
         result = run(
-            plan(algorithm),
+            plan(algorithm, dtype=dtype),
             model,
             features,
             labels,
             seed=3,
-            dtype=dtype,
+            capacity=400,
             on_progress=lambda done, total: progress.append((done, total)),
         )
     shapes = [(name, value.shape, value.dtype) for name, value in result.parameters.items()]
@@ -107,10 +111,9 @@ def test_the_number_of_rows_is_no_divisor(algorithm: str) -> None:
     features, labels = data()
     full = plan(algorithm, probability=None)
     padded = np.vstack([features, np.full((50, 3), np.nan)])
-    result = run(full, MODEL, features, labels, seed=1)
-    again = run(full, MODEL, padded, np.append(labels, np.zeros(50, dtype=int)), seed=1)
-    for name, value in result.parameters.items():
-        np.testing.assert_allclose(again.parameters[name], value, rtol=1e-13)
+    result = run(full, MODEL, features, labels, seed=1, capacity=62)
+    again = run(full, MODEL, padded, np.append(labels, np.zeros(50, dtype=int)), seed=1, capacity=62)
+    assert flat(again) == flat(result)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -126,26 +129,30 @@ def test_what_was_charged_is_what_runs() -> None:
     """Two phases that differ in everything, against the same two phases carried out by hand."""
     from tests.reference.dp_nsgd import trajectory
     from tests.reference.models import softmax_gradient
-    from trainer.noise import GaussianNoise
     from trainer.samplers import PoissonSampler
     from trainer.streams import random_streams
 
     features, labels = data(30)
     first = phase_of(Normalize(0.2), noise_multiplier=0.5, probability=0.3, steps=4, divisor=9, step_size=0.7)
     second = phase_of(Normalize(3.0), noise_multiplier=2.0, probability=None, steps=3, divisor=30, step_size=0.2)
-    result = run(plan_of("dp_nsgd", first, second), MODEL, features, labels, seed=6)
+    result = run(plan_of("dp_nsgd", first, second, size=30), MODEL, features, labels, seed=6)
     streams = random_streams(6)
-    sampler, noise = PoissonSampler(30, 0.3, streams.sampling), GaussianNoise(streams.noise)
+    capacity = default_capacity(30)
+    positions = np.random.Generator(streams.slots).permutation(capacity)
+    places = np.append(np.argsort(positions), capacity)
+    sampler, noise = PoissonSampler(capacity, 0.3, 4, streams.sampling), streams.gaussian_noise()
+    grids = {phase: grid_for(phase.noise_stddev_on_sum, 12, "float64", capacity) for phase in (first, second)}
     augmented = np.hstack([features, np.ones((30, 1))])
     point = np.zeros(12)
     for phase in (first, second):
-        batches = [sampler.draw() if phase is first else np.arange(30) for _ in range(phase.event.count)]
+        batches = [places[sampler.draw()] if phase is first else np.arange(30) for _ in range(phase.event.count)]
+        grid = grids[phase]
         assert isinstance(phase.gradient_bound, Normalize)
         point = trajectory(
             point,
             lambda x, i: softmax_gradient(x, augmented[i], int(labels[i]), 3),
-            [batch.tolist() for batch in batches],
-            [noise.standard_normal((12,)) for _ in batches],
+            [batch[batch < 30].tolist() for batch in batches],
+            [noise.rounded(12, grid.scale) / grid.scale for _ in batches],
             eta=phase.step_size_at(0),
             r=phase.gradient_bound.regularizer,
             sigma=0.5 if phase is first else 2.0,
@@ -153,8 +160,8 @@ def test_what_was_charged_is_what_runs() -> None:
         )[-1]
     noise.close()
     assert result.steps == 7
-    np.testing.assert_allclose(result.parameters["weights"].reshape(-1), point[:9], rtol=1e-11)
-    np.testing.assert_allclose(result.parameters["bias"], point[9:], rtol=1e-11)
+    np.testing.assert_allclose(result.parameters["weights"].reshape(-1), point[:9], atol=1e-5)
+    np.testing.assert_allclose(result.parameters["bias"], point[9:], atol=1e-5)
 
 
 def test_schedules_give_each_step_its_size() -> None:
@@ -163,7 +170,7 @@ def test_schedules_give_each_step_its_size() -> None:
     noises = [np.full(12, value) for value in (1.0, 10.0, 100.0)]
     result = run(plan_of("dp_sgd", phase), MODEL, np.empty((0, 3)), np.empty(0), streams=GivenStreams(noises))
     expected = -(0.1 * 1.0 + 0.2 * 10.0 + 0.4 * 100.0) / 4 * 2.0 * 0.5
-    np.testing.assert_allclose(result.parameters["weights"], expected, rtol=1e-13)
+    np.testing.assert_allclose(result.parameters["weights"], expected, rtol=1e-6)
 
 
 def flat(result: RunResult) -> list[float]:
@@ -181,7 +188,7 @@ def test_points_stay_in_the_domain_and_the_first_one_is_there() -> None:
     )
     network = MultilayerPerceptron(3, 3, hidden=(5,))
     for seed in range(20):
-        assert np.linalg.norm(flat(run(plan_in, network, *data(), seed=seed))) <= 0.01 + 1e-15
+        assert np.linalg.norm(flat(run(plan_in, network, *data(8), seed=seed))) <= 0.01 + 1e-15
 
 
 def test_seeded_runs_repeat() -> None:
@@ -222,14 +229,14 @@ def test_any_array_library_gives_the_same_run(
     features, labels = data()
     features[2] = np.nan
     features[3, 1] = 1e16  # of which a float32 perceptron overflows, and a hinge
-    expected = run(plan(algorithm, probability=probability), model, features, labels, seed=2, dtype=dtype)
+    some = plan(algorithm, dtype, probability=probability)
+    expected = run(some, model, features, labels, seed=2)
     strict = run(
-        plan(algorithm, probability=probability),
+        some,
         model,
         array_api_strict.asarray(features),
         array_api_strict.asarray(labels),
         seed=2,
-        dtype=dtype,
     )
     for name, value in expected.parameters.items():
         assert type(strict.parameters[name]) is np.ndarray
@@ -237,8 +244,8 @@ def test_any_array_library_gives_the_same_run(
 
 
 def test_float32_and_float64_agree_but_for_the_margin() -> None:
-    wide, narrow = (flat(run(plan("dp_nsgd"), MODEL, *data(), seed=2, dtype=d)) for d in ("float64", "float32"))
-    np.testing.assert_allclose(narrow, wide, rtol=1e-5, atol=1e-6)
+    wide, narrow = (flat(run(plan("dp_nsgd", d), MODEL, *data(), seed=2)) for d in ("float64", "float32"))
+    np.testing.assert_allclose(narrow, wide, rtol=1e-3, atol=1e-3)
     assert narrow != wide
 
 
@@ -247,9 +254,9 @@ def sampled(sampling: Any, divisor: int = 10) -> Plan:
     return plan_of("dp_sgd", phase, size=100)
 
 
-def test_lanes_are_for_the_rows_of_a_step_by_the_declared_size() -> None:
-    assert rows_per_step(plan("dp_sgd", probability=None)) == 8
-    assert rows_per_step(plan("dp_sgd")) == pytest.approx(0.4 * 8)
+def test_the_rows_of_a_step_are_those_of_the_declared_size() -> None:
+    assert rows_per_step(plan("dp_sgd", probability=None)) == 12
+    assert rows_per_step(plan("dp_sgd")) == pytest.approx(0.4 * 12)
     assert rows_per_step(sampled(WithoutReplacement(10, 100))) == 10
     assert rows_per_step(sampled(DisjointBatches("independent"))) == 10
     mixed = plan_of("dp_sgd", phase_of(Clip(1.0), probability=0.1), phase_of(Clip(1.0), probability=0.3), size=1000)
@@ -278,14 +285,21 @@ def test_plans_that_cannot_be_carried_out_are_refused(
     broken: Plan, error: type[AccountingError], complaint: str
 ) -> None:
     with pytest.raises(error, match=complaint) as refusal:
-        run(broken, MODEL, *data())
+        run(broken, MODEL, *data(8))
     assert refusal.value.pointer
 
 
 def test_thresholds_that_float32_cannot_keep_are_refused_in_float32() -> None:
-    small = plan_of("dp_sgd", phase_of(Clip(1e-13)))
+    small = plan_of("dp_sgd", phase_of(Clip(1e-13)), size=12)
     assert run(small, MODEL, *data()).steps == 3
     with pytest.raises(InvalidValue, match="at least 1e-12 to be kept in float32"):
-        run(small, MODEL, *data(), dtype="float32")
+        run(replace(small, dtype="float32"), MODEL, *data())
     with pytest.raises(InvalidValue, match="float64 or float32"):
-        run(small, MODEL, *data(), dtype="float16")
+        replace(small, dtype="float16")
+
+
+def test_slots_are_no_fewer_than_declared_records_or_rows() -> None:
+    with pytest.raises(InvalidValue, match="at least the declared size 12"):
+        run(plan("dp_sgd"), MODEL, *data(), capacity=11)
+    with pytest.raises(InvalidValue, match="more rows than the 14 slots"):
+        run(plan("dp_sgd"), MODEL, *data(15))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
 
 from accounting.errors import InvalidValue, Unsupported
 from accounting.events import DisjointBatches, FullBatch, Poisson, Sampling, ShuffledEpochs, WithoutReplacement
+from trainer.records import Block, Records
 from trainer.samplers import (
     DisjointBatchesByPosition,
     DisjointBatchesIndependent,
@@ -17,6 +19,7 @@ from trainer.samplers import (
     PoissonSampler,
     Sampler,
     WithoutReplacementSampler,
+    padded_size,
     sampler_for,
 )
 from trainer.streams import random_streams
@@ -32,16 +35,15 @@ class GivenWords:
 
     def random_raw(self, size: int) -> np.ndarray:
         drawn, self._words = self._words[:size], self._words[size:]
-        assert len(drawn) == size
-        return np.array(drawn, dtype=np.uint64)
+        return np.array(drawn + [0] * (size - len(drawn)), dtype=np.uint64)
 
 
 def inclusions(rows: int, probability: float, steps: int, seed: int) -> np.ndarray:
-    sampler = PoissonSampler(rows, probability, random_streams(seed).sampling)
-    taken = np.zeros((steps, rows), dtype=bool)
+    sampler = PoissonSampler(rows, probability, steps, random_streams(seed).sampling)
+    taken = np.zeros((steps, rows + 1), dtype=bool)
     for step in taken:
         step[sampler.draw()] = True
-    return taken
+    return taken[:, :rows]
 
 
 @pytest.mark.parametrize("probability", [0.3, 0.017, 2.0**-16, 3e-5, 1.0 - 2.0**-20, 1.0, 1e-300, math.pi / 4])
@@ -52,8 +54,8 @@ def test_realised_probability_is_not_above_the_charged(probability: float) -> No
     leading = sum((u >> 37) << (16 * i) for i, u in enumerate(variates))
     tied = [u for u in variates if u >> 37 == threshold >> 37]
     stream = GivenWords(leading, *[(u & (2**37 - 1)) << 27 for u in tied])
-    taken = PoissonSampler(4, probability, stream).draw()
-    assert taken.tolist() == [i for i, u in enumerate(variates) if u < threshold]
+    taken = PoissonSampler(4, probability, 1, stream).draw()  # type: ignore[arg-type]
+    assert taken[taken < 4].tolist() == [i for i, u in enumerate(variates) if u < threshold]
     assert threshold / 2**53 <= probability
 
 
@@ -79,16 +81,55 @@ def test_inclusions_are_independent() -> None:
 
 
 def test_batches_may_be_empty_or_whole() -> None:
-    assert PoissonSampler(50, 1e-12, random_streams(1).sampling).draw().size == 0
-    assert PoissonSampler(0, 0.5, random_streams(1).sampling).draw().size == 0
-    whole = PoissonSampler(50, 1.0, random_streams(1).sampling).draw()
+    assert set(PoissonSampler(50, 1e-12, 9, random_streams(1).sampling).draw().tolist()) == {50}
+    whole = PoissonSampler(50, 1.0, 9, random_streams(1).sampling).draw()
     assert whole.tolist() == list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("capacity", "probability", "steps"), [(60_000, 1024 / 60_000, 10_000), (1000, 0.1, 1000), (50, 0.5, 3), (7, 1e-9, 1)]
+)
+def test_batches_are_padded(capacity: int, probability: float, steps: int) -> None:
+    """To the least size that a whole run exceeds with a probability of 2^-60 at most; so no batch's own size shows."""
+    size = padded_size(capacity, probability, steps)
+    exceeds = [
+        sum(mp_binomial(capacity, k, probability) for k in range(least + 1, min(capacity, least + 2000) + 1))
+        for least in (size, size - 1)
+    ]
+    assert steps * exceeds[0] <= mpmath.mpf(2) ** -60
+    assert size == 1 or steps * exceeds[1] > mpmath.mpf(2) ** -60
+    sampler = PoissonSampler(capacity, probability, steps, random_streams(3).sampling)
+    for _ in range(3):
+        drawn = sampler.draw()
+        assert drawn.size == size
+        assert np.all(np.diff(drawn[drawn < capacity]) > 0)
+
+
+def mp_binomial(n: int, k: int, p: float) -> mpmath.mpf:
+    with mpmath.workdps(60):
+        q = mpmath.mpf(p)
+        return mpmath.binomial(n, k) * q**k * (1 - q) ** (n - k)
+
+
+def test_a_step_that_draws_too_many_takes_another_batch() -> None:
+    """Its law stays exact: nothing is dropped, and only its time, with probability 2^-60, may show it."""
+    sampler = PoissonSampler(50, 0.5, 3, random_streams(1).sampling)
+    sampler._size = 7
+    drawn = sampler.draw()
+    assert drawn.size % 7 == 0
+    assert drawn[drawn < 50].size > 7
 
 
 def sampler(
     sampling: Sampling, *, rows: int = 60, steps: int = 4, divisor: int = 10, size: int = 50, seed: int = 1
 ) -> Sampler:
-    return sampler_for(sampling, steps, divisor, size, np.arange(rows), random_streams(seed).sampling)
+    return sampler_for(sampling, steps, divisor, size, slots_of(np.arange(rows)), random_streams(seed).sampling)
+
+
+def slots_of(positions: np.ndarray) -> Records:
+    """As many slots, with nothing in them."""
+    none = np.empty(0)
+    return Records(Block(np, none, none, none, none), positions)
 
 
 def test_the_sampler_is_the_one_that_was_charged() -> None:
@@ -102,31 +143,33 @@ def test_the_sampler_is_the_one_that_was_charged() -> None:
 
 
 @pytest.mark.parametrize("sampling", [WithoutReplacement(10, 50), DisjointBatches("by_position")])
-@pytest.mark.parametrize("rows", [0, 7, 50, 80])
-def test_schemes_of_a_fixed_size_draw_from_the_declared_slots(sampling: Sampling, rows: int) -> None:
-    """A slot without a row is empty, a row without a slot is never drawn, and the draws ignore how many there are."""
-    few, many = sampler(sampling, rows=rows), sampler(sampling, rows=1000)
+@pytest.mark.parametrize("slots", [50, 57, 80])
+def test_schemes_of_a_fixed_size_draw_from_the_declared_places(sampling: Sampling, slots: int) -> None:
+    """Whatever the capacity: a place beyond the declared ones is never drawn."""
+    few, many = sampler(sampling, rows=slots), sampler(sampling, rows=1000)
     for _ in range(4):
-        drawn, slots = few.draw(), many.draw()
-        assert isinstance(slots, np.ndarray)
-        assert slots.size == 10
-        assert slots.max() < 50
-        np.testing.assert_array_equal(drawn, slots[slots < rows])
+        drawn, same = few.draw(), many.draw()
+        assert isinstance(drawn, np.ndarray)
+        assert drawn.size == 10
+        assert drawn.max() < 50
+        np.testing.assert_array_equal(drawn, same)
 
 
-def test_rows_are_found_where_they_stand() -> None:
+def test_places_are_found_in_their_slots() -> None:
     positions = np.random.default_rng(1).permutation(30)
-    one = sampler_for(WithoutReplacement(20, 30), 1, 20, 30, np.arange(30), random_streams(1).sampling).draw()
-    other = sampler_for(WithoutReplacement(20, 30), 1, 20, 30, positions, random_streams(1).sampling).draw()
-    assert other.tolist() == sorted(positions[one])
+    one, other = (
+        sampler_for(WithoutReplacement(20, 30), 1, 20, 30, slots_of(where), random_streams(1).sampling).draw()
+        for where in (np.arange(30), positions)
+    )
+    np.testing.assert_array_equal(other, positions[one])
 
 
-def test_batches_of_slots_are_alike_likely() -> None:
+def test_batches_of_slots_are_equally_likely() -> None:
     """All pairs out of six, by a chi-square test; and no slot is drawn twice in a step."""
     drawing = sampler(WithoutReplacement(2, 6), rows=6, size=6)
     counts = np.zeros((6, 6))
     for _ in range(15_000):
-        one, other = drawing.draw()
+        one, other = sorted(drawing.draw())
         counts[one, other] += 1
     assert stats.chisquare(counts[np.triu_indices(6, 1)]).pvalue > 1e-3
     assert counts.sum() == counts[np.triu_indices(6, 1)].sum()
@@ -143,12 +186,12 @@ def test_slots_take_part_once_at_most_and_in_every_step_alike_often() -> None:
     assert stats.chisquare(where.ravel()).pvalue > 1e-3
 
 
-def test_rows_draw_their_step() -> None:
+def test_slots_draw_their_step() -> None:
     """Independently of each other: how many take part in a step is binomial."""
     sizes = []
     for seed in range(2000):
         drawing = sampler(DisjointBatches("independent"), rows=9, steps=3, seed=seed)
-        batches = [drawing.draw() for _ in range(3)]
+        batches = [batch[batch < 9] for batch in (drawing.draw() for _ in range(3))]
         assert sorted(row for batch in batches for row in batch) == list(range(9))
         sizes.append(len(batches[0]))
     expected = stats.binom.pmf(np.arange(10), 9, 1 / 3) * 2000
@@ -168,7 +211,7 @@ def test_disjoint_batches_that_need_more_records_than_there_are_are_refused() ->
 )
 def test_restored_samplers_go_on(sampling: Sampling) -> None:
     stream, another = random_streams(1).sampling, random_streams(2).sampling
-    one, other = (sampler_for(sampling, 5, 10, 50, np.arange(60), source) for source in (stream, another))
+    one, other = (sampler_for(sampling, 5, 10, 50, slots_of(np.arange(60)), source) for source in (stream, another))
     one.draw()
     one.draw()
     other.restore(one.state())

@@ -48,7 +48,7 @@ class CoordinatewiseMean:
         with silent():
             sums = xp.stack([self._groups.next_sum(start, self._grid) for _ in range(phase.groups)])
             noise = xp.asarray(self._noise.rounded(start.shape[0], self._grid.scale))
-            self._point = start + self._grid.decoded(lower_median(xp, sums) + noise, self._unit)
+            self._point = start + self._grid.noised(lower_median(xp, sums), noise, self._unit)
         self._done = 1
 
     def released(self) -> Array:

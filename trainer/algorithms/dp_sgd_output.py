@@ -82,7 +82,7 @@ class OutputPerturbationSteps:
                 grid, average = self._grid, self._sum / phase.iterations
                 in_steps = records.xp.round(average * (grid.steps_per_unit / self._unit))
                 noise = records.xp.asarray(self._noise.rounded(average.shape[0], grid.scale))
-                self._released = grid.decoded(in_steps + noise, self._unit)
+                self._released = grid.noised(in_steps, noise, self._unit)
 
     def released(self) -> Array:
         assert self._released is not None, "released after the last step"

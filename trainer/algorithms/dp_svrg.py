@@ -129,7 +129,7 @@ class Svrg:
         direction = change / self._divisor + self._full_gradient
         in_steps = xp.round(direction * (self._task.plan.dataset_size * grid.steps_per_unit))
         noise = xp.asarray(self._noise.rounded(direction.shape[0], grid.scale))
-        return grid.decoded(in_steps + noise, self._unit)
+        return grid.noised(in_steps, noise, self._unit)
 
     def _total(self, point: Array, slots: Selection) -> Array:
         """Return the sum of these slots' clipped gradients at the point, in units of G."""

@@ -52,8 +52,8 @@ class MirrorDescent:
         phase, before = self._phase, self._point
         with silent():
             total = self._sums.of(self._slots, self._grid, self._unit, Term(before, phase.lipschitz))
-            total += self._xp.asarray(self._noise.rounded(before.shape[0], phase.noise_order, self._grid.scale))
-            noisy = self._grid.decoded(total, self._unit / phase.records)
+            noise = self._xp.asarray(self._noise.rounded(before.shape[0], phase.noise_order, self._grid.scale))
+            noisy = self._grid.noised(total, noise, self._unit / phase.records)
             self._point = mirror_step(self._xp, before, noisy, phase.step_size, phase.norm_order, self._domain.radius)
             self._rule.see(self._done, before, self._point)
         self._done += 1

@@ -116,8 +116,8 @@ class TreeOfGradients(TreeWalk):
             return 0.0 * self._point
         grid = self._sums.grid(phase.scales[depth] * size / unit)
         total = self._sums.of(slots, grid, unit, term)
-        total += self._xp.asarray(self._noise.rounded(total.shape[0], phase.noise_order, grid.scale))
-        return grid.decoded(total, unit / size)
+        noise = self._xp.asarray(self._noise.rounded(total.shape[0], phase.noise_order, grid.scale))
+        return grid.noised(total, noise, unit / size)
 
     def _distance(self, entry: Array) -> float:
         return norm(self._xp, self._point - entry, self._phase.norm_order)

@@ -11,17 +11,21 @@ from trainer.records import Block, prepare
 from trainer.streams import random_streams
 
 
-def block_of(model: Model, features: Any, labels: Any, dtype: str = "float64", piece: int = 0) -> Block:
-    """All rows in their order, and padding behind them."""
-    records = prepare(model, features, labels, dtype, 1, random_streams(0).lanes, piece or model.piece_rows)
-    return records.block(slice(0, records.count), piece or model.piece_rows)
+def block_of(model: Model, features: Any, labels: Any, dtype: str = "float64") -> Block:
+    """Return all rows in their order."""
+    count = np.asarray(features).shape[0]
+    records = prepare(model, features, labels, dtype, count, random_streams(0).slots)
+    return records.block(records.positions)
 
 
 def rows_of(gradients: Any, count: int) -> np.ndarray:
-    """Each record's gradient, shape (count, d), by weighted sums of one record each."""
+    """Return each record's gradient, shape (count, d), by weighted sums of one record each, on a fine grid."""
     found = []
+    step = 2.0**-40
     for index in range(count):
         weights = np.zeros(gradients.norms().shape[0])
         weights[index] = 1.0
-        found.append(np.asarray(gradients.weighted_sum(weights)))
+        total = np.zeros(gradients.entries().shape[1])
+        gradients.add_to(total, weights, 1.0 / step)
+        found.append(total * step)
     return np.array(found)
