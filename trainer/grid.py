@@ -94,8 +94,8 @@ def grid_for(
         InvalidValue: so much noise, or so many contributions, that no grid keeps the bound.
 
     >>> grid = grid_for(8.4, 200_000, "float64", 1000)
-    >>> math.log2(grid.step), grid.scale // 1
-    (-29.0, 4509715660.0)
+    >>> math.log2(grid.step), grid.scale
+    (-29.0, 4509715660.8)
     >>> math.log2(grid_for(1.0, 203_530, "float32", 1000).step)
     -22.0
     """
@@ -113,8 +113,7 @@ def grid_for(
             "parameters",
             code="noise_too_large",
         )
-    scale = math.nextafter(noise_multiplier * (1.0 / step), math.inf)
-    return Grid(step, base + widened, scale)
+    return Grid(step, base + widened, noise_multiplier * (1.0 / step))
 
 
 def _fitting_exponent(dimension: int, share: int, norm_order: float) -> int:

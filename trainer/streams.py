@@ -11,8 +11,9 @@ from randomgen import AESCounter
 
 from accounting.events import Sampling
 from accounting.numbers import read_integer
+from trainer.exact.gaussian import RoundedGaussian
 from trainer.generalized_gaussian import GeneralizedGaussianNoise
-from trainer.noise import GaussianNoise, GumbelNoise, Noise
+from trainer.noise import GumbelNoise, Noise
 from trainer.records import Records
 from trainer.samplers import Sampler, sampler_for
 from trainer.shuffle.coins import Coins
@@ -51,8 +52,8 @@ class RandomStreams:
             getattr(self, field.name).state = state[field.name]
 
     def gaussian_noise(self) -> Noise:
-        """Normal variates; one source takes the whole stream."""
-        return GaussianNoise(self.noise)
+        """Return a source of rounded normal variates; one source takes the whole stream."""
+        return RoundedGaussian(self.noise)
 
     def gumbel_noise(self) -> GumbelNoise:
         """Gumbel variates; one source takes the whole stream."""

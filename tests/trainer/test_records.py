@@ -114,7 +114,9 @@ def test_rows_are_in_slots_of_a_secret_permutation() -> None:
     other = prepared(logistic_regression(1), features, np.zeros(5000), capacity=6000, seed=6)
     assert not np.array_equal(some.positions, other.positions)
     fewer = prepared(logistic_regression(1), features[:-1], np.zeros(4999), capacity=6000, seed=5)
-    changed = np.flatnonzero(np.any(some.all.features != fewer.all.features, axis=1) | (some.all.valid != fewer.all.valid))
+    changed = np.flatnonzero(
+        np.any(some.all.features != fewer.all.features, axis=1) | (some.all.valid != fewer.all.valid)
+    )
     assert changed.tolist() == [some.positions[4999]]
 
 

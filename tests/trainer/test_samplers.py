@@ -87,7 +87,8 @@ def test_batches_may_be_empty_or_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "probability", "steps"), [(60_000, 1024 / 60_000, 10_000), (1000, 0.1, 1000), (50, 0.5, 3), (7, 1e-9, 1)]
+    ("capacity", "probability", "steps"),
+    [(60_000, 1024 / 60_000, 10_000), (1000, 0.1, 1000), (50, 0.5, 3), (7, 1e-9, 1)],
 )
 def test_batches_are_padded(capacity: int, probability: float, steps: int) -> None:
     """To the least size that a whole run exceeds with a probability of 2^-60 at most; so no batch's own size shows."""
