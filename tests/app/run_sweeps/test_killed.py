@@ -95,7 +95,8 @@ def test_a_trial_without_the_key_of_its_score_fails_with_its_charge(service, con
     with context.database.read() as session:
         run = session.get(Run, run.id)
     # The sweep forgets the sentence of a trial that it does not release; its end is the charge.
-    assert run.state == "failed" and run.result is None
+    assert run.state == "failed"
+    assert run.result is None
     progression.advance_all(context)
     assert service.sweep(sweep)["state"] == "failed"
     assert service.kinds(sweep) == ["reserve", "start", "commit"]
