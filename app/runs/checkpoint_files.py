@@ -5,6 +5,9 @@ added to. So the folder is the service's user's alone, no endpoint reads it, the
 a data key is set, and they are gone when their run has ended.
 
     {run}.{stream}.{epoch}.checkpoint
+    {run}.{stream}.score
+
+The second one holds the key of the noise of a trial's score (`app.runs.score_keys`).
 
 Each claim of a run writes a file of its own, named by its epoch: a worker that lost its run and does not know yet
 cannot replace what its successor keeps. All files of one stream are stages of the same run, so any of them is right to
@@ -30,7 +33,7 @@ from app.runs.artifacts import remove_unkept_models
 
 log = structlog.get_logger()
 
-_SUFFIX = ".checkpoint"
+_SUFFIX, _SCORE_SUFFIX = ".checkpoint", ".score"
 _SEAL_BYTES = hashlib.sha256().digest_size
 
 
@@ -46,15 +49,7 @@ class CheckpointFiles:
 
         Those of earlier claims are not needed then.
         """
-        path = self._path(run_id, stream_id, epoch)
-        # Sealed also where nothing is encrypted: a file that a fault of the disk changed must not be gone on from.
-        seal = self._seal(path, content)
-
-        def write(file: IO[bytes]) -> None:
-            file.write(seal)
-            file.write(content)
-
-        self._context.settings.encryption.write(path, write)
+        self._write(self._path(run_id, stream_id, epoch), content)
         for other in self._of_stream(run_id, stream_id):
             if _epoch(other) < epoch:
                 other.unlink(missing_ok=True)
@@ -62,17 +57,17 @@ class CheckpointFiles:
     def read_all(self, run_id: str, stream_id: str) -> Iterator[bytes]:
         """What the claims of a run kept of the stream; what is damaged, or under another key, is left out."""
         for path in self._of_stream(run_id, stream_id):
-            try:
-                with self._context.settings.encryption.open(path) as file:
-                    stored = file.read()
-            except (OSError, FileUnreadable) as error:
-                log.warning("checkpoint_unreadable", run_id=run_id, error_type=type(error).__name__)
-                continue
-            seal, content = stored[:_SEAL_BYTES], stored[_SEAL_BYTES:]
-            if hmac.compare_digest(seal, self._seal(path, content)):
+            content = self._read(path, run_id)
+            if content is not None:
                 yield content
-            else:
-                log.warning("checkpoint_altered", run_id=run_id)
+
+    def write_score_key(self, run_id: str, stream_id: str, content: bytes) -> None:
+        """Keep the key of a trial's score; when this returns, it is on the disk."""
+        self._write(self._score_path(run_id, stream_id), content)
+
+    def read_score_key(self, run_id: str, stream_id: str) -> bytes | None:
+        """Return the key that was kept of the stream; None where it is gone, damaged, or under another data key."""
+        return self._read(self._score_path(run_id, stream_id), run_id)
 
     def exist(self, run_id: str, stream_id: str) -> bool:
         """Whether there is a checkpoint of the stream, of whatever worth."""
@@ -95,6 +90,32 @@ class CheckpointFiles:
         kept = {path.name.partition(".")[0] for path in self.folder.iterdir()} if self.folder.is_dir() else set()
         for run_id in ended(kept) if kept else ():
             self.remove(run_id)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        # Sealed also where nothing is encrypted: a file that a fault of the disk changed must not be gone on from.
+        seal = self._seal(path, content)
+
+        def write(file: IO[bytes]) -> None:
+            file.write(seal)
+            file.write(content)
+
+        self._context.settings.encryption.write(path, write)
+
+    def _read(self, path: Path, run_id: str) -> bytes | None:
+        try:
+            with self._context.settings.encryption.open(path) as file:
+                stored = file.read()
+        except (OSError, FileUnreadable) as error:
+            log.warning("checkpoint_unreadable", run_id=run_id, error_type=type(error).__name__)
+            return None
+        seal, content = stored[:_SEAL_BYTES], stored[_SEAL_BYTES:]
+        if hmac.compare_digest(seal, self._seal(path, content)):
+            return content
+        log.warning("checkpoint_altered", run_id=run_id)
+        return None
+
+    def _score_path(self, run_id: str, stream_id: str) -> Path:
+        return self.folder / f"{run_id}.{stream_id}{_SCORE_SUFFIX}"
 
     def _path(self, run_id: str, stream_id: str, epoch: int) -> Path:
         return self.folder / f"{run_id}.{stream_id}.{epoch}{_SUFFIX}"

@@ -88,14 +88,17 @@ def train(
     return executor.train(job, checkpoint, on_progress, lambda: cancelled or has_stopped())
 
 
-def summarize(context: Context, job: Job, result: RunResult) -> dict[str, Any]:
-    """What is stored of a result beside the model file: shapes, scores on public rows, and a score that is charged."""
+def summarize(job: Job, result: RunResult, score_key: int | None) -> dict[str, Any]:
+    """Return what is stored of a result beside the model file: shapes, public scores, and a score that is charged."""
     public = [data for data in (job.test, job.training) if data is not None and data.public]
     if TASKS[job.model.kind] is Task.MEAN:
         public = []  # it predicts no label
-    noise = job.run.score_noise_multiplier
+    scores = {}
+    if job.run.score_noise_multiplier is not None:
+        assert score_key is not None, "a trial with a score begins with its key"
+        scores["noisy_score"] = noisy_score(job, result.parameters, job.run.score_noise_multiplier, score_key)
     return {
-        **({} if noise is None else {"noisy_score": noisy_score(context, job, result.parameters, noise)}),
+        **scores,
         "parameters": {name: list(array.shape) for name, array in result.parameters.items()},
         "metrics": [_score(job, result, data).model_dump(mode="json") for data in public if len(data.labels)],
         "assumptions": job.run.provenance["assumptions"],

@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -20,6 +20,7 @@ from app.kit.context import Context
 from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.job import Job
 from app.runs.lifecycle import WORKER_LOST, RefusedError
+from app.runs.score_keys import kept_score_key, new_score_key
 from app.runs.versions import code_version
 from trainer.checkpoint import Binding, Checkpoints
 from trainer.run import first_checkpoint, steps_in
@@ -36,12 +37,14 @@ class Beginning:
         steps: Carried out before, by an earlier claim.
         binding: What the checkpoint belongs to.
         checkpoint: To go on from; where no step is carried out, it holds the stream's keys alone.
+        score_key: Of the noise of the trial's score; None where it releases none.
     """
 
     stream_id: str
     steps: int
     binding: Binding
     checkpoint: bytes
+    score_key: int | None = None
 
 
 def begin(context: Context, job: Job) -> Beginning:
@@ -60,15 +63,18 @@ def begin(context: Context, job: Job) -> Beginning:
             for content in files.read_all(run.id, run.stream_id)
             if (steps := _steps(run.id, binding, content)) is not None
         ]
-        if found:
-            farthest = max(found, key=lambda each: each.steps)
+        has_score = run.score_noise_multiplier is not None
+        score_key = kept_score_key(files, run.id, run.stream_id) if has_score else None
+        if found and (score_key is not None or not has_score):
+            farthest = replace(max(found, key=lambda each: each.steps), score_key=score_key)
             log.info("run_resumed", run_id=run.id, epoch=run.epoch, steps=farthest.steps)
             return farthest
         if run.is_charged:
             raise RefusedError(WORKER_LOST)
     stream_id, content = secrets.token_hex(16), first_checkpoint(binding, run.seed)
     files.write(run.id, stream_id, run.epoch, content)
-    return Beginning(stream_id, 0, binding, content)
+    score_key = None if run.score_noise_multiplier is None else new_score_key(files, run.id, stream_id)
+    return Beginning(stream_id, 0, binding, content, score_key)
 
 
 class Keeper:
@@ -78,6 +84,7 @@ class Keeper:
 
     Attributes:
         has_stopped: Whether the worker is to stop, and what it has done is kept.
+        score_key: As `Beginning` has it.
     """
 
     def __init__(
@@ -89,6 +96,7 @@ class Keeper:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.has_stopped = False
+        self.score_key = beginning.score_key
         self._files, self._run, self._beginning = CheckpointFiles(context), job.run, beginning
         self._interval_s = context.settings.checkpoint_interval_s
         self._should_stop, self._clock = should_stop, clock

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from app.kit.context import Context
 from app.runs.job import Job
 from trainer.models import Model
 from trainer.noise import GaussianNoise
@@ -19,39 +17,72 @@ _GRAIN = 2.0**-20
 
 
 def noisy_score(
-    context: Context, job: Job, parameters: Mapping[str, npt.NDArray[np.float64]], noise_multiplier: float
+    job: Job,
+    parameters: Mapping[str, npt.NDArray[np.float64]],
+    noise_multiplier: float,
+    key: int,
+    capacity: int | None = None,
 ) -> float:
-    """The noisy sum of what each training row adds, over the declared size.
-
-    The noise is drawn under a key of this run's own, which is derived from the service's secret: a trial that goes on
-    after its worker was lost releases the same score again, and no second one.
+    """Return the noisy sum of what each training row adds, over the declared size.
 
     Args:
-        context: The process's context.
         job: The trial.
         parameters: Of its model.
         noise_multiplier: Standard deviation of the noise on the sum; a row adds 1 at most.
+        key: The key of the noise (`app.runs.score_keys`), which a trial that goes on after its worker was lost still
+            has: it releases the same score again, and no second one.
+        capacity: How many slots the sum runs over, which is public. Default: the declared size.
 
     Guarantees:
         - each_row_adds_at_most_one: the sum changes by at most 1 with a row, whatever the row.
-        - one_run_is_one_score: the same run has the same noise.
+        - one_key_is_one_score: the same key has the same noise, and another key has another.
+        - the_work_is_that_of_the_slots: as long as the rows fit into the slots, their number does not change how often
+          a row is predicted.
     """
     features, labels = job.scaled_rows()
-    total = sum(contribution(job.model, parameters, row, label) for row, label in zip(features, labels, strict=True))
-    key = context.keyed_hash("selection score", job.run.id.encode())[:32]
-    noise = GaussianNoise(random_streams(int(key, 16)).noise)
-    return (total + noise_multiplier * float(noise.standard_normal((1,))[0])) / job.training.declared_size
+    total = sum_of_contributions(job.model, parameters, features, labels, capacity or job.training.declared_size)
+    return (total + noise_multiplier * standard_normal(key)) / job.training.declared_size
+
+
+def standard_normal(key: int) -> float:
+    """Return the one standard normal variate of a key."""
+    return float(GaussianNoise(random_streams(key).noise).standard_normal((1,))[0])
+
+
+def sum_of_contributions(
+    model: Model,
+    parameters: Mapping[str, npt.NDArray[np.float64]],
+    features: npt.NDArray[np.float64],
+    labels: npt.NDArray[np.generic],
+    capacity: int,
+) -> float:
+    """Return what the rows add. A slot without a row is worked on like the others, and adds nothing.
+
+    Rows beyond the capacity count as well: to leave one out would be a choice that depends on the others.
+    """
+    rows, slots = len(labels), max(capacity, len(labels))
+    padded = np.zeros((slots, *features.shape[1:]))
+    padded[:rows] = features
+    expected = np.zeros(slots, dtype=labels.dtype)
+    expected[:rows] = labels
+    counts = np.zeros(slots)
+    counts[:rows] = 1.0
+    parts = [contribution(model, parameters, row, label) for row, label in zip(padded, expected, strict=True)]
+    # A sum of whole numbers of grains is exact, in whatever order.
+    return float(counts @ np.array(parts))
 
 
 def contribution(
     model: Model, parameters: Mapping[str, npt.NDArray[np.float64]], row: npt.NDArray[np.float64], label: float | int
 ) -> float:
-    """What a row adds, in [0, 1]: 1 where its class is predicted; of a real label, less the nearer to 1 the error is.
+    """Return what a row adds, in [0, 1]: 1 where its class is predicted; of a real label, more the smaller the error.
 
-    Each row is predicted alone: in a product of many rows its last bits might depend on the others.
+    Each row is predicted alone: in a product of many rows its last bits might depend on the others. No branch is on
+    what the row holds, and an error that is no number adds nothing.
     """
     [predicted] = model.predict(parameters, row[np.newaxis])
     if model.num_classes:
         return float(predicted == label)
-    error = abs(float(predicted) - float(label))
-    return math.floor(max(0.0, 1.0 - error) / _GRAIN) * _GRAIN if np.isfinite(error) else 0.0
+    with np.errstate(all="ignore"):
+        left = np.nan_to_num(1.0 - np.abs(np.float64(predicted) - np.float64(label)), nan=0.0, posinf=0.0, neginf=0.0)
+        return float(np.floor(np.clip(left, 0.0, 1.0) / _GRAIN) * _GRAIN)

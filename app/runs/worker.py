@@ -123,7 +123,7 @@ def _start_and_train(context: Context, job: Job, should_stop: ShouldStop, execut
 def _train(context: Context, job: Job, keeper: Keeper, executor: Executor) -> Ending | None:
     try:
         trained = train(context, job, keeper.checkpoints(), lambda: keeper.has_stopped, executor)
-        summary = summarize(context, job, trained)
+        summary = summarize(job, trained, keeper.score_key)
         artifacts.write_model(context, job.run, job.description, trained)
     except RunCancelled:
         return None if keeper.has_stopped else Ending(RunState.CANCELLED)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.run_sweeps import progression
-from app.runs import lifecycle
+from app.runs import execution, lifecycle, worker
+from app.runs.models import Run
 from app.settings import Settings
 from tests.app.run_sweeps.conftest import BEST
 from tests.app.runs.test_resumption import doomed_workers
@@ -46,3 +47,56 @@ def test_workers_are_killed_in_the_middle_of_it(service, context, draws):
     assert service.sweep(best)["best"]["run_id"] in released
     assert len(released & {run.id for run in service.runs_of(best)}) == 1
     assert not list((context.settings.data_dir / "checkpoints").glob("*"))
+
+
+def one_noisy_trial(service, draws):
+    draws.trials = 1
+    return service.paid(**BEST | {"score": {"kind": "noisy", "noise_multiplier": 50.0}}, iterations=8)
+
+
+@on_one_engine
+def test_a_score_is_released_once_whoever_releases_it(service, context, draws, monkeypatch):
+    keys = []
+    scored = execution.noisy_score
+
+    def seen(job, parameters, noise_multiplier, key):
+        keys.append((key, scored(job, parameters, noise_multiplier, key)))
+        return keys[-1][1]
+
+    monkeypatch.setattr(execution, "noisy_score", seen)
+    with doomed_workers(context) as let_one_die:
+        sweep = one_noisy_trial(service, draws)
+        let_one_die("with the model written")
+        [kept] = (context.settings.data_dir / "checkpoints").glob("*.score")
+        sealed = kept.read_bytes()
+        assert lifecycle.give_up_runs_of(context, "wrk_doomed") == 1
+        service.work_all()
+    # The doomed worker was another process, which had scored the model when it died: its key is what it read.
+    assert [key for key, _ in keys] == [int.from_bytes(sealed[32:])]
+    progression.advance_all(context)
+    assert service.sweep(sweep)["best"]["noisy_score"] == keys[0][1]
+    assert not list((context.settings.data_dir / "checkpoints").glob("*"))
+
+
+@on_one_engine
+@pytest.mark.parametrize("fault", ["gone", "damaged"])
+def test_a_trial_without_the_key_of_its_score_fails_with_its_charge(service, context, draws, fault):
+    with doomed_workers(context) as let_one_die:
+        sweep = one_noisy_trial(service, draws)
+        let_one_die("after the start")
+    assert lifecycle.give_up_runs_of(context, "wrk_doomed") == 1
+    [kept] = (context.settings.data_dir / "checkpoints").glob("*.score")
+    if fault == "gone":
+        kept.unlink()
+    else:
+        kept.write_bytes(kept.read_bytes()[:-1] + b"?")
+    [run] = service.runs_of(sweep)
+    assert worker.work_once(context, "wrk_test")
+    with context.database.read() as session:
+        run = session.get(Run, run.id)
+    # The sweep forgets the sentence of a trial that it does not release; its end is the charge.
+    assert run.state == "failed"
+    assert run.result is None
+    progression.advance_all(context)
+    assert service.sweep(sweep)["state"] == "failed"
+    assert service.kinds(sweep) == ["reserve", "start", "commit"]

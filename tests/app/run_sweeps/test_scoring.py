@@ -1,16 +1,18 @@
-"""The noisy score: what one row adds to it, and that one run is one score."""
+"""The noisy score: what one row adds to it, and that one key is one score."""
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from app.runs import lifecycle
+from app.runs import lifecycle, scoring
 from app.runs.execution import load_job
 from app.runs.job import Job
-from app.runs.scoring import contribution, noisy_score
+from app.runs.scoring import contribution, noisy_score, standard_normal
 from tests.app.run_sweeps.conftest import Sweeps
 from trainer.losses import Squared
 from trainer.models.linear import LinearModel
@@ -37,28 +39,50 @@ def without_row(job: Job, row: int) -> Job:
 
 def test_each_row_adds_at_most_one(sweeps: Sweeps, job: Job) -> None:
     point, size = parameters(job), job.training.declared_size
-    whole = noisy_score(sweeps.context, job, point, 1e-12) * size
+    whole = noisy_score(job, point, 1e-12, 7) * size
     agreeing = np.mean(job.model.predict(point, job.scaled_rows()[0]) == job.scaled_rows()[1])
     assert whole == pytest.approx(agreeing * len(job.training.labels), abs=1e-6)
-    lost = [whole - noisy_score(sweeps.context, without_row(job, row), point, 1e-12) * size for row in range(20)]
+    lost = [whole - noisy_score(without_row(job, row), point, 1e-12, 7) * size for row in range(20)]
     assert {round(each) for each in lost} == {0, 1}
     assert all(abs(each - round(each)) < 1e-6 for each in lost)
 
 
-def test_one_run_is_one_score(sweeps: Sweeps, job: Job) -> None:
+def test_one_key_is_one_score(job: Job) -> None:
     point = parameters(job)
-    score = noisy_score(sweeps.context, job, point, 50.0)
-    assert noisy_score(sweeps.context, job, point, 50.0) == score
-    size, exact = job.training.declared_size, noisy_score(sweeps.context, job, point, 1e-12)
-    noises = [score - exact]
-    run_id = job.run.id
-    for number in range(60):
-        job.run.id = f"{run_id}{number}"
-        noises.append(noisy_score(sweeps.context, job, point, 50.0) - exact)
-    job.run.id = run_id
+    score = noisy_score(job, point, 50.0, 1)
+    assert noisy_score(job, point, 50.0, 1) == score
+    noises = [standard_normal(secrets.randbits(128)) for _ in range(61)]
     assert len(set(noises)) == 61
     # Of 61 the deviation is within 45 % of the truth, but for one in a million.
-    assert 0.55 < np.std(noises) * size / 50.0 < 1.45
+    assert 0.55 < np.std(noises) < 1.45
+    size, exact = job.training.declared_size, noisy_score(job, point, 1e-12, 1)
+    assert (score - exact) * size == pytest.approx(50.0 * standard_normal(1))
+
+
+def test_the_work_is_that_of_the_slots(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    point, size = parameters(job), job.training.declared_size
+    calls = []
+    counted = scoring.contribution
+
+    def contributed(*given: Any) -> float:
+        calls.append(given)
+        return counted(*given)
+
+    monkeypatch.setattr(scoring, "contribution", contributed)
+    for fewer in (job, without_row(job, 3), without_row(without_row(job, 3), 5)):
+        for capacity in (None, size + 7):
+            calls.clear()
+            # Without slots there would be fewer calls, and dummy rows that counted would show in the sum.
+            exact = sum(counted(job.model, point, row, label) for row, label in zip(*fewer.scaled_rows(), strict=True))
+            assert noisy_score(fewer, point, 0.0, 1, capacity) == exact / size
+            assert len(calls) == (capacity or size)
+
+
+def test_an_error_that_is_no_number_adds_nothing() -> None:
+    model, point = LinearModel(Squared(), 1), {"weights": np.array([1.0]), "bias": np.array([0.0])}
+    row = np.array([0.25])
+    assert contribution(model, point, row, 0.0) == 0.75
+    assert [contribution(model, point, row, label) for label in (np.nan, np.inf, -np.inf, 5.0)] == [0.0] * 4
 
 
 def test_sums_are_exact_so_that_no_row_moves_the_rounding_of_others() -> None:

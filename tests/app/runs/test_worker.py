@@ -265,9 +265,9 @@ def test_a_stalled_worker_that_comes_back_releases_nothing(service, monkeypatch)
     _, run = service.private()
     summarize = worker.summarize
 
-    def stalled(context, job, result):
+    def stalled(job, result, score_key):
         assert lifecycle.give_up_runs_of(service.context, "wrk_test") == 1
-        return summarize(context, job, result)
+        return summarize(job, result, score_key)
 
     monkeypatch.setattr(worker, "summarize", stalled)
     service.work()
