@@ -128,6 +128,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "invalid_parquet": (422, "The file is refused; `errors` names rows and columns, never a value."),
     "invalid_npz": (422, "The file is refused; `errors` names rows and columns, never a value."),
     "unsupported_file": (422, "The file is of no format that is read, or of another than its name or type says."),
+    "declared_size_too_small": (422, "A private file has more than twice as many rows as its declared size."),
     "no_rows": (422, "A public data set has no rows; a private one may, since how many there are is private."),
     "malformed_multipart": (422, "The body is not complete multipart/form-data."),
     "duplicate_part": (422, "A part of the upload occurs twice."),
@@ -202,5 +203,6 @@ RUN_PROBLEMS: Mapping[str, str] = {
     "worker_lost": "The worker process ended or stalled; the charge stays, because noise may have been drawn.",
     "reservation_lost": "The reservation was gone when the worker wanted to start it; nothing was drawn.",
     "run_not_started": "The run could not be started; nothing was charged.",
+    "dataset_too_full": "A private data set has more rows than twice its declared size; nothing was charged.",
     "dataset_deleted": "A data set of the run was deleted before a worker took it; nothing was charged.",
 }

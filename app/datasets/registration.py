@@ -18,7 +18,7 @@ from app.datasets.file_kinds import FileKind
 from app.datasets.files import DatasetFiles
 from app.datasets.models import Dataset
 from app.datasets.schemas import DatasetMetadata, OwnerReport
-from app.datasets.service import body_of
+from app.datasets.service import body_of, capacity_of
 from app.datasets.synthetic import SyntheticRequest, generate
 from app.datasets.table import Table
 from app.datasets.upload import Upload
@@ -53,6 +53,12 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
         # Private data may have no rows, since their number is private; public data are scored on, and 0/0 is no score.
         detail = "The file has no rows; public data need at least one."
         raise unprocessable("no_rows", detail, "file")
+    if not metadata.public and table.rows > capacity_of(metadata.declared_size):
+        detail = (
+            f"The file has {table.rows} rows, and private data of declared size {metadata.declared_size} have room for "
+            f"{capacity_of(metadata.declared_size)}: declare a size that is nearer to the number of rows."
+        )
+        raise unprocessable("declared_size_too_small", detail, "metadata", "declared_size")
     request = ["upload", metadata.model_dump(mode="json"), upload.file_digest.hex()]
     return _store(context, principal, key, request, metadata, table)
 

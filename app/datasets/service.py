@@ -47,6 +47,21 @@ class LoadedDataset:
     features: FloatArray
     labels: LabelArray
 
+    @property
+    def capacity(self) -> int:
+        """Slots that a run puts the rows into. Of private data it is a public number, whatever the number of rows."""
+        return max(capacity_of(self.declared_size), len(self.labels) if self.public else 0)
+
+    @property
+    def is_too_full(self) -> bool:
+        """Whether there are more rows than slots: such data cannot be trained on without showing their number."""
+        return len(self.labels) > self.capacity
+
+
+def capacity_of(declared_size: int) -> int:
+    """Return how many rows a private data set may have: twice its declared size."""
+    return 2 * declared_size
+
 
 def get(session: Session, dataset_id: str) -> Dataset:
     """A data set's metadata; its file is not opened.

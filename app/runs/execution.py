@@ -19,7 +19,7 @@ from app.runs import repository
 from app.runs.binding import DataDescription, build_model
 from app.runs.executors.interface import Executor
 from app.runs.job import Job
-from app.runs.lifecycle import DATASET_GONE, RefusedError
+from app.runs.lifecycle import DATASET_GONE, DATASET_TOO_FULL, RefusedError
 from app.runs.model_choice import MODEL_CHOICE
 from app.runs.models import Run, RunState
 from app.runs.schemas import MetricBody
@@ -39,7 +39,7 @@ def load_job(context: Context, run: Run, plan: Plan) -> Job:
     """Read the rows and build the model, before the charge starts.
 
     Raises:
-        RefusedError: a data set is deleted.
+        RefusedError: a data set is deleted, or has more rows than its declared size has room for.
     """
     try:
         with context.database.read() as session:
@@ -50,6 +50,8 @@ def load_job(context: Context, run: Run, plan: Plan) -> Job:
                 training = load_inline(InlineDataset.model_validate(run.inline_dataset))
     except Problem:
         raise RefusedError(DATASET_GONE) from None
+    if training.is_too_full:
+        raise RefusedError(DATASET_TOO_FULL)
     description = DataDescription.model_validate(run.description)
     model = build_model(MODEL_CHOICE.validate_python(run.model), description)
     return Job(run, plan, model, description, training, test)
@@ -96,7 +98,7 @@ def summarize(job: Job, result: RunResult, score_key: int | None) -> dict[str, A
     scores = {}
     if job.run.score_noise_multiplier is not None:
         assert score_key is not None, "a trial with a score begins with its key"
-        scores["noisy_score"] = noisy_score(job, result.parameters, job.run.score_noise_multiplier, score_key)
+        scores["noisy_score"] = noisy_score(job, result.parameters, job.run.score_noise_multiplier, score_key, job.training.capacity)
     return {
         **scores,
         "parameters": {name: list(array.shape) for name, array in result.parameters.items()},

@@ -60,13 +60,18 @@ DATASET_GONE = {
     "code": "dataset_deleted",
     "detail": "A data set of the run was deleted before it was loaded. Nothing was charged.",
 }
+DATASET_TOO_FULL = {
+    "code": "dataset_too_full",
+    "detail": "The data set has more rows than its declared size has room for, so no run on it can hide their number. "
+    "Nothing was charged; register it anew with a declared size that is nearer to the number of rows.",
+}
 PLAN_REFUSED = {
     "code": "plan_hash_mismatch",
     "detail": "The stored plan is not the one that was charged, so the worker refused it. Nothing was charged.",
 }
 
 #: What says that nothing was charged, and is not said where something was.
-_UNCHARGED = (NOT_STARTED, HOLD_LOST, DATASET_GONE, PLAN_REFUSED)
+_UNCHARGED = (NOT_STARTED, HOLD_LOST, DATASET_GONE, DATASET_TOO_FULL, PLAN_REFUSED)
 
 #: A run that has cost so many workers their lives is not given to another.
 MAX_WORKERS_LOST = 3

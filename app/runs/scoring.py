@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from app.runs.job import Job
+from trainer.exact.gaussian import RoundedGaussian
 from trainer.models import Model
-from trainer.noise import GaussianNoise
 from trainer.streams import random_streams
 
 #: What a row adds is a whole number of these: sums of them are exact, so that no row moves the rounding of the others.
@@ -24,6 +24,8 @@ def noisy_score(
     capacity: int | None = None,
 ) -> float:
     """Return the noisy sum of what each training row adds, over the declared size.
+
+    Sum and noise are whole numbers of grains, so that the score shows nothing in its last digits.
 
     Args:
         job: The trial.
@@ -41,12 +43,13 @@ def noisy_score(
     """
     features, labels = job.scaled_rows()
     total = sum_of_contributions(job.model, parameters, features, labels, capacity or job.training.declared_size)
-    return (total + noise_multiplier * standard_normal(key)) / job.training.declared_size
+    grains = total / _GRAIN + rounded_normal(key, noise_multiplier / _GRAIN)
+    return grains * _GRAIN / job.training.declared_size
 
 
-def standard_normal(key: int) -> float:
-    """Return the one standard normal variate of a key."""
-    return float(GaussianNoise(random_streams(key).noise).standard_normal((1,))[0])
+def rounded_normal(key: int, scale: float) -> float:
+    """Return the one rounded normal variate of a key: a whole number of grains, of this standard deviation."""
+    return float(RoundedGaussian(random_streams(key).noise).rounded(1, scale)[0])
 
 
 def sum_of_contributions(

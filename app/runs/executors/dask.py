@@ -81,6 +81,7 @@ class DaskExecutor:
                 job.run.plan,
                 job.run.plan_hash,
                 job.model,
+                job.training.capacity,
                 newest,
                 checkpoints.data_tag,
                 checkpoints.code_version,

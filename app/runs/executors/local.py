@@ -28,6 +28,7 @@ class LocalExecutor:
             job.model,
             features,
             labels,
+            capacity=job.training.capacity,
             on_progress=on_progress,
             is_cancelled=is_cancelled,
             checkpoint=checkpoints,

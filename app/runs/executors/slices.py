@@ -48,6 +48,7 @@ class Slice:
         plan: Canonical bytes.
         plan_hash: Of the plan, as it was charged.
         model: What is trained.
+        capacity: Slots of the data set.
         checkpoint: To go on from.
         data_tag: What the checkpoint is bound to, see `trainer.checkpoint.Binding`.
         code_version: The program that may go on from it.
@@ -57,6 +58,7 @@ class Slice:
     plan: bytes
     plan_hash: str
     model: Model
+    capacity: int
     checkpoint: bytes
     data_tag: str
     code_version: str
@@ -133,6 +135,7 @@ def _train(work: Slice, rows: Rows) -> Unfinished | Finished:
             work.model,
             rows.features,
             rows.labels,
+            capacity=work.capacity,
             on_progress=on_progress,
             is_cancelled=lambda: kept is not None,
             checkpoint=Checkpoints(

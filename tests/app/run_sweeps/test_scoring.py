@@ -12,7 +12,7 @@ import pytest
 from app.runs import lifecycle, scoring
 from app.runs.execution import load_job
 from app.runs.job import Job
-from app.runs.scoring import contribution, noisy_score, standard_normal
+from app.runs.scoring import contribution, noisy_score, rounded_normal
 from tests.app.run_sweeps.conftest import Sweeps
 from trainer.losses import Squared
 from trainer.models.linear import LinearModel
@@ -51,12 +51,12 @@ def test_one_key_is_one_score(job: Job) -> None:
     point = parameters(job)
     score = noisy_score(job, point, 50.0, 1)
     assert noisy_score(job, point, 50.0, 1) == score
-    noises = [standard_normal(secrets.randbits(128)) for _ in range(61)]
+    noises = [rounded_normal(secrets.randbits(128), 2.0**20) * 2.0**-20 for _ in range(61)]
     assert len(set(noises)) == 61
     # Of 61 the deviation is within 45 % of the truth, but for one in a million.
     assert 0.55 < np.std(noises) < 1.45
     size, exact = job.training.declared_size, noisy_score(job, point, 1e-12, 1)
-    assert (score - exact) * size == pytest.approx(50.0 * standard_normal(1))
+    assert (score - exact) * size == pytest.approx(rounded_normal(1, 50.0 * 2.0**20) * 2.0**-20)
 
 
 def test_the_work_is_that_of_the_slots(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,7 @@ def test_a_machine_of_another_version_gets_nothing(on_dask, processes, dask_exec
         row = on_dask.stored(run)
         job = execution.load_job(on_dask.context, row, lifecycle.read_plan(row))
         dask_executor._cluster._rows.clear()
-        work = Slice(row.plan, row.plan_hash, job.model, b"", "", "", 0.0)
+        work = Slice(row.plan, row.plan_hash, job.model, job.training.capacity, b"", "", "", 0.0)
         with pytest.raises(ClusterAway) as away:
             dask_executor._cluster.carry_out(work, job, lambda: None)
         assert away.value.why == "cluster_of_another_version"
