@@ -47,7 +47,7 @@ _MODEL = (
 #: Of what is trained and charged.
 _RUN = (
     f"{_CALIBRATION} {_MODEL} not_found budget_exceeded budget_not_bound privacy_unit_mismatch budget_for_public_data "
-    "other_budget unsupported_algorithm invalid_plan plan_hash_mismatch queue_full"
+    "other_budget unsupported_algorithm invalid_plan plan_hash_mismatch queue_full too_many_slots"
 )
 #: Of a command about a reservation.
 _RESOLVING = "not_your_reservation owned_by_run already_resolved already_started expired"

@@ -129,6 +129,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "invalid_npz": (422, "The file is refused; `errors` names rows and columns, never a value."),
     "unsupported_file": (422, "The file is of no format that is read, or of another than its name or type says."),
     "declared_size_too_small": (422, "A private file has more than twice as many rows as its declared size."),
+    "too_many_slots": (422, "A data set declares more records and columns than a worker's memory has room for."),
     "no_rows": (422, "A public data set has no rows; a private one may, since how many there are is private."),
     "malformed_multipart": (422, "The body is not complete multipart/form-data."),
     "duplicate_part": (422, "A part of the upload occurs twice."),

@@ -29,6 +29,12 @@ from trainer.losses import Softmax
 from trainer.models import MODELS, MeanModel, Model, MultilayerPerceptron
 
 
+#: Numbers of all slots together, at most: 2 GiB in float64.
+MAX_SLOT_NUMBERS = 2**28
+#: A slot's label, its square, whether it is filled, and where it is.
+_NUMBERS_BESIDE_A_ROW = 4
+
+
 def models_of(algorithm: str) -> tuple[str, ...]:
     """Kinds of models that a run of the algorithm can train.
 
@@ -54,6 +60,25 @@ def check_model(algorithm: str, kind: str) -> None:
     known = models_of(algorithm)
     if kind not in known:
         raise unprocessable("unsupported_model", f"{algorithm} trains {one_of(known)}, not {kind}", "model", "kind")
+
+
+def check_slots(capacity: int, model: Model) -> None:
+    """Refuse a data set whose slots take more memory than a worker has.
+
+    Args:
+        capacity: Slots of the data set, a public number: filled or not, each takes a row's memory.
+        model: Whose features the rows are.
+
+    Raises:
+        Problem: 422 ``too_many_slots``.
+    """
+    numbers = capacity * (model.num_features + _NUMBERS_BESIDE_A_ROW)
+    if numbers > MAX_SLOT_NUMBERS:
+        detail = (
+            f"a run keeps a slot for each of {capacity} possible records, {numbers:.3g} numbers in all, and a worker "
+            f"has room for {MAX_SLOT_NUMBERS:.3g}: declare fewer records or fewer columns"
+        )
+        raise unprocessable("too_many_slots", detail, "dataset_id")
 
 
 def check_plan(plan: Plan, model: Model) -> None:

@@ -22,7 +22,7 @@ from app.algorithms.targets import (
     achieved_body,
     to_target,
 )
-from app.algorithms.trainable import check_model, check_plan
+from app.algorithms.trainable import check_model, check_plan, check_slots
 from app.auth import reach
 from app.auth.principal import SERVICE, Principal
 from app.budgets.service import get_budget
@@ -128,6 +128,7 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
         detail = f"a run needs a step size: give hyperparameters.step_size{instead}"
         raise unprocessable("missing", detail, "hyperparameters", "step_size")
     check_plan(plan, model)
+    check_slots(datasets.capacity_of(data.declared_size), model)
     if request.expected_plan_hash not in (None, plan.plan_hash):
         raise unprocessable(
             "plan_hash_mismatch",

@@ -59,8 +59,8 @@ def test_a_score_is_released_once_whoever_releases_it(service, context, draws, m
     keys = []
     scored = execution.noisy_score
 
-    def seen(job, parameters, noise_multiplier, key):
-        keys.append((key, scored(job, parameters, noise_multiplier, key)))
+    def seen(job, parameters, noise_multiplier, key, capacity):
+        keys.append((key, scored(job, parameters, noise_multiplier, key, capacity)))
         return keys[-1][1]
 
     monkeypatch.setattr(execution, "noisy_score", seen)

@@ -422,15 +422,12 @@ def test_what_the_trainer_does_not_carry_out_is_refused_before_it_is_charged(
     assert service.get("/v1/runs")["items"] == []
 
 
-def test_a_tree_too_large_to_be_summed_exactly_is_refused_before_it_is_charged(quick):
-    columns = LARGE["columns"]
+def test_slots_that_no_memory_holds_are_refused_before_anything_is_charged(quick):
+    """A run has a slot for every record that is declared, however few there are."""
     dataset = quick.dataset("a,y\n1,no\n", **LARGE)
-    assert dataset["columns"] == columns
-    request = request_for("tree_sfw_l1", dataset_id=dataset["id"], iterations=3)
-    assert_problem(quick.run(**request), 422, "invalid_value", "/batch_size")
-    assert quick.run(**request, batch_size=2**20).status_code == 202
-    whole = request_for("dp_fw", dataset_id=dataset["id"])
-    assert_problem(quick.run(**whole), 422, "invalid_value", "/dataset_id")
+    for algorithm in ("tree_sfw_l1", "dp_fw", "dp_sgd"):
+        refused = quick.run(**request_for(algorithm, dataset_id=dataset["id"]))
+        assert_problem(refused, 422, "too_many_slots", "/dataset_id")
 
 
 def test_the_models_that_are_listed_for_an_algorithm_are_those_that_a_run_takes(quick):

@@ -49,7 +49,8 @@ def test_executors_agree(service, short_slices, changes):
     run = service.queued(dataset_id="ds_breast_cancer", seed=7, **changes)
     row = service.stored(run)
     job = execution.load_job(service.context, row, lifecycle.read_plan(row))
-    expected = local.run(job.plan, job.model, *job.scaled_rows(), seed=7).parameters
+    capacity = job.training.capacity
+    expected = local.run(job.plan, job.model, *job.scaled_rows(), seed=7, capacity=capacity).parameters
     service.work()
     assert service.model(run)["parameters"] == {name: array.tolist() for name, array in expected.items()}
 
