@@ -157,9 +157,8 @@ def walked(release: Release, seed: int, steps: int = 5) -> tuple[list[float], fl
     seen: list[float] = []
 
     def gradient(point: np.ndarray, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        is_the_record = bool(
-            np.any(features == 1.0)
-        )  # and not an empty slot, or a random row by which the model asks how it may call
+        # And not empty slots alone, or a random row by which the model asks how it may call.
+        is_the_record = bool(np.any(features == 1.0))
         if is_the_record and (not seen or seen[-1] != point[0]):
             seen.append(float(point[0]))
         found: np.ndarray = point - features

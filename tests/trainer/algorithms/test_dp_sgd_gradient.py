@@ -24,6 +24,7 @@ from tests.reference import dp_sgd_gradient as reference
 from tests.trainer.given import GivenStreams, trainer_of
 from trainer.algorithms.dp_sgd_gradient import update
 from trainer.clipping import margin
+from trainer.loop import GradientSteps
 from trainer.losses import QNormHinge, QNormRegression
 from trainer.models import LinearModel, PerRecordModel
 from trainer.run import run
@@ -154,7 +155,8 @@ def stepped(rows: np.ndarray, noise: np.ndarray, divisor: int) -> np.ndarray:
     plan = plan_of(divisor=divisor, steps=1, rows=divisor, domain=L2Ball(1e6))
     trainer = trainer_of(plan, GIVEN, rows, np.zeros(len(rows)), GivenStreams([noise]))
     trainer.step()
-    return np.asarray(trainer.state()["point"])
+    assert isinstance(trainer, GradientSteps)
+    return np.asarray(trainer.point)
 
 
 @pytest.mark.parametrize("divisor", [1, 5])
