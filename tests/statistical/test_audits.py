@@ -16,21 +16,19 @@ from scipy import stats
 
 from accounting.events import Poisson, Sampling
 from accounting.relations import NeighboringRelation
-from calibrators.plan import Clip, Normalize, Phase, Plan
+from calibrators.plan import Clip, GradientBound, Normalize, Plan
 from tests.trainer.plans import phase_of, plan_of
-from trainer.algorithms import ALGORITHMS, Algorithm
 from trainer.arrays import Array
 from trainer.audit.audit import audit
 from trainer.audit.canaries import OPPOSED, ORTHOGONAL
 from trainer.audit.observation import observe
 from trainer.audit.result import CONSISTENT, VIOLATED
-from trainer.batches import Batch
-from trainer.loop import Update, gradient_steps
+from trainer.grid import Grid
 from trainer.noise import GaussianNoise
-from trainer.records import Records
-from trainer.samplers import FullBatchSampler, Indices, Sampler
-from trainer.step import Step
+from trainer.records import Indices, Records, Selection
+from trainer.samplers import FullBatchSampler, Sampler
 from trainer.streams import RandomStreams
+from trainer.sums import BoundedSum
 
 BOUNDS: dict[str, Clip | Normalize] = {"dp_sgd": Clip(2.5), "dp_nsgd": Normalize(0.2)}
 every_algorithm = pytest.mark.parametrize("algorithm", BOUNDS)
@@ -78,8 +76,12 @@ def test_sampled_steps_stay_under_the_claim_under_every_relation(algorithm: str,
 
 @pytest.fixture
 def halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = GaussianNoise.standard_normal
-    monkeypatch.setattr(GaussianNoise, "standard_normal", lambda noise, shape: 0.5 * honest(noise, shape))
+    scale_noise(monkeypatch, 0.5)
+
+
+def scale_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    honest = GaussianNoise.rounded
+    monkeypatch.setattr(GaussianNoise, "rounded", lambda noise, size, scale: honest(noise, size, factor * scale))
 
 
 @pytest.mark.usefixtures("halved_noise")
@@ -104,52 +106,40 @@ def test_halved_noise_is_caught_where_steps_are_sampled() -> None:
 
 
 def test_forgotten_noise_is_caught_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GaussianNoise, "standard_normal", lambda _, shape: np.zeros(shape))
+    monkeypatch.setattr(GaussianNoise, "rounded", lambda _, size, scale: np.zeros(size))
     assert audit(tight("dp_sgd"), trials=1000, method="one_run", seed=4).verdict == VIOLATED
 
 
-def unbounded(norms: Array) -> Array:
-    return np.ones_like(norms)
+def bound_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do what must not be done: bound the sum of raw gradients as a whole."""
+    honest = BoundedSum.at
+
+    def raw(bound: GradientBound, norms: Array, margin: float) -> Array:
+        return np.ones_like(norms) / bound.contribution_bound
+
+    def at(sums: BoundedSum, point: Array, slots: Selection, bound: GradientBound, grid: Grid) -> Array:
+        total = honest(sums, point, slots, bound, grid)
+        length = max(float(np.linalg.norm(grid.decoded(total, bound.contribution_bound))), 1e-300)
+        if isinstance(bound, Clip):
+            return np.rint(total * min(1.0, bound.max_grad_norm / length))
+        return np.rint(total / (bound.regularizer + length))
+
+    monkeypatch.setattr("trainer.sums.contribution_factors", raw)
+    monkeypatch.setattr(BoundedSum, "at", at)
 
 
-def clip_after_summation(point: Array, batch: Batch, step: Step) -> Array:
-    """What must not be done: the sum of raw gradients is scaled down to the threshold as a whole."""
-    assert isinstance(step.gradient_bound, Clip)
-    total = batch.bounded_sum(unbounded)
-    total *= min(1.0, step.gradient_bound.max_grad_norm / max(float(np.linalg.norm(total)), 1e-300))
-    return point - step.step_size / step.divisor * (total + step.noise_stddev_on_sum * step.standard_noise)
-
-
-def normalize_after_summation(point: Array, batch: Batch, step: Step) -> Array:
-    assert isinstance(step.gradient_bound, Normalize)
-    total = batch.bounded_sum(unbounded)
-    total = total / (step.gradient_bound.regularizer + float(np.linalg.norm(total)))
-    return point - step.step_size / step.divisor * (total + step.noise_stddev_on_sum * step.standard_noise)
-
-
-def noise_scaled_by_the_regularizer(point: Array, batch: Batch, step: Step) -> Array:
-    """A normalised gradient is as long as 1 for every r; whoever takes r for its bound adds too little noise."""
-    assert isinstance(step.gradient_bound, Normalize)
-    noise = step.gradient_bound.regularizer * step.noise_stddev_on_sum * step.standard_noise
-    return point - step.step_size / step.divisor * (batch.bounded_sum(step.factors()) + noise)
-
-
-def broken(monkeypatch: pytest.MonkeyPatch, algorithm: str, update: Update) -> None:
-    bound = type(BOUNDS[algorithm])
-    monkeypatch.setitem(ALGORITHMS, algorithm, Algorithm(algorithm, Phase, bound, gradient_steps(update, bound)))
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "update"), [("dp_sgd", clip_after_summation), ("dp_nsgd", normalize_after_summation)]
-)
-def test_a_bound_on_the_sum_is_caught(monkeypatch: pytest.MonkeyPatch, algorithm: str, update: Update) -> None:
+@every_algorithm
+def test_a_bound_on_the_sum_is_caught(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
     assert audit(tight(algorithm), trials=1500, design=OPPOSED, seed=5).verdict == CONSISTENT
-    broken(monkeypatch, algorithm, update)
+    bound_the_sum(monkeypatch)
     assert audit(tight(algorithm), trials=1500, design=OPPOSED, seed=5).verdict == VIOLATED
 
 
 def test_noise_scaled_by_the_regularizer_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken(monkeypatch, "dp_nsgd", noise_scaled_by_the_regularizer)
+    """A normalised gradient is as long as 1 for every r; whoever takes r for its bound adds too little noise."""
+    bound = BOUNDS["dp_nsgd"]
+    assert isinstance(bound, Normalize)
+    scale_noise(monkeypatch, bound.regularizer)
     assert audit(tight("dp_nsgd"), trials=3000, seed=6).verdict == VIOLATED
     assert audit(sampled("dp_nsgd"), trials=3000, seed=6).verdict == VIOLATED
 
@@ -205,7 +195,7 @@ def test_a_new_permutation_in_every_epoch_is_caught_where_noise_is_low(monkeypat
 
 
 def test_batches_of_everyone_where_poisson_was_claimed_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RandomStreams, "sampler", lambda *arguments: FullBatchSampler(arguments[-1].count))
+    monkeypatch.setattr(RandomStreams, "sampler", lambda *arguments: FullBatchSampler(arguments[-1].capacity))
     assert audit(sampled("dp_sgd"), trials=2000, seed=9).verdict == VIOLATED
 
 
@@ -213,13 +203,13 @@ def test_batches_of_everyone_where_poisson_was_claimed_are_caught(monkeypatch: p
 def test_canaries_of_one_run_are_as_canaries_of_their_own_runs(probability: float | None) -> None:
     """The law of a canary's noisy sums is the same among many in one run as alone, and no two of one run correlate."""
     plan = plan_of("dp_sgd", phase_of(Clip(2.5), noise_multiplier=0.7, probability=probability, steps=2))
-    together = observe(plan, np.ones(600, dtype=bool), ORTHOGONAL, 10, "float64").noisy_sums
-    alone = [observe(plan, np.ones(1, dtype=bool), ORTHOGONAL, 11 + i, "float64").noisy_sums for i in range(600)]
+    together = observe(plan, np.ones(600, dtype=bool), ORTHOGONAL, 10).noisy_sums
+    alone = [observe(plan, np.ones(1, dtype=bool), ORTHOGONAL, 11 + i).noisy_sums for i in range(600)]
     assert together is not None
     apart = np.concatenate([sums for sums in alone if sums is not None], axis=1)
     for step in range(2):
         assert stats.ks_2samp(together[step], apart[step]).pvalue > 1e-3
-    many = [observe(plan, np.ones(4, dtype=bool), ORTHOGONAL, 900 + i, "float64").noisy_sums for i in range(500)]
+    many = [observe(plan, np.ones(4, dtype=bool), ORTHOGONAL, 900 + i).noisy_sums for i in range(500)]
     pairs = np.array([sums.ravel() for sums in many if sums is not None])
     correlations = np.corrcoef(pairs.T) - np.eye(pairs.shape[1])
     assert np.max(np.abs(correlations)) < 4.5 / np.sqrt(500)

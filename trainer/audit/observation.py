@@ -39,7 +39,7 @@ def observe(
     """
     features = rows(plan, members, design)
     trained, streams = model(members.size), random_streams(seed)
-    capacity = default_capacity(plan.dataset_size)
+    capacity = max(default_capacity(plan.dataset_size), members.size)  # public, whoever takes part
     records = prepare(trained, features, np.zeros(len(features)), plan.dtype, capacity, streams.slots)
     trainer = algorithm_of(plan).make(Task(plan, trained, records, streams))
     try:

@@ -15,12 +15,11 @@ from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.spec import Spec
 from tests.reference import clipped_acsa as reference
-from tests.trainer.given import GivenStreams
+from tests.trainer.given import GivenStreams, in_slots
 from trainer.algorithms.clipped_acsa import AcceleratedSequences
 from trainer.clipping import margin
 from trainer.loop import GradientSteps, Task
 from trainer.models import PerRecordModel
-from trainer.records import lanes_for, prepare
 from trainer.run import run
 
 NAME = "clipped_acsa"
@@ -42,8 +41,8 @@ def trainer_of(
         carried.append(AcceleratedSequences(point))
         return carried[0]
 
-    records = prepare(model, features, np.zeros(len(features)), "float64", lanes_for(2), streams.lanes)
-    return GradientSteps(Task(plan, model, records, streams, "float64"), start, Clip), carried[0]
+    records = in_slots(plan, model, features, np.zeros(len(features)), streams)
+    return GradientSteps(Task(plan, model, records, streams), start, Clip), carried[0]
 
 
 def mean_model(dimension: int, start: np.ndarray) -> PerRecordModel:
@@ -71,12 +70,13 @@ def test_the_worked_trajectory() -> None:
     given = GivenStreams([np.array([z * 2 / exact]) for z in noises], batches)
     plan = plan_of(3, 2, clip=exact, eta=2.0, domain=L2Ball(1.0))
     trainer, sequences = trainer_of(plan, mean_model(1, start), records[:, None], given)
+    # Sums and noise are rounded to the grid.
     for between, _, moved, aggregated in expected:
-        assert float(sequences.query[0]) == pytest.approx(between, abs=1e-9)
+        assert float(sequences.query[0]) == pytest.approx(between, abs=1e-5)
         trainer.step()
-        assert float(sequences.state()["moved"][0]) == pytest.approx(moved, abs=1e-9)
-        assert float(trainer.point[0]) == pytest.approx(aggregated, abs=1e-9)
-    assert float(trainer.released()[0]) == pytest.approx(-0.4395833333, abs=1e-9)
+        assert float(sequences.state()["moved"][0]) == pytest.approx(moved, abs=1e-5)
+        assert float(trainer.point[0]) == pytest.approx(aggregated, abs=1e-5)
+    assert float(trainer.released()[0]) == pytest.approx(-0.4395833333, abs=1e-5)
 
 
 def test_the_excess_risk_is_below_its_bound_in_the_theorems_own_setting() -> None:

@@ -15,12 +15,10 @@ from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.spec import Spec
 from tests.reference import clipped_prox_sgd as reference
-from tests.trainer.given import GivenStreams
-from trainer.algorithms import ALGORITHMS
+from tests.trainer.given import GivenStreams, trainer_of
 from trainer.clipping import margin
-from trainer.loop import GradientSteps, Task
+from trainer.loop import GradientSteps
 from trainer.models import PerRecordModel
-from trainer.records import lanes_for, prepare
 from trainer.run import run
 
 NAME = "clipped_prox_sgd"
@@ -42,13 +40,12 @@ def test_the_worked_trajectory() -> None:
     plan = Plan(NAME, 6, NeighboringRelation.REPLACE_ONE, (phase,), penalty=L1Penalty(0.3))
     model = PerRecordModel(1, start, gradient=lambda point, features, labels: point - features)
     streams = GivenStreams([np.array([z * 2 / exact]) for z in noises], batches)
-    rows = prepare(model, records[:, None], np.zeros(6), "float64", lanes_for(2), streams.lanes)
-    trainer = ALGORITHMS[NAME].make(Task(plan, model, rows, streams, "float64"))
+    trainer = trainer_of(plan, model, records[:, None], np.zeros(6), streams)
     assert isinstance(trainer, GradientSteps)
-    for value in expected:
+    for value in expected:  # sums and noise are rounded to the grid
         trainer.step()
-        assert float(trainer.point[0]) == pytest.approx(value, abs=1e-9)
-    assert float(trainer.released()[0]) == pytest.approx(0.0, abs=1e-9)
+        assert float(trainer.point[0]) == pytest.approx(value, abs=1e-5)
+    assert float(trainer.released()[0]) == pytest.approx(0.0, abs=1e-5)
 
 
 def test_the_excess_risk_is_below_its_bound_in_the_theorems_own_setting() -> None:

@@ -19,13 +19,13 @@ from calibrators.registry import calibrate
 from calibrators.release import WeightedAverage
 from calibrators.spec import Spec
 from tests.reference import clipped_sgd_strongly_convex as reference
+from tests.trainer import given
 from tests.trainer.given import GivenStreams
-from trainer.algorithms import ALGORITHMS
 from trainer.clipping import margin
-from trainer.loop import GradientSteps, Task
+from trainer.loop import GradientSteps
 from trainer.losses import Squared
 from trainer.models import LinearModel, PerRecordModel
-from trainer.records import lanes_for, prepare
+from trainer.records import default_capacity
 from trainer.run import run
 from trainer.streams import RandomStreams, random_streams
 
@@ -50,11 +50,8 @@ def plan_of(
     return Plan(NAME, rounds * size, REPLACE_ONE, (phase,), release=WeightedAverage(schedule.weights), **changes)
 
 
-def trainer_of(
-    plan: Plan, model: Any, features: Any, labels: Any, streams: RandomStreams, dtype: str = "float64"
-) -> GradientSteps:
-    records = prepare(model, features, labels, dtype, lanes_for(plan.phases[0].divisor), streams.lanes)
-    made = ALGORITHMS[NAME].make(Task(plan, model, records, streams, dtype))
+def trainer_of(plan: Plan, model: Any, features: Any, labels: Any, streams: RandomStreams) -> GradientSteps:
+    made = given.trainer_of(plan, model, features, labels, streams)
     assert isinstance(made, GradientSteps)
     return made
 
@@ -73,8 +70,9 @@ def test_the_worked_trajectory() -> None:
     for _ in range(3):
         trainer.step()
         path.append(float(trainer.point[0]))
-    assert path == pytest.approx([-0.7333333333, -0.2666666667, 0.03333333333], rel=1e-9)
-    assert float(trainer.released()[0]) == pytest.approx(-0.2228070175, rel=1e-9)
+    # Sums and noise are rounded to the grid.
+    assert path == pytest.approx([-0.7333333333, -0.2666666667, 0.03333333333], abs=1e-5)
+    assert float(trainer.released()[0]) == pytest.approx(-0.2228070175, abs=1e-5)
 
 
 ROUNDS, SIZE, FEATURES = 11, 9, 4
@@ -99,7 +97,14 @@ def test_it_steps_like_its_transcription(xp: Any, dtype: str, fit_intercept: boo
     order = rng.permutation(ROUNDS * SIZE).reshape(ROUNDS, SIZE).tolist()
     noises = [rng.normal(size=dimension) for _ in range(ROUNDS)]
     radius, clip = 0.35, 1.3
-    plan = plan_of(ROUNDS, SIZE, clip, domain=L2Ball(radius), penalty=None if penalty is None else L2Penalty(penalty))
+    plan = plan_of(
+        ROUNDS,
+        SIZE,
+        clip,
+        domain=L2Ball(radius),
+        penalty=None if penalty is None else L2Penalty(penalty),
+        dtype=dtype,
+    )
     phase = plan.phases[0]
     theirs, average = reference.trajectory(
         np.zeros(dimension),
@@ -115,16 +120,17 @@ def test_it_steps_like_its_transcription(xp: Any, dtype: str, fit_intercept: boo
         penalty=penalty or 0.0,
     )
     model = LinearModel(Squared(), FEATURES, fit_intercept)
-    trainer = trainer_of(plan, model, xp.asarray(features), xp.asarray(labels), GivenStreams(noises, order), dtype)
-    tolerance = 1e-9 if dtype == "float64" else 3e-3
+    trainer = trainer_of(plan, model, xp.asarray(features), xp.asarray(labels), GivenStreams(noises, order))
+    # Sums and noise are rounded to the grid.
+    tolerance = 1e-5 if dtype == "float64" else 3e-3
     inside = 0
     for expected in theirs:
         trainer.step()
         point = np.asarray(trainer.point)
-        np.testing.assert_allclose(point, expected, rtol=tolerance, atol=tolerance * radius)
+        np.testing.assert_allclose(point, expected, rtol=tolerance, atol=tolerance)
         inside += bool(np.linalg.norm(point) < radius * 0.999)
     assert 0 < inside < ROUNDS, "some steps are projected and some are not"
-    np.testing.assert_allclose(np.asarray(trainer.released()), average, rtol=tolerance, atol=tolerance * radius)
+    np.testing.assert_allclose(np.asarray(trainer.released()), average, rtol=tolerance, atol=tolerance)
 
 
 def test_the_model_is_the_weighted_mean_of_the_points() -> None:
@@ -152,11 +158,11 @@ class Watched(RandomStreams):
     def sampler(self, sampling: Any, steps: int, divisor: int, dataset_size: int, records: Any) -> Any:
         sampler = super().sampler(sampling, steps, divisor, dataset_size, records)
         draw, drawn = sampler.draw, self.__dict__["drawn"]
-        given = np.argsort(records.positions)
+        given = np.argsort(records.positions)  # later places are those of empty slots
 
         def watched() -> Any:
             rows = draw()
-            drawn.append(given[rows])
+            drawn.append(given[rows[rows != records.spare]])
             return rows
 
         sampler.draw = watched
@@ -203,7 +209,7 @@ def test_what_is_charged_is_what_runs(relation: NeighboringRelation) -> None:
         assert {batch.size for batch in batches} == {600 // 21}
         assert every.size <= 600
     else:
-        assert sorted(every.tolist()) == list(range(600))
+        assert sorted(every.tolist()) == list(range(default_capacity(600)))
         assert len({batch.size for batch in batches}) > 1
     assert np.linalg.norm(result.parameters["weights"]) <= 1.0 + 1e-9, "the mean of points of the ball"
 
@@ -213,14 +219,14 @@ def test_what_is_charged_is_what_runs(relation: NeighboringRelation) -> None:
 def test_a_replaced_record_moves_one_step_by_two_bounds_at_most(dtype: str, row: int) -> None:
     """Adversarial neighbours under the same batches and the same noise; no domain hides the difference."""
     rounds, size, clip = 13, 10, 0.8
-    plan = plan_of(rounds, size, clip)
+    plan = plan_of(rounds, size, clip, dtype=dtype)
     model = PerRecordModel(FEATURES, np.zeros(FEATURES), gradient=lambda point, features, labels: point + features)
     rng = np.random.default_rng(row)
     features, labels = rng.normal(size=(rounds * size, FEATURES)), np.zeros(rounds * size)
     features[row] = 1e6
     neighbour = features.copy()
     neighbour[row] = -1e6
-    one, other = (trainer_of(plan, model, given, labels, random_streams(2), dtype) for given in (features, neighbour))
+    one, other = (trainer_of(plan, model, rows, labels, random_streams(2)) for rows in (features, neighbour))
     moved = 0.0
     while moved == 0.0:
         one.step()
@@ -237,7 +243,7 @@ def test_more_rows_than_declared_or_fewer_change_no_divisor() -> None:
     model = LinearModel(Squared(), FEATURES, False)
     rng = np.random.default_rng(2)
     for rows in (0, 1, 599, 700):
-        result = run(plan, model, rng.normal(size=(rows, FEATURES)), rng.random(rows), seed=1)
+        result = run(plan, model, rng.normal(size=(rows, FEATURES)), rng.random(rows), seed=1, capacity=700)
         assert result.steps == 21
         assert np.all(np.isfinite(result.parameters["weights"]))
 

@@ -19,14 +19,13 @@ from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.spec import Spec
 from tests.reference import dp_accmd as reference
+from tests.trainer import given
 from tests.trainer.given import GivenStreams
-from trainer.algorithms import ALGORITHMS
 from trainer.algorithms.dp_accmd import EntropicPoint
 from trainer.clipping import margin
-from trainer.loop import GradientSteps, Task
+from trainer.loop import GradientSteps
 from trainer.losses import Squared
 from trainer.models import LinearModel, logistic_regression
-from trainer.records import lanes_for, prepare
 from trainer.run import run
 from trainer.streams import RandomStreams
 
@@ -48,8 +47,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 def trainer_of(plan: Plan, features: Any, labels: Any, streams: RandomStreams) -> GradientSteps:
     model = LinearModel(Squared(), FEATURES, fit_intercept=False)
-    records = prepare(model, features, labels, "float64", lanes_for(ROWS), streams.lanes)
-    made = ALGORITHMS["dp_accmd"].make(Task(plan, model, records, streams, "float64"))
+    made = given.trainer_of(plan, model, features, labels, streams)
     assert isinstance(made, GradientSteps)
     return made
 
@@ -84,10 +82,10 @@ def test_every_step_equals_the_transcription(ball: str, xp: Any) -> None:
     )
     assert min(lengths) < CLIP < max(lengths), "some records are clipped and some are not"
     trainer = trainer_of(plan_of(domain), xp.asarray(features), xp.asarray(labels), GivenStreams(given_noises()))
-    for expected in path[1:]:
+    for expected in path[1:]:  # sums and noise are rounded to the grid
         trainer.step()
-        np.testing.assert_allclose(np.asarray(trainer.point), expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(np.asarray(trainer.released()), path[-1], rtol=1e-9)
+        np.testing.assert_allclose(np.asarray(trainer.point), expected, rtol=1e-9, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(trainer.released()), path[-1], rtol=1e-9, atol=1e-5)
     assert not np.allclose(path[-1], path[-2], atol=1e-3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import array_api_strict
@@ -17,13 +18,13 @@ from calibrators.registry import calibrate
 from calibrators.release import LAST_ITERATE, RandomIterate, Release
 from calibrators.spec import Spec
 from tests.reference import dp_gd as reference
+from tests.trainer import given
 from tests.trainer.given import GivenStreams
 from trainer.algorithms import ALGORITHMS
 from trainer.clipping import margin
-from trainer.loop import GradientSteps, Task
+from trainer.loop import GradientSteps
 from trainer.losses import Squared
 from trainer.models import LinearModel, PerRecordModel
-from trainer.records import lanes_for, prepare
 from trainer.run import run
 from trainer.streams import RandomStreams
 
@@ -46,11 +47,8 @@ def plan_of(
     return Plan(NAME, size, REPLACE_ONE, (phase,), release=release, **changes)
 
 
-def trainer_of(
-    plan: Plan, model: Any, features: Any, labels: Any, streams: RandomStreams, dtype: str = "float64", name: str = NAME
-) -> GradientSteps:
-    records = prepare(model, features, labels, dtype, lanes_for(plan.dataset_size), streams.lanes)
-    made = ALGORITHMS[name].make(Task(plan, model, records, streams, dtype))
+def trainer_of(plan: Plan, model: Any, features: Any, labels: Any, streams: RandomStreams) -> GradientSteps:
+    made = given.trainer_of(plan, model, features, labels, streams)
     assert isinstance(made, GradientSteps)
     return made
 
@@ -71,7 +69,7 @@ def test_the_worked_step() -> None:
     trainer = trainer_of(plan, model, gradients, np.zeros(4), GivenStreams([noise]))
     trainer.step()
     # Mean (0.15, 0.6), noise 1.5 x 2 / 4 x (0.5, -1) = (0.375, -0.75).
-    np.testing.assert_allclose(trainer.point, [1.0 - 0.1 * 0.525, 2.0 - 0.1 * -0.15], rtol=1e-12)
+    np.testing.assert_allclose(trainer.point, [1.0 - 0.1 * 0.525, 2.0 - 0.1 * -0.15], atol=1e-5)  # on the grid
 
 
 @pytest.mark.parametrize("xp", [np, array_api_strict], ids=["numpy", "array_api_strict"])
@@ -101,14 +99,14 @@ def test_it_steps_like_its_transcription(xp: Any, dtype: str, fit_intercept: boo
     )
     assert min(lengths) < clip < max(lengths), "some records are clipped and some are not"
     model = LinearModel(Squared(), FEATURES, fit_intercept)
-    trainer = trainer_of(
-        plan_of(ROWS, clip), model, xp.asarray(features), xp.asarray(labels), GivenStreams(noises), dtype
-    )
-    tolerance = 1e-9 if dtype == "float64" else 1e-3
+    plan = plan_of(ROWS, clip, dtype=dtype)
+    trainer = trainer_of(plan, model, xp.asarray(features), xp.asarray(labels), GivenStreams(noises))
+    # Sums and noise are rounded to the grid.
+    tolerance = 1e-5 if dtype == "float64" else 2e-3
     for expected in theirs[1:]:
         trainer.step()
         np.testing.assert_allclose(np.asarray(trainer.point), expected, rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(np.asarray(trainer.released()), reference.released(theirs, None), rtol=tolerance)
+    np.testing.assert_allclose(np.asarray(trainer.released()), reference.released(theirs, None), atol=tolerance)
 
 
 SAME_STEPS = (NAME, "dp_sgd", "clipped_prox_sgd")
@@ -122,8 +120,8 @@ def test_no_other_algorithm_takes_its_steps(other: str) -> None:
 
     def walk(name: str) -> np.ndarray:
         noises = [np.random.default_rng(step).normal(size=FEATURES) for step in range(STEPS)]
-        plan = plan_of(ROWS, 1.3, penalty=L1Penalty(0.03))
-        trainer = trainer_of(plan, model, features, labels, GivenStreams(noises), name=name)
+        plan = replace(plan_of(ROWS, 1.3, penalty=L1Penalty(0.03)), algorithm=name)
+        trainer = trainer_of(plan, model, features, labels, GivenStreams(noises))
         for _ in range(STEPS):
             trainer.step()
         return np.asarray(trainer.point)
@@ -133,7 +131,7 @@ def test_no_other_algorithm_takes_its_steps(other: str) -> None:
         theirs = walk(other)
     except (AssertionError, AttributeError, ValueError):
         return  # it has no such plans
-    assert not np.allclose(ours, theirs, rtol=1e-6)
+    assert not np.allclose(ours, theirs, rtol=1e-4)
 
 
 def test_a_penalty_and_a_domain_act_on_the_new_point_prox_first() -> None:
@@ -147,11 +145,11 @@ def test_a_penalty_and_a_domain_act_on_the_new_point_prox_first() -> None:
         plan = plan_of(1, 100.0, steps=1, step_size=0.5, penalty=penalty)
         free = trainer_of(plan, model, features, np.zeros(1), GivenStreams([np.zeros(2)]))
         free.step()
-        np.testing.assert_allclose(free.point, expected, rtol=1e-12)
+        np.testing.assert_allclose(free.point, expected, atol=1e-3)  # on the grid, in units of 100
         inside = plan_of(1, 100.0, steps=1, step_size=0.5, penalty=penalty, domain=L2Ball(1.0))
         kept = trainer_of(inside, model, features, np.zeros(1), GivenStreams([np.zeros(2)]))
         kept.step()
-        np.testing.assert_allclose(kept.point, np.array(expected) / np.linalg.norm(expected), rtol=1e-12)
+        np.testing.assert_allclose(kept.point, np.array(expected) / np.linalg.norm(expected), atol=1e-3)
 
 
 def walked(release: Release, seed: int, steps: int = 5) -> tuple[list[float], float]:
@@ -159,7 +157,8 @@ def walked(release: Release, seed: int, steps: int = 5) -> tuple[list[float], fl
     seen: list[float] = []
 
     def gradient(point: np.ndarray, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        is_the_record = features[0, 0] == 1.0  # and not a random row by which the model asks how it may call
+        # And not empty slots alone, or a random row by which the model asks how it may call.
+        is_the_record = bool(np.any(features == 1.0))
         if is_the_record and (not seen or seen[-1] != point[0]):
             seen.append(float(point[0]))
         found: np.ndarray = point - features
@@ -209,7 +208,7 @@ def test_what_is_charged_is_what_runs() -> None:
     clipped = features * np.minimum(1.0, 0.5 * (1.0 - margin("float64")) / np.linalg.norm(features, axis=1))[:, None]
     for noise in noises:
         total += clipped.sum(axis=0) / ROWS + event.mechanism.noise_multiplier * 0.5 / ROWS * noise
-    np.testing.assert_allclose(trainer.point, start - 0.5 * total, rtol=1e-10)
+    np.testing.assert_allclose(trainer.point, start - 0.5 * total, atol=1e-5)  # on the grid
     assert event.sampling == FullBatch()
     result = run(plan, model, features, labels, seed=1)
     assert result.steps == event.count == 7
@@ -220,12 +219,12 @@ def test_one_record_moves_the_mean_by_at_most_what_was_accounted(dtype: str) -> 
     """Replaced: 2 C / n. Left out: C / n. The worst neighbours come close to it."""
     clip, step_size = 0.8, 0.25
     model = PerRecordModel(2, np.zeros(2), gradient=lambda point, features, labels: features)
-    plan = plan_of(300, clip, steps=1, step_size=step_size)
+    plan = plan_of(300, clip, steps=1, step_size=step_size, dtype=dtype)
     rng = np.random.default_rng(1)
     base = rng.normal(size=(300, 2)) * 10.0 ** rng.uniform(-3, 6, size=(300, 1))
 
     def moved(features: np.ndarray) -> np.ndarray:
-        trainer = trainer_of(plan, model, features, np.zeros(len(features)), GivenStreams([np.zeros(2)]), dtype)
+        trainer = trainer_of(plan, model, features, np.zeros(len(features)), GivenStreams([np.zeros(2)]))
         trainer.step()
         return np.asarray(trainer.point)
 

@@ -21,15 +21,12 @@ from calibrators.registry import calibrate
 from calibrators.release import AverageIterate, LastIterate
 from calibrators.spec import Spec
 from tests.reference import dp_sgd_gradient as reference
-from tests.trainer.given import GivenStreams
-from trainer.algorithms import ALGORITHMS
+from tests.trainer.given import GivenStreams, trainer_of
 from trainer.algorithms.dp_sgd_gradient import update
 from trainer.clipping import margin
-from trainer.gradients import DenseGradients
-from trainer.loop import Task
+from trainer.loop import GradientSteps
 from trainer.losses import QNormHinge, QNormRegression
-from trainer.models import LinearModel
-from trainer.records import prepare
+from trainer.models import LinearModel, PerRecordModel
 from trainer.run import run
 from trainer.step import Step
 from trainer.streams import random_streams
@@ -96,8 +93,7 @@ def test_every_step_equals_the_transcription(kind: str, divisor: int, xp: Module
     features, labels = data(kind)
     batches, noises = given(kind, divisor)
     model, streams = MODELS[kind], GivenStreams(noises, batches)
-    records = prepare(model, xp.asarray(features), xp.asarray(labels), "float64", 1, streams.lanes)
-    trainer = ALGORITHMS["dp_sgd_gradient"].make(Task(plan_of(divisor=divisor), model, records, streams, "float64"))
+    trainer = trainer_of(plan_of(divisor=divisor), model, xp.asarray(features), xp.asarray(labels), streams)
     path, average = reference.trajectory(
         np.zeros(model.num_parameters),
         lambda w, i: GRADIENTS[kind](w, features[i], float(labels[i])),
@@ -113,10 +109,10 @@ def test_every_step_equals_the_transcription(kind: str, divisor: int, xp: Module
     for expected in path:
         trainer.step()
         point = np.asarray(trainer.point)  # type: ignore[attr-defined]
-        np.testing.assert_allclose(point, expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(point, expected, atol=1e-5)  # sums and noise are rounded to the grid
         on_the_boundary += abs(float(np.linalg.norm(point)) - RADIUS) < 1e-9
     assert 0 < on_the_boundary < STEPS, "the projection was tried, and points inside were"
-    np.testing.assert_allclose(np.asarray(trainer.released()), average, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(trainer.released()), average, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -127,9 +123,9 @@ def test_some_gradients_of_the_comparison_are_clipped_and_some_are_not(kind: str
     assert min(norms) < CLIP < max(norms)
 
 
-def released(plan: Plan, noises: list[np.ndarray], batches: list[list[int]], dtype: str = "float64") -> np.ndarray:
+def released(plan: Plan, noises: list[np.ndarray], batches: list[list[int]]) -> np.ndarray:
     features, labels = data("hinge")
-    result = run(plan, MODELS["hinge"], features, labels, streams=GivenStreams(noises, batches), dtype=dtype)
+    result = run(plan, MODELS["hinge"], features, labels, streams=GivenStreams(noises, batches))
     assert result.steps == STEPS
     return result.parameters["weights"]
 
@@ -147,23 +143,20 @@ def test_what_is_released_is_the_mean_of_the_points_before_steps_so_the_last_noi
 def test_single_precision_runs_beside_double() -> None:
     batches, noises = given("hinge", 3)
     wide = released(plan_of(divisor=3), noises, batches)
-    narrow = released(plan_of(divisor=3), noises, batches, dtype="float32")
+    narrow = released(plan_of(divisor=3, dtype="float32"), noises, batches)
     np.testing.assert_allclose(narrow, wide, atol=2.0 * margin("float32") * ETA * G * STEPS)
 
 
-def step_of(noise: np.ndarray, divisor: int = 1, **changes: Any) -> Step:
-    step = Step(Clip(G), divisor, SIGMA * divisor, ETA, noise, margin("float64"), L2Ball(1e6))
-    return replace(step, **changes)
+GIVEN = PerRecordModel(FEATURES, np.zeros(FEATURES), gradient=lambda point, features, labels: features)
 
 
-class Explicit:
-    """A batch of given gradients."""
-
-    def __init__(self, rows: np.ndarray) -> None:
-        self._gradients = DenseGradients(np, rows)
-
-    def bounded_sum(self, factors: Any) -> Any:
-        return self._gradients.weighted_sum(factors(self._gradients.norms()))
+def stepped(rows: np.ndarray, noise: np.ndarray, divisor: int) -> np.ndarray:
+    """Where a step leads from 0, with rows that are their own gradients."""
+    plan = plan_of(divisor=divisor, steps=1, rows=divisor, domain=L2Ball(1e6))
+    trainer = trainer_of(plan, GIVEN, rows, np.zeros(len(rows)), GivenStreams([noise]))
+    trainer.step()
+    assert isinstance(trainer, GradientSteps)
+    return np.asarray(trainer.point)
 
 
 @pytest.mark.parametrize("divisor", [1, 5])
@@ -175,25 +168,27 @@ def test_one_record_moves_a_step_by_no_more_than_the_plan_says_and_an_adversary_
         rows = random.standard_normal((divisor, FEATURES)) * 10.0 ** random.uniform(-3, 6, (divisor, 1))
         other = rows.copy()
         other[0] = -rows[0] if trial % 2 else random.standard_normal(FEATURES) * 10.0 ** random.uniform(-3, 12)
-        point, noise = random.standard_normal(FEATURES), random.standard_normal(FEATURES)
-        here = update(point, Explicit(rows), step_of(noise, divisor))
-        there = update(point, Explicit(other), step_of(noise, divisor))
-        without = update(point, Explicit(rows[1:]), step_of(noise, divisor)) if divisor > 1 else here
+        null = rows.copy()
+        null[0] = np.nan  # which is like a place that is empty
+        noise = random.standard_normal(FEATURES)
+        here, there, without = (stepped(some, noise, divisor) for some in (rows, other, null))
         largest_replaced = max(largest_replaced, float(np.linalg.norm(here - there)))
         largest_removed = max(largest_removed, float(np.linalg.norm(here - without)))
     bound = ETA * G / divisor
     assert 0.99 * 2.0 * bound < largest_replaced <= 2.0 * bound
-    assert largest_removed <= bound
-    if divisor > 1:
-        assert largest_removed > 0.99 * bound
+    assert 0.99 * bound < largest_removed <= bound
 
 
-def test_a_step_without_gradients_is_noise_of_the_planned_scale() -> None:
-    noise = random_streams(5).gaussian_noise().standard_normal((4000,))
-    for divisor in (1, 8):
-        moved = update(np.zeros(4000), Explicit(np.zeros((divisor, 4000))), step_of(noise, divisor))
-        assert kstest(moved / (ETA * SIGMA), "norm").pvalue > 1e-3
-        assert kstest(moved / (0.9 * ETA * SIGMA), "norm").pvalue < 1e-3, "the test would see 10 % less noise"
+@pytest.mark.parametrize("divisor", [1, 8])
+def test_a_step_without_gradients_is_noise_of_the_planned_scale(divisor: int) -> None:
+    model = PerRecordModel(4000, np.zeros(4000), gradient=lambda point, features, labels: features)
+    plan = plan_of(divisor=divisor, steps=1, rows=divisor, domain=L2Ball(1e6))
+    trainer = trainer_of(plan, model, np.zeros((divisor, 4000)), np.zeros(divisor), random_streams(5))
+    trainer.step()
+    trainer.close()
+    moved = trainer.state()["point"]
+    assert kstest(moved / (ETA * SIGMA), "norm").pvalue > 1e-3
+    assert kstest(moved / (0.9 * ETA * SIGMA), "norm").pvalue < 1e-3, "the test would see 10 % less noise"
 
 
 def test_a_plan_is_carried_out_with_the_batches_that_were_charged() -> None:
@@ -201,8 +196,7 @@ def test_a_plan_is_carried_out_with_the_batches_that_were_charged() -> None:
     model = LinearModel(QNormHinge(1.0), 200, fit_intercept=False)
     plan = plan_of(rows=200, steps=3000, sigma=2e-3, domain=L2Ball(1e6))
     streams = random_streams(9)
-    records = prepare(model, np.eye(200), np.ones(200, dtype=np.int64), "float64", 1, streams.lanes)
-    trainer = ALGORITHMS["dp_sgd_gradient"].make(Task(plan, model, records, streams, "float64"))
+    trainer = trainer_of(plan, model, np.eye(200), np.ones(200, dtype=np.int64), streams)
     counts = np.zeros(200)
     before = np.zeros(200)
     for _ in range(plan.iterations):
@@ -219,7 +213,7 @@ def test_a_plan_is_carried_out_with_the_batches_that_were_charged() -> None:
 
 def test_an_algorithm_with_a_penalty_is_another_one() -> None:
     with pytest.raises(AssertionError, match="no penalty"):
-        update(np.ones(2), Explicit(np.ones((1, 2))), step_of(np.ones(2), penalty=L2Penalty(0.1)))
+        update(np.ones(2), Step(np.ones(2), 1, ETA, L2Ball(1e6), L2Penalty(0.1)))
 
 
 def test_a_whole_run_stays_in_the_ball_and_under_its_expected_bound() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,15 @@ from calibrators.registry import calibrate
 from calibrators.spec import Spec
 from tests.conformance.trainers.streams import RecordingStreams
 from tests.conformance.trainers.sums import SumAt, given_sums
-from tests.conformance.trainers.test_sensitivity import neighbours
+from tests.conformance.trainers.test_sensitivity import Data, neighbours
+from tests.trainer import given
 from tests.trainer.given import GivenStreams
-from trainer.algorithms import ALGORITHMS
 from trainer.checkpoint import Checkpoints
 from trainer.clipping import margin
-from trainer.loop import Task, Trainer
+from trainer.grid import Grid
+from trainer.loop import Trainer
 from trainer.losses import Logistic, Squared
 from trainer.models import LinearModel
-from trainer.records import lanes_for, prepare
 from trainer.run import run
 from trainer.streams import RandomStreams
 
@@ -54,10 +55,9 @@ def plan_of(name: str, inner: tuple[int, ...] = (3, 2), size: int = 24, **change
     return Plan(name, size, REPLACE_ONE, (phase_of(inner),), **changes)
 
 
-def trainer_of(plan: Plan, features: Any, labels: Any, streams: RandomStreams, dtype: str = "float64") -> Trainer:
-    model = LinearModel(Squared(), np.shape(features)[1], fit_intercept=False)
-    records = prepare(model, features, labels, dtype, lanes_for(plan.dataset_size), streams.lanes)
-    return ALGORITHMS[plan.algorithm].make(Task(plan, model, records, streams, dtype))
+def trainer_of(plan: Plan, features: np.ndarray, labels: np.ndarray, streams: RandomStreams) -> Trainer:
+    model = LinearModel(Squared(), features.shape[1], fit_intercept=False)
+    return given.trainer_of(plan, model, features, labels, streams)
 
 
 @pytest.mark.parametrize(
@@ -68,53 +68,86 @@ def test_the_worked_inner_step(penalty: Penalty, expected: list[float]) -> None:
     """x = [1, -1], eta = .1: the direction without noise is [.5, .25], the noise [.1, -.2]."""
     phase = phase_of((1, 1), step_size=0.1, noise_stddev_on_mean=1.0, records_per_step=1)
     plan = Plan("dp_svrg_pp", 1, REPLACE_ONE, (phase,), penalty=penalty)
-    trainer = trainer_of(plan, np.zeros((1, 2)), [0.0], GivenStreams([np.array([0.1, -0.2])], [[0]]))
+    trainer = trainer_of(plan, np.zeros((1, 2)), np.zeros(1), GivenStreams([np.array([0.1, -0.2])], [[0]]))
     vars(trainer).update(_point=np.array([1.0, -1.0]), _snapshot=np.array([1.0, -1.0]))
     gradients = iter([np.array([0.5, 0.25]), np.array([0.3, 0.1]), np.array([0.3, 0.1])])
-    with given_sums(lambda sum_at: next(gradients)):
+    with given_sums(lambda sum_at, grid: np.rint(next(gradients) / phase.max_grad_norm / grid.step)):
         trainer.step()
-    np.testing.assert_allclose(vars(trainer)["_point"], expected, rtol=0.0, atol=5e-11)
+    np.testing.assert_allclose(vars(trainer)["_point"], expected, rtol=0.0, atol=1e-5)  # on the grid
 
 
-def sums_of(name: str, some: Any, seed: int, point: np.ndarray, snapshot: np.ndarray, dtype: str) -> list[np.ndarray]:
-    """The sums of the first step: the full gradient at the snapshot, the batch's at the point and at the snapshot."""
-    found: list[np.ndarray] = []
-    places = iter([snapshot, point, snapshot])
+def sums_of(
+    some: Data, seed: int, point: np.ndarray, snapshot: np.ndarray, dtype: str
+) -> tuple[list[np.ndarray], np.ndarray, list[Grid]]:
+    """What the first step sums and what it noises, in whole steps, and the grids of both.
 
-    def give(sum_at: SumAt) -> np.ndarray:
-        found.append(sum_at(next(places)))
-        return np.zeros(FEATURES)
+    The sums: the full gradient at the snapshot, the batch's at the point and at the snapshot.
+    """
+    sums: list[np.ndarray] = []
+    noised: list[np.ndarray] = []
+    grids: list[Grid] = []
 
-    trainer = trainer_of(plan_of(name), *some, RecordingStreams(seed, noise_factor=0.0), dtype)
-    with given_sums(give):
+    def give(sum_at: SumAt, grid: Grid) -> np.ndarray:
+        sums.append(sum_at([snapshot, point, snapshot][len(sums)]))
+        grids.append(grid)
+        return sums[-1].copy()
+
+    true_noised = Grid.noised
+
+    def watched(grid: Grid, integers: np.ndarray, noise: np.ndarray, unit: float) -> np.ndarray:
+        noised.append(np.array(integers))
+        grids.append(grid)
+        return np.asarray(true_noised(grid, integers, noise, unit))
+
+    plan = replace(plan_of("dp_svrg"), dtype=dtype)
+    trainer = trainer_of(plan, *some, RecordingStreams(seed, noise_factor=0.0))
+    with given_sums(give), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Grid, "noised", watched)
         trainer.step()
     trainer.close()
-    return found
+    [direction] = noised
+    return sums, direction, [grids[0], grids[-1]]
+
+
+def squared_distance(one: np.ndarray, other: np.ndarray) -> int:
+    """Of vectors of whole numbers, without rounding."""
+    return sum((int(a) - int(b)) ** 2 for a, b in zip(one, other, strict=True))
+
+
+def allowed(bounds: int | Fraction, grid: Grid) -> int:
+    """The square of so many bounds, in steps."""
+    return math.floor((bounds / Fraction(grid.step)) ** 2)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_one_record_moves_a_batchs_changes_and_the_full_gradient_by_at_most_what_is_charged(dtype: str) -> None:
     """Adversarial neighbours of every size, at points that are near and far; the bounds are all but reached."""
     phase = phase_of((3, 2))
-    bound = phase.max_grad_norm
     reached = [0.0, 0.0]
     inside = next(seed for seed in range(50) if 23 in drawn(seed))
     outside = next(seed for seed in range(50) if 23 not in drawn(seed))
     # Gradients that turn round between the points, and of another record in the opposite direction.
     along, pairs = np.array([0.0, 1.0, 0.0, 0.0]), list(neighbours(REPLACE_ONE, 24))
     features, labels = pairs[0][0]
-    turning = [(np.vstack([features[:-1], 1e4 * np.array([sign, 0.01, 0.0, 0.0])]), labels) for sign in (1.0, -1.0)]
+    turning = tuple(
+        (np.vstack([features[:-1], 1e4 * np.array([sign, 0.01, 0.0, 0.0])]), labels) for sign in (1.0, -1.0)
+    )
     for point, snapshot in ((along, -along), (np.full(4, 0.3), np.zeros(4)), (np.zeros(4), np.full(4, -1e5))):
         for one, other in [*pairs[::4], turning]:
             for seed in (inside, outside):
-                sums = [sums_of("dp_svrg", some, seed, point, snapshot, dtype) for some in (one, other)]
-                full = float(np.linalg.norm(sums[0][0] - sums[1][0]))
-                changes = [at_point - at_snapshot for _, at_point, at_snapshot in sums]
-                moved = float(np.linalg.norm(changes[0] - changes[1]))
-                assert full <= 2.0 * bound
-                assert moved <= (4.0 * bound if seed == inside else 0.0)
-                assert float(np.linalg.norm(changes[0])) <= 2.0 * bound * phase.records_per_step
-                reached = [max(reached[0], full / (2.0 * bound)), max(reached[1], moved / (4.0 * bound))]
+                sums, direction, [grid, finer] = sums_of(one, seed, point, snapshot, dtype)
+                others, other_direction, grids = sums_of(other, seed, point, snapshot, dtype)
+                assert grids == [grid, finer], "grids are public"
+                full = squared_distance(sums[0], others[0])
+                moved = squared_distance(sums[1] - sums[2], others[1] - others[2])
+                assert full <= allowed(2, grid)
+                assert moved <= (allowed(4, grid) if seed == inside else 0)
+                assert squared_distance(sums[1], sums[2]) <= allowed(2 * phase.records_per_step, grid)
+                # What is noised is in units of G / n.
+                charged = 2 + (Fraction(4 * 24, phase.records_per_step) if seed == inside else 0)
+                assert squared_distance(direction, other_direction) <= allowed(charged, finer)
+                reached[0] = max(reached[0], math.sqrt(full) * grid.step / 2.0)
+                reached[1] = max(reached[1], math.sqrt(moved) * grid.step / 4.0)
     assert min(reached) >= 0.97
 
 
@@ -136,9 +169,9 @@ def test_directions_depend_on_the_records_by_three_clipped_sums_alone(name: str)
         features, labels = scale * rng.normal(size=(24, FEATURES)), rng.uniform(-1.0, 1.0, 24)
         asked = [0]
 
-        def give(sum_at: SumAt, asked: list[int] = asked) -> np.ndarray:
+        def give(sum_at: SumAt, grid: Grid, asked: list[int] = asked) -> np.ndarray:
             asked[0] += 1
-            return np.random.default_rng(asked[0]).normal(size=FEATURES)
+            return np.rint(np.random.default_rng(asked[0]).normal(size=FEATURES) / grid.step)
 
         trainer = trainer_of(plan_of(name), features, labels, RecordingStreams(1))
         with given_sums(give):
@@ -184,7 +217,7 @@ def test_where_no_noise_is_drawn_a_step_over_everybody_is_a_step_of_gradient_des
         g = (features @ x - labels)[:, None] * features
         lengths = np.maximum(np.linalg.norm(g, axis=1), 1e-300)
         x = x - 0.2 * (g * np.minimum(1.0, 0.8 * (1.0 - margin("float64")) / lengths)[:, None]).mean(axis=0)
-        np.testing.assert_allclose(trainer.state()["point"], x, rtol=1e-10)
+        np.testing.assert_allclose(trainer.state()["point"], x, atol=1e-5)  # on the grid
     trainer.close()
 
 
@@ -203,9 +236,9 @@ def test_rows_beyond_the_declared_size_are_never_read() -> None:
     rng = np.random.default_rng(7)
     features, labels = rng.normal(size=(40, FEATURES)), rng.uniform(-1.0, 1.0, 40)
     model = LinearModel(Squared(), FEATURES, fit_intercept=False)
-    few = run(plan_of("dp_svrg"), model, features[:24], labels[:24], seed=1).parameters["weights"]
+    few = run(plan_of("dp_svrg"), model, features[:24], labels[:24], seed=1, capacity=40).parameters["weights"]
     features[24:] = 1e3
-    many = run(plan_of("dp_svrg"), model, features, labels, seed=1).parameters["weights"]
+    many = run(plan_of("dp_svrg"), model, features, labels, seed=1, capacity=40).parameters["weights"]
     np.testing.assert_allclose(few, many, rtol=1e-12)
 
 

@@ -16,13 +16,13 @@ from calibrators.phases import SmoothedVertexSteps, VertexSteps
 from calibrators.plan import Plan
 from tests.conformance.trainers.streams import RecordingStreams
 from tests.reference.generalized_linear_l1 import trajectory
+from tests.trainer.given import in_slots
 from trainer.algorithms.generalized_linear_l1 import make
 from trainer.arrays import Namespace, to_host
 from trainer.clipping import MARGINS
 from trainer.loop import Task
 from trainer.losses import QNormHinge, Quantile
 from trainer.models import LinearModel, build
-from trainer.records import prepare
 from trainer.run import run
 
 HINGE = LinearModel(QNormHinge(1.0), 3, fit_intercept=False)
@@ -49,8 +49,9 @@ def test_every_step_is_that_of_the_transcription(xp: Namespace) -> None:
         L0=1.0 - MARGINS["float64"],
     )
     streams = RecordingStreams(3, gumbel=list(gumbel))
-    records = prepare(HINGE, xp.asarray(features), xp.asarray(labels), "float64", 2, streams.lanes)
-    trainer = make(Task(plan_of(25, 8, scale=0.01), HINGE, records, streams, "float64"))
+    plan = plan_of(25, 8, scale=0.01)
+    records = in_slots(plan, HINGE, xp.asarray(features), xp.asarray(labels), streams)
+    trainer = make(Task(plan, HINGE, records, streams))
     for _, point in expected:
         trainer.step()
         np.testing.assert_allclose(to_host(trainer.released()), point, atol=1e-12)
