@@ -87,7 +87,7 @@ def in_slots(
     plan: Plan, model: Model, features: np.ndarray, labels: np.ndarray, streams: RandomStreams, capacity: int = 0
 ) -> Records:
     """Return the rows in slots as a run puts them there; more slots than usual where there are more rows."""
-    slots = max(capacity, default_capacity(plan.dataset_size), len(features))
+    slots = max(capacity, default_capacity(plan.dataset_size), features.shape[0])
     return prepare(model, features, labels, plan.dtype, slots, streams.slots)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +12,12 @@ import pytest
 from accounting.relations import NeighboringRelation
 from calibrators.plan import Plan
 from tests.conformance.trainers.streams import RecordingStreams
-from trainer.algorithms import ALGORITHMS
-from trainer.clipped_means import ClippedMeans
-from trainer.loop import Task, Trainer
+from tests.trainer import given
+from trainer.clipped_sums import ClippedSums, Term
+from trainer.grid import Grid
+from trainer.loop import Trainer
 from trainer.losses import Squared
 from trainer.models import LinearModel
-from trainer.records import lanes_for, prepare
-from trainer.run import rows_per_step
 from trainer.streams import RandomStreams
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -25,32 +26,41 @@ Data = tuple[np.ndarray, np.ndarray]
 def trainer_of(plan: Plan, data: Data, streams: RandomStreams, dtype: str = "float64") -> Trainer:
     """A trainer of least squares, to be carried out step by step."""
     model = LinearModel(Squared(), data[0].shape[1], fit_intercept=False)
-    records = prepare(model, *data, dtype, lanes_for(rows_per_step(plan)), streams.lanes)
-    return ALGORITHMS[plan.algorithm].make(Task(plan, model, records, streams, dtype))
+    return given.trainer_of(replace(plan, dtype=dtype), model, *data, streams)
 
 
 def means_of(plan: Plan, one: Data, other: Data, *, seed: int = 0, dtype: str = "float64") -> list[np.ndarray]:
-    """The differences of the neighbours' means, in order: the second one's trajectory is that of the first.
+    """The differences of the neighbours' sums over their bound, in order; the second one's trajectory is the first's.
 
     So each is the change of what is noised given the same releases before, as the divergence of a composition takes it.
     """
-    methods = {name: getattr(ClippedMeans, name) for name in ("of_gradients", "of_changes")}
+    method = ClippedSums.of
     found: list[list[np.ndarray]] = []
+    steps: list[float] = []
     for data in (one, other):
         own: list[np.ndarray] = []
+
+        def watched(
+            self: ClippedSums, slots: Any, grid: Grid, unit: float, *terms: Term, _own: list[np.ndarray] = own
+        ) -> np.ndarray:
+            _own.append(np.asarray(method(self, slots, grid, unit, *terms)))
+            assert np.all(_own[-1] == np.rint(_own[-1]))
+            steps.append(grid.step)
+            return _own[-1] if not found else found[0][len(_own) - 1]
+
         with pytest.MonkeyPatch.context() as patched:
-            for name, method in methods.items():
-
-                def watched(self, *args, _method=method, _own=own):  # type: ignore[no-untyped-def]
-                    _own.append(np.asarray(_method(self, *args)))
-                    return _own[-1] if not found else found[0][len(_own) - 1]
-
-                patched.setattr(ClippedMeans, name, watched)
+            patched.setattr(ClippedSums, "of", watched)
             trainer = trainer_of(plan, data, RecordingStreams(seed), dtype)
             for _ in range(plan.iterations):
                 trainer.step()
         found.append(own)
-    return [first - second for first, second in zip(*found, strict=True)]
+    # Whole numbers times a power of two: exact.
+    return [(first - second) * step for first, second, step in zip(*found, steps, strict=False)]
+
+
+def cubed_norm(moved: np.ndarray) -> Fraction:
+    """The cube of the l_3 norm, without rounding."""
+    return sum((abs(Fraction(entry)) ** 3 for entry in moved.tolist()), Fraction(0))
 
 
 def neighbours(plan: Plan, features: int, seed: int) -> tuple[Data, Data]:

@@ -18,9 +18,9 @@ from calibrators.geometry import L1Ball, L2Ball
 from calibrators.phases import LocalizedPhase
 from calibrators.plan import Clip, Phase, Plan
 from tests.conformance.trainers.streams import RecordingStreams
-from tests.trainer import given
 from tests.conformance.trainers.sums import SumAt, given_sums
 from tests.reference.localized_clipped_subgradient import algorithm_3, ball
+from tests.trainer import given
 from tests.trainer.given import GivenStreams
 from trainer.grid import Grid
 from trainer.localisation import project_near

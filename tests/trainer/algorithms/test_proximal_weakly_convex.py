@@ -17,8 +17,8 @@ from calibrators.phases import ProximalPhase
 from calibrators.plan import Clip, Phase, Plan
 from calibrators.release import LAST_ITERATE, RandomIterate
 from tests.conformance.trainers.streams import RecordingStreams
-from tests.trainer import given
 from tests.conformance.trainers.sums import SumAt, given_sums
+from tests.trainer import given
 from trainer.grid import Grid
 from trainer.loop import Trainer
 from trainer.losses import Squared
