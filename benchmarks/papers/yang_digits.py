@@ -8,7 +8,7 @@ digits that come with scikit-learn, which are public; a fifth of them is held ou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np

@@ -136,9 +136,7 @@ def test_resumed_runs_go_on_bit_by_bit(sampling: Sampling, release: Release, dty
     for done in (1, 4, 5, 6, STEPS):
         resumed = Checkpoints(saved.append, lambda _: False, "tag", "1.0", resume=saved[done - 1])
         told: list[int] = []
-        again = values(
-            model, plan, seed=99, checkpoint=resumed, on_progress=lambda at, _, told=told: told.append(at)
-        )
+        again = values(model, plan, seed=99, checkpoint=resumed, on_progress=lambda at, _, told=told: told.append(at))
         np.testing.assert_array_equal(again, whole)
         assert told == list(range(done, STEPS + 1))
     assert len(saved) == STEPS

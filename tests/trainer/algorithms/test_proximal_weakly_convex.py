@@ -86,7 +86,7 @@ def test_one_record_moves_its_rounds_sums_by_at_most_the_bound_and_the_others_no
             one[slot] = (size, 0.1)
             turned[slot] = -labels[slot]
             (first, end), (second, other_end) = sums(one, labels), sums(one, turned)
-            moved = np.array([sum((int(a) - int(b)) ** 2 for a, b in zip(*both)) for both in zip(first, second)])
+            moved = np.array([int(np.sum((a - b).astype(np.int64) ** 2)) for a, b in zip(first, second, strict=True)])
             assert np.all(np.delete(moved, range(own * INNER, min(steps, (own + 1) * INNER))) == 0)
             assert moved.max() <= int(2.0 * grids[0].steps_per_unit) ** 2
             assert end == other_end, "given the sums, nothing else depends on a record: the released round neither"

@@ -44,7 +44,8 @@ def test_a_run_is_the_papers_oracle_on_the_records(dtype: str) -> None:
     threshold = clip * (1.0 - margin(dtype))
     expected = mean_oracle_1(list(rows), noise, C=threshold, sigma=0.5 * clip / 300)
     # The sum and the noise are rounded to the grid, and then divided by 300.
-    np.testing.assert_allclose(found.parameters["mean"], expected, rtol=0, atol=(1e-5 if dtype == "float64" else 2e-3) / 300)
+    within = (1e-5 if dtype == "float64" else 2e-3) / 300
+    np.testing.assert_allclose(found.parameters["mean"], expected, rtol=0, atol=within)
     lengths = np.linalg.norm(rows, axis=1)
     assert lengths.min() < clip < lengths.max()
 
