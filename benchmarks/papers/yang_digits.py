@@ -8,7 +8,7 @@ digits that come with scikit-learn, which are public; a fifth of them is held ou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -133,12 +133,9 @@ def accuracy(algorithm: str, bound: GradientBound, step_size: float, steps: int,
         gradient_bound=bound,
         step_size=step_size,
     )
-    plan = calibrate(algorithm, spec).plan
+    plan = replace(calibrate(algorithm, spec).plan, dtype="float32")
     model = MultilayerPerceptron(x.shape[1], 10, hidden=(HIDDEN,), activation="tanh")
-    scores = [
-        model.score(run(plan, model, x, y, seed=seed, dtype="float32").parameters, held_x, held_y)
-        for seed in range(runs)
-    ]
+    scores = [model.score(run(plan, model, x, y, seed=seed).parameters, held_x, held_y) for seed in range(runs)]
     return float(np.mean(scores))
 
 

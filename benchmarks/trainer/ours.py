@@ -6,6 +6,7 @@ Poisson batches, keys from the operating system, every guarantee of the loop: wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from accounting.events import Event, Gaussian, Poisson
 from accounting.relations import NeighboringRelation
@@ -32,7 +33,7 @@ MANY_STEPS = 10**7
 
 def prepare(_side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
     """The plan and the model; the answer trains on data, of any array library, until told to stop."""
-    given, model = plan(task), model_of(task)
+    given, model = replace(plan(task), dtype="float32"), model_of(task)
 
     def train(features: Array, labels: Array, pace: Pace) -> None:
         try:
@@ -41,7 +42,6 @@ def prepare(_side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
                 model,
                 features,
                 labels,
-                dtype="float32",
                 on_progress=lambda _done, _total: pace(),
                 is_cancelled=lambda: pace.over,
             )

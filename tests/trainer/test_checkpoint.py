@@ -128,39 +128,37 @@ def values(model: Model, plan: Plan, **options: Any) -> np.ndarray:
 )
 def test_resumed_runs_go_on_bit_by_bit(sampling: Sampling, release: Release, dtype: str) -> None:
     """From every step at which the run may have died, with a seed that has nothing to do with it."""
-    model, plan = MultilayerPerceptron(3, 3, hidden=(4,)), plan_with(sampling, release)
+    model, plan = MultilayerPerceptron(3, 3, hidden=(4,)), replace(plan_with(sampling, release), dtype=dtype)
     saved: list[bytes] = []
     keep = Checkpoints(saved.append, lambda _: True, "tag", "1.0")
-    whole = values(model, plan, seed=4, dtype=dtype, checkpoint=keep)
+    whole = values(model, plan, seed=4, checkpoint=keep)
     assert len(saved) == STEPS
     for done in (1, 4, 5, 6, STEPS):
         resumed = Checkpoints(saved.append, lambda _: False, "tag", "1.0", resume=saved[done - 1])
         told: list[int] = []
-        again = values(
-            model, plan, seed=99, dtype=dtype, checkpoint=resumed, on_progress=lambda at, _, told=told: told.append(at)
-        )
+        again = values(model, plan, seed=99, checkpoint=resumed, on_progress=lambda at, _, told=told: told.append(at))
         np.testing.assert_array_equal(again, whole)
         assert told == list(range(done, STEPS + 1))
     assert len(saved) == STEPS
 
 
-def test_resumed_runs_have_their_rows_in_the_lanes_where_they_were() -> None:
-    """A thousand rows are in eight lanes, and other lanes would round sums otherwise."""
+def test_resumed_runs_have_their_rows_in_the_slots_where_they_were() -> None:
+    """A thousand rows are in several pieces, and other slots would round their sums otherwise."""
     model, plan = softmax_regression(3, 3), plan_of("dp_sgd", phase_of(Clip(1.0), steps=2), size=1000)
+    plan = replace(plan, dtype="float32")
     saved: list[bytes] = []
     keep = Checkpoints(saved.append, lambda _: True, "tag", "1.0")
     whole, other = (
-        run(plan, model, *data(1000), dtype="float32", streams=streams, checkpoint=some).parameters["weights"]
+        run(plan, model, *data(1000), streams=streams, checkpoint=some).parameters["weights"]
         for streams, some in (
             (random_streams(4), keep),
-            (replace(random_streams(4), lanes=random_streams(5).lanes), None),
+            (replace(random_streams(4), slots=random_streams(5).slots), None),
         )
     )
     again = run(
         plan,
         model,
         *data(1000),
-        dtype="float32",
         checkpoint=Checkpoints(saved.append, lambda _: False, "tag", "1.0", resume=saved[0]),
     )
     np.testing.assert_array_equal(again.parameters["weights"], whole)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from trainer.models import MultilayerPerceptron, logistic_regression
-from trainer.products import a_core_is_left, one_core_left
+from calibrators.plan import Clip
+from tests.trainer.plans import phase_of, plan_of
+from trainer.models import Model, MultilayerPerceptron, logistic_regression
+from trainer.products import one_core_left
 from trainer.records import prepare
 from trainer.run import _cores_for
 from trainer.streams import random_streams
@@ -34,15 +36,13 @@ def test_the_first_to_come_leaves_a_core_and_the_last_to_go_takes_it_back() -> N
         with one_core_left():
             assert threads() == {max(1, CORES - 1)}
         assert threads() == {max(1, CORES - 1)}
-        assert a_core_is_left()
     assert threads() == {CORES}
-    assert not a_core_is_left()
 
 
 def test_a_run_that_fails_takes_it_back() -> None:
     with pytest.raises(ZeroDivisionError), one_core_left():
         raise ZeroDivisionError
-    assert not a_core_is_left()
+    assert threads() == {CORES}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,9 @@ def test_a_run_that_fails_takes_it_back() -> None:
         (logistic_regression(20), 256.0, False),
     ],
 )
-def test_long_noise_beside_short_products_gets_a_core(model: MultilayerPerceptron, rows: float, left: bool) -> None:
-    records = prepare(model, np.zeros((1, 20)), np.zeros(1), "float64", 1, random_streams(1).lanes)
-    with _cores_for(rows, model, records):
-        assert a_core_is_left() is left
+def test_long_noise_beside_short_products_gets_a_core(model: Model, rows: float, left: bool) -> None:
+    plan = plan_of("dp_sgd", phase_of(Clip(1.0), probability=rows / 10_000), size=10_000)
+    records = prepare(model, np.zeros((1, 20)), np.zeros(1), "float64", 1, random_streams(1).slots)
+    with _cores_for(plan, model, records):
+        assert threads() == {max(1, CORES - 1) if left else CORES}
+    assert threads() == {CORES}

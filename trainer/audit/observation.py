@@ -39,7 +39,8 @@ def observe(
     """
     features = rows(plan, members, design)
     trained, streams = model(members.size), random_streams(seed)
-    capacity = max(default_capacity(plan.dataset_size), members.size)  # public, whoever takes part
+    # A public number: there may be more canaries than the plan declares records, and one record that outweighs them.
+    capacity = max(default_capacity(plan.dataset_size), members.size + 1)
     records = prepare(trained, features, np.zeros(len(features)), plan.dtype, capacity, streams.slots)
     trainer = algorithm_of(plan).make(Task(plan, trained, records, streams))
     try:

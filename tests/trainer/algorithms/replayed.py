@@ -1,10 +1,10 @@
-"""Neighbours with the same transcript: what one record does to each sum, given all that was released before."""
+"""Neighbours with the same transcript: what one record does to each mean, given all that was released before."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,78 +18,49 @@ from trainer.grid import Grid
 from trainer.loop import Trainer
 from trainer.losses import Squared
 from trainer.models import LinearModel
-from trainer.records import Selection
 from trainer.streams import RandomStreams
 
 Data = tuple[np.ndarray, np.ndarray]
 
 
-def trainer_of(plan: Plan, data: Data, streams: RandomStreams) -> Trainer:
+def trainer_of(plan: Plan, data: Data, streams: RandomStreams, dtype: str = "float64") -> Trainer:
     """A trainer of least squares, to be carried out step by step."""
     model = LinearModel(Squared(), data[0].shape[1], fit_intercept=False)
-    return given.trainer_of(plan, model, *data, streams)
+    return given.trainer_of(replace(plan, dtype=dtype), model, *data, streams)
 
 
-@dataclass(frozen=True)
-class Moved:
-    """What a record does to a sum.
-
-    Attributes:
-        steps: The difference of the neighbours' sums, in whole steps of the grid.
-        grid: Where the sums lie.
-    """
-
-    steps: tuple[int, ...]
-    grid: Grid
-
-    @property
-    def units(self) -> np.ndarray:
-        """The difference in units of the contribution bound, as near as floats come to it."""
-        return np.array(self.steps) * self.grid.step
-
-    def is_within(self, sensitivity: int, order: int | float = math.inf) -> bool:
-        """Decide, between integers, whether the difference is no longer than so many bounds in the l_order norm."""
-        most = Fraction(sensitivity) / Fraction(self.grid.step)
-        if math.isinf(order):
-            return max(abs(step) for step in self.steps) <= most
-        assert order == int(order), "powers of integers are integers"
-        return sum(abs(step) ** int(order) for step in self.steps) <= math.floor(most ** int(order))
-
-
-def sums_of(plan: Plan, one: Data, other: Data, *, seed: int = 0) -> list[Moved]:
-    """The differences of the neighbours' sums, in order: the second one's trajectory is that of the first.
+def means_of(plan: Plan, one: Data, other: Data, *, seed: int = 0, dtype: str = "float64") -> list[np.ndarray]:
+    """The differences of the neighbours' sums over their bound, in order; the second one's trajectory is the first's.
 
     So each is the change of what is noised given the same releases before, as the divergence of a composition takes it.
     """
-    true_sum = ClippedSums.of
-    found: list[list[tuple[np.ndarray, Grid]]] = []
+    method = ClippedSums.of
+    found: list[list[np.ndarray]] = []
+    steps: list[float] = []
     for data in (one, other):
-        own: list[tuple[np.ndarray, Grid]] = []
+        own: list[np.ndarray] = []
 
         def watched(
-            sums: ClippedSums,
-            slots: Selection,
-            grid: Grid,
-            unit: float,
-            *terms: Term,
-            own: list[tuple[np.ndarray, Grid]] = own,
+            self: ClippedSums, slots: Any, grid: Grid, unit: float, *terms: Term, _own: list[np.ndarray] = own
         ) -> np.ndarray:
-            total = np.array(true_sum(sums, slots, grid, unit, *terms))
-            assert np.all(total == np.rint(total))
-            own.append((total, grid))
-            return total.copy() if not found else found[0][len(own) - 1][0].copy()
+            _own.append(np.asarray(method(self, slots, grid, unit, *terms)))
+            assert np.all(_own[-1] == np.rint(_own[-1]))
+            steps.append(grid.step)
+            return _own[-1] if not found else found[0][len(_own) - 1]
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(ClippedSums, "of", watched)
-            trainer = trainer_of(plan, data, RecordingStreams(seed))
+            trainer = trainer_of(plan, data, RecordingStreams(seed), dtype)
             for _ in range(plan.iterations):
                 trainer.step()
         found.append(own)
-    moved = []
-    for (first, grid), (second, other_grid) in zip(*found, strict=True):
-        assert grid == other_grid, "the grid is public"
-        moved.append(Moved(tuple(int(a) - int(b) for a, b in zip(first, second, strict=True)), grid))
-    return moved
+    # Whole numbers times a power of two: exact.
+    return [(first - second) * step for first, second, step in zip(*found, steps, strict=False)]
+
+
+def cubed_norm(moved: np.ndarray) -> Fraction:
+    """The cube of the l_3 norm, without rounding."""
+    return sum((abs(Fraction(entry)) ** 3 for entry in moved.tolist()), Fraction(0))
 
 
 def neighbours(plan: Plan, features: int, seed: int) -> tuple[Data, Data]:

@@ -16,7 +16,7 @@ from calibrators.plan import Plan
 from tests.reference.coordinatewise_mean import mean_oracle_2
 from tests.trainer.given import GivenStreams
 from trainer.gradients import DenseGradients, Layer, OuterProducts
-from trainer.median_of_means import MARGIN, MAX_RECORDS
+from trainer.median_of_means import MARGIN
 from trainer.models import MeanModel, logistic_regression
 from trainer.run import run
 from trainer.streams import random_streams
@@ -31,10 +31,10 @@ def plan_of(records: int, groups: int, radius: float = 1.5, dimension: int = 3, 
     return Plan("coordinatewise_mean", records, RELATION, (phase,))
 
 
-def released(plan: Plan, rows: np.ndarray, *, seed: int = 0, dtype: str = "float64") -> np.ndarray:
+def released(plan: Plan, rows: np.ndarray, *, seed: int = 0, capacity: int | None = None) -> np.ndarray:
     """The medians, without noise."""
     streams = GivenStreams([np.zeros(rows.shape[1])], seed=seed)
-    result = run(plan, MeanModel(rows.shape[1]), rows, np.zeros(len(rows)), streams=streams, dtype=dtype)
+    result = run(plan, MeanModel(rows.shape[1]), rows, np.zeros(len(rows)), streams=streams, capacity=capacity)
     return np.asarray(result.parameters["mean"])
 
 
@@ -49,7 +49,7 @@ def test_a_run_is_the_papers_oracle_on_the_records(groups: int) -> None:
     members = [list(rows[order[i * size : (i + 1) * size]]) for i in range(groups)]
     [sigma] = plan.phases[0].noise_scale
     expected = mean_oracle_2(members, noise, tau=1.5 * (1.0 - MARGIN), sigma=sigma)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)  # sums and noise are on a grid
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -59,7 +59,7 @@ def test_one_record_moves_the_medians_by_at_most_what_was_charged(
     groups: int, relation: NeighboringRelation, dtype: str
 ) -> None:
     """Records against the trainer: of every size, where all other groups' means agree and where they do not."""
-    records, radius, plan = 24, 1.5, replace(plan_of(24, groups), neighboring_relation=relation)
+    records, radius, plan = 24, 1.5, replace(plan_of(24, groups), neighboring_relation=relation, dtype=dtype)
     allowed = relation.sensitivity * radius / (records // groups)
     reached = 0.0
     rng = np.random.default_rng(4)
@@ -71,7 +71,7 @@ def test_one_record_moves_the_medians_by_at_most_what_was_charged(
             for place in (0, 5, 23):
                 one, other = others.copy(), others.copy()
                 one[place], other[place] = size, (np.nan if relation is not RELATION else -size)
-                moved = np.abs(released(plan, one, dtype=dtype) - released(plan, other, dtype=dtype))
+                moved = np.abs(released(plan, one) - released(plan, other))
                 assert moved.max() <= allowed
                 assert np.linalg.norm(moved) <= allowed * 3**0.5
                 reached = max(reached, float(moved.min()))
@@ -88,7 +88,7 @@ def test_the_charge_is_reached_where_the_other_groups_are_balanced() -> None:
     one, other = rows.copy(), rows.copy()
     one[order[16]], other[order[16]] = 9.0, -9.0
     moved = released(plan, one) - released(plan, other)
-    np.testing.assert_allclose(moved, 2.0 * radius / 8 * (1.0 - MARGIN), rtol=1e-9)
+    np.testing.assert_allclose(moved, 2.0 * radius / 8 * (1.0 - MARGIN), atol=1e-5)  # sums are on a grid
 
 
 def test_another_groups_mean_does_not_change_by_a_bit() -> None:
@@ -107,7 +107,7 @@ def test_rows_beyond_the_declared_size_are_not_read_and_array_libraries_agree() 
     rows = np.random.default_rng(5).normal(size=(30, 3))
     plan = plan_of(20, 5)
     expected = released(plan, rows[:20])
-    assert np.array_equal(released(plan, np.vstack([rows[:20], 1e6 + rows[20:]])), expected)
+    assert np.array_equal(released(plan, np.vstack([rows[:20], 1e6 + rows[20:]]), capacity=30), expected)
     strict = array_api_strict.asarray(rows[:20])
     result = run(plan, MeanModel(3), strict, array_api_strict.zeros(20), seed=0)
     np.testing.assert_array_equal(
@@ -124,7 +124,9 @@ def test_gradients_entries_are_those_of_the_matrices_row_by_row() -> None:
         for x, g, h in zip(inputs, deltas, more, strict=True)
     ]
     np.testing.assert_allclose(layers.entries(), expected)
-    np.testing.assert_allclose(layers.weighted_sum(np.ones(4)), layers.entries().sum(axis=0))
+    total = np.zeros(layers.entries().shape[1])
+    layers.add_to(total, np.ones(4), 2.0**40)
+    np.testing.assert_allclose(total * 2.0**-40, layers.entries().sum(axis=0), atol=2.0**-40)
     assert DenseGradients(np, inputs.astype(np.float32)).entries().dtype == np.float64
 
 
@@ -138,7 +140,6 @@ def test_gradients_entries_are_those_of_the_matrices_row_by_row() -> None:
         (replace(plan_of(20, 4), dataset_size=19), ("phases", 0, "group_size")),
         (plan_of(20, 4, dimension=2), ("phases", 0, "dimension")),
         (plan_of(20, 4, radius=1e-200), ("phases", 0, "truncation_radius")),
-        (plan_of(MAX_RECORDS + 1, 1), ("phases", 0, "group_size")),
     ],
 )
 def test_plans_that_it_cannot_keep_are_refused(plan: Plan, pointer: tuple[object, ...]) -> None:

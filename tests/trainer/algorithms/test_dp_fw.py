@@ -18,14 +18,12 @@ from calibrators.phases import VertexSteps
 from calibrators.plan import Plan
 from tests.conformance.trainers.streams import RecordingStreams
 from tests.reference.dp_fw import trajectory
-from trainer.algorithms.dp_fw import FrankWolfe
+from tests.trainer.given import in_slots, trainer_of
 from trainer.arrays import Namespace, silent, to_host
-from trainer.clipped_means import MAX_RECORDS, ClippedMeans
+from trainer.clipped_sums import ClippedSums, Term
 from trainer.clipping import MARGINS
-from trainer.loop import Task
 from trainer.losses import Squared
 from trainer.models import LinearModel, MultilayerPerceptron, build
-from trainer.records import prepare
 from trainer.run import run
 
 Floats = npt.NDArray[np.float64]
@@ -58,8 +56,8 @@ def test_every_step_is_that_of_the_transcription(xp: Namespace, lipschitz: float
         L0=lipschitz * (1.0 - MARGINS["float64"]),
     )
     streams = RecordingStreams(3, gumbel=list(gumbel))
-    records = prepare(MODEL, xp.asarray(features), xp.asarray(labels), "float64", 2, streams.lanes)
-    trainer = FrankWolfe(Task(plan_of(8, 9, lipschitz=lipschitz), MODEL, records, streams, "float64"))
+    plan = plan_of(8, 9, lipschitz=lipschitz)
+    trainer = trainer_of(plan, MODEL, xp.asarray(features), xp.asarray(labels), streams)
     for _, point in expected:
         trainer.step()
         np.testing.assert_allclose(to_host(trainer.released()), point, rtol=1e-12, atol=1e-15)
@@ -70,26 +68,35 @@ def test_a_record_moves_the_mean_by_its_bound_over_the_declared_size_and_no_more
     """Turned around: by 2 L_0/n. Gone: by L_0/n, since the divisor stays. Whatever else the rows hold."""
     features, labels = np.tile(np.eye(3), (700, 1)) * 50.0, np.ones(2100)
     size, bound = labels.size, 0.5
-    streams = RecordingStreams(1)
 
-    def mean_of(rows: Floats, targets: Floats) -> Floats:
-        records = prepare(MODEL, rows, targets, "float64", 4, RecordingStreams(1).lanes)
-        means = ClippedMeans(records, MODEL, "dp_fw")
+    def steps_of(rows: Floats, targets: Floats) -> list[int]:
+        records = in_slots(plan_of(1, size), MODEL, rows, targets, RecordingStreams(1))
+        sums = ClippedSums(records, MODEL, "dp_fw")
         with silent():
-            return to_host(means.of_gradients(np.arange(records.count), size, np.full(3, 1e-3), bound))
+            total = sums.of(slice(0, records.capacity), sums.grid(0.0), bound, Term(np.full(3, 1e-3), bound))
+            mean = sums.mean(slice(0, records.capacity), size, Term(np.full(3, 1e-3), bound))
+        np.testing.assert_array_equal(mean, total * (sums.grid(0.0).step * (bound / size)))
+        assert np.all(total == np.rint(total))
+        return [int(value) for value in total]
 
-    whole = mean_of(features, labels)
+    def moved_by(rows: Floats, targets: Floats) -> int:
+        return max(abs(one - other) for one, other in zip(steps_of(rows, targets), whole, strict=True))
+
+    whole = steps_of(features, labels)
+    # The record that goes is the last one: others stay in their places.
+    unit = int(
+        ClippedSums(in_slots(plan_of(1, size), MODEL, features, labels, RecordingStreams(1)), MODEL, "")
+        .grid(0.0)
+        .steps_per_unit
+    )
     turned = labels.copy()
     turned[5] = -1.0
-    moved = np.max(np.abs(mean_of(features, turned) - whole)) * size
-    assert 0.9999 * 2.0 * bound < moved <= 2.0 * bound
-    gone = np.max(np.abs(mean_of(np.delete(features, 5, 0), np.delete(labels, 5)) - whole)) * size
-    assert 0.9999 * bound < gone <= bound
+    assert 0.9999 * 2 * unit < moved_by(features, turned) <= 2 * unit
+    assert 0.9999 * unit < moved_by(features[:-1], labels[:-1]) <= unit
     for value in (np.nan, np.inf, 1.7e308, -1e-320):
         odd = features.copy()
         odd[5] = value
-        assert np.max(np.abs(mean_of(odd, labels) - whole)) * size <= 2.0 * bound
-    assert streams.drawn.noises == []
+        assert moved_by(odd, labels) <= 2 * unit
 
 
 def test_records_that_are_not_there_leave_the_divisor() -> None:
@@ -117,7 +124,6 @@ def test_with_little_noise_least_squares_is_solved() -> None:
         ({"domain": None}, {}, ("phases",)),
         ({"domain": L2Ball(1.0)}, {}, ("phases",)),
         ({}, {"lipschitz": 1e-200}, ("phases", 0, "lipschitz")),
-        ({}, {"divisor": MAX_RECORDS + 1}, ("phases", 0, "divisor")),
     ],
 )
 def test_a_plan_that_cannot_be_kept_is_refused(

@@ -15,8 +15,7 @@ from calibrators.phases import MirrorPhase
 from calibrators.plan import Plan
 from calibrators.release import AverageIterate
 from tests.conformance.trainers.streams import RecordingStreams
-from tests.trainer.algorithms.replayed import means_of, neighbours, trainer_of, under
-from trainer.clipped_means import MAX_RECORDS
+from tests.trainer.algorithms.replayed import cubed_norm, means_of, neighbours, trainer_of, under
 from trainer.lp_geometry import mirror_step, norm
 from trainer.streams import random_streams
 
@@ -33,13 +32,13 @@ PLAN = Plan(
 
 @pytest.mark.parametrize("relation", [NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL])
 def test_one_record_moves_every_mean_by_at_most_what_was_charged(relation: NeighboringRelation) -> None:
-    plan, bound, reached = under(PLAN, relation), relation.sensitivity * 0.8 / 10, 0.0
+    plan, sensitivity, reached = under(PLAN, relation), relation.sensitivity, 0.0
     for seed in range(40):
         one, other = neighbours(plan, 3, seed)
-        moved = [float(np.linalg.norm(found, 3.0)) for found in means_of(plan, one, other, seed=seed)]
+        moved = [cubed_norm(found) for found in means_of(plan, one, other, seed=seed)]
         assert len(moved) == 3
-        assert max(moved) <= bound
-        reached = max(reached, max(moved) / bound)
+        assert max(moved) <= sensitivity**3
+        reached = max(reached, float(max(moved)) ** (1 / 3) / sensitivity)
     assert reached > 0.98
 
 
@@ -51,8 +50,8 @@ def test_a_step_without_records_is_the_noises_alone() -> None:
     trainer.step()
     [noise] = streams.drawn.noises
     expected = mirror_step(np, np.zeros(4), 0.7 * noise, 0.2, 1.5, 0.6)
-    assert np.asarray(trainer.state()["point"]) == pytest.approx(expected, rel=1e-12)
-    assert noise == pytest.approx(random_streams(2).generalized_gaussian_noise().vector(4, 3.0))
+    assert np.asarray(trainer.state()["point"]) == pytest.approx(expected, abs=1e-5)  # the noise is on the grid
+    assert noise == pytest.approx(random_streams(2).generalized_gaussian_noise().vector(4, 3.0), abs=1e-5)
 
 
 def test_points_stay_in_the_ball_and_their_average_is_released() -> None:
@@ -78,10 +77,6 @@ def test_points_stay_in_the_ball_and_their_average_is_released() -> None:
         (replace(PLAN, dataset_size=11), "all records"),
         (replace(PLAN, phases=(PHASE, PHASE)), "one phase"),
         (replace(PLAN, phases=(replace(PHASE, lipschitz=1e-120),)), "at least 1e-100"),
-        (
-            replace(PLAN, dataset_size=MAX_RECORDS + 1, phases=(replace(PHASE, records=MAX_RECORDS + 1),)),
-            "exact enough",
-        ),
     ],
 )
 def test_plans_that_it_does_not_carry_out_are_refused(plan: Plan, message: str) -> None:

@@ -12,15 +12,15 @@ import pytest
 from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, ZcDp
 from accounting.relations import NeighboringRelation
-from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import L2Ball, LpBall
 from calibrators.phases import EstimatePhase, GradientTreePhase, StructuredPhase
 from calibrators.plan import Plan
 from tests.conformance.trainers.streams import RecordingStreams
-from tests.trainer.algorithms.replayed import Data, means_of, neighbours, trainer_of, under
+from tests.trainer.algorithms.replayed import Data, cubed_norm, means_of, neighbours, trainer_of, under
 from trainer.algorithms import ALGORITHMS
 from trainer.algorithms.noisy_sfw_lp import PrefixTree
-from trainer.clipped_means import MAX_RECORDS, ClippedMeans
+from trainer.clipped_sums import ClippedSums, Term
+from trainer.grid import Grid
 from trainer.loop import Task
 from trainer.lp_geometry import least_in_ball
 from trainer.models import MultilayerPerceptron
@@ -29,8 +29,8 @@ from trainer.streams import random_streams
 
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 ONE = Event(ZcDp(0.5))
-SUMS = EstimatePhase(ONE, "sums", 1.5, 2.0, 3, 4, 2, 0.1, 0.1, lipschitz=1e6, smoothness=1e6, step_size=0.25)
-TREES = GradientTreePhase(ONE, 1.5, 2.0, 2, 4, (0.1, 0.1, 0.1), lipschitz=1e6, smoothness=1e6)
+SUMS = EstimatePhase(ONE, "sums", 1.5, 2.0, 3, 4, 2, 0.1, 0.1, lipschitz=3.0, smoothness=2.0, step_size=0.25)
+TREES = GradientTreePhase(ONE, 1.5, 2.0, 2, 4, (0.1, 0.1, 0.1), lipschitz=3.0, smoothness=2.0)
 
 
 def plan_of(phase: StructuredPhase, records: int, name: str = "noisy_sfw_lp", radius: float = 1.0) -> Plan:
@@ -54,7 +54,9 @@ def test_without_noise_sums_and_prefix_trees_lead_where_the_worked_update_does(e
     trainer = without_noise(plan_of(replace(SUMS, estimator=estimator), 8))
     for _ in range(3):
         trainer.step()
-    assert np.asarray(trainer.released()) == pytest.approx([0.00261683034575, -0.14782440905708], abs=1e-13)
+    assert np.asarray(trainer.released()) == pytest.approx(
+        [0.00261683034575, -0.14782440905708], abs=1e-5
+    )  # sums are on a grid
 
 
 def test_without_noise_trees_lead_where_the_worked_update_does() -> None:
@@ -64,9 +66,11 @@ def test_without_noise_trees_lead_where_the_worked_update_does() -> None:
         trainer.step()
         estimates = trainer.state()["estimates"]
         leaves.append(float(estimates[str(len(estimates) - 1)][0]))
-    assert np.asarray(trainer.released()) == pytest.approx([0.05512619347021, -0.39102609313771], abs=1e-13)
+    assert np.asarray(trainer.released()) == pytest.approx(
+        [0.05512619347021, -0.39102609313771], abs=1e-5
+    )  # sums are on a grid
     expected = [-0.12094313333124, 0.31014552471879, -0.0242029046246, 0.50876164535439, 0.01606011281988]
-    assert leaves == pytest.approx([*expected, -0.10850247362111], abs=1e-13)
+    assert leaves == pytest.approx([*expected, -0.10850247362111], abs=1e-5)  # sums are on a grid
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -76,35 +80,28 @@ def test_one_record_moves_one_mean_by_at_most_what_was_charged(estimator: str, r
     phase = replace(SUMS, estimator=estimator, estimates=5, first_batch=6, batch=3, lipschitz=0.8, smoothness=1.5)
     name = "noisy_sfw_nonconvex_lp" if estimator == "momentum" else "noisy_sfw_lp"
     plan = under(plan_of(phase, 18, name), relation)
-    change = min(1.6, 1.5 * 0.25 * 2.0)
-    fresh = [change / 3, 0.8 / 3] if estimator == "momentum" else [change / 3]
-    bounds = np.array([0.8 / 6, *fresh * 4]) * relation.sensitivity
-    reached = np.zeros(len(bounds))
+    reached = np.zeros(5)
     for seed in range(40):
         one, other = neighbours(plan, 3, seed)
-        moved = np.array([np.linalg.norm(found, 3.0) for found in means_of(plan, one, other, seed=seed)])
-        assert np.all(moved <= bounds)
-        steps = np.flatnonzero(moved)
-        assert len({(step + 1) // len(fresh) if step else 0 for step in steps.tolist()}) <= 1
-        reached = np.maximum(reached, moved / bounds)
+        moved = [cubed_norm(found) for found in means_of(plan, one, other, seed=seed)]
+        assert max(moved) <= relation.sensitivity**3
+        assert sum(cube > 0 for cube in moved) <= 1
+        reached = np.maximum(reached, np.array(moved, dtype=np.float64) ** (1 / 3) / relation.sensitivity)
     assert reached[0] > 0.98
-    assert reached[1:].max() > (0.98 if estimator == "momentum" else 0.3)
+    assert reached[1:].max() > 0.3
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_one_record_moves_one_node_by_at_most_what_was_charged(relation: NeighboringRelation) -> None:
-    problem = Problem(0.8, 1.5, 2.0)
     phase = replace(TREES, records_per_tree=8, lipschitz=0.8, smoothness=1.5)
     plan = under(plan_of(phase, 28), relation)
-    depths = [0, 1, 0, 2, 1, 2]
-    bounds = np.array([relation.sensitivity * problem.contribution_bound(j) / (8 >> j) for j in depths])
     reached = 0.0
     for seed in range(40):
         one, other = neighbours(plan, 3, seed)
-        moved = np.array([np.linalg.norm(found, 3.0) for found in means_of(plan, one, other, seed=seed)])
-        assert np.all(moved <= bounds)
-        assert np.count_nonzero(moved) <= 1
-        reached = max(reached, float((moved / bounds).max()))
+        moved = [cubed_norm(found) for found in means_of(plan, one, other, seed=seed)]
+        assert max(moved) <= relation.sensitivity**3
+        assert sum(cube > 0 for cube in moved) <= 1
+        reached = max(reached, float(max(moved)) ** (1 / 3) / relation.sensitivity)
     assert reached > 0.98
 
 
@@ -118,14 +115,17 @@ def test_a_prefix_is_the_sum_of_as_many_nodes_as_it_has_digits_and_a_change_in_f
         def __init__(self, step: int) -> None:
             self.step = step
 
-        def change(self) -> np.ndarray:
+        def total(self, *, change: float = 0.0, gradient: float = 0.0) -> np.ndarray:
+            assert (change, gradient) == (1.0, 0.0)
             found: np.ndarray = np.eye(2 * steps)[steps + self.step - 1]
             return found
 
-        gradient = change
+        def noised(self, total: np.ndarray) -> np.ndarray:
+            noisy: np.ndarray = total + np.eye(2 * steps)[self.step - 1]
+            return noisy
 
     for step in range(1, steps + 1):
-        estimate = tree.advance(step, Change(step), np.eye(2 * steps)[step - 1])
+        estimate = tree.advance(step, Change(step))
         assert estimate[:steps].sum() == step.bit_count()
         assert estimate[steps:].tolist() == [1.0] * step + [0.0] * (steps - step)
         size = step & -step
@@ -144,7 +144,6 @@ def test_a_prefix_is_the_sum_of_as_many_nodes_as_it_has_digits_and_a_change_in_f
         (plan_of(SUMS, 8, "noisy_sfw_nonconvex_lp"), "no estimates of sums"),
         (plan_of(TREES, 14, "noisy_sfw_nonconvex_lp"), "gradient_estimates"),
         (plan_of(replace(SUMS, lipschitz=1e-120), 8), "at least 1e-100"),
-        (plan_of(replace(SUMS, first_batch=MAX_RECORDS + 1), 2 * MAX_RECORDS), "exact enough"),
         (under(plan_of(SUMS, 8), NeighboringRelation.ADD_OR_REMOVE_ONE), "by position"),
     ],
 )
@@ -156,10 +155,10 @@ def test_plans_that_it_does_not_carry_out_are_refused(plan: Plan, message: str) 
 def test_models_whose_gradients_do_not_factorise_are_refused() -> None:
     model = MultilayerPerceptron(2, 2, (3,))
     streams = random_streams(0)
-    records = prepare(model, *worked(8), "float64", 1, streams.lanes)
+    records = prepare(model, *worked(8), "float64", 14, streams.slots)
     for phase in (SUMS, TREES):
         with pytest.raises(Unsupported, match="factorises"):
-            ALGORITHMS["noisy_sfw_lp"].make(Task(plan_of(phase, 14), model, records, streams, "float64"))
+            ALGORITHMS["noisy_sfw_lp"].make(Task(plan_of(phase, 14), model, records, streams))
 
 
 @pytest.mark.parametrize("estimator", ["sums", "prefix_tree", "momentum"])
@@ -180,9 +179,9 @@ def test_without_records_the_noise_alone_leads(estimator: str) -> None:
     x = np.zeros(4)
     for estimate in estimates:
         x = 0.75 * x + 0.25 * least_in_ball(np, estimate, 1.5, 1.0)
-    assert np.asarray(trainer.state()["point"]) == pytest.approx(x, rel=1e-12)
+    assert np.asarray(trainer.state()["point"]) == pytest.approx(x, abs=1e-5)  # noise is on a grid
     fresh = random_streams(2).generalized_gaussian_noise()
-    assert all(noise == pytest.approx(fresh.vector(4, 3.0)) for noise in z)
+    assert all(noise == pytest.approx(fresh.vector(4, 3.0), abs=1e-4) for noise in z)
 
 
 @pytest.mark.parametrize(("far", "distance"), [(0.1, 0.2), (1.0, 0.5)])
@@ -191,13 +190,13 @@ def test_changes_are_clipped_to_the_public_distance_and_never_beyond_what_was_pl
 ) -> None:
     """The points are ``far`` from the centre on both sides; a step of the plan moves by at most 0.25 times 2."""
     bounds: list[float] = []
-    method = ClippedMeans.of_changes
+    method = ClippedSums.of
 
-    def watched(self: ClippedMeans, rows: Any, divisor: int, point: Any, earlier: Any, bound: float) -> Any:
-        bounds.append(bound)
-        return method(self, rows, divisor, point, earlier, bound)
+    def watched(self: ClippedSums, slots: Any, grid: Grid, unit: float, *terms: Term) -> Any:
+        bounds.extend(term.bound for term in terms if term.earlier is not None)
+        return method(self, slots, grid, unit, *terms)
 
-    monkeypatch.setattr(ClippedMeans, "of_changes", watched)
+    monkeypatch.setattr(ClippedSums, "of", watched)
     phase = replace(SUMS, lipschitz=0.5, smoothness=1.25)
     trainer = trainer_of(plan_of(phase, 8), worked(8), random_streams(1))
     trainer.step()
@@ -219,4 +218,4 @@ def test_without_records_the_noise_of_the_nodes_on_its_path_leads_to_each_leaf()
     estimates = [first, first + 0.7 * z[1], second, second + 0.4 * z[3], right, right + 0.4 * z[5]]
     for k, estimate in enumerate(estimates):
         x = k / (k + 2.0) * x + 2.0 / (k + 2.0) * least_in_ball(np, estimate, 1.5, 1.0)
-    assert np.asarray(trainer.released()) == pytest.approx(x, rel=1e-12)
+    assert np.asarray(trainer.released()) == pytest.approx(x, abs=1e-5)  # noise is on a grid

