@@ -82,7 +82,8 @@ _OWN: Mapping[str, str] = {
     "get_checkpoint": "ledger_not_consistent",
     "get_inclusion_proof": "ledger_not_consistent",
     "get_consistency_proof": "ledger_not_consistent",
-    "upload_dataset": "beyond_your_budgets invalid_csv invalid_parquet invalid_npz unsupported_file no_rows declared_size_too_small "
+    "upload_dataset": "beyond_your_budgets invalid_csv invalid_parquet invalid_npz unsupported_file no_rows "
+    "declared_size_too_small "
     "malformed_multipart duplicate_part unsupported_part_type missing unknown_field readers_busy unknown_budget "
     "not_a_root_budget privacy_unit_mismatch budget_for_public_data budget_not_bound content_is_private "
     f"content_is_public {_NUMERICS}",

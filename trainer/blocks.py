@@ -139,8 +139,8 @@ def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase) -> None:
         raise InvalidValue("the blocks have more records than there are", pointer=("phases", 0, "records"))
     if smallest < SMALLEST_MAX_GRAD_NORMS[plan.dtype]:
         raise InvalidValue(
-            f"max_grad_norm must be at least {SMALLEST_MAX_GRAD_NORMS[plan.dtype]:g} to be kept in {plan.dtype}; rescale the "
-            "features",
+            f"max_grad_norm must be at least {SMALLEST_MAX_GRAD_NORMS[plan.dtype]:g} to be kept in {plan.dtype}; "
+            "rescale the features",
             pointer=("phases", 0, "max_grad_norm"),
         )
     if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:

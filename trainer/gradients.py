@@ -63,8 +63,8 @@ class Layer:
         inputs: shape (B, m).
         deltas: shape (B, K), the derivative of each record's loss by the layer's outputs.
         has_bias: Whether the layer has a bias.
-        input_squares: shape (B,), float64: upper bounds of |inputs_i|^2 where the inputs are records' features, which are
-            finite; else None.
+        input_squares: shape (B,), float64: upper bounds of |inputs_i|^2 where the inputs are records' features, which
+            are finite; else None.
     """
 
     inputs: Array

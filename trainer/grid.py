@@ -109,9 +109,9 @@ def grid_for(
         widened = step * math.pow(dimension, 1.0 / norm_order)
     if widened > _LARGEST_SHARE:
         raise InvalidValue(
-            "so much noise on so many parameters leaves no digits for the sum: use a smaller noise multiplier, or fewer "
-            "parameters",
-            code="noise_too_large",
+            "so much noise on so many parameters leaves no digits for the sum: use a smaller noise multiplier, or "
+            "fewer parameters",
+            pointer=("noise_multiplier",),
         )
     return Grid(step, base + widened, noise_multiplier * (1.0 / step))
 

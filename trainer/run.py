@@ -65,9 +65,9 @@ def run(
 ) -> RunResult:
     """Carry out the plan on private rows.
 
-    The plan decides sampling, bounds, noise, step sizes, divisors, the number of steps, the numeric type and which point
-    is released. The rows decide the sums of bounded contributions and nothing else: their number is no divisor, the work
-    does not depend on it, and no value of theirs raises, warns or is logged. There may be none of them.
+    The plan decides sampling, bounds, noise, step sizes, divisors, the number of steps, the numeric type and which
+    point is released. The rows decide the sums of bounded contributions and nothing else: their number is no divisor,
+    the work does not depend on it, and no value of theirs raises, warns or is logged. There may be none of them.
 
     Args:
         plan: An executable plan of an algorithm in `trainer.algorithms`.
@@ -88,8 +88,8 @@ def run(
 
     Guarantees:
         - what_was_charged_is_what_runs: sampler, noise, bound and counts are those of the plan's events.
-        - rows_show_only_in_the_model: exceptions, warnings, progress and shapes are the same for every value of a row, and
-          whether it is there or not.
+        - rows_show_only_in_the_model: exceptions, warnings, progress and shapes are the same for every value of a row,
+          and whether it is there or not.
         - resumed_runs_go_on: bit by bit as if they had never been interrupted, from `first_checkpoint` on.
         - unseeded_runs_differ, seeded_runs_repeat.
 

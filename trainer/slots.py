@@ -1,4 +1,4 @@
-"""The declared places in a secret order, each taken once: what is read by whom is drawn before anything is looked at."""
+"""The declared places in a secret order, each taken once: who is read when is drawn before anything is looked at."""
 
 from __future__ import annotations
 

@@ -137,7 +137,8 @@ def planned_bound(phase: TreePhase | GradientTreePhase, radius: float, depth: in
     Args:
         phase: The trees.
         radius: Of the ball.
-        depth: 0 for a root, whose mean is of gradients; else of changes since the point at which the parent was entered.
+        depth: 0 for a root, whose mean is of gradients; else of changes since the point at which its parent was
+            entered.
     """
     if depth == 0:
         return phase.lipschitz

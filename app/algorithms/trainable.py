@@ -25,9 +25,9 @@ from trainer import recursive_gradients
 from trainer.algorithms import ALGORITHMS, dp_sgd_output, shuffle_vector_mean, tree_sfw_l1
 from trainer.blocks import MAX_GRADIENT_EVALUATIONS
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
+from trainer.grid import grid_for
 from trainer.losses import Softmax
 from trainer.models import MODELS, MeanModel, Model, MultilayerPerceptron
-
 
 #: Numbers of all slots together, at most: 2 GiB in float64.
 MAX_SLOT_NUMBERS = 2**28
@@ -102,8 +102,18 @@ def check_plan(plan: Plan, model: Model) -> None:
             _check_counts(plan, phase)
         elif isinstance(phase, MedianPhase):
             _check_at_least(plan, "truncation_radius", phase.truncation_radius, "assumptions")
-        elif isinstance(phase, Phase) and isinstance(phase.gradient_bound, Clip):
-            _check_at_least(plan, "max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
+        elif isinstance(phase, Phase):
+            _check_gradient_steps(plan, phase, model)
+
+
+def _check_gradient_steps(plan: Plan, phase: Phase, model: Model) -> None:
+    if isinstance(phase.gradient_bound, Clip):
+        _check_at_least(plan, "max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
+    multiplier = phase.noise_stddev_on_sum / phase.gradient_bound.contribution_bound
+    try:
+        grid_for(multiplier, model.num_parameters, plan.dtype, plan.dataset_size)
+    except AccountingError as error:
+        raise from_accounting(error) from None
 
 
 def _check_output(plan: Plan, model: Model) -> None:

@@ -98,7 +98,9 @@ def summarize(job: Job, result: RunResult, score_key: int | None) -> dict[str, A
     scores = {}
     if job.run.score_noise_multiplier is not None:
         assert score_key is not None, "a trial with a score begins with its key"
-        scores["noisy_score"] = noisy_score(job, result.parameters, job.run.score_noise_multiplier, score_key, job.training.capacity)
+        scores["noisy_score"] = noisy_score(
+            job, result.parameters, job.run.score_noise_multiplier, score_key, job.training.capacity
+        )
     return {
         **scores,
         "parameters": {name: list(array.shape) for name, array in result.parameters.items()},

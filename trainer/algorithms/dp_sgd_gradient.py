@@ -14,8 +14,8 @@ def update(point: Array, step: Step) -> Array:
 
     Args:
         point: w, shape (d,).
-        step: noisy_mean = g + sigma Z, with the g_i at w (the paper's batch is one record); eta = step_size, W = domain.
-            The algorithm has no penalty.
+        step: noisy_mean = g + sigma Z, with the g_i at w (the paper's batch is one record); eta = step_size,
+            W = domain. The algorithm has no penalty.
 
     Returns:
         The next point, shape (d,), in W. Released is the mean of the points that steps start from, by the plan.

@@ -18,9 +18,9 @@ slack for that: 2^-40 where a height is compared, K 2^-44 for a tail's rounding.
 err by less than 2^-45 for the arguments that occur here, [-7.8, 0] and [2^-20, 1]; a test measures them against mpmath.
 What falls within the slack is decided by integers, and by decimal's exp and ln, which are correctly rounded.
 
-**Constant work.** A chunk of n outputs is made of a fixed number of words, and a fixed number of places in it are worked
-on as undecided, so that the time does not tell the noise; exceeding either has a probability below 2^-100, and then
-the chunk takes longer and keeps its law. A rejected word's place is filled by a surplus one, by acceptance alone.
+**Constant work.** A chunk of n outputs is made of a fixed number of words, and a fixed number of places in it are
+worked on as undecided, so that the time does not tell the noise; exceeding either has a probability below 2^-100, and
+then the chunk takes longer and keeps its law. A rejected word's place is filled by a surplus one, by acceptance alone.
 
 Source: Marsaglia & Tsang 2000 for the ziggurat; Karney 2016 (ACM TOMS 42:3) and Canonne, Kamath & Steinke 2020 for
 exact sampling without floating point; the enclosures are derived here.

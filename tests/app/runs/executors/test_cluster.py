@@ -156,7 +156,16 @@ def slice_of(service: Any, **changes: Any) -> tuple[Slice, Rows]:
     job = load_job(service.context, run, lifecycle.read_plan(run))
     beginning = begin(service.context, job)
     binding = beginning.binding
-    work = Slice(run.plan, run.plan_hash, job.model, job.training.capacity, beginning.checkpoint, binding.data_tag, binding.code_version, 0.0)
+    work = Slice(
+        run.plan,
+        run.plan_hash,
+        job.model,
+        job.training.capacity,
+        beginning.checkpoint,
+        binding.data_tag,
+        binding.code_version,
+        0.0,
+    )
     return work, Rows(*job.scaled_rows())
 
 
