@@ -118,28 +118,3 @@ class GaussianNoise:
         if self._worker is not None:
             self._worker.shutdown()
         self._worker = self._ahead = None
-
-
-class GumbelNoise:
-    """Standard Gumbel variates -ln(-ln U) in float64, from a stream of their own.
-
-    >>> from trainer.streams import random_streams
-    >>> GumbelNoise(random_streams(1).noise).gumbel((2, 3)).shape
-    (2, 3)
-    """
-
-    def __init__(self, stream: AESCounter) -> None:
-        self._stream = stream
-        self._generator = np.random.Generator(stream)
-
-    def gumbel(self, shape: tuple[int, ...]) -> Floats:
-        """The next variates, in the given shape."""
-        return self._generator.gumbel(size=shape)
-
-    def state(self) -> State:
-        """All that is needed to go on from here."""
-        return {"stream": self._stream.state}
-
-    def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
-        self._stream.state = state["stream"]

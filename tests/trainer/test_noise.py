@@ -7,7 +7,7 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from trainer.noise import GaussianNoise, GumbelNoise
+from trainer.noise import GaussianNoise
 from trainer.streams import random_streams
 
 
@@ -24,11 +24,6 @@ def test_noise_is_standard_normal() -> None:
     assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-3
     assert stats.kstest(drawn.sum(axis=1) / np.sqrt(500), "norm").pvalue > 1e-3
     assert abs(np.corrcoef(drawn.ravel()[:-1], drawn.ravel()[1:])[0, 1]) < 4 / np.sqrt(drawn.size)
-
-
-def test_gumbel_noise_is_standard_gumbel() -> None:
-    drawn = GumbelNoise(random_streams(42).noise).gumbel((300, 100))
-    assert stats.kstest(drawn.ravel(), "gumbel_r").pvalue > 1e-3
 
 
 def test_noise_ignores_how_it_is_asked_for() -> None:
@@ -53,10 +48,3 @@ def test_restored_noise_goes_on(shape: tuple[int, ...], draws: int) -> None:
     other.restore(state)
     np.testing.assert_array_equal([other.standard_normal(shape) for _ in range(5)], expected)
     other.close()
-
-
-def test_restored_gumbel_noise_goes_on() -> None:
-    source, other = GumbelNoise(random_streams(3).noise), GumbelNoise(random_streams(4).noise)
-    source.gumbel((9,))
-    other.restore(source.state())
-    np.testing.assert_array_equal(source.gumbel((9,)), other.gumbel((9,)))
