@@ -52,7 +52,7 @@ def test_a_gap_of_forty_scales_is_overcome_with_the_right_probability() -> None:
 def test_ties_are_decided_by_more_bits() -> None:
     scores = np.array([1.0, 1.0])
     assert _given([2**63, 2**63], [9, 7]).least(scores, 2.0) == 1
-    assert _given([2**63, 2**63], [5, 5, 3, 4]).least(scores, 2.0) == 0
+    assert _given([2**63, 2**63], [5, 5, 3, 9]).least(scores, 2.0) == 0
 
 
 @pytest.mark.parametrize("offset", [-3, -1, 1, 3])
