@@ -1,8 +1,9 @@
-"""Randomness: AES in counter mode, keyed by the operating system, and the noise drawn from it.
+"""What a source of normal noise is to the trainer.
 
-Whoever can reproduce the noise can subtract it, so a statistical generator (PCG, Philox, the Mersenne Twister) would
-void the guarantee, however good its histograms. A key that was derived from a caller's seed is for public data alone;
-the service refuses one with a private data set.
+Whoever can reproduce the noise can subtract it, so it comes from AES in counter mode under keys of the operating
+system: a statistical generator (PCG, Philox, the Mersenne Twister) would void the guarantee, however good its
+histograms. A key that was derived from a caller's seed is for public data alone; the service refuses one with a private
+data set.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
 
 Floats = npt.NDArray[np.float64]
 State = dict[str, Any]
@@ -25,7 +25,7 @@ class Noise(Protocol):
         ...
 
     def state(self) -> State:
-        """All that is needed to go on from here."""
+        """Return all that is needed to go on from here."""
         ...
 
     def restore(self, state: State) -> None:
@@ -33,30 +33,5 @@ class Noise(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing more is drawn."""
+        """Draw nothing more."""
         ...
-
-
-class GumbelNoise:
-    """Standard Gumbel variates -ln(-ln U) in float64, from a stream of their own.
-
-    >>> from trainer.streams import random_streams
-    >>> GumbelNoise(random_streams(1).noise).gumbel((2, 3)).shape
-    (2, 3)
-    """
-
-    def __init__(self, stream: AESCounter) -> None:
-        self._stream = stream
-        self._generator = np.random.Generator(stream)
-
-    def gumbel(self, shape: tuple[int, ...]) -> Floats:
-        """The next variates, in the given shape."""
-        return self._generator.gumbel(size=shape)
-
-    def state(self) -> State:
-        """All that is needed to go on from here."""
-        return {"stream": self._stream.state}
-
-    def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
-        self._stream.state = state["stream"]

@@ -57,7 +57,7 @@ class RecursiveFrankWolfe:
         self._phase, self._radius = _checked(task.plan, name)
         self._sums = ClippedSums(task.records, task.model, name)
         self._slots = SecretSlots(task)
-        self._noise = task.streams.gumbel_noise()
+        self._noise = task.streams.selections()
         self._xp = task.records.xp
         self._done = 0
         self._point: Array = self._xp.zeros(task.model.num_parameters, dtype=self._xp.float64)

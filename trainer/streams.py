@@ -12,8 +12,9 @@ from randomgen import AESCounter
 from accounting.events import Sampling
 from accounting.numbers import read_integer
 from trainer.exact.gaussian import RoundedGaussian
+from trainer.exact.selection import Selections
 from trainer.generalized_gaussian import GeneralizedGaussianNoise
-from trainer.noise import GumbelNoise, Noise
+from trainer.noise import Noise
 from trainer.records import Records
 from trainer.samplers import Sampler, sampler_for
 from trainer.shuffle.coins import Coins
@@ -55,9 +56,9 @@ class RandomStreams:
         """Return a source of rounded normal variates; one source takes the whole stream."""
         return RoundedGaussian(self.noise)
 
-    def gumbel_noise(self) -> GumbelNoise:
-        """Gumbel variates; one source takes the whole stream."""
-        return GumbelNoise(self.noise)
+    def selections(self) -> Selections:
+        """Return exact selections with Gumbel noise; one source takes the whole stream."""
+        return Selections(self.noise)
 
     def generalized_gaussian_noise(self) -> GeneralizedGaussianNoise:
         """Generalised Gaussian vectors; one source takes the whole stream."""

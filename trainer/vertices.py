@@ -1,15 +1,14 @@
 """Frank-Wolfe steps in the l1 ball: a vertex by report-noisy-max, and a step towards it.
 
-Gumbel noise is float64's: its upper tail ends at 36 scales, and no claim is made about events rarer than that or about
-the last bits of what is released.
+The selection is exact on the scores as computed: the noise has no last value, however rare it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.arrays import Array, namespace_of
-from trainer.noise import GumbelNoise
+from trainer.arrays import Array, namespace_of, to_host
+from trainer.exact.selection import Selections
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +24,18 @@ class Vertex:
     value: float
 
 
-def noisy_vertex(gradient: Array, radius: float, noise: GumbelNoise, noise_scale: float) -> Vertex:
+def noisy_vertex(gradient: Array, radius: float, selections: Selections, noise_scale: float) -> Vertex:
     """The vertex u of least <u, gradient> - noise_scale G_u, with a standard Gumbel G_u for each.
 
     Args:
         gradient: shape (d,), float64.
         radius: Of the l1 ball.
-        noise: 2 d variates are drawn: for +D e_1..+D e_d, then for -D e_1..-D e_d.
+        selections: They choose among 2 d scores: of +D e_1..+D e_d, then of -D e_1..-D e_d.
         noise_scale: In units of a score.
     """
     xp, size = namespace_of(gradient), gradient.shape[0]
     scores = radius * xp.concat([gradient, -gradient])
-    chosen = int(xp.argmin(scores - noise_scale * xp.asarray(noise.gumbel((2 * size,)))))
+    chosen = selections.least(to_host(scores), noise_scale)
     return Vertex(chosen, radius) if chosen < size else Vertex(chosen - size, -radius)
 
 

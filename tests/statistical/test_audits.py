@@ -23,8 +23,8 @@ from trainer.audit.audit import audit
 from trainer.audit.canaries import OPPOSED, ORTHOGONAL
 from trainer.audit.observation import observe
 from trainer.audit.result import CONSISTENT, VIOLATED
+from trainer.exact.gaussian import RoundedGaussian
 from trainer.grid import Grid
-from trainer.noise import GaussianNoise
 from trainer.records import Indices, Records, Selection
 from trainer.samplers import FullBatchSampler, Sampler
 from trainer.streams import RandomStreams
@@ -80,8 +80,8 @@ def halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def scale_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
-    honest = GaussianNoise.rounded
-    monkeypatch.setattr(GaussianNoise, "rounded", lambda noise, size, scale: honest(noise, size, factor * scale))
+    honest = RoundedGaussian.rounded
+    monkeypatch.setattr(RoundedGaussian, "rounded", lambda noise, size, scale: honest(noise, size, factor * scale))
 
 
 @pytest.mark.usefixtures("halved_noise")
@@ -106,7 +106,7 @@ def test_halved_noise_is_caught_where_steps_are_sampled() -> None:
 
 
 def test_forgotten_noise_is_caught_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GaussianNoise, "rounded", lambda _, size, scale: np.zeros(size))
+    monkeypatch.setattr(RoundedGaussian, "rounded", lambda _, size, scale: np.zeros(size))
     assert audit(tight("dp_sgd"), trials=1000, method="one_run", seed=4).verdict == VIOLATED
 
 

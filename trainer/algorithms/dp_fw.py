@@ -41,7 +41,7 @@ class FrankWolfe:
         self._phase, self._radius = _checked(task.plan, phase_type)
         self._sums = ClippedSums(task.records, task.model, task.plan.algorithm)
         self._everything = slice(0, task.records.capacity)
-        self._noise = task.streams.gumbel_noise()
+        self._noise = task.streams.selections()
         self._xp = task.records.xp
         self._done = 0
         self._point: Array = self._xp.zeros(task.model.num_parameters, dtype=self._xp.float64)

@@ -36,7 +36,7 @@ class TreeFrankWolfe(TreeWalk):
 
     def __init__(self, task: Task) -> None:
         self._phase, radius = _checked(task.plan)
-        self._noise = task.streams.gumbel_noise()
+        self._noise = task.streams.selections()
         super().__init__(task, self._phase, radius, ClippedSums(task.records, task.model, "tree_sfw_l1"), self._noise)
 
     def _mean(self, slots: Indices, depth: int, term: Term) -> Array:

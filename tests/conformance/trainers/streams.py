@@ -63,8 +63,8 @@ class RecordingStreams(RandomStreams):
     def gaussian_noise(self) -> Any:
         return _Noise(super().gaussian_noise(), self.drawn, self.__dict__["_noise_factor"])
 
-    def gumbel_noise(self) -> Any:
-        return _Gumbel(super().gumbel_noise(), self.drawn, self.__dict__["_gumbel"])
+    def selections(self) -> Any:
+        return _Selections(super().selections(), self.drawn, self.__dict__["_gumbel"])
 
     def generalized_gaussian_noise(self) -> Any:
         return _GeneralizedGaussian(super().generalized_gaussian_noise(), self.drawn, self.__dict__["_noise_factor"])
@@ -161,15 +161,18 @@ class _Coins:
         self._coins.restore(state)
 
 
-class _Gumbel:
+class _Selections:
     def __init__(self, noise: Any, record: Record, given: list[np.ndarray] | None) -> None:
         self._noise, self._record, self._given = noise, record, given
 
-    def gumbel(self, shape: tuple[int, ...]) -> np.ndarray:
-        drawn: np.ndarray = self._noise.gumbel(shape) if self._given is None else self._given.pop(0)
-        assert drawn.shape == shape
+    def least(self, scores: np.ndarray, scale: float) -> int:
+        if self._given is None:
+            chosen: int = self._noise.least(scores, scale)
+            return chosen
+        drawn = self._given.pop(0)
+        assert drawn.shape == scores.shape
         self._record.noises.append(drawn.copy())
-        return drawn
+        return int(np.argmin(scores - scale * drawn))
 
     def state(self) -> Any:
         return self._noise.state()

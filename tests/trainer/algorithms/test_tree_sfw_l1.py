@@ -27,10 +27,10 @@ from trainer.algorithms.tree_sfw_l1 import TreeFrankWolfe
 from trainer.arrays import Array, Namespace, to_host
 from trainer.checkpoint import Checkpoints
 from trainer.clipping import MARGINS
+from trainer.exact.selection import Selections
 from trainer.loop import Task
 from trainer.losses.loss import Loss, column
 from trainer.models import LinearModel, MultilayerPerceptron, build
-from trainer.noise import GumbelNoise
 from trainer.run import run
 from trainer.streams import RandomStreams, random_streams
 
@@ -55,18 +55,18 @@ class Steep(Loss):
         raise NotImplementedError
 
 
-class GivenNoise(GumbelNoise):
+class GivenNoise(Selections):
     """Gumbel variates from a list, one draw after the other."""
 
     def __init__(self, draws: Floats) -> None:
         super().__init__(random_streams(0).noise)
         self.draws, self.used = draws, 0
 
-    def gumbel(self, shape: tuple[int, ...]) -> Floats:
+    def least(self, scores: Floats, scale: float) -> int:
         drawn = self.draws[self.used]
         self.used += 1
-        assert drawn.shape == shape
-        return drawn
+        assert drawn.shape == scores.shape
+        return int(np.argmin(scores - scale * drawn))
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class GivenStreams(RandomStreams):
 
     noise_given: GivenNoise
 
-    def gumbel_noise(self) -> GumbelNoise:
+    def selections(self) -> Selections:
         return self.noise_given
 
 
