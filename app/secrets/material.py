@@ -49,14 +49,15 @@ LABELS_OF_KEYS = frozenset({"api_key", "session"})
 
 
 class SecretUnavailable(Problem):
-    """A version of a secret cannot be read here: 503 in an answer, one line in a command."""
+    """A version of a secret cannot be read here: 503 in an answer, one line in a command. No folder is named."""
 
-    def __init__(self, purpose: Purpose, version: int, place: str, fault: str) -> None:
+    def __init__(self, purpose: Purpose, version: int, name: str, fault: str) -> None:
+        code = "secret_unavailable"
         detail = (
-            f"The {purpose.words}, version {version}, {fault}: {place}. Restore it from the backup, or copy it from a "
+            f"The {purpose.words}, version {version}, {fault}: {name}. Restore it from the backup, or copy it from a "
             "server of the same database that has it."
         )
-        super().__init__(503, "secret_unavailable", detail, headers={"Retry-After": "5"})
+        super().__init__(503, code, detail, headers={"Retry-After": "5"})
 
 
 class SecretMaterial:
@@ -161,7 +162,7 @@ class SecretMaterial:
         return first if version == 1 else first.with_name(f"{first.stem}.{version}{first.suffix}")
 
     def _unavailable(self, purpose: Purpose, version: int, fault: str) -> SecretUnavailable:
-        return SecretUnavailable(purpose, version, self.place(purpose, version), fault)
+        return SecretUnavailable(purpose, version, Path(self.place(purpose, version)).name, fault)
 
 
 def _hmac(key: bytes, data: bytes) -> str:
