@@ -20,7 +20,7 @@ from app.db.database import Database
 from app.kit.context import Context
 from app.ledger import transparency
 from app.ledger.checkpoints import VerifierKey, open_note
-from app.secrets import service
+from app.secrets import service, versions
 from app.secrets.material import Purpose, SecretUnavailable
 from app.secrets.service import SecretRefused
 from app.settings import Settings
@@ -163,6 +163,9 @@ def test_a_key_outlives_a_rotation_and_changes_over_when_it_is_used(admitted: Co
     again = sessions.begin(admitted, created.id, None)
     assert again is not None
     assert sessions.authenticate(admitted, again.cookie) is not None
+    _, moment, code = again.cookie.split(".")
+    said = f"{created.id}.{moment}.{row.token_hash}".encode()
+    assert code == admitted.keyed_hash("session", said, 2) != admitted.keyed_hash("session", said, 1)
     assert row_of(admitted, a_key(admitted).id).secret_version == 2
 
 
@@ -179,6 +182,41 @@ def test_the_older_token_of_a_rotated_key_changes_over_too(admitted: Context) ->
     assert keys.authenticate(admitted, created.token) is not None
     assert service.retire(admitted, Purpose.KEYS, 1).revoked == []
     assert all(keys.authenticate(admitted, token) is not None for token in (created.token, newer))
+
+
+def test_a_key_that_changed_over_is_rotated_with_an_overlap(admitted: Context) -> None:
+    created = a_key(admitted)
+    service.rotate(admitted, Purpose.KEYS)
+    assert keys.authenticate(admitted, created.token) is not None
+    with admitted.database.write() as session:
+        _, newer = keys.rotate_key(session, admitted, created.id, timedelta(hours=1))
+    assert all(keys.authenticate(admitted, token) is not None for token in (created.token, newer))
+
+
+def test_no_version_ends_while_a_key_is_made_under_it(admitted: Context) -> None:
+    service.rotate(admitted, Purpose.KEYS)
+    told: list[str] = []
+
+    def end_it() -> None:
+        service.rotate(admitted, Purpose.KEYS)
+        try:
+            service.retire(admitted, Purpose.KEYS, 2)
+        except SecretRefused as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=end_it)
+    with admitted.database.write() as session:
+        assert versions.newest_kept(session, Purpose.KEYS) == 2
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive(), "it waits"
+        row, token = keys.add_key(session, admitted, keys.Terms("key", (Scope.ADMIN,)))
+    thread.join()
+    assert told == [
+        f"1 API key(s) are still under version 2, such as {row.id}. A key changes over when it is used. "
+        "Wait, or revoke those that are left with --revoke-keys."
+    ]
+    assert keys.authenticate(admitted, token) is not None
 
 
 def test_retiring_a_version_ends_what_is_under_it_and_nothing_else(admitted: Context) -> None:
@@ -326,7 +364,7 @@ def test_of_two_that_rotate_at_once_each_makes_a_version_or_is_told(admitted: Co
         thread.start()
     for thread in threads:
         thread.join()
-    versions = [row.version for row in service.listed(admitted) if row.purpose == Purpose.KEYS]
-    assert sorted(each for each in outcomes if isinstance(each, int)) == versions[1:]
+    known = [row.version for row in service.listed(admitted) if row.purpose == Purpose.KEYS]
+    assert sorted(each for each in outcomes if isinstance(each, int)) == known[1:]
     assert all("Somebody else" in each for each in outcomes if isinstance(each, str))
     service.admit(admitted)
