@@ -16,7 +16,7 @@ from app.problems import MEDIA_TYPE
 _EVERYWHERE = "malformed_url malformed_request internal_error"
 _BEHIND_KEYS = (
     "unauthenticated invalid_key loopback_only forbidden too_many_requests invalid_request database_busy "
-    "database_unavailable"
+    "database_unavailable secret_unavailable"
 )
 _WITH_ID = "not_found"
 _WITH_BODY = (

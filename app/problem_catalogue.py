@@ -165,6 +165,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "internal_error": (500, "A fault of the service; its log has the cause under the request id, without any value."),
     "disk_full": (507, "The disk has no room for what the request would write; nothing was written, try again later."),
     "database_unavailable": (503, "The database does not answer, or its schema is not the newest."),
+    "secret_unavailable": (503, "A version of a secret cannot be read by this server; `detail` says which one."),
 }
 
 #: Codes of single faults in the list `errors` that are not also codes of a whole answer.

@@ -50,8 +50,9 @@ class Settings(BaseSettings):
     secret_key: SecretStr | None = Field(
         None,
         min_length=MIN_SECRET_LENGTH,
-        description="Key of the hashes that are stored in place of API keys, request bodies and data contents, 32 "
-        "characters at least. Empty: made once and kept in the data folder.",
+        description="Secret of data contents and request bodies, and version 1 of that of API keys and sessions, 32 "
+        "characters at least (`docs/operating/secrets.md`). All servers of a database have the same. Empty: made once "
+        "and kept in the data folder.",
     )
     data_key: SecretStr | None = Field(
         None,
@@ -63,7 +64,8 @@ class Settings(BaseSettings):
     checkpoint_key_file: Path | None = Field(
         None,
         description="File that holds the Ed25519 key that checkpoints of the ledger are signed with, in PEM without a "
-        "password (`openssl genpkey -algorithm ed25519`). Empty: made once and kept in the data folder.",
+        "password (`openssl genpkey -algorithm ed25519`), version 1; later versions lie beside it. All servers of a "
+        "database have the same. Empty: made once and kept in the data folder.",
     )
     workers: int = Field(
         1,
@@ -152,28 +154,38 @@ class Settings(BaseSettings):
                 return "postgresql+psycopg://" + self.database_url.removeprefix(prefix)
         return self.database_url
 
+    @property
+    def secret_file(self) -> Path:
+        """Where the first secret lies, unless ``secret_key`` is set."""
+        return self.data_dir / "secret.key"
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """Where the first key that signs lies."""
+        return self.checkpoint_key_file or self.data_dir / "checkpoint.key"
+
     @cached_property
     def secret(self) -> bytes:
-        """The key of all keyed hashes. Made once, readable by the service's user alone."""
+        """The first secret: of contents for ever, and of keys until it is rotated (`app.secrets.material`).
+
+        Made once, readable by the service's user alone.
+        """
         if self.secret_key is not None:
             return self.secret_key.get_secret_value().encode()
-        path = self.data_dir / "secret.key"
-        if not path.exists():
-            write_private_once(path, secrets.token_hex(32).encode())
-        return path.read_bytes().strip()
+        if not self.secret_file.exists():
+            write_private_once(self.secret_file, secrets.token_hex(32).encode())
+        return self.secret_file.read_bytes().strip()
 
     @cached_property
     def checkpoint_key(self) -> Ed25519PrivateKey:
-        """The key that checkpoints of the ledger are signed with. Made once, readable by the service's user alone.
+        """The first key that signs checkpoints of the ledger. Made once, readable by the service's user alone.
 
         Raises:
             ValueError: the file holds something else.
         """
-        path = self.checkpoint_key_file or self.data_dir / "checkpoint.key"
-        if self.checkpoint_key_file is None and not path.exists():
-            form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            write_private_once(path, Ed25519PrivateKey.generate().private_bytes(*form))
-        return _signing_key(path)
+        if self.checkpoint_key_file is None and not self.checkpoint_file.exists():
+            write_private_once(self.checkpoint_file, new_signing_key())
+        return read_signing_key(self.checkpoint_file)
 
     @cached_property
     def encryption(self) -> FileEncryption:
@@ -210,7 +222,7 @@ class Settings(BaseSettings):
         if path is None:
             return None
         try:
-            _signing_key(path)
+            read_signing_key(path)
         except (OSError, ValueError):
             detail = "the file cannot be read, or holds no Ed25519 key in PEM without a password"
             raise PydanticCustomError("checkpoint_key_file", detail) from None
@@ -296,7 +308,18 @@ def _check_key(text: str) -> None:
         raise PydanticCustomError("data_key", str(error)) from None
 
 
-def _signing_key(path: Path) -> Ed25519PrivateKey:
+def new_signing_key() -> bytes:
+    """A fresh Ed25519 key, as `read_signing_key` takes it."""
+    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def read_signing_key(path: Path) -> Ed25519PrivateKey:
+    """The Ed25519 key in a PEM file without a password.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds something else.
+    """
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (TypeError, UnsupportedAlgorithm) as error:

@@ -24,8 +24,11 @@ class ApiKey(Base):
     requests_per_second: Mapped[float | None] = mapped_column(Double)
     concurrent_requests: Mapped[int | None] = mapped_column(Integer)
     token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    #: Of the secret of keys that the token is hashed under.
+    secret_version: Mapped[int] = mapped_column(Integer, server_default="1")
     #: The token before the last rotation, for as long as it is still good.
     previous_token_hash: Mapped[str | None] = mapped_column(String(64))
+    previous_secret_version: Mapped[int] = mapped_column(Integer, server_default="1")
     previous_token_until: Mapped[datetime | None] = mapped_column(UtcDateTime())
     created_at: Mapped[datetime] = mapped_column(UtcDateTime())
     rotated_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
@@ -37,3 +40,9 @@ class ApiKey(Base):
     def has_ended(self, now: datetime) -> bool:
         """Whether it authenticates nobody any more."""
         return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
+
+    def is_under_secret(self, version: int, now: datetime) -> bool:
+        """Whether a token that may still be good is hashed under this version of the secret of keys."""
+        until = self.previous_token_until
+        has_previous = self.previous_token_hash is not None and until is not None and until > now
+        return self.secret_version == version or (has_previous and self.previous_secret_version == version)

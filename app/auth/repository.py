@@ -69,6 +69,18 @@ def note_use(connection: Connection, key_id: str, minute: datetime) -> None:
     connection.execute(update(ApiKey).where(ApiKey.id == key_id, is_older).values(last_used_at=minute))
 
 
+def hash_anew(session: Session, key_id: str, before: str, after: str, version: int) -> None:
+    """Replace a token's hash by that under another version of the secret, unless the token was replaced meanwhile."""
+    for digest, number in (
+        (ApiKey.token_hash, ApiKey.secret_version),
+        (ApiKey.previous_token_hash, ApiKey.previous_secret_version),
+    ):
+        session.execute(
+            update(ApiKey).where(ApiKey.id == key_id, digest == before).values({digest: after, number: version}),
+            execution_options={"synchronize_session": False},
+        )
+
+
 def lock_all(session: Session) -> None:
     """Let one transaction at a time change keys: whether a first one is needed, whether a last one is revoked, and
     which token is the newest are decided on what is there. SQLite's write lock does that already.

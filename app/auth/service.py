@@ -22,6 +22,8 @@ from app.kit.context import Context
 from app.kit.ids import new_id
 from app.kit.moments import format_moment
 from app.problems import Problem, not_found, unprocessable
+from app.secrets import versions
+from app.secrets.material import Purpose, SecretUnavailable
 
 #: A key names its own row, then 256 random bits: found by the first part, proved by all of it.
 TOKEN = re.compile(r"epsilond_([a-z2-7]{24})_([a-z2-7]{52})")
@@ -91,6 +93,7 @@ def create_key(
     reached = None if budgets is None else tuple(budgets)
     terms = Terms(name, chosen, reached, expires_at, requests_per_second, concurrent_requests)
     with context.database.write() as session:
+        versions.newest_kept(session, Purpose.KEYS)
         if if_none:
             repository.lock_all(session)
             if repository.any_key(session):
@@ -111,7 +114,7 @@ def add_key(session: Session, context: Context, terms: Terms) -> tuple[ApiKey, s
     """
     paths = None if terms.budgets is None else _paths(session, terms)
     key_id = new_id("key")
-    token = _new_token(key_id)
+    token, version = _new_token(key_id), versions.newest_kept(session, Purpose.KEYS)
     row = ApiKey(
         id=key_id,
         name=terms.name,
@@ -119,7 +122,8 @@ def add_key(session: Session, context: Context, terms: Terms) -> tuple[ApiKey, s
         budgets=paths,
         requests_per_second=terms.requests_per_second,
         concurrent_requests=terms.concurrent_requests,
-        token_hash=token_hash(context, token),
+        token_hash=token_hash(context, token, version),
+        secret_version=version,
         created_at=context.clock(),
         expires_at=terms.expires_at,
     )
@@ -149,11 +153,13 @@ def authenticate(context: Context, token: str) -> Principal | None:
         return None
     with context.database.read() as session:
         key = repository.find(session, f"key_{parts[1]}")
-    given = token_hash(context, token)
+        newest = versions.newest(session, Purpose.KEYS)
     # Both comparisons are made whatever is found, and each looks at every character whatever the first ones are.
+    given = token_hash(context, token, newest if key is None else key.secret_version)
     is_newest = hmac.compare_digest(_NO_HASH if key is None else key.token_hash.ljust(64, "0"), given)
     previous = None if key is None else key.previous_token_hash
-    is_previous = hmac.compare_digest((previous or "").ljust(64, "0"), given)
+    earlier = token_hash(context, token, newest if key is None else key.previous_secret_version)
+    is_previous = hmac.compare_digest((previous or "").ljust(64, "0"), earlier)
     now = context.clock()
     if key is None or key.has_ended(now) or not (is_newest or is_previous):
         return None
@@ -161,7 +167,19 @@ def authenticate(context: Context, token: str) -> Principal | None:
     valid_until = min((end for end in ends if end is not None), default=None)
     if valid_until is not None and valid_until <= now:
         return None
+    if (key.secret_version if is_newest else key.previous_secret_version) < newest:
+        _hash_anew(context, key.id, token, given if is_newest else earlier)
     return principal_of(key, valid_until)
+
+
+def _hash_anew(context: Context, key_id: str, token: str, before: str) -> None:
+    """Bring a token that was just shown under the newest secret; where that cannot be done now, another use will do."""
+    try:
+        with context.database.write() as session:
+            version = versions.newest_kept(session, Purpose.KEYS)
+            repository.hash_anew(session, key_id, before, token_hash(context, token, version), version)
+    except (*DATABASE_FAILURES, SecretUnavailable):
+        return
 
 
 def principal_of(key: ApiKey, valid_until: datetime | None) -> Principal:
@@ -192,6 +210,7 @@ def rotate_key(session: Session, context: Context, key_id: str, overlap: timedel
         Problem: 404; 409 ``key_has_ended``; 409 ``rotation_in_progress`` while an older token's time is not over: two
             that rotate at once must not end the token that the first of them has just handed out.
     """
+    version = versions.newest_kept(session, Purpose.KEYS)
     repository.lock_all(session)
     key, now = get_key(session, key_id), context.clock()
     if key.has_ended(now):
@@ -206,7 +225,8 @@ def rotate_key(session: Session, context: Context, key_id: str, overlap: timedel
     token = _new_token(key.id)
     key.previous_token_hash = key.token_hash if overlap else None
     key.previous_token_until = now + overlap if overlap else None
-    key.token_hash, key.rotated_at = token_hash(context, token), now
+    key.previous_secret_version = key.secret_version
+    key.token_hash, key.secret_version, key.rotated_at = token_hash(context, token, version), version, now
     session.flush()
     return key, token
 
@@ -301,9 +321,9 @@ def tell_of_change(context: Context) -> None:
     _CHANGES[context.database] = changes(context) + 1
 
 
-def token_hash(context: Context, token: str) -> str:
-    """What is stored in place of a token."""
-    return context.keyed_hash("api_key", token.encode())
+def token_hash(context: Context, token: str, version: int = 1) -> str:
+    """What is stored in place of a token, under a version of the secret of keys."""
+    return context.keyed_hash("api_key", token.encode(), version)
 
 
 def _new_token(key_id: str) -> str:

@@ -139,4 +139,4 @@ def _parts(address: str) -> SplitResult:
 
 
 def _code(context: Context, key: ApiKey, moment: int) -> str:
-    return context.keyed_hash("session", f"{key.id}.{moment}.{key.token_hash}".encode())
+    return context.keyed_hash("session", f"{key.id}.{moment}.{key.token_hash}".encode(), key.secret_version)

@@ -16,7 +16,7 @@ from app.auth.schemas import KeyBody
 from app.cli.files import new_private_file
 from app.cli.output import AsJson, example, print_json, print_table, print_text
 from app.cli.refusals import fail
-from app.cli.setting_up import open_context, require_data_folder, require_schema
+from app.cli.setting_up import open_context, require_data_folder, require_schema, require_secrets
 from app.kit.moments import format_moment
 from app.problems import Problem
 
@@ -59,6 +59,7 @@ def create_key(
     with open_context() as context:
         require_data_folder(context.settings)
         require_schema(context)
+        require_secrets(context)
         if if_none and auth.keys_exist(context):
             _tell_of_none(as_json)
             return
@@ -101,6 +102,7 @@ def rotate_key(
     with open_context() as context:
         require_data_folder(context.settings)
         require_schema(context)
+        require_secrets(context)
         target = new_private_file(output) if output else None
         try:
             with context.database.write() as session:

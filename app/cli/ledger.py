@@ -15,7 +15,7 @@ from app.cli.files import Output, whole_file
 from app.cli.output import AsJson, example, print_json, print_text
 from app.cli.progress import Reached, progress_bar
 from app.cli.refusals import Status, fail
-from app.cli.setting_up import open_context, require_schema
+from app.cli.setting_up import open_context, require_schema, require_secrets
 from app.kit import collector
 from app.kit.context import Context
 from app.ledger import books_repository, exports, transparency
@@ -109,6 +109,7 @@ def sign_checkpoint(output: Output = None, as_json: AsJson = False) -> None:
     """Sign all entries so far in one note. Keep it elsewhere, for `ledger verify --checkpoint`."""
     with open_context() as context:
         require_schema(context)
+        require_secrets(context)
         with _refusals_in_one_line():
             signed = transparency.checkpoint(context)
     if output is not None:
@@ -127,6 +128,7 @@ def print_public_key(as_json: AsJson = False) -> None:
     """Print what verifies the checkpoints of this ledger. Keep it with them."""
     with open_context() as context:
         require_schema(context)
+        require_secrets(context)
         with _refusals_in_one_line():
             key = str(transparency.verifier_key(context))
     if as_json:
@@ -280,8 +282,6 @@ def _refusals_in_one_line() -> Iterator[None]:
         yield
     except Problem as problem:
         fail(problem.detail)
-    except (OSError, ValueError):
-        fail("The key that signs checkpoints cannot be read, or is damaged. Restore checkpoint.key from the backup.")
 
 
 def _of_file(path: Path, read: Callable[[], T]) -> T:

@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "worker": ("service", "Execute queued trainings, until stopped."),
     "migrate": ("service", "Bring the database to the newest schema."),
     "keys": ("keys", "API keys of the server on this machine."),
+    "secrets": ("secrets", "The secrets of the database: versions, rotation."),
     "ledger": ("ledger", "The books of all budgets: verify, export, mend."),
     "openapi": ("service", "Print the OpenAPI document."),
 }

@@ -12,7 +12,7 @@ from alembic.util import CommandError
 
 from app.cli.output import AsJson, example, print_json, print_text
 from app.cli.refusals import fail
-from app.cli.setting_up import open_context, require_data_folder, require_data_key, require_schema
+from app.cli.setting_up import open_context, require_data_folder, require_data_key, require_schema, require_secrets
 from app.db import migrate as migrations
 from app.db.database import Database
 from app.kit.context import Context
@@ -42,6 +42,7 @@ def serve(
         if migrate:
             _migrate(context.settings)
         require_schema(context)
+        require_secrets(context)
         try:
             listening = server.listen(context.settings.host, context.settings.port)
         except server.CannotListen as error:
@@ -67,6 +68,7 @@ def worker(
         require_data_folder(context.settings)
         require_data_key(context.settings)
         require_schema(context)
+        require_secrets(context)
         supervisor = Supervisor(context, count)
         supervisor.start()
         try:

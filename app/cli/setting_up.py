@@ -15,7 +15,9 @@ from app.db.failures import DATABASE_FAILURES
 from app.kit import collector
 from app.kit.context import Context
 from app.kit.private_files import make_private_folder
-from app.settings import MIN_SECRET_LENGTH, Settings, settings_faults
+from app.secrets.material import SecretUnavailable
+from app.secrets.service import SecretRefused, admit
+from app.settings import Settings, settings_faults
 
 
 @contextmanager
@@ -51,11 +53,21 @@ def require_data_folder(settings: Settings) -> None:
     """Find out now, and not when the first upload or model is to be written."""
     try:
         with tempfile.TemporaryFile(dir=make_private_folder(settings.data_dir)):
-            is_whole = len(settings.secret) >= MIN_SECRET_LENGTH
+            pass
     except OSError as error:
         fail(f"The data folder cannot be written to: {_reason(error)}. EPSILOND_DATA_DIR names another.")
-    if not is_whole:
-        fail("The file secret.key in the data folder is damaged. Restore it from the backup.")
+
+
+def require_secrets(context: Context) -> None:
+    """Find out now that the secrets are not those of the database; one that knows none takes them."""
+    try:
+        admit(context)
+    except SecretRefused as error:
+        fail(str(error))
+    except SecretUnavailable as error:
+        fail(error.detail)
+    except OSError as error:
+        fail(f"A secret cannot be written: {_reason(error)}.")
 
 
 #: Where files lie that are encrypted if a data key is set.

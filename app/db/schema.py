@@ -9,7 +9,8 @@ import app.datasets.models
 import app.kit.idempotency_records
 import app.ledger.models
 import app.run_sweeps.models
-import app.runs.models  # noqa: F401
+import app.runs.models
+import app.secrets.models  # noqa: F401
 from app.db.base import Base
 
 metadata = Base.metadata

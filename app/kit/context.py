@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
@@ -18,6 +17,7 @@ from app.kit.fair_gate import MOST_WAITING, FairGate
 from app.kit.group_commit import GroupCommit
 from app.kit.process_pool import ProcessPool
 from app.observability.metrics import Metrics
+from app.secrets.material import SecretMaterial
 from app.settings import Settings
 
 
@@ -77,9 +77,14 @@ class Context:
         gates = (self.numerics, self.verifications, self.processes.gate, self.audit_processes.gate)
         return sum(gate.places + gate.most_waiting for gate in gates)
 
-    def keyed_hash(self, purpose: str, data: bytes) -> str:
-        """HMAC-SHA256 under the service's secret, hexadecimal; ``purpose`` keeps hashes of different things apart."""
-        return hmac.new(self.settings.secret, purpose.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+    @cached_property
+    def secrets(self) -> SecretMaterial:
+        """The secrets that this process can read."""
+        return SecretMaterial(self.settings)
+
+    def keyed_hash(self, label: str, data: bytes, version: int = 1) -> str:
+        """HMAC-SHA256, hexadecimal, under the secret that ``label`` belongs to (`app.secrets.material`)."""
+        return self.secrets.keyed_hash(label, data, version)
 
 
 # A coroutine, like every dependency that only looks: others would be sent to a thread, one by one.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
@@ -29,6 +30,8 @@ from app.ledger.merkle import Frontier, Read, leaf_hash
 from app.ledger.verdicts import NotAsKept, Past, Verdict
 from app.observability.metrics import VerificationResult
 from app.problems import Problem, ProblemItem, not_found, unprocessable
+from app.secrets import versions
+from app.secrets.material import Purpose
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ _STUCK = "the entries cannot be given their places in the tree"
 def verifier_key(context: Context) -> VerifierKey:
     """The public key that verifies the checkpoints that are signed now."""
     with context.database.read() as session:
-        return VerifierKey.of(context.settings.checkpoint_key, origin_of(_tree(session).ledger_id))
+        return VerifierKey.of(_signing_key(session, context), origin_of(_tree(session).ledger_id))
 
 
 def checkpoint(context: Context) -> SignedCheckpoint:
@@ -170,7 +173,8 @@ def verify(context: Context, root_id: str, note: str | None = None) -> Verdict:
     Args:
         context: The process's context.
         root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
-        note: The checkpoint. A signature by the present key is verified; what others have signed, the caller has kept.
+        note: The checkpoint. A signature by a key of this ledger is verified, unless the key is retired; what others
+            have signed, the caller has kept.
 
     Raises:
         Problem: 422 ``invalid_checkpoint``, or ``contradiction`` where it comes with a tree of budgets.
@@ -213,14 +217,15 @@ def _result(verdict: Verdict, *, is_ours: bool) -> VerificationResult:
 
 
 def _kept(context: Context, root_id: str, note: str) -> tuple[Checkpoint, bool]:
-    """The checkpoint that was given, and whether the present key has signed it."""
+    """The checkpoint that was given, and whether a key of this ledger has signed it."""
     if root_id:
         detail = "A checkpoint is of the entries of all budgets: leave budget_id out, or the checkpoint."
         raise unprocessable("contradiction", detail, "checkpoint")
     try:
         kept, signatures = read_note(note)
-        own = VerifierKey.of(context.settings.checkpoint_key, kept.origin)
-        return kept, is_signed_by(own, kept, signatures)
+        own = [VerifierKey(kept.origin, key) for key in _public_keys(context)]
+        # Asked of each, so that a signature that does not verify is never passed over.
+        return kept, sum(is_signed_by(key, kept, signatures) for key in own) > 0
     except InvalidNote as error:
         raise unprocessable("invalid_checkpoint", f"The text is refused: {error}.", "checkpoint") from None
 
@@ -245,8 +250,9 @@ def _checkpoint(session: Session, context: Context) -> SignedCheckpoint:
     current, found = _state(session, context)
     if found is not None:
         return found
-    key = str(VerifierKey.of(context.settings.checkpoint_key, current.origin))
-    signed = SignedCheckpoint(current, sign(current, context.settings.checkpoint_key), key, context.clock())
+    private = _signing_key(session, context)
+    key = str(VerifierKey.of(private, current.origin))
+    signed = SignedCheckpoint(current, sign(current, private), key, context.clock())
     number = tree.checkpoints + 1
     repository.update_tree(session, checkpoints=number)
     repository.insert_checkpoint(
@@ -275,12 +281,24 @@ def _state(session: Session, context: Context) -> tuple[Checkpoint, SignedCheckp
     if newest is None:
         return current, None
     _check_consistency(repository.tiles(session), newest, current)
-    key = VerifierKey.of(context.settings.checkpoint_key, current.origin)
+    key = VerifierKey.of(_signing_key(session, context), current.origin)
     found = repository.checkpoint_at(session, tree.size, str(key))
     if found is None:
         return current, None
     _check_note(found.note, key, current)
     return current, SignedCheckpoint(current, found.note, str(key), found.issued_at)
+
+
+def _signing_key(session: Session, context: Context) -> Ed25519PrivateKey:
+    """The key that signs now."""
+    return context.secrets.signing_key(versions.newest(session, Purpose.SIGNATURES))
+
+
+def _public_keys(context: Context) -> list[bytes]:
+    """The keys of this ledger that are not retired."""
+    with context.database.read() as session:
+        known = versions.public_keys(session)
+    return known or [context.secrets.signing_key(1).public_key().public_bytes_raw()]
 
 
 def _check_note(note: str, key: VerifierKey, current: Checkpoint) -> None:

@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 
 from app.audits import service as audits
 from app.audits.schemas import AuditRequest
+from app.auth.service import authenticate
 from app.budgets.models import Budget, Reservation
 from app.db.database import Database
 from app.db.migrate import MIGRATIONS, upgrade
@@ -31,6 +32,9 @@ from app.ledger.verification import verify
 from app.main import create_app
 from app.runs import service as runs
 from app.runs.report import stored_plan
+from app.secrets import service as secrets
+from app.secrets.material import Purpose
+from app.secrets.service import SecretRefused
 from app.settings import Settings
 from tests.databases import DatabaseFactory, on_postgresql
 
@@ -270,6 +274,20 @@ def test_what_was_answered_is_answered_again_and_never_done_again(old: Old) -> N
     assert replayed > 3
     with old.context.database.read() as session:
         assert verify(session) == before
+
+
+def test_the_first_start_enters_the_secrets_that_there_are(old: Old, tmp_path: Path) -> None:
+    """Keys of then go on, also over a rotation; a server with another secret is refused from now on."""
+    assert secrets.listed(old.context) == []
+    secrets.admit(old.context)
+    other = Settings(data_dir=tmp_path / "other", database_url=old.context.database.url, secret_key="k" * 32)
+    with pytest.raises(SecretRefused, match="The content secret is not the one of this database"):
+        secrets.admit(Context(other, old.context.database))
+    assert secrets.rotate(old.context, Purpose.KEYS) == 2
+    if old.has_keys:
+        assert authenticate(old.context, old.made["token"]) is not None, "under the first version, then the second"
+        assert secrets.retire(old.context, Purpose.KEYS, 1).revoked == []
+        assert authenticate(old.context, old.made["token"]) is not None
 
 
 def test_runs_are_read_as_they_were_and_their_plans_can_be_audited(old: Old) -> None:

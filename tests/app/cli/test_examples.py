@@ -33,7 +33,7 @@ from tests.app.cli.test_run import CREATE
 #: What cannot be done twice, or prints no answer; how it is told as JSON, other tests say.
 ONCE = {
     "run create", "run cancel", "run model", "budget create", "keys create", "keys rotate", "keys revoke",
-    "ledger export", "ledger checkpoint", "openapi",
+    "secrets retire", "ledger export", "ledger checkpoint", "openapi",
 }  # fmt: skip
 
 

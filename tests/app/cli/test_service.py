@@ -143,7 +143,7 @@ def test_a_damaged_secret_is_not_used(context: Context) -> None:
         path.write_bytes(damaged)
         result = run(context.settings, "keys", "create", "--name", "ci", "--scope", "admin")
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-        assert "secret.key in the data folder is damaged" in result.stderr
+        assert "is damaged: secret.key. Restore it from the backup" in result.stderr
     assert not service.keys_exist(context)
 
 

@@ -1,0 +1,169 @@
+"""The secrets themselves: where each version lies, how it is read, and what recognises it.
+
+Version 1 of the secret of contents and of that of keys is the service's first secret, ``EPSILOND_SECRET_KEY`` or
+``secret.key``; the labels of keyed hashes keep the two apart. Every later version is a file of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from enum import StrEnum
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from app.kit.private_files import write_private_once
+from app.problems import Problem
+from app.settings import MIN_SECRET_LENGTH, Settings, new_signing_key, read_signing_key
+
+
+class Purpose(StrEnum):
+    """What a secret is for.
+
+    `CONTENT` keys whatever must be recognised for ever: contents of data sets, fingerprints of requests under
+    idempotency keys, checkpoints of runs, and the noise of a score. `KEYS` keys what stands in place of API keys, and
+    sessions of browsers. `SIGNATURES` signs checkpoints of the ledger.
+    """
+
+    CONTENT = "content"
+    KEYS = "keys"
+    SIGNATURES = "signatures"
+
+    @property
+    def words(self) -> str:
+        """The secret's name in a sentence."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Purpose.CONTENT: "content secret",
+    Purpose.KEYS: "secret of keys",
+    Purpose.SIGNATURES: "key of signatures",
+}
+
+#: Labels of keyed hashes under the secret of keys. Every other label is under the secret of contents, which never
+#: changes, so that a new label is stable unless somebody decides otherwise.
+LABELS_OF_KEYS = frozenset({"api_key", "session"})
+
+
+class SecretUnavailable(Problem):
+    """A version of a secret cannot be read here: 503 in an answer, one line in a command. No folder is named."""
+
+    def __init__(self, purpose: Purpose, version: int, name: str, fault: str) -> None:
+        code = "secret_unavailable"
+        detail = (
+            f"The {purpose.words}, version {version}, {fault}: {name}. Restore it from the backup, or copy it from a "
+            "server of the same database that has it."
+        )
+        super().__init__(503, code, detail, headers={"Retry-After": "5"})
+
+
+class SecretMaterial:
+    """The secrets that one process can read. Each version is read once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._later: dict[int, bytes] = {}
+        self._signing: dict[int, Ed25519PrivateKey] = {}
+
+    def bytes_of(self, purpose: Purpose, version: int) -> bytes:
+        """The key of keyed hashes.
+
+        Raises:
+            SecretUnavailable: there is no such file, or it is damaged.
+        """
+        if version == 1:
+            try:
+                found = self._settings.secret
+            except OSError:
+                raise self._unavailable(purpose, version, "cannot be read") from None
+        elif version in self._later:
+            return self._later[version]
+        else:
+            try:
+                found = self.file(purpose, version).read_bytes().strip()
+            except OSError:
+                raise self._unavailable(purpose, version, "cannot be read") from None
+        if len(found) < MIN_SECRET_LENGTH:
+            raise self._unavailable(purpose, version, "is damaged")
+        if version > 1:
+            self._later[version] = found
+        return found
+
+    def signing_key(self, version: int) -> Ed25519PrivateKey:
+        """The key that signs checkpoints.
+
+        Raises:
+            SecretUnavailable: there is no such file, or it holds something else.
+        """
+        found = self._signing.get(version)
+        if found is None:
+            try:
+                found = self._settings.checkpoint_key if version == 1 else read_signing_key(self._signing_file(version))
+            except OSError:
+                raise self._unavailable(Purpose.SIGNATURES, version, "cannot be read") from None
+            except ValueError:
+                raise self._unavailable(Purpose.SIGNATURES, version, "is damaged") from None
+            self._signing[version] = found
+        return found
+
+    def keyed_hash(self, label: str, data: bytes, version: int = 1) -> str:
+        """HMAC-SHA256, hexadecimal, under the secret that the label belongs to.
+
+        Args:
+            label: Keeps hashes of different things apart, and chooses the secret (`LABELS_OF_KEYS`).
+            data: What is hashed.
+            version: Of the secret of keys; contents have version 1 for ever.
+        """
+        is_of_keys = label in LABELS_OF_KEYS
+        key = self.bytes_of(Purpose.KEYS, version) if is_of_keys else self.bytes_of(Purpose.CONTENT, 1)
+        return _hmac(key, label.encode() + b"\0" + data)
+
+    def check_value(self, purpose: Purpose, version: int) -> str:
+        """What recognises the secret, and reveals nothing of it: a keyed hash of a constant, or the public key."""
+        if purpose is Purpose.SIGNATURES:
+            return self.signing_key(version).public_key().public_bytes_raw().hex()
+        return _hmac(self.bytes_of(purpose, version), f"check value\0{purpose}".encode())
+
+    def exists(self, purpose: Purpose, version: int) -> bool:
+        """Whether there is such a secret here; nothing is made."""
+        return self._is_in_the_settings(purpose, version) or self.file(purpose, version).exists()
+
+    def make(self, purpose: Purpose, version: int) -> None:
+        """Draw a secret and write its file, where there is none yet.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if not self.exists(purpose, version):
+            is_signing = purpose is Purpose.SIGNATURES
+            content = new_signing_key() if is_signing else secrets.token_hex(32).encode()
+            write_private_once(self.file(purpose, version), content)
+
+    def file(self, purpose: Purpose, version: int) -> Path:
+        """Where a version lies, unless the settings hold it themselves."""
+        if purpose is Purpose.SIGNATURES:
+            return self._signing_file(version)
+        return self._settings.secret_file if version == 1 else self._settings.data_dir / f"keys.{version}.key"
+
+    def place(self, purpose: Purpose, version: int) -> str:
+        """Where an operator finds a version: a setting or a file."""
+        is_set = self._is_in_the_settings(purpose, version)
+        return "EPSILOND_SECRET_KEY" if is_set else str(self.file(purpose, version))
+
+    def _is_in_the_settings(self, purpose: Purpose, version: int) -> bool:
+        return purpose is not Purpose.SIGNATURES and version == 1 and self._settings.secret_key is not None
+
+    def _signing_file(self, version: int) -> Path:
+        """Later versions lie beside the first one."""
+        first = self._settings.checkpoint_file
+        return first if version == 1 else first.with_name(f"{first.stem}.{version}{first.suffix}")
+
+    def _unavailable(self, purpose: Purpose, version: int, fault: str) -> SecretUnavailable:
+        return SecretUnavailable(purpose, version, Path(self.place(purpose, version)).name, fault)
+
+
+def _hmac(key: bytes, data: bytes) -> str:
+    return hmac.new(key, data, hashlib.sha256).hexdigest()
