@@ -8,7 +8,6 @@ import pytest
 from scipy import optimize
 
 from calibrators.geometry import Box, Domain, L1Ball, L1Penalty, L2Ball, L2Penalty, LpBall, Penalty, Simplex
-from calibrators.plan import Clip
 from trainer.penalties import gradient, prox
 from trainer.step import Step
 
@@ -51,7 +50,7 @@ def test_prox_is_the_minimiser(penalty: Penalty) -> None:
 def test_projected_prox_is_the_constrained_prox(penalty: Penalty, domain: Domain | None) -> None:
     """No point of the domain is better: against points nearby, and against what a search finds."""
     rng = np.random.default_rng(2)
-    step = Step(Clip(1.0), 1, 0.0, 0.7, np.zeros(0), 1e-5, domain, penalty)
+    step = Step(np.zeros(0), 1, 0.7, domain, penalty)
 
     def objective(x: np.ndarray, y: np.ndarray) -> float:
         return float(np.sum((x - y) ** 2)) / (2.0 * 0.7) + value(penalty, x)

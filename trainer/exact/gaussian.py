@@ -108,14 +108,14 @@ class RoundedGaussian:
         if scale != self._scale:
             self._discard()
             self._scale = scale
-        left = self._chunk.size - self._used
-        if size > left:
-            parts = [self._chunk[self._used :]] if left else []
+        parts = []
+        while self._used + size > self._chunk.size:
+            parts.append(self._chunk[self._used :])
+            size -= parts[-1].size
             self._next_chunk(size)
-            return np.concatenate([*parts, self.rounded(size - left, scale)]) if parts else self.rounded(size, scale)
-        drawn = self._chunk[self._used : self._used + size].copy()
+        parts.append(self._chunk[self._used : self._used + size])
         self._used += size
-        return drawn
+        return np.concatenate(parts)
 
     def _next_chunk(self, size: int) -> None:
         """Take the chunk that was drawn ahead, or draw one; have the next one drawn, twice as large, if worth it."""

@@ -164,12 +164,11 @@ class _Coins:
 class _Selections:
     def __init__(self, noise: Any, record: Record, given: list[np.ndarray] | None) -> None:
         self._noise, self._record, self._given = noise, record, given
+        self._own = np.random.default_rng(9)
 
     def least(self, scores: np.ndarray, scale: float) -> int:
-        if self._given is None:
-            chosen: int = self._noise.least(scores, scale)
-            return chosen
-        drawn = self._given.pop(0)
+        # The law of exact selections is tested elsewhere; a transcription needs to be told the variates.
+        drawn = self._own.gumbel(size=scores.shape) if self._given is None else self._given.pop(0)
         assert drawn.shape == scores.shape
         self._record.noises.append(drawn.copy())
         return int(np.argmin(scores - scale * drawn))

@@ -181,9 +181,9 @@ def test_one_record_moves_a_step_by_no_more_than_the_plan_says_and_an_adversary_
 
 @pytest.mark.parametrize("divisor", [1, 8])
 def test_a_step_without_gradients_is_noise_of_the_planned_scale(divisor: int) -> None:
-    model = PerRecordModel(4000, np.zeros(4000), gradient=lambda point, features, labels: features)
+    model = PerRecordModel(8000, np.zeros(8000), gradient=lambda point, features, labels: features)
     plan = plan_of(divisor=divisor, steps=1, rows=divisor, domain=L2Ball(1e6))
-    trainer = trainer_of(plan, model, np.zeros((divisor, 4000)), np.zeros(divisor), random_streams(5))
+    trainer = trainer_of(plan, model, np.zeros((divisor, 8000)), np.zeros(divisor), random_streams(5))
     trainer.step()
     trainer.close()
     moved = trainer.state()["point"]
