@@ -103,6 +103,16 @@ def test_replacing_one_row_changes_nothing_that_a_reader_sees(client: TestClient
     assert "owner_report" not in repr(records)
 
 
+def test_private_data_have_room_for_twice_their_declared_size(client: TestClient, context: Context) -> None:
+    """The room is a public number, so that nothing about a run tells how many rows there are."""
+    small = private_metadata(create_budget(context), declared_size=1)
+    more = CSV + CSV.splitlines(keepends=True)[1]
+    refused = upload(client, small, more, key="small")
+    assert_problem(refused, 422, "declared_size_too_small", "/metadata/declared_size", "declared_size_too_small")
+    assert stored_files(context) == []
+    assert upload(client, small, CSV, key="small").status_code == 201
+
+
 def test_public_data_need_rows(client: TestClient, context: Context) -> None:
     for file in (b"age,region,outcome\n", b"age,region,outcome\n\n"):
         assert_problem(upload(client, metadata(), file, key="mended"), 422, "no_rows", "/file", "no_rows")

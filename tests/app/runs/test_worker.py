@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from app.auth.principal import LOOPBACK
 from app.budgets.models import Reservation
 from app.datasets import service as datasets
+from app.datasets.models import Dataset
 from app.kit.context import Context
 from app.runs import artifacts, execution, lifecycle, worker
 from app.runs import service as runs
@@ -115,6 +116,14 @@ def test_a_run_whose_reservation_holds_other_events_is_refused(service):
         session.execute(update(Reservation).where(Reservation.id == reservation.id).values(events=events))
     refuse(service, run, "plan_hash_mismatch")
     assert service.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "voided"
+
+
+def test_a_run_on_more_rows_than_there_are_slots_fails_without_a_charge(service):
+    """A data set from before files were refused for that: no run on it could hide the number of its rows."""
+    _, run = service.private()
+    with service.context.database.write() as session:
+        session.execute(update(Dataset).where(Dataset.id == run["dataset_id"]).values(declared_size=1))
+    refuse(service, run, "dataset_too_full")
 
 
 def test_a_run_whose_data_set_was_deleted_fails_without_a_charge(service):
