@@ -24,7 +24,10 @@ COPY calibrators calibrators
 COPY trainer trainer
 COPY app app
 COPY migrations migrations
-RUN ["/opt/epsilond/venv/bin/python", "-m", "app.cli.launcher"]
+COPY openapi.json openapi.json
+# Compiled here: the service's user may not write beside its modules, and each process would compile them again.
+RUN /opt/epsilond/venv/bin/python -m app.cli.launcher \
+    && /opt/epsilond/venv/bin/python -m compileall -q accounting calibrators trainer app migrations
 ENV PATH=/opt/epsilond/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

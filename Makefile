@@ -21,7 +21,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask migrate test check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -38,13 +38,24 @@ dask: $(VENV)/.dask  ## install what runs need to be trained on a Dask cluster (
 migrate: $(VENV)/.runtime  ## bring the database named by EPSILOND_DATABASE_URL to the newest schema
 	@$(BIN)/python -m app migrate
 
-test: $(VENV)/.dev  ## lint, types, layers, then every test (PostgreSQL included; Chromium, where it is installed)
+# Two processes more than there are cores: many tests wait for a server or a clock.
+TESTS = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) \
+	$(BIN)/python -m pytest
+
+ifdef T
+test: $(VENV)/.dev
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 $(T)
+else
+test: $(VENV)/.dev  ## lint, types, layers, then all tests but the thorough ones; T=path runs one file or one test alone
 	@# Side by side, as neither uses more than one core.
 	@$(MAKE) --no-print-directory --jobs=2 check $(VENV)/.compiled
 	@echo "== tests"
-	@# Two processes more than there are cores: many tests wait for a server or a clock.
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( $$(getconf _NPROCESSORS_ONLN) + 2 )) \
-		$(BIN)/python -m pytest
+	@$(TESTS) -m "not soak and not thorough"
+endif
+
+test-all: $(VENV)/.dev $(VENV)/.compiled  ## the thorough tests, which `make test` leaves out; Chromium's where it is installed
+	@echo "== thorough tests"
+	@$(TESTS) -m "thorough and not soak"
 
 check: $(VENV)/.dev  ## lint, types and the direction of dependencies
 	@echo "== lint"
@@ -85,6 +96,7 @@ bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs 
 
 bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's and Opacus', on two cores; the results go to README.md
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.trainer
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.trainer.release
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.table
 
 # CuPy is not locked: it has to be the one for the machine's CUDA, put into $(VENV) by hand (cupy-cuda12x, say).
@@ -100,16 +112,17 @@ format: $(VENV)/.dev  ## apply the formatter
 	@$(BIN)/ruff format $(wildcard $(CHECKED))
 	@$(BIN)/ruff check --fix $(wildcard $(CHECKED))
 
-openapi: $(VENV)/.dev  ## regenerate openapi.json (a test compares it)
-	@$(BIN)/python -m app openapi > openapi.json.new && mv openapi.json.new openapi.json
+openapi: $(VENV)/.dev  ## regenerate openapi.json, with the answers of a fresh server as its examples (tests compare both)
+	@$(BIN)/python -m tests.contract.make_openapi
 
-docs: $(VENV)/.dev  ## regenerate the pages of settings, errors, commands, paths, campaigns and algorithms (tests compare them)
+docs: $(VENV)/.dev  ## regenerate the pages of settings, errors, commands, paths and campaigns (tests compare them), and write those of algorithms
 	@$(BIN)/python -m docs.reference.generate
 	@$(BIN)/python -m docs.reference.http_pages
 	@$(BIN)/python -m docs.reference.evidence
 	@$(BIN)/python -m docs.algorithms.generate
 
 site: $(VENV)/.dev  ## the documentation as a site in .site/html, offline; warnings are errors
+	@$(BIN)/python -m docs.algorithms.generate
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs/site --doctree-dir .site/doctrees \
 		. .site/html
 

@@ -4,14 +4,14 @@ No I/O, no clock, no environment, no logging. NumPy and SciPy; dp-accounting in 
 
 | question | module |
 |---|---|
-| what was done, under which relation | events, relations, guarantees |
-| which pair of distributions stands for a step | privacy_loss, mechanisms, sampling |
+| what was done, under which relation | events (the vocabulary), relations, guarantees |
+| which pair of distributions stands for a step, and what it costs | losses |
 | what a composition costs | accountant (the rule), composition (the evaluators), fourier (contour integrals) |
 | what steps with a stated delta cost | failure |
 | what a list costs that is only near the one accounted | discrepancy |
 | which noise, steps, batch or probability meet a target | solve, targets |
 | what one guarantee implies about another | conversions |
-| what a charge costs in an adaptive budget | filters, filter_costs, units |
+| what a charge costs in an adaptive budget | filters, units |
 | what an attacker can do | trade_off, true_positive_rate |
 | what another library says, and reads | second_opinion, dp_events, dp_accounting_adapter |
 | what goes with a number | convention, schedule_warnings, intervals, errors, numbers, canonical |

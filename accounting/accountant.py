@@ -1,4 +1,4 @@
-"""From events to certified numbers: the rule that chooses an evaluator.
+"""The accountant turns events into certified numbers: it chooses the evaluators and intersects their bounds.
 
 * delta = 0: the sum of the pure parts (attained); no finite bound when a part has none.
 * Full-batch Gaussians alone: the analytic closed form with mu^2 = sensitivity^2 * sum of count / noise^2.
@@ -24,7 +24,8 @@ import numpy as np
 
 from accounting.composition.basic import BasicComposition, one_step_delta, one_step_epsilon, pure_epsilon
 from accounting.composition.bounded_range import equal_steps
-from accounting.composition.evaluator import Bounds, Evaluator
+from accounting.composition.composition import Composition, compose
+from accounting.composition.evaluator import Evaluator
 from accounting.composition.fourier import DELTA_GOAL, FourierInversion
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS, AskedBefore, intersect
 from accounting.composition.renyi import RenyiBound
@@ -32,9 +33,8 @@ from accounting.composition.shared_lines import deltas_on_shared_lines, epsilons
 from accounting.enclosure import between, enclosure
 from accounting.events import Event
 from accounting.fourier.profiles import goal
-from accounting.intervals import Answer, Interval
+from accounting.intervals import Answer, Bounds, Interval
 from accounting.numbers import read_real
-from accounting.privacy_loss import Composition, compose
 from accounting.relations import NeighboringRelation
 
 MAX_EPSILON = 1e15
@@ -155,7 +155,7 @@ def _less(delta: float, discrepancy: float) -> float:
 
 
 def _epsilon(composition: Composition, delta: float, evaluators: Sequence[Evaluator]) -> Answer:
-    """Of the steps that stand for a list, at 0 <= delta < 1."""
+    """Return epsilon of a composition at 0 <= delta < 1."""
     least, most = composition.failure.left_of(delta)
     if least < 0.0:
         warning = FAILS_TOO_OFTEN.format(composition.failure.upper, delta)
@@ -291,7 +291,7 @@ def _on_shared_lines(
     asked: Sequence[float],
     evaluate: Callable[[Composition, Sequence[float]], list[Bounds | None]],
 ) -> dict[float, Bounds]:
-    """The same of the steps that stand for a list."""
+    """Return the bounds of a composition at all values asked for, or nothing where sharing lines does not help."""
     if composition.gaussian_only is not None or composition.count == 1 or composition.failure.upper:
         return {}
     if min(asked) < 0.0 or enclosure(composition):
@@ -318,7 +318,7 @@ def estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, del
 
 
 def _without_rare_branches(composition: Composition, delta: float) -> Composition:
-    """For deltas of about this size; a closed form needs none of it."""
+    """Drop branches that are rare beside ``delta``. A single step has a closed form and keeps them."""
     return composition.without_rare_branches(RARE_SHARE * delta) if composition.count > 1 else composition
 
 

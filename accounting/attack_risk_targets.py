@@ -5,33 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from scipy.special import erfinv, ndtri
+import scipy
 
 from accounting.accountant import delta_for_epsilon
 from accounting.bayes_risk import SMALLEST_PRIOR, log_odds, risk_of_delta
 from accounting.composition.gaussian_dp import mu_of_gaussian
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS
+from accounting.described import Described, Real
 from accounting.errors import InvalidValue
 from accounting.events import Event
 from accounting.intervals import Answer, Interval
-from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
 from accounting.true_positive_rate import tpr_for_fpr
 
+_BELOW_ONE = math.nextafter(1.0, 0.0)
+Rate = Annotated[float, Real(0.0, _BELOW_ONE, open_lower=True)]
+
 
 @dataclass(frozen=True, slots=True)
-class AdvantageTarget:
+class AdvantageTarget(Described):
     """Largest advantage (true less false positive rate) of a membership attack."""
 
     kind: ClassVar[str] = "attack_risk"
     additive: ClassVar[bool] = False
-    advantage: float
-
-    def __post_init__(self) -> None:
-        below_one = math.nextafter(1.0, 0.0)
-        object.__setattr__(self, "advantage", read_real("advantage", self.advantage, 0.0, below_one, open_lower=True))
+    advantage: Rate
 
     @property
     def limit(self) -> float:
@@ -42,25 +41,23 @@ class AdvantageTarget:
 
     def level(self, figure: float) -> float:
         """mu of the Gaussian pair with this advantage: 2 Phi(mu/2) - 1."""
-        return 2.0 * math.sqrt(2.0) * float(erfinv(figure))
+        return 2.0 * math.sqrt(2.0) * float(scipy.special.erfinv(figure))
 
     def say(self, figure: float) -> str:
         return f"an attack's advantage of {figure:.6g}"
 
 
 @dataclass(frozen=True, slots=True)
-class TruePositiveRateTarget:
+class TruePositiveRateTarget(Described):
     """Largest true positive rate of a membership attack at a false positive rate."""
 
     kind: ClassVar[str] = "attack_risk"
     additive: ClassVar[bool] = False
-    fpr: float
-    tpr: float
+    fpr: Rate
+    tpr: Rate
 
     def __post_init__(self) -> None:
-        below_one = math.nextafter(1.0, 0.0)
-        object.__setattr__(self, "fpr", read_real("fpr", self.fpr, 0.0, below_one, open_lower=True))
-        object.__setattr__(self, "tpr", read_real("tpr", self.tpr, 0.0, below_one, open_lower=True))
+        Described.__post_init__(self)
         if self.tpr <= self.fpr:
             raise InvalidValue(
                 f"tpr must be above fpr {self.fpr:g}: a coin that never looks reaches as much", pointer=("tpr",)
@@ -75,14 +72,14 @@ class TruePositiveRateTarget:
 
     def level(self, figure: float) -> float:
         """mu of the Gaussian pair with this rate: Phi(mu + Phi^-1(fpr))."""
-        return float(ndtri(figure) - ndtri(self.fpr))
+        return float(scipy.special.ndtri(figure) - scipy.special.ndtri(self.fpr))
 
     def say(self, figure: float) -> str:
         return f"a true positive rate of {figure:.6g} at false positive rate {self.fpr:g}"
 
 
 @dataclass(frozen=True, slots=True)
-class BayesRiskTarget:
+class BayesRiskTarget(Described):
     """Smallest probability of error of a membership attacker with a prior: s (1 - delta at the prior's log-odds).
 
     The number that is limited is that delta, 1 - bayes_risk / s with s = min(prior, 1 - prior); `risk` says it as the
@@ -91,13 +88,11 @@ class BayesRiskTarget:
 
     kind: ClassVar[str] = "attack_risk"
     additive: ClassVar[bool] = False
-    prior: float
-    bayes_risk: float
+    prior: Annotated[float, Real(SMALLEST_PRIOR, _BELOW_ONE)]
+    bayes_risk: Annotated[float, Real(0.0, 0.5, open_lower=True)]
 
     def __post_init__(self) -> None:
-        below_one = math.nextafter(1.0, 0.0)
-        object.__setattr__(self, "prior", read_real("prior", self.prior, SMALLEST_PRIOR, below_one))
-        object.__setattr__(self, "bayes_risk", read_real("bayes_risk", self.bayes_risk, 0.0, 0.5, open_lower=True))
+        Described.__post_init__(self)
         if self.limit <= 0.0:
             raise InvalidValue(
                 f"bayes_risk must be below {min(self.prior, 1.0 - self.prior):g}: an attacker who never looks errs no "

@@ -39,13 +39,16 @@ class Discrepancy:
 
     @classmethod
     def of_total_variation(cls, distance: float, count: int) -> Discrepancy:
-        """Of ``count`` steps, each within ``distance`` of its stand-in for each data set."""
+        """Bound the discrepancy of ``count`` steps, each within ``distance`` of its stand-in for each data set."""
         total = min(1.0, count * distance * (1.0 + _ALLOWANCE))
         return cls(total, total)
 
     @classmethod
     def of_common_branch(cls, probability: float, count: int) -> Discrepancy:
-        """Of ``count`` steps, each of which leaves its stand-in with ``probability``, on seeing it."""
+        """Bound the discrepancy of ``count`` steps.
+
+        Each leaves its stand-in with ``probability``, in a branch that is seen.
+        """
         return cls(min(1.0, count * probability * (1.0 + _ALLOWANCE)), 0.0)
 
     def __bool__(self) -> bool:

@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Protocol, cast
 
-from accounting.errors import AccountingError, Unsupported, one_of
+from accounting.errors import Unsupported, inside, one_of
 from accounting.events import (
     ApproximateDp,
     DiscreteGaussian,
@@ -32,8 +32,8 @@ from accounting.events import (
     check_events,
     group_events,
 )
+from accounting.events.schedules import resolve_schedules
 from accounting.relations import NeighboringRelation
-from accounting.sampling.schedules import resolve_schedules
 
 #: Absolute, in delta.
 REFEREE_ALLOWANCE = 1e-12
@@ -119,10 +119,8 @@ def check_referee(events: Sequence[Event], relation: NeighboringRelation) -> tup
     relation = NeighboringRelation(relation)
     resolved = resolve_schedules(check_events(events), relation)
     for index, event in enumerate(resolved):
-        try:
+        with inside(index):
             _check(event, relation)
-        except AccountingError as error:
-            raise error.inside(index) from None
     grouped = group_events(resolved)
     if any(event.count > MAX_REFEREE_COUNT and not _is_closed(event) for event in grouped):
         raise Unsupported(f"the referee is not asked about more than {MAX_REFEREE_COUNT} steps of one event")

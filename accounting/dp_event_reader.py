@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accounting.errors import AccountingError, InvalidValue, Unsupported, one_of
+from accounting.errors import InvalidValue, Unsupported, inside, one_of
 from accounting.events import (
     DiscreteLaplace,
     Event,
@@ -116,18 +116,14 @@ def event_of_json(value: object, depth: int = 0) -> object:
             given = {key: given.get(key, _OPTIONAL.get(key)) for key in known}
         read = {}
         for key, item in given.items():
-            try:
+            with inside(key):
                 read[key] = event_of_json(item, depth + 1)
-            except AccountingError as error:
-                raise error.inside(key) from None
         return _Named(name, read)
     if isinstance(value, list):
         items = []
         for index, item in enumerate(value):
-            try:
+            with inside(index):
                 items.append(event_of_json(item, depth))
-            except AccountingError as error:
-                raise error.inside(index) from None
         return items
     return value
 
@@ -179,10 +175,8 @@ class Reader:
             yield Event(Gaussian(self._noise(event)), TruncatedPoisson(probability, largest, records), count)
 
     def _inside(self, path: tuple[str | int, ...], event: Any, count: int, depth: int) -> Iterator[Event]:
-        try:
+        with inside(*path):
             yield from self.read(event, count, depth + 1)
-        except AccountingError as error:
-            raise error.inside(*path) from None
 
     def _mechanism(self, event: Any) -> Mechanism:
         kind = class_name(event)

@@ -12,7 +12,7 @@ Several Gaussians on ONE sampled batch (a sampled event over a composition) are 
   q H_b(P1 || P0), b = 1 + (a-1)/q, and H_a(P0 || (1-q)P0 + qP1) = c H_(aq/c)(P0 || P1), c = 1 - a(1-q) > 0 (else 0): a
   pair that dominates (P1, P0) may be put in its place, and the Gaussian with mu^2 = sum of 1/s_k^2 does, by
   composition of Gaussian DP. Batches of the other records average out by joint convexity.
-* replace_one, Poisson: the value function h(y1, y2) = (1 - beta y1 - alpha y2)_+ of `sampling.poisson` has
+* replace_one, Poisson: the value function h(y1, y2) = (1 - beta y1 - alpha y2)_+ of `accounting.losses.poisson` has
   nonnegative second derivatives, mixed ones included, and averaging it over one more step keeps them so. Backwards,
   step by step, each step's covariance is therefore best at its largest entries (1, 4, 2)/s_k^2: they add up.
 * without replacement: Zhu, Dong & Wang's pair is made of any pair that dominates the mechanism on the batch.
@@ -28,7 +28,7 @@ from importlib import import_module
 from typing import Any
 
 from accounting.dp_event_reader import Reader, event_of_json
-from accounting.errors import AccountingError, InvalidValue, Unsupported
+from accounting.errors import InvalidValue, Unsupported, inside
 from accounting.events import (
     DiscreteLaplace,
     Event,
@@ -45,18 +45,18 @@ from accounting.events import (
     WithReplacement,
     ZcDp,
 )
+from accounting.events.schedules import check_event, resolve_schedules
 from accounting.numbers import MAX_EVENTS
 from accounting.relations import NeighboringRelation
-from accounting.sampling.schedules import check_event, resolve_schedules
 
 
 class NoiseOver(StrEnum):
     """What a `DpEvent`'s noise multiplier is a multiple of."""
 
     CONTRIBUTION_BOUND = "contribution_bound"
-    """As the classes document it, and as dp-accounting's PLD accountant reads it under every relation."""
+    """The reading that the classes document, and that dp-accounting's PLD accountant takes under every relation."""
     SENSITIVITY = "sensitivity"
-    """As its Renyi accountant reads it: of 2 C under replace_one, else of C."""
+    """The reading of its Renyi accountant: the sensitivity is 2 C under replace_one, else C."""
 
     def units(self, relation: NeighboringRelation) -> float:
         """The unit in contribution bounds."""
@@ -98,10 +98,8 @@ def to_dp_event(
     units = noise_over.units(NeighboringRelation(relation))
     written = []
     for index, event in enumerate(resolved):
-        try:
+        with inside(index):
             written.append(_write(classes, event, units))
-        except AccountingError as error:
-            raise error.inside(index) from None
     if not written:
         return classes.NoOpDpEvent()
     return written[0] if len(written) == 1 else classes.ComposedDpEvent(written)

@@ -9,30 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
-from accounting.composition.evaluator import Bounds
-from accounting.intervals import Answer, Interval
-from accounting.mechanisms.gaussian import GaussianLoss
-from accounting.privacy_loss import Composition, PrivacyLoss
-
-
-@runtime_checkable
-class EnclosedLoss(Protocol):
-    """A `PrivacyLoss` between two pairs.
-
-    Attributes:
-        dominating: Of a pair that dominates the mechanism.
-        attained: Of a pair that some neighbours attain.
-        is_tight: Each delta of ``dominating`` is attained, by a pair of its own; compositions of it need not be.
-    """
-
-    @property
-    def dominating(self) -> PrivacyLoss: ...
-    @property
-    def attained(self) -> PrivacyLoss: ...
-    @property
-    def is_tight(self) -> bool: ...
+from accounting.composition.composition import Composition
+from accounting.intervals import Answer, Bounds, Interval
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.privacy_loss import PrivacyLoss
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +33,13 @@ class Enclosure:
 
 def enclosure(composition: Composition) -> Enclosure | None:
     """None where every step is one pair that is attained, or taken as stated."""
-    if not any(isinstance(loss, EnclosedLoss) for loss, _ in composition.steps):
+    if not any(loss.is_enclosed for loss, _ in composition.steps):
         return None
     above, below, tight = [], [], []
     for loss, count in composition.steps:
-        enclosed = isinstance(loss, EnclosedLoss)
-        above.append((loss.dominating if isinstance(loss, EnclosedLoss) else loss, count))
-        below.append((loss.attained if isinstance(loss, EnclosedLoss) else loss, count))
-        if not enclosed or (isinstance(loss, EnclosedLoss) and loss.is_tight):
+        above.append((loss.dominating, count))
+        below.append((loss.attained, count))
+        if loss.is_tight:
             tight.append(above[-1])
     one_step = Composition(tuple(tight)) if tight else None
     return Enclosure(_with_one_gaussian(composition, above), _with_one_gaussian(composition, below), one_step)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 Pointer = tuple[str | int, ...]
 
@@ -29,6 +30,15 @@ class AccountingError(ValueError):
         """The same error, seen from the object that holds the one it was raised in."""
         self.pointer = (*prefix, *self.pointer)
         return self
+
+
+@contextmanager
+def inside(*prefix: str | int) -> Iterator[None]:
+    """Errors of the block, seen from the object that holds the one that is read in it."""
+    try:
+        yield
+    except AccountingError as error:
+        raise error.inside(*prefix) from None
 
 
 class InvalidValue(AccountingError):

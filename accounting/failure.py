@@ -36,7 +36,7 @@ class Failure:
 
     @classmethod
     def of(cls, steps: Sequence[tuple[float, int]]) -> Failure:
-        """From (delta, count) of every step."""
+        """Bound the failure of steps, each given as (delta, count)."""
         failing = [(delta, count) for delta, count in steps if delta > 0.0]
         if not failing:
             return cls()

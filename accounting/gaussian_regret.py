@@ -22,18 +22,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from accounting.accountant import deltas_for_epsilons
 from accounting.bayes_risk import log_odds, risk_of_delta
+from accounting.composition.composition import compose
 from accounting.errors import Unreachable
 from accounting.events import Event
 from accounting.guarantees import MAX_MU
 from accounting.intervals import Interval
-from accounting.mechanisms.mills import scaled_mills_difference
+from accounting.losses.mills import scaled_mills_difference
 from accounting.numbers import read_real
-from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
@@ -125,7 +125,9 @@ def gaussian_summary(
         exact = RegretOfGaussian(composition.gaussian_only.mu * (1.0 + _ROUNDING), 0.0, 0.0)
         return GaussianSummary(exact, exact, regret)
     curve = _Risks(events, relation, deltas_at)
-    start = min(max(float(-2.0 * ndtri(min(max(curve.largest, 1e-300), 0.5 - 1e-12))), _SMALLEST_MU), MAX_MU)
+    start = min(
+        max(float(-2.0 * scipy.special.ndtri(min(max(curve.largest, 1e-300), 0.5 - 1e-12))), _SMALLEST_MU), MAX_MU
+    )
     conservative = _first(lambda mu: curve.regret(mu).promised_too_much <= regret, start)
     if conservative is None:
         raise Unreachable(f"no mu up to {MAX_MU:g} is within a regret of {regret:g}", pointer=("regret",))
@@ -177,7 +179,7 @@ class _Risks:
 
     @property
     def largest(self) -> float:
-        """At prior 1/2."""
+        """The largest risk, which is that at prior 1/2."""
         return float(self._risks[0][-1])
 
     def regret(self, mu: float) -> RegretOfGaussian:

@@ -4,10 +4,10 @@ Two data sets differ in a group of k: its records all come or go (add_or_remove_
 or are all replaced (replace_one). That is the relation of a unit larger than a record, of which a bound k on its
 records is enforced.
 
-Step by step where the step's pair for a group is known (`group_losses`), composed as any list: exactly where some group
-attains them all, but for the probability r that more of a group are in a Poisson batch than are told apart. A list with
-such steps costs delta'(e) - (1 + e^e) r at least, delta' that of the mixtures: each of its two laws is within r of
-theirs.
+Step by step where the step's pair for a group is known (`PrivacyLoss.for_group`), composed as any list: exactly where
+some group attains them all, but for the probability r that more of a group are in a Poisson batch than are told apart.
+A list with such steps costs delta'(e) - (1 + e^e) r at least, delta' that of the mixtures: each of its two laws is
+within r of theirs.
 
 Every other list by way of k data sets between the two: with delta(e) of single records,
 
@@ -23,24 +23,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from accounting.accountant import delta_of_composition, epsilon_of_composition
+from accounting.composition.composition import Composition, compose
 from accounting.composition.evaluator import Evaluator
 from accounting.composition.fourier import FourierInversion
 from accounting.composition.intersection import EVALUATORS, NO_FINITE_BOUND, QUICK_EVALUATORS
 from accounting.events import Event
-from accounting.group_losses import group_loss
 from accounting.intervals import Answer, Interval
-from accounting.mechanisms.randomized_response import BinaryResponseLoss, CategoricalResponseLoss
+from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.numbers import read_integer, read_real
-from accounting.privacy_loss import Composition, PrivacyLoss, compose
 from accounting.relations import NeighboringRelation
-from accounting.sampling.group_poisson import GroupPoissonLoss
 
 MAX_GROUP_SIZE = 1000
 #: The name of an upper bound that went through single records.
 THROUGH_SINGLE_RECORDS = "group_privacy"
 _MAX_EPSILON = 1e15
-#: Of the means of a mixture, in standard deviations; and of its parts, where a lattice is tried.
-_FARTHEST, _MOST_ON_LATTICE = 100.0, 32
 #: Of delta, what epsilon from below is not worth.
 _SLIGHT = 1e-9
 
@@ -57,7 +53,7 @@ def group_epsilon_for_delta(
     Guarantees:
         interval_contains_truth; one_record_is_a_group: at k = 1 the answer is that of single records.
         exact_for_sums: of full-batch Gaussian and Laplace noise, on a grid too, and of Poisson batches with Gaussian
-            noise up to `group_poisson.MOST_HITS` records.
+            noise up to `accounting.losses.group_poisson.MOST_HITS` records.
         as_one_mechanism_for_selection: the exponential mechanism costs a group what k times its epsilon costs one.
 
     Raises:
@@ -127,11 +123,8 @@ class GroupComposition:
 
     @property
     def evaluators(self) -> Sequence[Evaluator]:
-        """Mixtures of Gaussians very far apart, or very many of them, take minutes on a lattice."""
-        mixtures = [loss for loss, _ in self.above.steps if isinstance(loss, GroupPoissonLoss)]
-        slow = any(
-            loss.most_hits > _MOST_ON_LATTICE or loss.most_hits > _FARTHEST * loss.noise_multiplier for loss in mixtures
-        )
+        """The evaluators that are used: all, but for the lattice where that takes minutes."""
+        slow = any(loss.slow_on_lattice for loss, _ in self.above.steps)
         return (FourierInversion(), *QUICK_EVALUATORS) if slow else EVALUATORS
 
     def less(self, epsilon: float) -> float:
@@ -148,16 +141,12 @@ def group_composition(single: Composition, size: int) -> GroupComposition | None
     steps: list[tuple[PrivacyLoss, int]] = []
     exact, rare = True, 0.0
     for loss, count in single.steps:
-        if isinstance(loss, BinaryResponseLoss | CategoricalResponseLoss):
-            steps.append((loss, size * count))
-            continue
-        found = group_loss(loss, size)
-        if found is None:
+        group = loss.for_group(size)
+        if group is None:
             return None
-        steps.append((found[0], count))
-        exact = exact and found[1]
-        if isinstance(found[0], GroupPoissonLoss) and found[0].most_hits < size:
-            rare += count * found[0].rare
+        steps.append((group.loss, group.repeats * count))
+        exact = exact and group.is_exact
+        rare += count * group.rare
     return GroupComposition(Composition(tuple(steps)), exact, rare)
 
 

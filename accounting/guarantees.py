@@ -6,130 +6,102 @@ Each is a statement about every pair of neighbours in both directions, for which
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from accounting.canonical import Json
+from accounting.described import Described, Real, Reals
 from accounting.errors import InvalidValue, one_of
 from accounting.numbers import MAX_ORDER, MAX_ORDERS, read_real
 
 #: Of epsilon, rho and Renyi divergences. Requests stay far below it, so that what follows from them stays within.
 MAX_PRIVACY_LOSS = 1e15
 MAX_MU = 1e6
+LOSS = Real(0.0, MAX_PRIVACY_LOSS)
+Loss = Annotated[float, LOSS]
+ORDERS = Reals(Real(1.0, MAX_ORDER, open_lower=True), MAX_ORDERS, "Increasing.")
 
 
 @dataclass(frozen=True, slots=True)
-class PureDpGuarantee:
-    """epsilon-DP: no output is more than e^epsilon times as likely under one neighbour as under the other."""
+class PureDpGuarantee(Described):
+    """epsilon-DP: no event is more than e^epsilon times as likely under one neighbour as under the other."""
 
     kind: ClassVar[str] = "pure_dp"
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", read_real("epsilon", self.epsilon, 0.0, MAX_PRIVACY_LOSS))
-
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
+    epsilon: Loss
 
 
 @dataclass(frozen=True, slots=True)
-class ApproximateDpGuarantee:
-    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every set S of outputs."""
+class ApproximateDpGuarantee(Described):
+    """(epsilon, delta)-DP: an event is at most e^epsilon times as likely as under the neighbour, plus delta."""
 
     kind: ClassVar[str] = "approximate_dp"
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", read_real("epsilon", self.epsilon, 0.0, MAX_PRIVACY_LOSS))
-        object.__setattr__(self, "delta", read_real("delta", self.delta, 0.0, 1.0))
-
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
+    epsilon: Loss
+    delta: Annotated[float, Real(0.0, 1.0)]
 
 
 @dataclass(frozen=True, slots=True)
-class ZcdpGuarantee:
-    """rho-zCDP: the Renyi divergence of every order a > 1 is at most rho a (Bun & Steinke 2016)."""
+class ZcdpGuarantee(Described):
+    """rho-zCDP: the Renyi divergence of every order a > 1 is at most rho a.
+
+    Source: Bun & Steinke 2016.
+    """
 
     kind: ClassVar[str] = "zcdp"
-    rho: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", read_real("rho", self.rho, 0.0, MAX_PRIVACY_LOSS))
-
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
+    rho: Loss
 
 
 @dataclass(frozen=True, slots=True)
-class TruncatedZcdpGuarantee:
-    """(rho, omega)-tCDP: the Renyi divergence of order a is at most rho a for 1 < a < omega.
+class TruncatedZcdpGuarantee(Described):
+    """(rho, omega)-tCDP: as zCDP, for orders up to omega.
 
-    Source: Bun, Dwork, Rothblum & Steinke 2018. The divergence is continuous from below in its order, so that the
-    bound holds at omega too.
+    Source: Bun, Dwork, Rothblum & Steinke 2018. Their orders are below omega; the divergence is continuous
+    from below in its order, so that the bound holds at omega too.
     """
 
     kind: ClassVar[str] = "truncated_zcdp"
-    rho: float
-    omega: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", read_real("rho", self.rho, 0.0, MAX_PRIVACY_LOSS))
-        object.__setattr__(self, "omega", read_real("omega", self.omega, 1.0, MAX_ORDER, open_lower=True))
-
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
+    rho: Loss
+    omega: Annotated[float, Real(1.0, MAX_ORDER, "The largest order.", open_lower=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianDpGuarantee:
-    """mu-GDP: no test tells the neighbours apart better than N(0, 1) from N(mu, 1) (Dong, Roth & Su 2022)."""
+class GaussianDpGuarantee(Described):
+    """mu-GDP: no test tells neighbours apart better than N(0, 1) from N(mu, 1).
+
+    Source: Dong, Roth & Su 2022.
+    """
 
     kind: ClassVar[str] = "gaussian_dp"
-    mu: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", read_real("mu", self.mu, 0.0, MAX_MU))
-
-    def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
+    mu: Annotated[float, Real(0.0, MAX_MU)]
 
 
 @dataclass(frozen=True, slots=True)
-class RenyiDpGuarantee:
-    """Renyi DP at some orders: the divergence of ``orders[i]`` is at most ``epsilons[i]`` (Mironov 2017).
+class RenyiDpGuarantee(Described):
+    """Renyi DP: the divergence of ``orders[i]`` is at most ``epsilons[i]``.
 
     Attributes:
-        orders: 1 to 64 numbers above 1, increasing.
-        epsilons: As many divergences; nothing else is asked of them.
+        epsilons: One for each order; nothing else is asked of them.
+
+    Source: Mironov 2017.
     """
 
     kind: ClassVar[str] = "renyi_dp"
-    orders: tuple[float, ...]
-    epsilons: tuple[float, ...]
+    orders: Annotated[tuple[float, ...], ORDERS]
+    epsilons: Annotated[tuple[float, ...], Reals(LOSS, MAX_ORDERS)]
 
     def __post_init__(self) -> None:
-        orders = read_orders(self.orders)
-        if len(self.epsilons) != len(orders):
+        Described.__post_init__(self)
+        check_increasing(self.orders)
+        if len(self.epsilons) != len(self.orders):
             raise InvalidValue(
-                f"epsilons must have one number for each of the {len(orders)} orders, got {len(self.epsilons)}",
+                f"epsilons must have one number for each of the {len(self.orders)} orders, got {len(self.epsilons)}",
                 pointer=("epsilons",),
             )
-        epsilons = tuple(
-            _read_item("epsilons", index, value, 0.0, MAX_PRIVACY_LOSS) for index, value in enumerate(self.epsilons)
-        )
-        object.__setattr__(self, "orders", orders)
-        object.__setattr__(self, "epsilons", epsilons)
-
-    def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind, "orders": list(self.orders), "epsilons": list(self.epsilons)}
 
 
 @dataclass(frozen=True, slots=True)
-class AttackRisk:
+class AttackRisk(Described):
     """What membership inference can reach at most, by the best attack; exactly one of three statements.
 
     Attributes:
@@ -157,7 +129,7 @@ class AttackRisk:
             object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1.0))
 
     def to_json(self) -> dict[str, Json]:
-        return _to_json(self)
+        return {name: number for name, number in Described.to_json(self).items() if number is not None}
 
 
 Guarantee = (
@@ -209,25 +181,12 @@ def read_orders(values: object) -> tuple[float, ...]:
     >>> read_orders([2, 8])
     (2.0, 8.0)
     """
-    if isinstance(values, str) or not isinstance(values, Sequence) or not 1 <= len(values) <= MAX_ORDERS:
-        raise InvalidValue(f"orders must be a list of 1 to {MAX_ORDERS} numbers", pointer=("orders",))
-    orders = tuple(
-        _read_item("orders", index, value, 1.0, MAX_ORDER, open_lower=True) for index, value in enumerate(values)
-    )
+    return check_increasing(ORDERS.read("orders", values))
+
+
+def check_increasing(orders: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the orders, which must increase."""
     for index, (first, second) in enumerate(pairwise(orders)):
         if first >= second:
             raise InvalidValue("orders must increase", pointer=("orders", index + 1))
     return orders
-
-
-def _read_item(name: str, index: int, value: object, lower: float, upper: float, *, open_lower: bool = False) -> float:
-    try:
-        return read_real(name, value, lower, upper, open_lower=open_lower)
-    except InvalidValue as error:
-        error.pointer = (name, index)
-        raise
-
-
-def _to_json(guarantee: Guarantee) -> dict[str, Json]:
-    numbers = {field.name: getattr(guarantee, field.name) for field in fields(guarantee)}
-    return {"kind": guarantee.kind} | {name: number for name, number in numbers.items() if number is not None}

@@ -21,21 +21,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 from accounting.accountant import epsilon_for_delta, estimate_epsilon
 from accounting.attack_risk_targets import AdvantageTarget, BayesRiskTarget, TruePositiveRateTarget
 from accounting.conversions.rounding import root_rounded_up, rounded_up
+from accounting.described import Described, Real
 from accounting.events import Event, FullBatch, Gaussian, Poisson, check_events
-from accounting.filter_costs import Cost, exact, gaussian_dp_cost, zcdp_cost
-from accounting.filter_costs.additive import pure_epsilon
-from accounting.filter_costs.table import checked, is_sampled, total
-from accounting.filters import ApproximateDpFilter, PrivacyFilter
+from accounting.events.schedules import is_sampled, resolve_schedules
+from accounting.filters import ApproximateDpFilter, Cost, PrivacyFilter, gaussian_dp_cost, zcdp_cost
+from accounting.filters.costs import checked, total
+from accounting.filters.pure_dp import pure_epsilon
 from accounting.intervals import Answer, Interval
-from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
-from accounting.sampling.schedules import resolve_schedules
-from accounting.units import NANO, SATURATED, Amounts
+from accounting.units import NANO, SATURATED, Amounts, exact
 
 __all__ = [
     "AdvantageTarget",
@@ -80,17 +79,13 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ApproximateDpTarget:
+class ApproximateDpTarget(Described):
     """(epsilon, delta)-differential privacy of the whole list."""
 
     kind: ClassVar[str] = "approximate_dp"
     additive: ClassVar[bool] = False
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", read_real("epsilon", self.epsilon, 0.0, 1e9, open_lower=True))
-        object.__setattr__(self, "delta", read_real("delta", self.delta, 0.0, 1.0))
+    epsilon: Annotated[float, Real(0.0, 1e9, open_lower=True)]
+    delta: Annotated[float, Real(0.0, 1.0)]
 
     @property
     def limit(self) -> float:
@@ -110,15 +105,12 @@ class ApproximateDpTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class PureDpTarget:
+class PureDpTarget(Described):
     """epsilon-differential privacy of the whole list, with delta 0."""
 
     kind: ClassVar[str] = "pure_dp"
     additive: ClassVar[bool] = True
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", read_real("epsilon", self.epsilon, 0.0, 1e6, open_lower=True))
+    epsilon: Annotated[float, Real(0.0, 1e6, open_lower=True)]
 
     @property
     def limit(self) -> float:
@@ -147,7 +139,7 @@ class PureDpTarget:
         return f"epsilon {figure:.6g} at delta 0"
 
 
-class _AdditiveTarget:
+class _AdditiveTarget(Described):
     """A figure that follows from a proved sum of squared mu, in which a sampled Gaussian counts as a full batch.
 
     Attributes:
@@ -158,13 +150,12 @@ class _AdditiveTarget:
     """
 
     __slots__ = ()
-    kind: ClassVar[str]
     additive: ClassVar[bool] = True
     figure: ClassVar[str]
     guarantee: ClassVar[str]
     unit: ClassVar[int]
-    cost: ClassVar[staticmethod[[tuple[Event, ...], NeighboringRelation], Cost]]
-    of_squares: ClassVar[staticmethod[[Fraction], float]]
+    cost: Callable[[tuple[Event, ...], NeighboringRelation], Cost]
+    of_squares: Callable[[Fraction], float]
 
     @property
     def limit(self) -> float:
@@ -199,10 +190,7 @@ class ZcdpTarget(_AdditiveTarget):
     unit: ClassVar[int] = 2
     cost = staticmethod(zcdp_cost)
     of_squares = staticmethod(lambda squares: rounded_up(squares / 2))
-    rho: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", read_real("rho", self.rho, 0.0, 1e6, open_lower=True))
+    rho: Annotated[float, Real(0.0, 1e6, open_lower=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +203,7 @@ class GaussianDpTarget(_AdditiveTarget):
     unit: ClassVar[int] = 1
     cost = staticmethod(gaussian_dp_cost)
     of_squares = staticmethod(root_rounded_up)
-    mu: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", read_real("mu", self.mu, 0.0, 1e6, open_lower=True))
+    mu: Annotated[float, Real(0.0, 1e6, open_lower=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +279,11 @@ def _sum_of_squares(
     cost: Callable[[tuple[Event, ...], NeighboringRelation], Cost],
     unit: int,
 ) -> _Squares:
-    """Of Gaussians (sensitivity / noise multiplier)^2, exactly; of others ``unit`` times their cost, in nano-units."""
+    """Sum the squares that events cost.
+
+    A Gaussian with full batches or Poisson sampling has (sensitivity / noise multiplier)^2, exactly; any other event
+    has ``unit`` times its cost.
+    """
     unamplified = bool(cost(events, relation).warnings)
     total, attained = Fraction(0), True
     for event in resolve_schedules(events, relation):

@@ -25,8 +25,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from accounting.errors import InvalidValue
 from accounting.intervals import Interval
@@ -47,11 +47,11 @@ def false_positive_rates(points: int) -> list[float]:
     """
     if points == 1:
         return [0.5]
-    return [float(rate) for rate in ndtr(np.linspace(-4.753424308822899, 4.753424308822899, points))]
+    return [float(rate) for rate in scipy.special.ndtr(np.linspace(-4.753424308822899, 4.753424308822899, points))]
 
 
 def largest_useful_epsilon(smallest_rate: float = SMALLEST_RATE) -> float:
-    """Beyond it 1 - e^eps a is negative for every rate a that is asked about."""
+    """Return the epsilon beyond which 1 - e^eps a is negative for every rate a >= ``smallest_rate``."""
     return -math.log(smallest_rate)
 
 

@@ -16,17 +16,16 @@ import math
 from collections.abc import Callable, Sequence
 
 import scipy
-from scipy.special import ndtr, ndtri
 
 from accounting.accountant import delta_for_epsilon
 from accounting.composition.basic import BasicComposition, pure_epsilon
+from accounting.composition.composition import compose
 from accounting.composition.evaluator import Evaluator
 from accounting.composition.gaussian_dp import AnalyticGaussian
 from accounting.composition.intersection import EVALUATORS
 from accounting.events import Event
 from accounting.intervals import Answer, Interval
 from accounting.numbers import read_real
-from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 from accounting.trade_off import trade_off
 
@@ -83,14 +82,14 @@ def tpr_for_fpr(
 
 def _gaussian(mu: float, fpr: float) -> Answer:
     """Phi(mu + Phi^-1(fpr)), rounded outward."""
-    start = float(ndtri(fpr))
+    start = float(scipy.special.ndtri(fpr))
     quantile = mu + start
     slack = 16.0 * _ULP * (abs(start) + mu + 1.0)
     relative = 1e-14 * (1.0 + quantile * quantile)
-    lower = max(fpr, float(ndtr(quantile - slack)) * (1.0 - relative))
-    upper = min(1.0, float(ndtr(quantile + slack)) * (1.0 + relative))
+    lower = max(fpr, float(scipy.special.ndtr(quantile - slack)) * (1.0 - relative))
+    upper = min(1.0, float(scipy.special.ndtr(quantile + slack)) * (1.0 + relative))
     upper = max(lower, upper)
-    estimate = min(max(float(ndtr(quantile)), lower), upper)
+    estimate = min(max(float(scipy.special.ndtr(quantile)), lower), upper)
     return Answer(Interval(lower, estimate, upper), AnalyticGaussian.name, {"rounding": upper - lower})
 
 

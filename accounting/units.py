@@ -7,6 +7,7 @@ costs are rounded up to one, limits down.
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 Amounts = tuple[int, ...]
@@ -17,8 +18,21 @@ ATTO = 10**18
 SATURATED = 2**61
 #: Largest limit of a budget, in whole units; its nano-units are below `SATURATED`. A delta of 1 is, too, in atto-units.
 MAX_LIMIT = 1e9
+#: Costs that are not rational are enlarged by this much, relatively, before they are rounded up to a nano-unit. The
+#: moments carry their own allowance already.
+TRANSCENDENTAL_ALLOWANCE = Fraction(1, 10**12)
 #: The cap of an order that can admit nothing.
 CLOSED = -1
+
+
+def exact(number: float) -> Fraction:
+    """Return the shortest decimal that reads back to ``number``, as a rational number."""
+    return Fraction(Decimal(repr(float(number))))
+
+
+def rounded_up(cost: float) -> Fraction:
+    """Return a cost that is not rational, with its allowance."""
+    return Fraction(cost) * (1 + TRANSCENDENTAL_ALLOWANCE)
 
 
 def to_nano_up(amount: Fraction) -> int:

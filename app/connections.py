@@ -57,7 +57,7 @@ def allow_many_files() -> None:
 
 
 def most_connections() -> int:
-    """Of clients, at one time."""
+    """Return how many connections of clients may be open at one time."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (FILES if soft == resource.RLIM_INFINITY else soft) - OTHER_FILES
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from app import VERSION, openapi
+from app import VERSION
 from app.algorithms import endpoints as algorithms
 from app.audits import endpoints as audits
 from app.auth import endpoints as keys
@@ -19,16 +19,16 @@ from app.auth.guard import Guard
 from app.auth.throttle import Throttle
 from app.budgets import endpoints as budgets
 from app.budgets import spending_endpoints as spending
+from app.context import Context
 from app.dashboard.routes import add_dashboard
 from app.datasets import endpoints as datasets
+from app.fence.watching import fence_of
 from app.kit.answer_cache import AnswerCache
-from app.kit.body_gate import BodyGate
-from app.kit.context import Context
 from app.kit.known_answers import KnownAnswers
 from app.ledger import endpoints as ledger
 from app.ledger import transparency_endpoints as transparency
-from app.observability import health, metrics_endpoint
-from app.observability.collectors import state_registry
+from app.monitoring import health, metrics_endpoint
+from app.monitoring.collectors import state_registry
 from app.observability.requests import RequestBoundary
 from app.privacy import endpoints as privacy
 from app.problem_handlers import add_problem_handlers
@@ -39,7 +39,9 @@ from app.runs import progress_endpoints as run_progress
 from app.runs.progress import ProgressFeed
 from app.runs.supervisor import Supervisor
 from app.sweeps import endpoints as sweeps
+from app.web.body_gate import BodyGate
 from app.web.docs import add_documentation
+from app.web.fence_gate import FenceGate
 
 #: The resources, in the order of the documentation. A new one is imported above and named here.
 RESOURCES = (
@@ -62,19 +64,15 @@ RESOURCES = (
 )
 
 
+def operation_id(route: APIRoute) -> str:
+    """Return the name of the endpoint's function: it is stable and readable, and a test sees that it is unique."""
+    return route.name
+
+
 #: Resolved once for the process, as they are the same in every application; one that includes routers does it anew.
-ROUTES = APIRouter(generate_unique_id_function=openapi.operation_id)
+ROUTES = APIRouter(generate_unique_id_function=operation_id)
 for resource in RESOURCES:
     ROUTES.include_router(resource.router)
-
-
-class Service(FastAPI):
-    """FastAPI with the service's own OpenAPI document."""
-
-    def openapi(self) -> dict[str, Any]:
-        if self.openapi_schema is None:
-            self.openapi_schema = openapi.build_document(self.title, self.version, self.routes)
-        return self.openapi_schema
 
 
 def create_app(context: Context) -> FastAPI:
@@ -87,6 +85,7 @@ def create_app(context: Context) -> FastAPI:
         # Who waits for numerics holds a thread; as many as before are left to commands of the ledger and all others.
         current_default_thread_limiter().total_tokens += context.threads_of_numerics
         app.state.began = time.monotonic()
+        await run_in_threadpool(fence_of(context).look)
         # Without workers of its own, too: it takes runs from workers elsewhere that are not heard of any more.
         supervisor = Supervisor(context, context.settings.workers)
         await run_in_threadpool(supervisor.start)
@@ -99,15 +98,17 @@ def create_app(context: Context) -> FastAPI:
             await run_in_threadpool(context.audit_processes.close)
             await run_in_threadpool(supervisor.stop)
 
-    app = Service(
+    app = FastAPI(
         title="epsilond",
         version=VERSION,
         routes=ROUTES.routes,
         lifespan=lifespan,
+        # The document is a file: app/web/docs.py.
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=openapi.operation_id,
+        generate_unique_id_function=operation_id,
         # The framework's telemetry would record exceptions with their messages, and those quote values.
         telemetry={
             "tracing": False,
@@ -122,10 +123,11 @@ def create_app(context: Context) -> FastAPI:
     app.state.answers = answers
     app.state.metrics = state_registry(context, answers)
     app.state.last_look = health.LastLook()
-    # Added last is outermost: a request meets the boundary, then the guard, its key's limits, what is known already,
-    # the gate of bodies.
+    # Added last is outermost: a request meets the boundary, then the guard, its key's limits, the fence, what is known
+    # already, the gate of bodies.
     app.add_middleware(BodyGate, context=context)
     app.add_middleware(KnownAnswers, answers=answers)
+    app.add_middleware(FenceGate, context=context)
     app.add_middleware(Throttle, context=context)
     app.add_middleware(Guard, context=context)
     app.add_middleware(RequestBoundary, metrics=context.metrics)

@@ -14,10 +14,14 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
         400,
         "The framework could not read the request: no HTTP/1.1, two lengths of one body, a broken multipart body.",
     ),
-    "unauthenticated": (401, "The server has keys, and the request carries none."),
-    "invalid_key": (401, "The key is unknown, revoked or expired."),
+    "unauthenticated": (
+        401,
+        "The request carries no key, or, on a server without keys, not its token; `docs/operating/keys.md` has both.",
+    ),
+    "invalid_key": (401, "The key is unknown, revoked or expired, or the local token is wrong or has ended."),
     "forbidden": (403, "The key lacks the scope; the detail names those that would do."),
     "beyond_your_budgets": (403, "The key reaches some budgets only, and the call is about more than these."),
+    "public_needs_admin": (403, "Rows of a file are declared public by a key with the scope admin alone."),
     "not_your_reservation": (403, "Whoever made a reservation acts on it, or an owner; this is another key's."),
     "not_your_run": (403, "Whoever made a run, or a sweep of runs, cancels it, or an owner; this is another key's."),
     "correction_lowers": (403, "The correction would lower a charge, which needs the scope corrections."),
@@ -54,8 +58,13 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "already_resolved": (409, "The reservation is committed or voided already; each is resolved at most once."),
     "already_started": (409, "The reservation is started: noise may have been drawn, so it can only be committed."),
     "expired": (409, "The reservation was not started in time; what it held is released."),
+    "price_outdated": (409, "The events have changed since they were priced; said inside the ledger alone."),
     "not_expired": (409, "The reservation may still be started; said inside the ledger alone."),
-    "budget_not_bound": (409, "Private data are charged to one root budget for ever, and this is another one."),
+    "budget_not_bound": (
+        409,
+        "Private data are charged to their root budget for ever, and this is another one. An upload is told so only "
+        "where the key reaches that root.",
+    ),
     "content_is_private": (409, "The same rows are registered as private and cannot become public."),
     "content_is_public": (409, "The same rows are registered as public and cannot become private."),
     "dataset_is_bundled": (409, "A data set that comes with the service cannot be deleted."),
@@ -128,8 +137,8 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "invalid_parquet": (422, "The file is refused; `errors` names rows and columns, never a value."),
     "invalid_npz": (422, "The file is refused; `errors` names rows and columns, never a value."),
     "unsupported_file": (422, "The file is of no format that is read, or of another than its name or type says."),
-    "declared_size_too_small": (422, "A private file has more than twice as many rows as its declared size."),
-    "too_many_slots": (422, "A data set declares more records and columns than a worker's memory has room for."),
+    "capacity_exceeded": (422, "The file has more rows than the data set's capacity; the detail says how many."),
+    "too_many_slots": (422, "The capacity of a data set, times its columns, is more than a worker's memory holds."),
     "no_rows": (422, "A public data set has no rows; a private one may, since how many there are is private."),
     "malformed_multipart": (422, "The body is not complete multipart/form-data."),
     "duplicate_part": (422, "A part of the upload occurs twice."),
@@ -165,6 +174,12 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "internal_error": (500, "A fault of the service; its log has the cause under the request id, without any value."),
     "disk_full": (507, "The disk has no room for what the request would write; nothing was written, try again later."),
     "database_unavailable": (503, "The database does not answer, or its schema is not the newest."),
+    "database_behind_fence": (
+        503,
+        "The database lacks entries that were acknowledged, as after the restore of an older copy. Nothing is served "
+        "until the operator has entered the loss (`epsilond ledger acknowledge-loss`).",
+    ),
+    "fence_unavailable": (503, "The fence cannot be read or written; send the same request again."),
     "secret_unavailable": (503, "A version of a secret cannot be read by this server; `detail` says which one."),
 }
 
@@ -205,6 +220,7 @@ RUN_PROBLEMS: Mapping[str, str] = {
     "worker_lost": "The worker process ended or stalled; the charge stays, because noise may have been drawn.",
     "reservation_lost": "The reservation was gone when the worker wanted to start it; nothing was drawn.",
     "run_not_started": "The run could not be started; nothing was charged.",
-    "dataset_too_full": "A private data set has more rows than twice its declared size; nothing was charged.",
+    "dataset_too_full": "A private data set has more rows than its capacity; nothing was charged.",
     "dataset_deleted": "A data set of the run was deleted before a worker took it; nothing was charged.",
+    "database_restored": "The database was restored from a backup while the run was in flight; its hold is charged.",
 }

@@ -94,6 +94,6 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 def _type_of_body(request: Request) -> Any:
-    """As what the body of a request is read; None where the call takes none, or reads it by itself."""
+    """Return the type that a request's body is read as; None where the call takes no body, or reads it by itself."""
     field = getattr(request.scope.get("route"), "body_field", None)
     return None if field is None else field.field_info.annotation

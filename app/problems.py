@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
 from accounting.errors import AccountingError, Pointer
+from accounting.near_names import suggestion
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -98,6 +100,15 @@ def from_accounting(error: AccountingError, *prefix: str | int) -> Problem:
     return unprocessable(error.code, error.detail, *prefix, *error.pointer)
 
 
+@contextmanager
+def refused_at(*prefix: str | int) -> Iterator[None]:
+    """Answer the engine's refusals in the block; ``prefix`` leads from the body to the object that is read there."""
+    try:
+        yield
+    except AccountingError as error:
+        raise from_accounting(error, *prefix) from None
+
+
 def database_unavailable() -> Problem:
     """503 with nothing of the database's own words: they quote statements and their parameters."""
     detail = "The database does not answer, or its schema is not the newest (`epsilond migrate`)."
@@ -110,9 +121,15 @@ def disk_full() -> Problem:
     return Problem(507, "disk_full", detail, headers={"Retry-After": "60"})
 
 
-def not_found(what: str, identifier: str) -> Problem:
-    """404 for an id that names nothing. Ids are unguessable, so an id of another's is not told apart."""
-    return Problem(404, "not_found", f"There is no {what} with the id {identifier!r}.")
+def not_found(what: str, identifier: str, names: Iterable[str] = ()) -> Problem:
+    """404 for an id that names nothing. Ids are unguessable, so an id of another's is not told apart.
+
+    Args:
+        what: What was asked for.
+        identifier: Its id, or its name.
+        names: Of things that everybody may know, to tell which of them was probably meant.
+    """
+    return Problem(404, "not_found", f"There is no {what} with the id {identifier!r}.{suggestion(identifier, names)}")
 
 
 def json_pointer(path: Pointer) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shlex
 import signal
 import socket
 import threading
+from pathlib import Path
 from types import FrameType
 
 import structlog
@@ -14,8 +16,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from app import connections
-from app.auth import service as keys
-from app.kit.context import Context
+from app.auth import sessions
+from app.context import Context
 from app.runs.progress import ProgressFeed
 
 log = structlog.get_logger("epsilond.server")
@@ -51,17 +53,26 @@ def listen(host: str, port: int) -> socket.socket:
         raise CannotListen(message) from None
 
 
-def banner(context: Context, listening: socket.socket) -> str:
-    """What the operator reads first: where, on which database, and who is let in."""
+def banner(context: Context, listening: socket.socket, code: str | None) -> str:
+    """What the operator reads first: where, on which database, and who is let in.
+
+    Args:
+        context: The process's context.
+        listening: The server's socket.
+        code: Signs a browser in once; None on a server that has keys.
+    """
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{'127.0.0.1' if ipaddress.ip_address(host).is_unspecified else shown}:{port}"
-    if keys.keys_exist(context):
+    if code is None:
         access = "an API key is required under /v1"
     else:
         access = (
-            "no key created yet: only this machine is answered, and every caller on it may do everything.\n"
-            "             Create a key with `epsilond keys create --name NAME --scope admin` to end that."
+            "no key created yet: only this machine is answered. Calculations are open to it, all else needs the\n"
+            f"             token: `curl -H @{shlex.quote(str(_short(context.settings.local_token_file)))}`, until "
+            "`epsilond keys create --name NAME --scope admin`.\n"
+            f"  dashboard  {sessions.address_with_code(address, code)}\n"
+            "             (good once, for five minutes; `epsilond sign-in` prints another)"
         )
     database = "SQLite" if context.database.is_sqlite else "PostgreSQL"
     return "\n".join(
@@ -73,6 +84,12 @@ def banner(context: Context, listening: socket.socket) -> str:
             "  stop       Ctrl+C",
         )
     )
+
+
+def _short(path: Path) -> Path:
+    """Return a path as it is typed in the current folder."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 class _Server(uvicorn.Server):

@@ -47,6 +47,12 @@ class Settings(BaseSettings):
         description="SQLAlchemy URL of the database, SQLite or PostgreSQL. Empty: the file epsilond.sqlite3 in the "
         "data folder.",
     )
+    fence: SecretStr | None = Field(
+        None,
+        description="The place outside of the database where the service keeps what it has acknowledged "
+        "(`docs/operating/fence.md`): the path of a file, or the SQLAlchemy URL of another database. All servers of a "
+        "database have the same. Empty: the file fence in the data folder.",
+    )
     secret_key: SecretStr | None = Field(
         None,
         min_length=MIN_SECRET_LENGTH,
@@ -119,6 +125,13 @@ class Settings(BaseSettings):
         description="Seconds between two checkpoints of a run: at most so much work is lost with its worker. They lie "
         "in the data folder until the run has ended.",
     )
+    release_interval_s: float = Field(
+        1.0,
+        gt=0,
+        le=60,
+        description="What is told of a run on private data (progress, cancellation, its end) is told at a multiple of "
+        "so many seconds after its start. A shorter one tells more where the machine is late.",
+    )
     max_upload_bytes: int = Field(512 * 2**20, ge=1024, le=2**34, description="Largest upload of a data set, in bytes.")
     cache_entries: int = Field(
         4096,
@@ -149,19 +162,29 @@ class Settings(BaseSettings):
         """The database URL with its driver: psycopg 3 for PostgreSQL."""
         if not self.database_url:
             return _sqlite_url(self.data_dir / "epsilond.sqlite3")
-        for prefix in ("postgresql://", "postgres://"):
-            if self.database_url.startswith(prefix):
-                return "postgresql+psycopg://" + self.database_url.removeprefix(prefix)
-        return self.database_url
+        return _with_driver(self.database_url)
+
+    @property
+    def fence_place(self) -> str | Path:
+        """The URL of the fence's database, or the path of its file."""
+        place = "" if self.fence is None else self.fence.get_secret_value()
+        if "://" in place:
+            return _with_driver(place)
+        return Path(place) if place else self.data_dir / "fence"
 
     @property
     def secret_file(self) -> Path:
-        """Where the first secret lies, unless ``secret_key`` is set."""
+        """The file of the first secret, unless ``secret_key`` is set."""
         return self.data_dir / "secret.key"
 
     @property
+    def local_token_file(self) -> Path:
+        """The file of the token that a server without keys has (`app.auth.local_token`)."""
+        return self.data_dir / "local-token"
+
+    @property
     def checkpoint_file(self) -> Path:
-        """Where the first key that signs lies."""
+        """The file of the first key that signs."""
         return self.checkpoint_key_file or self.data_dir / "checkpoint.key"
 
     @cached_property
@@ -256,24 +279,57 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _of_a_known_driver(cls, given: str) -> str:
-        """The URL, a relative SQLite file made absolute. No refusal quotes it: it may hold a password."""
-        if not given:
-            return given
-        try:
-            url = make_url(given)
-        except (ArgumentError, ValueError):
-            detail = "it is not a database URL, such as postgresql://user:password@host/name or sqlite:////folder/file"
-            raise PydanticCustomError("database_url", detail) from None
-        if url.drivername in _POSTGRESQL:
-            return given
-        if url.drivername not in _SQLITE:
-            detail = "the database is SQLite, or PostgreSQL through psycopg 3"
-            raise PydanticCustomError("database_url", detail)
-        name = url.database or ":memory:"
-        if url.host or name == ":memory:" or name.startswith("file:"):
-            detail = "SQLite needs a plain file, as in sqlite:////folder/file: every process must find the same one"
-            raise PydanticCustomError("database_url", detail)
-        return url.set(database=str(Path(name).absolute())).render_as_string(hide_password=False)
+        return _checked_url(given) if given else given
+
+    @field_validator("fence")
+    @classmethod
+    def _is_a_place(cls, given: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if given is None:
+            return None
+        place = given.get_secret_value()
+        is_address = "://" in place
+        checked = _checked_url(place) if is_address else str(Path(place).absolute())
+        if "database_url" in info.data and "data_dir" in info.data:
+            ledger = info.data["database_url"] or _sqlite_url(info.data["data_dir"] / "epsilond.sqlite3")
+            if _location(checked if is_address else _sqlite_url(Path(checked))) == _location(ledger):
+                detail = "it is the ledger's own database; a fence that is restored with the database notices nothing"
+                raise PydanticCustomError("fence", detail)
+        return SecretStr(checked)
+
+
+def _checked_url(given: str) -> str:
+    """The URL of a database, a relative SQLite file made absolute. No refusal quotes it: it may hold a password."""
+    try:
+        url = make_url(given)
+    except (ArgumentError, ValueError):
+        detail = "it is not a database URL, such as postgresql://user:password@host/name or sqlite:////folder/file"
+        raise PydanticCustomError("database_url", detail) from None
+    if url.drivername in _POSTGRESQL:
+        return given
+    if url.drivername not in _SQLITE:
+        detail = "the database is SQLite, or PostgreSQL through psycopg 3"
+        raise PydanticCustomError("database_url", detail)
+    name = url.database or ":memory:"
+    if url.host or name == ":memory:" or name.startswith("file:"):
+        detail = "SQLite needs a plain file, as in sqlite:////folder/file: every process must find the same one"
+        raise PydanticCustomError("database_url", detail)
+    return url.set(database=str(Path(name).absolute())).render_as_string(hide_password=False)
+
+
+def _with_driver(url: str) -> str:
+    """The URL with its driver: psycopg 3 for PostgreSQL."""
+    for prefix in ("postgresql://", "postgres://"):
+        if url.startswith(prefix):
+            return "postgresql+psycopg://" + url.removeprefix(prefix)
+    return url
+
+
+def _location(url: str) -> tuple[str | None, int | None, str | None]:
+    """Return where a database is: its host, its port and its name; for SQLite, its file as the name."""
+    parts = make_url(_with_driver(url))
+    if parts.get_backend_name() == "sqlite":
+        return None, None, parts.database
+    return parts.host, parts.port or 5432, parts.database
 
 
 def environment_of(settings: Settings) -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.http_servers import HOST
+from benchmarks.http_servers import AUTHORIZATION, HOST
 from benchmarks.ledger.processes import Gate
 
 CONNECTIONS = 16
@@ -69,6 +69,8 @@ class Connection:
     def __init__(self, connected: socket.socket) -> None:
         self.milliseconds: list[float] = []
         self._socket = connected
+        line = os.environ.get(AUTHORIZATION, "")
+        self._head = f"Host: {HOST}\r\n" + (f"{line}\r\n" if line else "")
         self._loop = asyncio.get_running_loop()
 
     @classmethod
@@ -90,14 +92,14 @@ class Connection:
         Raises:
             RuntimeError: the status is another, or the server hung up.
         """
-        head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\n{self._head}Content-Type: application/json\r\n"
         if key is not None:
             head += f"Idempotency-Key: {key}\r\n"
         return await self._ask(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body, f"POST {path}", status)
 
     async def get(self, path: str, status: int) -> bytes:
         """As `post`."""
-        return await self._ask(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode(), f"GET {path}", status)
+        return await self._ask(f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode(), f"GET {path}", status)
 
     async def _ask(self, request: bytes, name: str, status: int) -> bytes:
         began = time.perf_counter()

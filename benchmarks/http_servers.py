@@ -21,6 +21,8 @@ from app.db.migrate import upgrade
 from benchmarks import report
 
 HOST = "127.0.0.1"
+#: The variable that holds the header of the service that is measured.
+AUTHORIZATION = "BENCHMARK_AUTHORIZATION"
 STOP_S = 15.0
 #: The service's telemetry is off, and so is that of what it is compared with.
 NO_TELEMETRY: TelemetryConfig = {
@@ -47,7 +49,12 @@ def service(url: str, data_dir: Path, workers: int = 0, core: int | None = None,
     """
     settings = {"EPSILOND_DATABASE_URL": url, "EPSILOND_DATA_DIR": str(data_dir), "EPSILOND_WORKERS": str(workers)}
     with _server(["app", "serve"], settings | more, core) as port:
-        yield port
+        # The processes that load it inherit the header with its token, and show it to what it is compared with, too.
+        os.environ[AUTHORIZATION] = (data_dir / "local-token").read_text().strip()
+        try:
+            yield port
+        finally:
+            del os.environ[AUTHORIZATION]
 
 
 @contextmanager
@@ -116,7 +123,8 @@ class Client:
         return self._ask("POST", path, json.dumps(body), headers, status)
 
     def _ask(self, method: str, path: str, body: str | None, headers: Mapping[str, str], status: int) -> Any:
-        self.connection.request(method, path, body, dict(headers))
+        name, _, token = os.environ.get(AUTHORIZATION, "").partition(": ")
+        self.connection.request(method, path, body, {**headers, name: token} if token else dict(headers))
         answer = self.connection.getresponse()
         content = answer.read()
         if answer.status != status:

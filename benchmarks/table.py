@@ -15,6 +15,7 @@ from benchmarks.ledger.verifying import verification_section
 from benchmarks.papers.page import papers_section
 from benchmarks.runs.markdown import runs_section
 from benchmarks.trainer.markdown import trainer_section
+from benchmarks.trainer.release import release_section
 
 README = report.ROOT / "README.md"
 BEGIN = "<!-- measured: made by `python -m benchmarks.table` from benchmarks/results; edit nothing here -->"
@@ -28,6 +29,7 @@ SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
     "http": http_section,
     "runs": runs_section,
     "trainer": trainer_section,
+    "release": release_section,
     "gpu": gpu_section,
     "papers": papers_section,
 }

@@ -17,7 +17,7 @@ from calibrators.algorithm import Algorithm
 from calibrators.plan import Clip, GradientBound
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.registry import ALGORITHMS, calibrate
-from calibrators.scopes import SCOPES, Measure, Problem, Scope
+from calibrators.scopes import Measure, Problem, Scope
 from calibrators.spec import Calibration, Spec
 
 #: Names in a calibration's utility, the first that is there and finite counts.
@@ -121,7 +121,7 @@ def _check_names(given: Mapping[str, float]) -> None:
 
 
 def _advice(algorithm: Algorithm, problem: Problem, facts: Facts) -> Advice:
-    scope = SCOPES[algorithm.name]
+    scope = algorithm.scope
     reasons = tuple(Reason(text) for text in scope.conflicts(problem))
     if reasons:
         return Advice(algorithm.name, scope.measure, reasons=reasons)
@@ -143,7 +143,7 @@ def _advice(algorithm: Algorithm, problem: Problem, facts: Facts) -> Advice:
 
 
 def _calibrated(algorithm: Algorithm, spec: Spec, facts: Facts) -> tuple[Spec, Calibration]:
-    """With the algorithm's own batch size and number of steps where it has them, else with those that are given."""
+    """Calibrate with the algorithm's own batch size and number of steps, or else with those that are given."""
     try:
         return spec, calibrate(algorithm.name, spec)
     except InvalidValue as error:

@@ -1,15 +1,20 @@
-"""What every algorithm's calibrator file offers: a description of itself and `calibrate`."""
+"""The record of an algorithm, ``ALGORITHM`` in its file, and the constants that its theorem needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from accounting.errors import InvalidValue
 from accounting.events import Sampling
+from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget
 from calibrators.plan import GradientBound
+from calibrators.provenance import Units
+from calibrators.scopes import Scope
 from calibrators.spec import Calibration, Spec
-from calibrators.units import Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +43,53 @@ class Assumption:
     default: float | None = None
 
 
+#: The usual target of an example.
+EXAMPLE_TARGET = ApproximateDpTarget(2.0, 1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A spec that the algorithm answers in full: its page shows the answer, and the conformance suite varies the spec.
+
+    The spec leaves out what the paper chooses itself: always the sampling and the relation, and other sizes where the
+    algorithm can choose them. It gives every constant that the theorem needs, well inside the theorem's conditions, so
+    that each can be moved by a power of ten.
+
+    Attributes:
+        spec: With all that the theorem needs.
+        variants: Changes of the spec that bring out other forms of the theorem, by a word for each.
+        bounded: Whether a theorem speaks of what the algorithm attains. Where none does, there are no constants to give
+            and no bound to serve, and a warning says so.
+    """
+
+    spec: Spec
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    bounded: bool = True
+
+    def specs(self) -> dict[str, Spec]:
+        """The spec and its variants, by their words."""
+        return {"": self.spec} | {word: replace(self.spec, **changes) for word, changes in self.variants.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleRequest:
+    """A request that the service shows as an example, and answers as it stands.
+
+    Attributes:
+        summary: What it asks, in a few words.
+        body: The request's members as JSON, without the algorithm's name.
+    """
+
+    summary: str
+    body: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """A private algorithm of one of the papers.
 
     Attributes:
-        name: Name in the HTTP contract, the same as of its file here and among the trainers.
+        name: Name in the HTTP contract; its file here and its file in `trainer.algorithms` have the same.
         summary: One sentence.
         source: Paper, algorithm, theorem.
         update: One step, LaTeX.
@@ -56,6 +102,11 @@ class Algorithm:
         gradient_complexity: Number of per-record gradients, LaTeX.
         verdict: On the paper's own calibration, in a sentence.
         errata: Where the paper is wrong or ambiguous, and what is done here.
+        scope: What its theorem is about.
+        example: What its page shows and the conformance suite starts from.
+        requests: Examples of ``POST /v1/calibrate``, by a name that no other example has. The dashboard's form begins
+            with the first.
+        one_step: Whether it releases once: a request then names no number of steps.
         norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
         variants: Its forms by name, the default first; none where there is but one.
         calibrate: Spec in, Calibration out; the spec's defaults are filled in (`calibrators.registry.calibrate`).
@@ -74,6 +125,72 @@ class Algorithm:
     verdict: str
     errata: tuple[str, ...]
     calibrate: Callable[[Spec], Calibration]
+    scope: Scope
+    example: Example
+    requests: Mapping[str, ExampleRequest]
+    one_step: bool = False
     gradient_bound_required: bool = True
     norm_order: float = 2.0
     variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Constants in their ranges.
+
+    Attributes:
+        values: By name; those with a default are always there.
+        missing: Names that the theorem needs and that are not there.
+    """
+
+    values: Mapping[str, float]
+    missing: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+    def get(self, name: str) -> float | None:
+        """The constant, or None where it was not given and has no default."""
+        return self.values.get(name)
+
+
+def read_assumptions(
+    known: Sequence[Assumption], given: Mapping[str, float], *, needed: Sequence[tuple[str, object]] = ()
+) -> Given:
+    """Read the constants of a spec.
+
+    Args:
+        known: The algorithm's.
+        given: Of the spec, by name.
+        needed: Further inputs that the theorem needs, by name, such as the spec's dimension; None is missing.
+
+    Raises:
+        InvalidValue: a constant is outside its range, or the algorithm has none of this name.
+    """
+    names = [assumption.name for assumption in known]
+    for name in given:
+        if name not in names:
+            there_are = f"it has {', '.join(names)}" if names else "no theorem of its own asks for any"
+            raise InvalidValue(
+                f"this algorithm has no assumption {name!r}; {there_are}",
+                code="unknown_assumption",
+                pointer=("assumptions", name),
+            )
+    values: dict[str, float] = {}
+    missing: list[str] = []
+    for assumption in known:
+        if assumption.name in given:
+            values[assumption.name] = _read(assumption, given[assumption.name])
+        elif assumption.default is not None:
+            values[assumption.name] = assumption.default
+        elif assumption.required:
+            missing.append(assumption.name)
+    missing += [name for name, value in needed if value is None]
+    return Given(values, tuple(missing))
+
+
+def _read(assumption: Assumption, value: object) -> float:
+    try:
+        return read_real(assumption.name, value, assumption.lower, assumption.upper, open_lower=assumption.open_lower)
+    except InvalidValue as error:
+        raise error.inside("assumptions") from None

@@ -1,4 +1,4 @@
-"""Where parameters may lie, and what is added to the loss without looking at data: domains and penalties.
+"""Domains, in which parameters lie, and penalties, which are added to the loss without looking at data.
 
 Both are public, so applying them to what was already noised costs no privacy. All domains are centred at 0.
 """
@@ -7,85 +7,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from accounting.canonical import Json
-from accounting.errors import InvalidValue, one_of
-from accounting.numbers import read_real
+from accounting.described import Described, Real, from_json
+from accounting.errors import InvalidValue
 
-T = TypeVar("T")
-
-_LARGEST = 1e12
+Length = Annotated[float, Real(0.0, open_lower=True)]
+Coordinate = Annotated[float, Real(-1e12)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
-    """A kind with numbers."""
-
-    kind: ClassVar[str]
-
-    def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind} | {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-@dataclass(frozen=True, slots=True)
-class L2Ball(_Described):
+class L2Ball(Described):
     """Parameters of l2 norm at most ``radius``."""
 
     kind: ClassVar[str] = "l2_ball"
-    radius: float
-
-    def __post_init__(self) -> None:
-        _read(self, "radius", 0.0, open_lower=True)
+    radius: Length
 
 
 @dataclass(frozen=True, slots=True)
-class L1Ball(_Described):
-    """Parameters of l1 norm at most ``radius``: the convex hull of +-radius e_j."""
+class L1Ball(Described):
+    """Parameters of l1 norm at most ``radius``."""
 
+    # The convex hull of +-radius e_j.
     kind: ClassVar[str] = "l1_ball"
-    radius: float
-
-    def __post_init__(self) -> None:
-        _read(self, "radius", 0.0, open_lower=True)
+    radius: Length
 
 
 @dataclass(frozen=True, slots=True)
-class LpBall(_Described):
-    """Parameters of l_p norm at most ``radius``, with p = ``norm_order`` in (1, infinity)."""
+class LpBall(Described):
+    """Parameters of l_p norm at most ``radius``, p = ``norm_order``."""
 
     kind: ClassVar[str] = "lp_ball"
-    norm_order: float
-    radius: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "norm_order", read_real("norm_order", self.norm_order, 1.0, 1e3, open_lower=True))
-        _read(self, "radius", 0.0, open_lower=True)
+    norm_order: Annotated[float, Real(1.0, 1e3, open_lower=True)]
+    radius: Length
 
 
 @dataclass(frozen=True, slots=True)
-class Simplex(_Described):
+class Simplex(Described):
     """Nonnegative parameters that sum to ``scale``."""
 
     kind: ClassVar[str] = "simplex"
-    scale: float
-
-    def __post_init__(self) -> None:
-        _read(self, "scale", 0.0, open_lower=True)
+    scale: Length
 
 
 @dataclass(frozen=True, slots=True)
-class Box(_Described):
+class Box(Described):
     """Each parameter in [``lower``, ``upper``]."""
 
     kind: ClassVar[str] = "box"
-    lower: float
-    upper: float
+    lower: Coordinate
+    upper: Coordinate
 
     def __post_init__(self) -> None:
-        _read(self, "lower", -_LARGEST)
-        _read(self, "upper", -_LARGEST)
+        Described.__post_init__(self)  # a dataclass with slots is another class than `super` would look in
         if self.upper < self.lower:
             raise InvalidValue(
                 f"upper must not be below lower, got [{self.lower!r}, {self.upper!r}]", pointer=("upper",)
@@ -96,25 +71,20 @@ Domain = L2Ball | L1Ball | LpBall | Simplex | Box
 
 
 @dataclass(frozen=True, slots=True)
-class L2Penalty(_Described):
-    """strength / 2 times the squared l2 norm; makes an objective ``strength``-strongly convex."""
+class L2Penalty(Described):
+    """strength / 2 times the squared l2 norm of the parameters. It is not clipped: it depends on no record."""
 
+    # It makes an objective `strength`-strongly convex.
     kind: ClassVar[str] = "l2"
-    strength: float
-
-    def __post_init__(self) -> None:
-        _read(self, "strength", 0.0, open_lower=True)
+    strength: Length
 
 
 @dataclass(frozen=True, slots=True)
-class L1Penalty(_Described):
-    """strength times the l1 norm."""
+class L1Penalty(Described):
+    """strength times the l1 norm of the parameters."""
 
     kind: ClassVar[str] = "l1"
-    strength: float
-
-    def __post_init__(self) -> None:
-        _read(self, "strength", 0.0, open_lower=True)
+    strength: Length
 
 
 Penalty = L2Penalty | L1Penalty
@@ -125,12 +95,12 @@ PENALTIES: dict[str, type[Penalty]] = {cls.kind: cls for cls in (L2Penalty, L1Pe
 
 def domain_from_json(value: Mapping[str, object]) -> Domain:
     """Read what a domain's `to_json` wrote, or the same with numbers as canonical strings."""
-    return _known(value, DOMAINS)(**_numbers(value))
+    return from_json(value, DOMAINS)
 
 
 def penalty_from_json(value: Mapping[str, object]) -> Penalty:
     """Read what a penalty's `to_json` wrote, or the same with numbers as canonical strings."""
-    return _known(value, PENALTIES)(**_numbers(value))
+    return from_json(value, PENALTIES)
 
 
 def l2_radius(domain: Domain, dimension: int) -> float:
@@ -169,18 +139,3 @@ def diameter(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
         case LpBall():
             own = domain.norm_order
     return 2.0 * domain.radius * math.pow(dimension, max(0.0, 1.0 / norm_order - 1.0 / own))
-
-
-def _read(instance: Domain | Penalty, name: str, lower: float, *, open_lower: bool = False) -> None:
-    object.__setattr__(instance, name, read_real(name, getattr(instance, name), lower, _LARGEST, open_lower=open_lower))
-
-
-def _known(value: Mapping[str, object], known: Mapping[str, type[T]]) -> type[T]:
-    kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in known:
-        raise InvalidValue(f"kind must be {one_of(list(known))}", pointer=("kind",))
-    return known[kind]
-
-
-def _numbers(value: Mapping[str, object]) -> dict[str, float]:
-    return {name: float(str(item)) for name, item in value.items() if name != "kind"}

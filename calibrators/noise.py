@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,7 +20,12 @@ from accounting.solve import (
     solve_noise,
 )
 from accounting.targets import Target
-from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
+from calibrators.as_published import AsPublished
+from calibrators.geometry import Domain, Penalty
+from calibrators.plan import AnyPhase, Plan
+from calibrators.provenance import Provenance
+from calibrators.release import LAST_ITERATE, Release
+from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 
 #: Noise multiplier, number of steps and batch size to the event of all steps. Must be hashable: solutions are kept.
 EventOf = Callable[[float, int, int], Event]
@@ -113,6 +118,51 @@ class _Question:
         assert steps is not None, "the number of steps is given or filled in"
         assert size is not None, "the batch size is given or filled in"
         return (self.event_of(noise, steps, size),)
+
+
+def calibration_of(
+    algorithm: str,
+    spec: Spec,
+    steps: Steps,
+    phase: AnyPhase,
+    *,
+    noise_scales: tuple[float, ...] | None = None,
+    domain: Domain | None = None,
+    penalty: Penalty | None = None,
+    release: Release = LAST_ITERATE,
+    hyperparameters: Iterable[Provenance],
+    utility: Iterable[Provenance],
+    missing: tuple[str, ...] = (),
+    warnings: Iterable[str] = (),
+    as_published: AsPublished | None,
+) -> Calibration:
+    """Return the answer whose plan is one phase of the steps that were solved for.
+
+    Args:
+        algorithm: Its name.
+        spec: What was asked.
+        steps: With nothing left open.
+        phase: What runs.
+        noise_scales: What is answered where the noise is solved for and has scales of its own; None answers the noise
+            multiplier.
+        domain, penalty, release: Of the plan.
+        hyperparameters, utility, missing, as_published: As `Calibration` has them.
+        warnings: Beside those of the accounting engine.
+    """
+    return Calibration(
+        plan=Plan(
+            algorithm, spec.dataset_size, spec.relation, (phase,), domain=domain, penalty=penalty, release=release
+        ),
+        unknown=spec.unknown,
+        value=noise_scales if noise_scales is not None and spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
+        achieved=steps.achieved,
+        next_achieved=steps.next_achieved,
+        hyperparameters=tuple(hyperparameters),
+        utility=tuple(utility),
+        missing_assumptions=missing,
+        warnings=(*steps.achieved.warnings, *warnings),
+        as_published=as_published,
+    )
 
 
 def gaussian_event(spec: Spec) -> GaussianSteps:

@@ -14,16 +14,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from accounting import ENGINE_VERSION
 from accounting.canonical import Json, canonical_bytes, sha256_hex
+from accounting.described import Described, Real, from_json
 from accounting.errors import InvalidValue, one_of
 from accounting.events import Event, Gaussian, event_from_json, prefix_of_events
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Domain, Penalty, domain_from_json, penalty_from_json
-from calibrators.phases import PHASES, StructuredPhase
+from calibrators.phases import PHASES
+from calibrators.phases.structured import Noise, StructuredPhase
 from calibrators.release import LAST_ITERATE, Release, WeightedAverage, release_from_json
 
 #: A schedule of step sizes has at most as many numbers.
@@ -33,48 +35,43 @@ DTYPES = (FLOAT64, FLOAT32) = ("float64", "float32")
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
-    """Scale each record's gradient down to l2 norm ``max_grad_norm`` where it is longer."""
+class Clip(Described):
+    """Clip each record's gradient to an l2 norm.
+
+    Attributes:
+        max_grad_norm: A gradient is scaled down to it where it is longer.
+    """
 
     kind: ClassVar[str] = "clip"
-    max_grad_norm: float
-
-    def __post_init__(self) -> None:
-        bound = read_real("max_grad_norm", self.max_grad_norm, 0.0, 1e12, open_lower=True)
-        object.__setattr__(self, "max_grad_norm", bound)
+    max_grad_norm: Annotated[float, Real(0.0, 1e12, "Clip threshold, in gradient units.", open_lower=True)]
 
     @property
     def contribution_bound(self) -> float:
         """Largest l2 norm of one record's contribution to the sum, in gradient units."""
         return self.max_grad_norm
 
-    def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind, "max_grad_norm": self.max_grad_norm}
-
 
 @dataclass(frozen=True, slots=True)
-class Normalize:
-    """Divide each record's gradient g by (regularizer + its l2 norm): the contribution g / (r + |g|) is shorter than 1.
+class Normalize(Described):
+    """Divide each record's gradient by (regularizer + its l2 norm).
 
-    The contribution bound is 1 for every regularizer; noise must never be scaled by it (Yang et al. 2022, eq. (3)).
+    Attributes:
+        regularizer: r. The contribution g / (r + |g|) is shorter than 1, so that the contribution bound is 1 for every
+            r; noise must never be scaled by it (Yang et al. 2022, eq. (3)).
     """
 
     kind: ClassVar[str] = "normalize"
-    regularizer: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "regularizer", read_real("regularizer", self.regularizer, 0.0, 1e12))
+    regularizer: Annotated[float, Real(0.0, 1e12, "In gradient units. It never scales the noise.")]
 
     @property
     def contribution_bound(self) -> float:
         """Largest l2 norm of one record's contribution to the sum; a pure number."""
         return 1.0
 
-    def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind, "regularizer": self.regularizer}
-
 
 GradientBound = Clip | Normalize
+
+GRADIENT_BOUNDS: dict[str, type[GradientBound]] = {cls.kind: cls for cls in (Clip, Normalize)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +110,16 @@ class Phase:
         return self.event.count
 
     @property
+    def batch_size(self) -> int:
+        """Nominal number of records that a step reads."""
+        return self.divisor
+
+    @property
     def is_executable(self) -> bool:
         return self.step_size is not None
 
     def step_size_at(self, index: int) -> float:
-        """Of the step with this index within the phase."""
+        """Return the step size of the step with this index within the phase."""
         assert self.step_size is not None, "an executable plan has step sizes"
         return self.step_size[index] if isinstance(self.step_size, tuple) else self.step_size
 
@@ -131,6 +133,27 @@ class Phase:
     def noise_stddev_on_mean(self) -> float:
         """The same after the division by the public divisor."""
         return self.noise_stddev_on_sum / self.divisor
+
+    @property
+    def smallest_bound(self) -> float:
+        """The bound on a record's contribution, in its unit."""
+        return self.gradient_bound.contribution_bound
+
+    @property
+    def smallest_noise(self) -> float:
+        """The noise on a sum over the contribution bound."""
+        return self.noise_stddev_on_sum / self.gradient_bound.contribution_bound
+
+    def smallest_change(self, radius: float) -> None:
+        """Return None: gradients are summed, and not their changes."""
+
+    def noise(self, relation: NeighboringRelation) -> Noise:
+        """Return the noise on a step's sum of contributions."""
+        return Noise(
+            stddev_on_sum=self.noise_stddev_on_sum,
+            stddev_on_mean=self.noise_stddev_on_mean,
+            l2_sensitivity=relation.sensitivity * self.gradient_bound.contribution_bound,
+        )
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -277,14 +300,9 @@ def _phase_from_json(value: Mapping[str, Any]) -> AnyPhase:
     event = event_from_json(value["event"])
     if "kind" in value:
         return PHASES[value["kind"]].from_json(value)
-    bound = value["gradient_bound"]
     return Phase(
         event=event,
-        gradient_bound=(
-            Clip(float(bound["max_grad_norm"]))
-            if bound["kind"] == Clip.kind
-            else Normalize(float(bound["regularizer"]))
-        ),
+        gradient_bound=from_json(value["gradient_bound"], GRADIENT_BOUNDS),
         divisor=int(value["divisor"]),
         step_size=_step_size_from_json(value["step_size"]),
     )

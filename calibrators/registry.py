@@ -1,74 +1,51 @@
-"""The algorithms by name, and a calibration by one of them."""
+"""The algorithms by name, and a calibration by one of them.
+
+An algorithm registers by being there: `ALGORITHMS` holds the ``ALGORITHM`` of every module in a paper's folder that has
+one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
 
+import calibrators
 from accounting.errors import InvalidValue, Unsupported, one_of
+from accounting.events import SAMPLINGS
+from accounting.near_names import suggestion
 from calibrators.algorithm import Algorithm
-from calibrators.bassily_guzman.dp_fw import DP_FW
-from calibrators.bassily_guzman.generalized_linear_l1 import GENERALIZED_LINEAR_L1
-from calibrators.bassily_guzman.noisy_mirror_descent import NOISY_MIRROR_DESCENT
-from calibrators.bassily_guzman.noisy_sfw_lp import NOISY_SFW_LP
-from calibrators.bassily_guzman.noisy_sfw_nonconvex_lp import NOISY_SFW_NONCONVEX_LP
-from calibrators.bassily_guzman.poly_sfw import POLY_SFW
-from calibrators.bassily_guzman.private_sfw_nonconvex_l1 import PRIVATE_SFW_NONCONVEX_L1
-from calibrators.bassily_guzman.proximal_weakly_convex import PROXIMAL_WEAKLY_CONVEX
-from calibrators.bassily_guzman.tree_sfw_l1 import TREE_SFW_L1
-from calibrators.lowy_razaviyayn.clipped_acsa import CLIPPED_ACSA
-from calibrators.lowy_razaviyayn.clipped_mean import CLIPPED_MEAN
-from calibrators.lowy_razaviyayn.clipped_prox_sgd import CLIPPED_PROX_SGD
-from calibrators.lowy_razaviyayn.clipped_sgd_strongly_convex import CLIPPED_SGD_STRONGLY_CONVEX
-from calibrators.lowy_razaviyayn.coordinatewise_mean import COORDINATEWISE_MEAN
-from calibrators.lowy_razaviyayn.localized_clipped_strongly_convex import LOCALIZED_CLIPPED_STRONGLY_CONVEX
-from calibrators.lowy_razaviyayn.localized_clipped_subgradient import LOCALIZED_CLIPPED_SUBGRADIENT
-from calibrators.lowy_razaviyayn.shuffle_coordinatewise_mean import SHUFFLE_COORDINATEWISE_MEAN
-from calibrators.lowy_razaviyayn.shuffle_vector_mean import SHUFFLE_VECTOR_MEAN
 from calibrators.spec import Calibration, Spec
-from calibrators.wang_erm.dp_accmd import DP_ACCMD
-from calibrators.wang_erm.dp_gd import DP_GD
-from calibrators.wang_erm.dp_svrg import DP_SVRG
-from calibrators.wang_erm.dp_svrg_pp import DP_SVRG_PP
-from calibrators.wang_nonsmooth.dp_sgd_gradient import DP_SGD_GRADIENT
-from calibrators.wang_nonsmooth.dp_sgd_output import DP_SGD_OUTPUT
-from calibrators.yang_nsgd.dp_adam import DP_ADAM
-from calibrators.yang_nsgd.dp_nadam import DP_NADAM
-from calibrators.yang_nsgd.dp_nsgd import DP_NSGD
-from calibrators.yang_nsgd.dp_sgd import DP_SGD
 
-ALGORITHMS: dict[str, Algorithm] = {
-    algorithm.name: algorithm
-    for algorithm in (
-        DP_SGD,
-        DP_NSGD,
-        DP_ADAM,
-        DP_NADAM,
-        DP_SGD_OUTPUT,
-        DP_SGD_GRADIENT,
-        DP_GD,
-        DP_SVRG,
-        DP_SVRG_PP,
-        DP_ACCMD,
-        CLIPPED_ACSA,
-        CLIPPED_MEAN,
-        COORDINATEWISE_MEAN,
-        SHUFFLE_VECTOR_MEAN,
-        SHUFFLE_COORDINATEWISE_MEAN,
-        CLIPPED_PROX_SGD,
-        CLIPPED_SGD_STRONGLY_CONVEX,
-        LOCALIZED_CLIPPED_SUBGRADIENT,
-        LOCALIZED_CLIPPED_STRONGLY_CONVEX,
-        DP_FW,
-        NOISY_MIRROR_DESCENT,
-        POLY_SFW,
-        NOISY_SFW_LP,
-        NOISY_SFW_NONCONVEX_LP,
-        PRIVATE_SFW_NONCONVEX_L1,
-        TREE_SFW_L1,
-        PROXIMAL_WEAKLY_CONVEX,
-        GENERALIZED_LINEAR_L1,
-    )
-}
+#: Lists begin with the algorithm that most people know.
+FIRST = "dp_sgd"
+
+
+def _records() -> Iterator[Algorithm]:
+    """Yield the record of each module of each paper that has one."""
+    for paper in iter_modules(calibrators.__path__, "calibrators."):
+        if not paper.ispkg:
+            continue
+        for module in iter_modules(import_module(paper.name).__path__, f"{paper.name}."):
+            record = getattr(import_module(module.name), "ALGORITHM", None)
+            if isinstance(record, Algorithm):
+                own_name = module.name.rpartition(".")[2]
+                if record.name != own_name:
+                    raise ValueError(f"{module.name} has a record named {record.name!r}: name it {own_name!r}")
+                yield record
+
+
+def _by_name(records: list[Algorithm]) -> dict[str, Algorithm]:
+    """The records in the order of lists: the first, then by their names."""
+    names = [record.name for record in records]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"several papers have an algorithm named {one_of(twice)}: give each a name of its own")
+    return {record.name: record for record in sorted(records, key=lambda each: (each.name != FIRST, each.name))}
+
+
+ALGORITHMS: dict[str, Algorithm] = _by_name(list(_records()))
 
 
 def find_algorithm(name: str) -> Algorithm:
@@ -79,7 +56,7 @@ def find_algorithm(name: str) -> Algorithm:
     """
     if name not in ALGORITHMS:
         raise InvalidValue(
-            f"there is no algorithm {name!r}; there is {one_of(list(ALGORITHMS))}",
+            f"there is no algorithm {name!r}; there is {one_of(list(ALGORITHMS))}.{suggestion(name, ALGORITHMS)}",
             code="unknown_algorithm",
             pointer=("algorithm",),
         )
@@ -138,8 +115,10 @@ def _variant(algorithm: Algorithm, name: str | None) -> str | None:
 def _check_sampling(algorithm: Algorithm, kind: str | None) -> None:
     kinds = [scheme.kind for scheme in algorithm.samplings]
     if kind not in kinds:
+        # Who names another scheme that there is has not mistyped this one.
+        meant = "" if kind is None or kind in SAMPLINGS else suggestion(kind, kinds)
         raise Unsupported(
-            f"{algorithm.name} is not available with the sampling {kind!r}; use {one_of(kinds)}",
+            f"{algorithm.name} is not available with the sampling {kind!r}; use {one_of(kinds)}.{meant}",
             code="unsupported_sampling",
             pointer=("sampling",),
         )

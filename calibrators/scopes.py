@@ -1,4 +1,4 @@
-"""What each algorithm's theorem is about: the shape of the objective, the norm, smoothness and tails."""
+"""What a theorem can be about: the shape of the objective, the norm, smoothness and tails."""
 
 from __future__ import annotations
 
@@ -135,50 +135,22 @@ class Scope:
         return found
 
 
-def _l1(shape: Shape, measure: Measure) -> Scope:
-    return Scope(shape, measure, _polyhedral, "the l1 norm")
+def in_l1_ball(shape: Shape, measure: Measure, *, needs_smoothness: bool = True) -> Scope:
+    """Return the scope of a theorem about parameters in an l1 ball."""
+    return Scope(shape, measure, _polyhedral, "the l1 norm", needs_smoothness=needs_smoothness)
 
 
-def _lp(shape: Shape, measure: Measure, *, needs_smoothness: bool = True) -> Scope:
+def in_lp_ball(shape: Shape, measure: Measure, *, needs_smoothness: bool = True) -> Scope:
+    """Return the scope of a theorem about parameters in an l_p ball, 1 < p <= 2."""
     return Scope(shape, measure, _between, "an l_p norm, 1 < p <= 2", needs_smoothness=needs_smoothness)
 
 
-def _heavy(shape: Shape, *, needs_smoothness: bool = True) -> Scope:
+def heavy_tailed(shape: Shape, *, needs_smoothness: bool = True) -> Scope:
+    """Return the scope of a theorem about the population risk when gradients have moments and no bound."""
     return Scope(shape, Measure.POPULATION_RISK, needs_smoothness=needs_smoothness, allows_heavy_tails=True)
 
 
-_NO_THEOREM = Scope(None, None)
-_CLIPPED = Scope(Shape.NONCONVEX, Measure.STATIONARITY)
-
-SCOPES: dict[str, Scope] = {
-    "dp_sgd": _CLIPPED,
-    "dp_nsgd": _CLIPPED,
-    "dp_adam": _NO_THEOREM,
-    "dp_nadam": _NO_THEOREM,
-    "dp_sgd_output": Scope(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),
-    "dp_sgd_gradient": Scope(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),
-    "dp_gd": Scope(Shape.NONCONVEX, Measure.STATIONARITY),
-    "dp_svrg": Scope(Shape.STRONGLY_CONVEX, Measure.EMPIRICAL_RISK),
-    "dp_svrg_pp": Scope(Shape.CONVEX, Measure.EMPIRICAL_RISK),
-    "dp_accmd": Scope(Shape.CONVEX, Measure.EMPIRICAL_RISK, lambda order: order in (1.0, 2.0), "the l1 or the l2 norm"),
-    "clipped_mean": Scope(None, None, only_for="the mean of records, not for minimising a loss"),
-    "shuffle_vector_mean": Scope(None, None, only_for="the mean of records, not for minimising a loss"),
-    "shuffle_coordinatewise_mean": Scope(None, None, only_for="the mean of records, not for minimising a loss"),
-    "coordinatewise_mean": Scope(None, None, only_for="the mean of records, not for minimising a loss"),
-    "clipped_acsa": _heavy(Shape.CONVEX),
-    "clipped_sgd_strongly_convex": _heavy(Shape.STRONGLY_CONVEX),
-    "clipped_prox_sgd": _heavy(Shape.POLYAK_LOJASIEWICZ),
-    "localized_clipped_subgradient": _heavy(Shape.CONVEX, needs_smoothness=False),
-    "localized_clipped_strongly_convex": _heavy(Shape.STRONGLY_CONVEX, needs_smoothness=False),
-    "dp_fw": _l1(Shape.CONVEX, Measure.EMPIRICAL_RISK),
-    "poly_sfw": _l1(Shape.CONVEX, Measure.POPULATION_RISK),
-    "tree_sfw_l1": _l1(Shape.CONVEX, Measure.POPULATION_RISK),
-    "generalized_linear_l1": Scope(
-        Shape.CONVEX, Measure.POPULATION_RISK, _polyhedral, "the l1 norm", needs_smoothness=False
-    ),
-    "private_sfw_nonconvex_l1": _l1(Shape.NONCONVEX, Measure.STATIONARITY),
-    "noisy_mirror_descent": _lp(Shape.CONVEX, Measure.EMPIRICAL_RISK, needs_smoothness=False),
-    "noisy_sfw_lp": _lp(Shape.CONVEX, Measure.POPULATION_RISK),
-    "noisy_sfw_nonconvex_lp": _lp(Shape.NONCONVEX, Measure.STATIONARITY),
-    "proximal_weakly_convex": Scope(Shape.WEAKLY_CONVEX, Measure.STATIONARITY, needs_smoothness=False),
-}
+#: No theorem speaks of what the algorithm attains.
+NO_THEOREM = Scope(None, None)
+#: The algorithm estimates a mean.
+MEAN_ESTIMATION = Scope(None, None, only_for="the mean of records, not for minimising a loss")

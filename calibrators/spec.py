@@ -19,9 +19,9 @@ from accounting.numbers import (
 )
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
+from calibrators.as_published import AsPublished
 from calibrators.geometry import Domain, Penalty
-from calibrators.literal import Literal
-from calibrators.plan import GradientBound, Plan
+from calibrators.plan import Clip, GradientBound, Plan
 from calibrators.provenance import Provenance
 
 
@@ -139,6 +139,12 @@ class Spec:
         assert self.neighboring_relation is not None, "the registry fills in the algorithm's own relation"
         return self.neighboring_relation
 
+    @property
+    def clip(self) -> Clip:
+        """The clip threshold, of an algorithm that takes no other gradient bound."""
+        assert isinstance(self.gradient_bound, Clip), "the registry has seen to the gradient bound"
+        return self.gradient_bound
+
     def _check_what_is_open(self) -> None:
         open_target = {OpenEpsilon: Unknown.EPSILON, OpenDelta: Unknown.DELTA}.get(type(self.target))
         solved_in_target = self.unknown in (Unknown.EPSILON, Unknown.DELTA)
@@ -177,7 +183,8 @@ class Calibration:
         utility: Bounds on what the run achieves, each with its theorem.
         missing_assumptions: Names that the theorem's numbers would need.
         warnings: Sentences a reader must see beside the numbers.
-        literal: The paper's own calibration with a verdict; None where it has none for this target.
+        as_published: The paper's own calibration with a verdict; None where it has none for this target.
+        dtype_reason: Why the plan is carried out in float64 although nobody asked for it; else None.
     """
 
     plan: Plan
@@ -189,4 +196,5 @@ class Calibration:
     utility: tuple[Provenance, ...]
     missing_assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
-    literal: Literal | None = None
+    as_published: AsPublished | None = None
+    dtype_reason: str | None = None

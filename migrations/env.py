@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from app.db.schema import metadata
+from app.tables.schema import metadata
 
 connection = context.config.attributes["connection"]
 if connection is None:

@@ -1,20 +1,30 @@
-"""Fixtures that every test may use: a migrated database on either engine, and a context on it with warm processes."""
+"""Fixtures that every test may use: a migrated database on either engine, and a context on it with warm processes.
+
+A test of numerics needs none of them and loads no framework: each fixture imports what it is made of.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-from app.db.database import Database
 from app.kit import collector
-from app.kit.context import Context
-from app.kit.process_pool import ProcessPool
-from app.settings import Settings
 from tests.databases import ENGINES, DatabaseFactory, database_folder, postgresql_server
-from tests.warm_processes import WarmProcesses
+from tests.leave_nothing import start_guard
+
+if TYPE_CHECKING:
+    from app.context import Context
+    from app.db.database import Database
+    from app.kit.process_pool import ProcessPool
+    from app.settings import Settings
+    from tests.warm_processes import WarmProcesses
+
+#: Private runs of tests wait for shorter intervals than those of users.
+RELEASE_INTERVAL_S = 0.05
 
 # A property test draws the same examples in every run: CI fails for what changed, never for its luck.
 settings.register_profile("repeatable", derandomize=True)
@@ -23,6 +33,10 @@ settings.load_profile("repeatable")
 
 # The tests that are found stay to the end: garbage is not looked for among them, neither now nor later.
 collector.pause()
+
+
+def pytest_configure() -> None:
+    start_guard()
 
 
 def pytest_collection_finish() -> None:
@@ -70,6 +84,8 @@ def database_url(databases: DatabaseFactory) -> Iterator[str]:
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
     """A freshly migrated database; the test runs once on SQLite and once on PostgreSQL."""
+    from app.db.database import Database
+
     database = Database(database_url)
     yield database
     database.dispose()
@@ -77,12 +93,18 @@ def database(database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path / "data", database_url=database_url, workers=0)
+    from app.settings import Settings
+
+    return Settings(
+        data_dir=tmp_path / "data", database_url=database_url, workers=0, release_interval_s=RELEASE_INTERVAL_S
+    )
 
 
 @pytest.fixture(scope="session")
 def warm_processes() -> Iterator[WarmProcesses]:
     """Processes for numerics, which one test after the other has to itself."""
+    from tests.warm_processes import WarmProcesses
+
     warm = WarmProcesses()
     yield warm
     warm.close()
@@ -90,7 +112,7 @@ def warm_processes() -> Iterator[WarmProcesses]:
 
 @pytest.fixture
 def pools(warm_processes: WarmProcesses) -> Iterator[dict[str, ProcessPool]]:
-    """What a context runs heavy numerics in: ``Context(..., **pools)``."""
+    """What a context runs heavy numerics in: ``fenced_context(..., **pools)``."""
     pools = warm_processes.pools()
     yield pools
     for pool in pools.values():
@@ -100,4 +122,6 @@ def pools(warm_processes: WarmProcesses) -> Iterator[dict[str, ProcessPool]]:
 @pytest.fixture
 def context(database: Database, settings: Settings, pools: dict[str, ProcessPool]) -> Context:
     """A context on the test's own database and data folder."""
-    return Context(settings, database, **pools)
+    from app.fence.watching import fenced_context
+
+    return fenced_context(settings, database, **pools)

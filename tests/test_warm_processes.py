@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.kit.context import Context
+from app.context import Context
+from app.fence.watching import fenced_context
 from app.kit.process_pool import JobFailed
 from tests.databases import on_one_engine
 from tests.warm_processes import MOST_KEPT, WarmProcesses
@@ -51,7 +52,7 @@ def test_none_is_handed_on_that_ended_or_has_other_limits(warm: WarmProcesses) -
 
 @on_one_engine
 def test_its_pools_are_those_of_a_context(context: Context) -> None:
-    plain = Context(context.settings, context.database)
+    plain = fenced_context(context.settings, context.database)
     for name in ("processes", "audit_processes"):
         ours, theirs = getattr(context, name), getattr(plain, name)
         assert type(ours) is not type(theirs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from app.kit.context import audit_pool, default_pool
+from app.context import audit_pool, default_pool
 from app.kit.process_pool import ProcessPool, _Worker
 
 #: Bytes of memory, and seconds, that a process was started with.

@@ -10,12 +10,11 @@ from accounting.errors import InvalidValue
 from calibrators.geometry import Box, Domain
 from calibrators.yang_nsgd.adam import FIRST_DECAY, SECOND_DECAY, STABILIZER
 from trainer.arrays import Array, namespace_of
-from trainer.loop import State
+from trainer.loop import Resumable, Step
 from trainer.penalties import prox
-from trainer.step import Step
 
 
-class Adam:
+class Adam(Resumable):
     """x, and the moving means of noisy means and of their squares.
 
     Args:
@@ -30,6 +29,8 @@ class Adam:
     Raises:
         InvalidValue: a domain in which that is not found coordinate by coordinate.
     """
+
+    kept = ("point", "_first", "_second", "_done")
 
     def __init__(self, domain: Domain | None, start: Array) -> None:
         if domain is not None and not isinstance(domain, Box):
@@ -59,12 +60,3 @@ class Adam:
         second = self._second / (1.0 - SECOND_DECAY**self._done)
         sizes = step.step_size / (xp.sqrt(second) + STABILIZER)
         self.point = step.project(prox(step.penalty, xp, self.point - sizes * first, sizes))
-
-    def state(self) -> State:
-        return {"point": self.point, "first": self._first, "second": self._second, "done": self._done}
-
-    def restore(self, state: State) -> None:
-        xp = namespace_of(self.point)
-        self.point = xp.asarray(state["point"])
-        self._first, self._second = xp.asarray(state["first"]), xp.asarray(state["second"])
-        self._done = int(state["done"])

@@ -94,7 +94,28 @@ def flushed(xp: Namespace, array: Array, tiny: float) -> Array:
     >>> flushed(np, np.array([1e-20, -2.0]), 1e-12).tolist()
     [0.0, -2.0]
     """
-    return xp.where(xp.abs(array) < tiny, xp.zeros((), dtype=array.dtype), array)
+    return cleared(xp, array, xp.abs(array) < tiny)
+
+
+def cleared(xp: Namespace, array: Array, here: Array) -> Array:
+    """Return the array with zeros where ``here`` is true, whatever stands there.
+
+    NumPy's `where` branches on each choice: it takes ten times as long where these are hard to predict, so its time
+    would tell what was chosen. A mask over the bits takes the same time for all values.
+
+    Args:
+        array: A floating dtype.
+        here: Booleans that broadcast to its shape.
+
+    >>> cleared(np, np.array([[float("nan"), 2.0], [3.0, 4.0]]), np.array([[True], [False]])).tolist()
+    [[0.0, 0.0], [3.0, 4.0]]
+    """
+    if not on_host(xp):
+        return xp.where(here, xp.zeros((), dtype=array.dtype), array)
+    integers = np.int64 if array.dtype == np.float64 else np.int32
+    mask = xp.astype(here, integers)
+    mask -= 1
+    return (mask & array.view(integers)).view(array.dtype)
 
 
 def exponential(xp: Namespace, array: Array) -> Array:
@@ -104,7 +125,7 @@ def exponential(xp: Namespace, array: Array) -> Array:
     True
     """
     floor = _SMALLEST_EXPONENTS[dtype_name(array)]
-    return xp.exp(xp.where(array < floor, xp.asarray(floor, dtype=array.dtype), array))
+    return xp.exp(xp.maximum(array, xp.asarray(floor, dtype=array.dtype)))
 
 
 def silent() -> AbstractContextManager[object]:

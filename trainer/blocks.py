@@ -6,29 +6,82 @@ algorithm's own.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import ClassVar
 
 import numpy as np
 
 from accounting.errors import InvalidValue
-from accounting.relations import NeighboringRelation
-from calibrators.phases import LocalizedPhase, ProximalPhase
+from calibrators.geometry import L2Ball
+from calibrators.phases.localized_phases import LocalizedPhase
+from calibrators.phases.proximal_phases import ProximalPhase
 from calibrators.plan import Clip, Plan
-from trainer.arrays import Array, silent
-from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
+from trainer.arrays import Array, Namespace, silent
 from trainer.domains import project
 from trainer.loop import State, Task
 from trainer.records import Indices
+from trainer.structured_steps import StructuredSteps, check_kept, check_positions, initial_point
 from trainer.sums import BoundedSum
+
+
+def project_near(domain: L2Ball | None, centre: Array, radius: float, xp: Namespace, point: Array) -> Array:
+    """The point of the domain within ``radius`` of ``centre`` that is nearest to ``point``.
+
+    Where neither ball's own projection lies in the other, the nearest point is on both spheres. They meet in a sphere
+    about c + h u, with u the direction of the centre c, whose nearest point is beside the axis as the point is.
+
+    Args:
+        domain: Centred at 0; None is all of R^d.
+        centre: shape (d,), float64, in the domain.
+        radius: Infinite for the domain alone.
+        point: shape (d,), float64.
+
+    Guarantees:
+        - localised_points_are_in_both_balls: up to rounding of 1e-15 of the domain's radius.
+        - localised_points_are_nearest: up to rounding.
+
+    >>> import numpy as np
+    >>> project_near(L2Ball(1.0), np.array([0.8, 0.0]), 0.5, np, np.array([1.5, 0.9])).round(7).tolist()
+    [0.86875, 0.4952509]
+    """
+    inside = project(domain, xp, point)
+    if not math.isfinite(radius) or _length(xp, inside - centre) <= radius:
+        return inside
+    offset = point - centre
+    distance = _length(xp, offset)
+    near = offset if distance <= radius else offset * (radius / distance)
+    if domain is None:
+        return centre + near
+    # Everything by differences from the centre, which may be far longer than the radius.
+    apart = _length(xp, centre)
+    room = (domain.radius - apart) * (domain.radius + apart)
+    if 2.0 * float(xp.sum(centre * near)) + float(xp.sum(near * near)) <= room:
+        return centre + near
+    if not apart > 0.0:  # concentric balls, of one radius up to rounding
+        return centre + near
+    outward = centre / apart
+    height = min(radius, (room - radius**2) / (2.0 * apart))
+    beside = math.sqrt(max(0.0, (radius - height) * (radius + height)))
+    sideways = offset - float(xp.sum(offset * outward)) * outward
+    width = _length(xp, sideways)
+    if not width > 0.0:  # on the axis, where the nearest point of the domain was near enough up to rounding
+        return centre + height * outward
+    return centre + height * outward + sideways * (beside / width)
+
+
+def _length(xp: Namespace, vector: Array) -> float:
+    return float(xp.sqrt(xp.sum(vector * vector)))
+
 
 #: Per-record gradients of a run, at most: with a few features that many take about a quarter of an hour on one core.
 MAX_GRADIENT_EVALUATIONS = 10**10
 
 
-class BlockSteps(ABC):
+class BlockSteps(StructuredSteps):
     """Steps over all records of one block after the other.
 
     Slots are given to blocks by a permutation that is drawn before the first step from the declared size alone; a slot
@@ -46,28 +99,23 @@ class BlockSteps(ABC):
           of other blocks, given the points, not at all.
     """
 
+    kept: ClassVar[tuple[str, ...]] = (*StructuredSteps.kept, "_order", "_centre")
+
     def __init__(self, task: Task, records: Sequence[int], inner_iterations: Sequence[int]) -> None:
-        self._task, self._records = task, records
+        start = project(task.plan.domain, task.records.xp, initial_point(task))
+        super().__init__(task, task.streams.gaussian_noise(), start)
+        self._records = records
         self._step_ends = list(accumulate(inner_iterations))
         self._record_ends = list(accumulate(records))
         self._sums = BoundedSum(task.model, task.records, task.plan.dtype)
-        self._noise = task.streams.gaussian_noise()
         slots = np.random.Generator(task.streams.sampling).permutation(task.plan.dataset_size)
         self._order: Indices = slots.astype(np.intp)
-        xp = task.records.xp
-        initial = xp.asarray(task.model.initial(task.streams.initialisation), dtype=xp.float64)
-        self._point: Array = project(task.plan.domain, xp, initial)
         self._centre: Array = self._point
-        self._done = 0
         self._slots = self._slots_of(0)
 
     @abstractmethod
     def _moved(self, block: int) -> Array:
         """The point that the next step, one of this block, leads to."""
-
-    @property
-    def steps_done(self) -> int:
-        return self._done
 
     def step(self) -> None:
         block = bisect_right(self._step_ends, self._done)
@@ -77,26 +125,11 @@ class BlockSteps(ABC):
             self._point = self._moved(block)
         self._done += 1
 
-    def released(self) -> Array:
-        return self._point
-
-    def state(self) -> State:
-        return {
-            "done": self._done,
-            "order": self._order,
-            "point": self._point,
-            "centre": self._centre,
-            "noise": self._noise.state(),
-        }
-
     def restore(self, state: State) -> None:
-        xp = self._task.records.xp
-        self._done = int(state["done"])
+        super().restore(state)
         self._order = np.asarray(state["order"], dtype=np.intp)
-        self._point, self._centre = xp.asarray(state["point"]), xp.asarray(state["centre"])
         # A block's start is what its first step does: until then the slots are those of the block before.
         self._slots = self._slots_of(bisect_right(self._step_ends, max(0, self._done - 1)))
-        self._noise.restore(state["noise"])
 
     def close(self) -> None:
         self._noise.close()
@@ -122,8 +155,7 @@ def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase) -> None:
         InvalidValue: the plan was made for its privacy alone, takes more than a run can do, or has bounds that floating
             point cannot keep; its relation has no slots.
     """
-    if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        raise InvalidValue("slots are given to blocks by position", pointer=("neighboring_relation",))
+    check_positions(plan, "slots are given to blocks by position")
     if isinstance(phase, LocalizedPhase):
         needed, smallest = "step_size", min(phase.max_grad_norm)
         in_all = sum(phase.records)
@@ -137,15 +169,29 @@ def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase) -> None:
         )
     if in_all > plan.dataset_size:
         raise InvalidValue("the blocks have more records than there are", pointer=("phases", 0, "records"))
-    if smallest < SMALLEST_MAX_GRAD_NORMS[plan.dtype]:
-        raise InvalidValue(
-            f"max_grad_norm must be at least {SMALLEST_MAX_GRAD_NORMS[plan.dtype]:g} to be kept in {plan.dtype}; "
-            "rescale the features",
-            pointer=("phases", 0, "max_grad_norm"),
-        )
+    check_kept("max_grad_norm", smallest, plan.dtype, "features")
     if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:
         raise InvalidValue(
             f"this plan takes {phase.gradient_evaluations:.3g} per-record gradients, and a run at most "
             f"{MAX_GRADIENT_EVALUATIONS:.0e}",
             pointer=("phases", 0, "inner_iterations"),
+        )
+
+
+def check_evaluations(phase: LocalizedPhase | ProximalPhase, constant: str, instead: str) -> None:
+    """Refuse more per-record gradients than a run takes, before anything is charged.
+
+    Args:
+        phase: Of blocks.
+        constant: The request's assumption that their number follows from.
+        instead: What would be right.
+
+    Raises:
+        InvalidValue: there are more; the error points at the assumption.
+    """
+    if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:
+        raise InvalidValue(
+            f"this plan takes {phase.gradient_evaluations:.3g} per-record gradients, and a run at most "
+            f"{MAX_GRADIENT_EVALUATIONS:.0e}: {instead}",
+            pointer=("assumptions", constant),
         )

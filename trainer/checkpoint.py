@@ -20,7 +20,7 @@ from trainer.arrays import to_host
 
 State = dict[str, Any]
 _ARRAY = "array"
-_LAYOUT = 2
+_LAYOUT = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from accounting.errors import Unsupported
-from trainer.arrays import Array, as_float64
+from trainer.arrays import Array, as_float64, cleared
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS, clip_factors
 from trainer.gradients import Gradients, Layer, OuterProducts
 from trainer.grid import Grid, grid_for
@@ -68,14 +68,20 @@ class ClippedSums:
         self._records, self._model, self._dual_order = records, model, dual_order
         self._dtype = "float64" if records.all.features.dtype == records.xp.float64 else "float32"
 
-    def grid(self, noise_multiplier: float) -> Grid:
-        """Return the grid of sums with noise of so many times their bound, or of sums without noise: 0."""
+    def grid(self, noise_multiplier: float, spread: float = 1.0) -> Grid:
+        """Return the grid of sums with noise of so many times their bound, or of sums without noise: 0.
+
+        Args:
+            noise_multiplier: The noise's scale over the bound.
+            spread: How many times its scale the scale of its coordinates may be.
+        """
         return grid_for(
             noise_multiplier,
             self._model.num_parameters,
             _DTYPE,
             self._records.capacity,
             norm_order=self._dual_order,
+            spread=spread,
         )
 
     def of(self, slots: Selection, grid: Grid, unit: float, *terms: Term) -> Array:
@@ -105,8 +111,8 @@ class ClippedSums:
                 sizes = self._sizes(OuterProducts(xp, (layer,)))
                 usable = xp.isfinite(sizes) & (sizes > 0.0)
                 factors = clip_factors(xp.where(usable, sizes, xp.ones_like(sizes)), term.bound, grid.margin)
-                factors = xp.where(usable, factors * (term.weight / unit), xp.zeros_like(factors))
-                part = xp.where(usable[:, None], layer.deltas, xp.zeros_like(layer.deltas)) * factors[:, None]
+                factors = cleared(xp, factors * (term.weight / unit), xp.logical_not(usable))
+                part = cleared(xp, layer.deltas, xp.logical_not(usable)[:, None]) * factors[:, None]
                 deltas = part if deltas is None else deltas + part
             assert layer is not None
             return OuterProducts(xp, (Layer(layer.inputs, deltas, layer.has_bias),)), as_float64(xp, block.valid)

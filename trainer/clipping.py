@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from accounting.errors import InvalidValue, one_of
 from calibrators.plan import DTYPES, Clip, GradientBound
-from trainer.arrays import Array, namespace_of
+from trainer.arrays import Array, cleared, namespace_of
 
 #: By dtype: how far below its bound a contribution stays, relative. `trainer.grid` has the proof that it is enough.
 MARGINS = {"float64": 1e-5, "float32": 2.0**-7}
@@ -101,4 +101,4 @@ def normalize_factors(norms: Array, regularizer: float, margin: float) -> Array:
 def _normal(factors: Array) -> Array:
     """Factors below the normal numbers are too coarse to keep a bound: such a gradient contributes nothing."""
     xp = namespace_of(factors)
-    return xp.where(factors >= _SMALLEST_NORMAL, factors, xp.zeros_like(factors))
+    return cleared(xp, factors, xp.logical_not(factors >= _SMALLEST_NORMAL))

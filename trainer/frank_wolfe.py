@@ -9,18 +9,19 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from accounting.errors import InvalidValue
-from accounting.relations import NeighboringRelation
 from calibrators.geometry import LpBall
-from calibrators.phases import EstimatePhase
+from calibrators.phases.gradient_estimates import EstimatePhase
 from calibrators.plan import Plan
 from trainer.arrays import Array, Namespace, silent
-from trainer.clipped_sums import SMALLEST, ClippedSums, Term
+from trainer.clipped_sums import ClippedSums, Term
+from trainer.exact.generalized_gaussian import spread_of
 from trainer.grid import Grid
 from trainer.loop import State, Task
 from trainer.lp_geometry import least_in_ball, norm
 from trainer.records import Indices
 from trainer.release import rule_for
 from trainer.slots import SecretSlots
+from trainer.structured_steps import StructuredSteps, another_plan, check_kept, check_positions
 
 
 class Fresh(Protocol):
@@ -62,7 +63,7 @@ class Estimator(Protocol):
         ...
 
 
-class EstimateFrankWolfe:
+class EstimateFrankWolfe(StructuredSteps):
     """The steps of a plan of one `EstimatePhase`, from the centre of the ball.
 
     Slots are given to steps by a permutation that is drawn before the first one from the declared size alone.
@@ -83,7 +84,10 @@ class EstimateFrankWolfe:
         Unsupported: the model's gradients are no outer products of one layer.
     """
 
+    kept = (*StructuredSteps.kept, "_before", "_slots", "_estimator", "_release")
+
     def __init__(self, task: Task, estimators: Mapping[str, Callable[[EstimatePhase], Estimator]]) -> None:
+        super().__init__(task, task.streams.generalized_gaussian_noise())
         self._phase, self._radius = _checked(task.plan)
         phase = self._phase
         if phase.estimator not in estimators:
@@ -94,21 +98,14 @@ class EstimateFrankWolfe:
             )
         dual_order = phase.norm_order / (phase.norm_order - 1.0)
         self._sums = ClippedSums(task.records, task.model, task.plan.algorithm, dual_order=dual_order)
-        self._first_grid = self._sums.grid(phase.first_scale * phase.first_batch / phase.lipschitz)
+        spread = spread_of(task.model.num_parameters, phase.noise_order)
+        self._first_grid = self._sums.grid(phase.first_scale * phase.first_batch / phase.lipschitz, spread)
         self._unit = phase.fresh_bound(self._radius)
-        self._grid = self._sums.grid(phase.scale * phase.batch / self._unit if self._unit > 0.0 else 0.0)
+        self._grid = self._sums.grid(phase.scale * phase.batch / self._unit if self._unit > 0.0 else 0.0, spread)
         self._estimator = estimators[phase.estimator](phase)
         self._slots = SecretSlots(task)
-        self._noise = task.streams.generalized_gaussian_noise()
-        self._xp = task.records.xp
-        self._done = 0
-        self._point: Array = self._xp.zeros(task.model.num_parameters, dtype=self._xp.float64)
         self._before = self._point
-        self._rule = rule_for(task.plan.release, task.plan.iterations, self._point, task.streams.release)
-
-    @property
-    def steps_done(self) -> int:
-        return self._done
+        self._release = rule_for(task.plan.release, task.plan.iterations, self._point, task.streams.release)
 
     def step(self) -> None:
         phase, xp = self._phase, self._xp
@@ -123,7 +120,7 @@ class EstimateFrankWolfe:
             target = least_in_ball(xp, estimate, phase.norm_order, self._radius)
             self._before = self._point
             self._point = (1.0 - phase.step_size) * self._point + phase.step_size * target
-            self._rule.see(self._done, self._before, self._point)
+            self._release.see(self._done, self._before, self._point)
         self._done += 1
 
     def _total(self, slots: Indices, change: float, gradient: float) -> Array:
@@ -144,30 +141,11 @@ class EstimateFrankWolfe:
         distance = min(moved, 2.0 * self._radius * phase.step_size)
         return min(2.0 * phase.lipschitz, phase.smoothness * distance)
 
-    def released(self) -> Array:
-        return self._rule.released()
-
-    def state(self) -> State:
-        return {
-            "done": self._done,
-            "point": self._point,
-            "before": self._before,
-            "slots": self._slots.state(),
-            "estimator": self._estimator.state(),
-            "noise": self._noise.state(),
-            "release": self._rule.state(),
-        }
-
     def restore(self, state: State) -> None:
-        self._done = int(state["done"])
-        self._point, self._before = (self._xp.asarray(state[name]) for name in ("point", "before"))
-        self._slots.restore(state["slots"])
-        self._estimator.restore(_arrays_of(self._xp, state["estimator"]))
-        self._noise.restore(state["noise"])
-        self._rule.restore(state["release"])
+        super().restore(state | {"estimator": _arrays_of(self._xp, state["estimator"])})
 
-    def close(self) -> None:
-        """Nothing is drawn ahead."""
+    def released(self) -> Array:
+        return self._release.released()
 
 
 def _arrays_of(xp: Namespace, state: State) -> State:
@@ -204,13 +182,8 @@ def check_lp_plan(plan: Plan, norm_order: float, lipschitz: float) -> float:
             code="invalid_plan",
             pointer=("phases",),
         )
-    if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        raise InvalidValue("slots are given to means by position", pointer=("neighboring_relation",))
-    if lipschitz < SMALLEST:
-        raise InvalidValue(
-            f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
-            pointer=("phases", 0, "lipschitz"),
-        )
+    check_positions(plan, "slots are given to means by position")
+    check_kept("lipschitz", lipschitz)
     return domain.radius
 
 
@@ -219,9 +192,5 @@ def _checked(plan: Plan) -> tuple[EstimatePhase, float]:
     if not isinstance(phase, EstimatePhase) or (
         phase.first_batch + (phase.estimates - 1) * phase.batch > plan.dataset_size
     ):
-        raise InvalidValue(
-            f"{plan.algorithm} runs plans of one phase of gradient_estimates, each record read once",
-            code="invalid_plan",
-            pointer=("phases",),
-        )
+        raise another_plan(plan, EstimatePhase, ", each record read once")
     return phase, check_lp_plan(plan, phase.norm_order, phase.lipschitz)

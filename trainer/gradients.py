@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from trainer.arrays import TINY, Array, Namespace, as_float64, dtype_name, flushed, squared_norms
+from trainer.arrays import TINY, Array, Namespace, as_float64, cleared, dtype_name, flushed, squared_norms
 
 #: Rows that are summed by one product before the sum is rounded to the grid, by dtype: `trainer.grid` says why so few.
 PIECE_ROWS = {"float64": 2048, "float32": 320}
@@ -138,8 +138,10 @@ class OuterProducts:
     def keep(self, rows: Array) -> OuterProducts:
         xp = self.xp
 
+        dropped = xp.logical_not(rows)[:, None]
+
         def kept(array: Array) -> Array:
-            return xp.where(rows[:, None], array, xp.zeros((), dtype=array.dtype))
+            return cleared(xp, array, dropped)
 
         return OuterProducts(
             xp,
@@ -155,16 +157,22 @@ class OuterProducts:
     def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
         xp, start = self.xp, 0
         for layer in self.layers:
-            inputs, weighted = layer.inputs, _weighted(xp, layer.deltas, weights)
-            bias = start + inputs.shape[1] * weighted.shape[1]
-            end = bias + (weighted.shape[1] if layer.has_bias else 0)
+            inputs, weighted = layer.inputs, _weighted(xp, layer.deltas, weights * steps_per_unit)
+            rows, columns = inputs.shape[1], weighted.shape[1]
+            # Products whose result is as wide as the inputs are the faster ones.
+            matrix = bias = None
             for piece in _pieces(weighted):
                 chosen = weighted[piece, :]
-                product = xp.reshape(inputs[piece, :].T @ chosen, (-1,))
-                _add_rounded(xp, total[start:bias], product, steps_per_unit)
+                matrix = _add_rounded(xp, matrix, chosen.T @ inputs[piece, :])
                 if layer.has_bias:
-                    _add_rounded(xp, total[bias:end], xp.sum(chosen, axis=0), steps_per_unit)
+                    bias = _add_rounded(xp, bias, xp.sum(chosen, axis=0))
+            assert matrix is not None, "a batch has rows"
+            end = start + rows * columns
+            total[start:end] += xp.reshape(matrix.T, (-1,))
             start = end
+            if layer.has_bias:
+                total[start : start + columns] += bias
+                start += columns
 
 
 @dataclass(frozen=True)
@@ -187,14 +195,14 @@ class DenseGradients:
         return as_float64(self.xp, self.rows)
 
     def keep(self, rows: Array) -> DenseGradients:
-        return DenseGradients(self.xp, self.xp.where(rows[:, None], self.rows, self.xp.zeros_like(self.rows)))
+        return DenseGradients(self.xp, cleared(self.xp, self.rows, self.xp.logical_not(rows)[:, None]))
 
     def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
         xp, tiny = self.xp, TINY[dtype_name(self.rows)]
-        factors = xp.astype(flushed(xp, weights, tiny), self.rows.dtype)
+        factors = xp.astype(flushed(xp, weights * steps_per_unit, tiny), self.rows.dtype)
         for piece in _pieces(self.rows):
             rows = flushed(xp, self.rows[piece, :], tiny)
-            _add_rounded(xp, total, factors[piece] @ rows, steps_per_unit)
+            _add_rounded(xp, total, factors[piece] @ rows)
 
 
 def _norms_of_order(xp: Namespace, rows: Array, order: float, *, constant: bool = False) -> Array:
@@ -217,7 +225,7 @@ def _norms_of_order(xp: Namespace, rows: Array, order: float, *, constant: bool 
 def _pieces(rows: Array) -> Iterator[slice]:
     """Yield ranges of about equally many rows, as few as a piece's size allows."""
     count, most = rows.shape[0], PIECE_ROWS[dtype_name(rows)]
-    pieces = -(-count // most)
+    pieces = max(1, -(-count // most))
     for piece in range(pieces):
         yield slice(piece * count // pieces, (piece + 1) * count // pieces)
 
@@ -229,7 +237,10 @@ def _weighted(xp: Namespace, deltas: Array, weights: Array) -> Array:
     return flushed(xp, deltas * factors[:, None], tiny)
 
 
-def _add_rounded(xp: Namespace, total: Array, piece: Array, steps_per_unit: float) -> None:
-    """Add a piece's sum to the total in whole steps: scaling by a power of two and rounding make no other error."""
-    piece *= steps_per_unit
-    total += xp.round(piece)
+def _add_rounded(xp: Namespace, total: Array | None, piece: Array) -> Array:
+    """Add a piece's sum, rounded to whole steps, to a total in float64, where this makes no further error."""
+    rounded = xp.round(piece)
+    if total is None:
+        return as_float64(xp, rounded)
+    total += rounded
+    return total

@@ -14,7 +14,7 @@ has E <= (k + k (k + 1) / 2)(1 + k u) u, products and sums in any order included
 
 | dtype   | u     | k    | 2E        | m    | left for gamma d^(1/r) |
 |---------|-------|------|-----------|------|------------------------|
-| float32 | 2^-24 | 320  | 0.00616   | 2^-7 | 2^-12.1                |
+| float32 | 2^-24 | 320  | 0.00616   | 2^-7 | 6.8e-4                 |
 | float64 | 2^-53 | 2048 | 4.7e-10   | 1e-5 | 9.9e-6 (e = 2^-40)     |
 
 A finer grid than `_SHARES` is never needed. A coarser one is taken where the noise or the sum would have too many
@@ -32,7 +32,7 @@ from trainer.clipping import margin as margin_of
 
 #: By dtype: the share of the bound that rounding to the grid may take without a wider margin.
 _SHARES = {"float64": -20, "float32": -13}
-#: Noise is drawn fast and exactly up to this standard deviation, in steps of the grid.
+#: Noise is drawn fast and exactly up to this scale of its coordinates, in steps of the grid.
 LARGEST_SCALE = 2.0**36
 #: Sums without noise stay below this many steps, so that sum and noise together are exact in float64.
 _LARGEST_SUM = 2.0**52
@@ -62,12 +62,19 @@ class Grid:
     def noised(self, integers: Array, noise: Array, unit: float) -> Array:
         """Return what integers and noise together stand for: all that is ever released of a sum.
 
+        Guarantees:
+            - zeros_have_no_sign: minus zero becomes zero. Otherwise a sum that was rounded to minus zero would tell its
+              sign wherever the noise is minus zero, too.
+
         Args:
             integers: shape (d,), whole steps; a secret.
-            noise: shape (d,), whole steps, drawn for `scale`.
+            noise: shape (d,), whole steps, drawn for `scale`; the answer is written over it.
             unit: The contribution bound; a step is gamma times it.
         """
-        return self.decoded(integers + noise, unit)
+        noise += integers
+        noise += 0.0
+        noise *= self.step * unit
+        return noise
 
     def decoded(self, integers: Array, unit: float) -> Array:
         """Return what the integers stand for, shape (d,): as secret as they are."""
@@ -75,7 +82,13 @@ class Grid:
 
 
 def grid_for(
-    noise_multiplier: float, dimension: int, dtype: str, contributions: int, *, norm_order: float = 2.0
+    noise_multiplier: float,
+    dimension: int,
+    dtype: str,
+    contributions: int,
+    *,
+    norm_order: float = 2.0,
+    spread: float = 1.0,
 ) -> Grid:
     """Return the grid of a noisy sum.
 
@@ -85,6 +98,7 @@ def grid_for(
         dtype: In which a piece is summed: "float64" or "float32".
         contributions: The most contributions that a sum may have: a public number.
         norm_order: r of the norm in which contributions are bounded, in [1, infinity].
+        spread: How many times the noise's scale the scale of its coordinates may be.
 
     Guarantees:
         - rounding_stays_within_the_margin: gamma d^(1/r) is within the share that the margin leaves.
@@ -101,7 +115,7 @@ def grid_for(
     """
     exponent = _fitting_exponent(dimension, _SHARES[dtype], norm_order)
     base = margin_of(dtype)
-    smallest = max(noise_multiplier / LARGEST_SCALE, contributions / _LARGEST_SUM)
+    smallest = max(noise_multiplier * spread / LARGEST_SCALE, contributions / _LARGEST_SUM)
     step = math.ldexp(1.0, exponent)
     widened = 0.0
     while step < smallest:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+
+from randomgen import AESCounter
 
 from accounting.errors import InvalidValue
 from accounting.events import Gaussian
+from calibrators.geometry import Domain, L1Penalty, Penalty, Simplex
 from calibrators.plan import Clip, Normalize, Phase, Plan
+from trainer import domains, penalties
 from trainer.arrays import Array, namespace_of, silent
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
 from trainer.domains import project
@@ -17,9 +22,51 @@ from trainer.models import Model
 from trainer.records import Records
 from trainer.release import rule_for
 from trainer.samplers import Sampler, check_sampling
-from trainer.step import Step
 from trainer.streams import RandomStreams
 from trainer.sums import BoundedSum
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a plan.
+
+    Attributes:
+        noisy_sum: The sum of bounded gradients with its noise, shape (d,), float64; the update's own, which may write
+            to it.
+        divisor: Public constant by which it is divided.
+        step_size: Of this step.
+        domain: Where every point lies.
+        penalty: What is added to the mean loss.
+    """
+
+    noisy_sum: Array
+    divisor: int
+    step_size: float
+    domain: Domain | None = None
+    penalty: Penalty | None = None
+
+    @property
+    def noisy_mean(self) -> Array:
+        """The noisy sum over the divisor, in an array of its own."""
+        return self.noisy_sum / self.divisor
+
+    def project(self, point: Array) -> Array:
+        """Return the nearest point of the domain."""
+        return domains.project(self.domain, namespace_of(point), point)
+
+    def prox(self, point: Array) -> Array:
+        """Take the proximal step of the penalty, of this step's size.
+
+        Guarantees:
+            - projected_prox_is_the_constrained_prox: ``project(prox(y))`` minimises |x - y|^2 / (2 step_size) plus the
+              penalty over the domain. For an l2 penalty that holds in any domain; for an l1 penalty since boxes are
+              separable and the balls are centred at 0 (Yu 2013, arXiv 1311.1640); on a simplex an l1 penalty is a
+              constant, and so left out.
+        """
+        if isinstance(self.penalty, L1Penalty) and isinstance(self.domain, Simplex):
+            return point
+        return penalties.prox(self.penalty, namespace_of(point), point, self.step_size)
+
 
 State = dict[str, Any]
 
@@ -76,6 +123,45 @@ class Trainer(Protocol):
         ...
 
 
+class Resumable(ABC):
+    """Goes on from a checkpoint.
+
+    Attributes:
+        kept: The attributes that go on from step to step: arrays, whole numbers, and parts with a state of their own.
+            A checkpoint has each under its name, without the underscore.
+    """
+
+    kept: ClassVar[tuple[str, ...]]
+
+    def state(self) -> State:
+        """Return all that is needed to go on from here."""
+        found = {name.removeprefix("_"): getattr(self, name) for name in self.kept}
+        return {name: value.state() if hasattr(value, "state") else value for name, value in found.items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken."""
+        for name in self.kept:
+            now, then = getattr(self, name), state[name.removeprefix("_")]
+            if hasattr(now, "restore"):
+                now.restore(then)
+            else:
+                setattr(self, name, int(then) if isinstance(now, int) else namespace_of(now).asarray(then))
+
+
+class StreamPlace:
+    """How far a stream has been drawn from."""
+
+    def __init__(self, stream: AESCounter) -> None:
+        self._stream = stream
+
+    def state(self) -> State:
+        state: State = self._stream.state
+        return state
+
+    def restore(self, state: State) -> None:
+        self._stream.state = state
+
+
 class Update(Protocol):
     """One step of an algorithm: from a point, shape (d,), and the step's noisy sum to the next point."""
 
@@ -90,7 +176,7 @@ class Iteration(Protocol):
 
     @property
     def query(self) -> Array:
-        """Where the next step's gradients are taken: shape (d,), float64."""
+        """The point at which the next step's gradients are taken: shape (d,), float64."""
         ...
 
     @property
@@ -111,8 +197,10 @@ class Iteration(Protocol):
         ...
 
 
-class _Updates:
+class _Updates(Resumable):
     """An `Update` carries its point and nothing else."""
+
+    kept = ("point",)
 
     def __init__(self, update: Update, point: Array) -> None:
         self._update, self.point = update, point
@@ -124,14 +212,8 @@ class _Updates:
     def advance(self, step: Step) -> None:
         self.point = self._update(self.point, step)
 
-    def state(self) -> State:
-        return {"point": self.point}
 
-    def restore(self, state: State) -> None:
-        self.point = namespace_of(self.point).asarray(state["point"])
-
-
-class GradientSteps:
+class GradientSteps(Resumable):
     """Every step: draw the slots, sum their bounded gradients, add the noise, update.
 
     The sum is a vector of whole numbers, and so is the noise: only what they add up to reaches the update. Every step
@@ -152,6 +234,8 @@ class GradientSteps:
         Unsupported: no sampler for what was charged.
     """
 
+    kept = ("_phase", "_within", "_steps_done", "_noise", "_release")
+
     def __init__(
         self, task: Task, start: Callable[[Array], Iteration], gradient_bound: type[Clip] | type[Normalize]
     ) -> None:
@@ -163,7 +247,7 @@ class GradientSteps:
         self._sums = BoundedSum(task.model, task.records, task.plan.dtype)
         self._grids = [task.grid(_noise_multiplier(phase)) for phase in self._phases]
         self._noise = task.streams.gaussian_noise()
-        self._rule = rule_for(task.plan.release, task.plan.iterations, self.point, task.streams.release)
+        self._release = rule_for(task.plan.release, task.plan.iterations, self.point, task.streams.release)
         self._steps_done = 0
         self._phase, self._within = 0, 0
         self._sampler = self._start_phase()
@@ -194,33 +278,23 @@ class GradientSteps:
                 penalty=task.plan.penalty,
             )
             self._iteration.advance(step)
-            self._rule.see(self._steps_done, before, self._iteration.point)
+            self._release.see(self._steps_done, before, self._iteration.point)
         self._within += 1
         self._steps_done += 1
 
     def released(self) -> Array:
-        return self._rule.released()
+        return self._release.released()
 
     def state(self) -> State:
-        return self._iteration.state() | {
-            "phase": self._phase,
-            "within": self._within,
-            "steps_done": self._steps_done,
-            "sampler": self._sampler.state(),
-            "sampling": self._task.streams.sampling.state,
-            "noise": self._noise.state(),
-            "release": self._rule.state(),
-        }
+        drawn = {"sampler": self._sampler.state(), "sampling": self._task.streams.sampling.state}
+        return self._iteration.state() | super().state() | drawn
 
     def restore(self, state: State) -> None:
         self._iteration.restore(state)
-        self._phase, self._within = int(state["phase"]), int(state["within"])
-        self._steps_done = int(state["steps_done"])
+        super().restore(state)
         self._sampler = self._start_phase()
         self._sampler.restore(state["sampler"])
         self._task.streams.sampling.state = state["sampling"]
-        self._noise.restore(state["noise"])
-        self._rule.restore(state["release"])
 
     def close(self) -> None:
         self._noise.close()

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from accounting.errors import InvalidValue
-from trainer.arrays import Array, Namespace
+from trainer.arrays import Array, Namespace, cleared
 from trainer.clipped_sums import SMALLEST
 from trainer.clipping import MARGINS
 from trainer.grid import Grid, grid_for
@@ -64,7 +64,7 @@ class ClampedGroups:
             block = records.block(slots[start : start + _PIECE])
             entries = -self._model.gradients(here, block).entries()
             usable = xp.all(xp.isfinite(entries), axis=1) & block.valid
-            yield xp.clip(xp.where(usable[:, None], entries, xp.zeros_like(entries)), -radius, radius)
+            yield xp.clip(cleared(xp, entries, xp.logical_not(usable)[:, None]), -radius, radius)
 
     def next_sum(self, point: Array, grid: Grid) -> Array:
         """Return the sum of the next group's clamped contributions over the radius, in whole steps: shape (d,)."""

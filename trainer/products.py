@@ -38,7 +38,7 @@ _LIMIT = _Limit()
 
 @contextmanager
 def one_core_left() -> Iterator[None]:
-    """Within it, NumPy's products leave a core to the thread that draws the noise.
+    """Make NumPy's products leave a core to the thread that draws the noise, within the block.
 
     A product waits for the slowest of its threads, and one that shares its core is slow: where noise takes about as
     long as products do, they are done sooner on fewer cores.

@@ -18,7 +18,18 @@ import numpy.typing as npt
 from randomgen import AESCounter
 
 from accounting.errors import InvalidValue
-from trainer.arrays import TINY, Array, Namespace, as_float64, float_dtype, flushed, namespace_of, on_host, silent
+from trainer.arrays import (
+    TINY,
+    Array,
+    Namespace,
+    as_float64,
+    cleared,
+    float_dtype,
+    flushed,
+    namespace_of,
+    on_host,
+    silent,
+)
 
 #: Rows handled at a time: bounds the memory of float64 intermediates.
 BLOCK_ROWS = 4096
@@ -102,12 +113,14 @@ class Records:
 
 
 def default_capacity(declared_size: int) -> int:
-    """Return the slots for a data set that says nothing of them: an eighth more than its declared size.
+    """Return the slots for a data set that says nothing of them: an eighth more than its size, and at least 8 more.
+
+    An eighth of a small number would leave no room for the few records by which its owner may be wrong.
 
     >>> default_capacity(60_000), default_capacity(1)
-    (67500, 2)
+    (67500, 9)
     """
-    return -(-declared_size * 9 // 8)
+    return declared_size + max(-(-declared_size // 8), 8)
 
 
 def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: int, stream: AESCounter) -> Records:
@@ -176,7 +189,7 @@ def _fill(
     xp = into.xp
     values, targets = as_float64(xp, features), as_float64(xp, labels)
     valid = xp.all(xp.abs(values) <= LARGEST_ENTRIES[dtype], axis=1) & xp.isfinite(targets) & occupied
-    values = xp.where(valid[:, None], values, xp.zeros_like(values))
+    values = cleared(xp, values, xp.logical_not(valid)[:, None])
     targets = xp.where(valid, targets, xp.zeros_like(targets))
     targets = xp.clip(xp.round(targets), 0.0, float(num_classes - 1)) if num_classes else xp.clip(targets, -1.0, 1.0)
     rows = xp.astype(flushed(xp, values, TINY[dtype]), into.features.dtype)

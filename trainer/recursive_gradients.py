@@ -15,24 +15,25 @@ import math
 
 from accounting.errors import InvalidValue
 from accounting.events import PureDp
-from accounting.relations import NeighboringRelation
 from calibrators.bassily_guzman.recursion import Recursion
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import L1Ball
-from calibrators.phases import RecursiveSelections
+from calibrators.phases.recursive_selections import RecursiveSelections
 from calibrators.plan import Plan
 from trainer.arrays import Array, silent
-from trainer.clipped_sums import SMALLEST, ClippedSums, Term
+from trainer.clipped_sums import ClippedSums, Term
 from trainer.clipping import MARGINS
-from trainer.loop import State, Task
+from trainer.execution import Proposal, check_lipschitz
+from trainer.loop import Task
 from trainer.release import rule_for
 from trainer.slots import SecretSlots
+from trainer.structured_steps import StructuredSteps, check_kept, check_positions, domain_of, only_phase
 from trainer.vertices import noisy_vertex, towards
 
 _ROUNDING = 2.0**-53
 
 
-class RecursiveFrankWolfe:
+class RecursiveFrankWolfe(StructuredSteps):
     """The steps of a plan of recursive selections.
 
     Slots are given to steps by a permutation that is drawn before the first step from the declared size alone; a slot
@@ -40,7 +41,6 @@ class RecursiveFrankWolfe:
 
     Args:
         task: Of a plan of one phase of recursive selections in an l1 ball.
-        name: The algorithm's, for refusals.
 
     Guarantees:
         - no_record_is_read_twice: each slot belongs to one step, or to none.
@@ -53,20 +53,15 @@ class RecursiveFrankWolfe:
         Unsupported: the model is not linear.
     """
 
-    def __init__(self, task: Task, name: str) -> None:
-        self._phase, self._radius = _checked(task.plan, name)
-        self._sums = ClippedSums(task.records, task.model, name)
+    kept = (*StructuredSteps.kept, "_slots", "_earlier", "_estimate", "_rule")
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task, task.streams.selections())
+        self._phase, self._radius = _checked(task.plan)
+        self._sums = ClippedSums(task.records, task.model, task.plan.algorithm)
         self._slots = SecretSlots(task)
-        self._noise = task.streams.selections()
-        self._xp = task.records.xp
-        self._done = 0
-        self._point: Array = self._xp.zeros(task.model.num_parameters, dtype=self._xp.float64)
         self._earlier, self._estimate = self._point, self._point
         self._rule = rule_for(task.plan.release, task.plan.iterations, self._point, task.streams.release)
-
-    @property
-    def steps_done(self) -> int:
-        return self._done
 
     def step(self) -> None:
         phase, start = self._phase, self._point
@@ -79,29 +74,6 @@ class RecursiveFrankWolfe:
 
     def released(self) -> Array:
         return self._rule.released()
-
-    def state(self) -> State:
-        return {
-            "done": self._done,
-            "slots": self._slots.state(),
-            "point": self._point,
-            "earlier": self._earlier,
-            "estimate": self._estimate,
-            "noise": self._noise.state(),
-            "rule": self._rule.state(),
-        }
-
-    def restore(self, state: State) -> None:
-        self._done = int(state["done"])
-        self._slots.restore(state["slots"])
-        self._point, self._earlier, self._estimate = (
-            self._xp.asarray(state[name]) for name in ("point", "earlier", "estimate")
-        )
-        self._noise.restore(state["noise"])
-        self._rule.restore(state["rule"])
-
-    def close(self) -> None:
-        """Nothing is drawn ahead."""
 
     def _first(self) -> Array:
         """The mean gradient over the first batch."""
@@ -134,27 +106,35 @@ def rounding_is_paid_for(phase: RecursiveSelections, radius: float) -> bool:
     return off * math.sqrt(phase.selections) <= 0.5 * MARGINS["float64"] * recursion.zcdp_width(problem)
 
 
-def _checked(plan: Plan, name: str) -> tuple[RecursiveSelections, float]:
-    """The plan's only phase and the radius of its ball."""
-    phase, domain = plan.phases[0], plan.domain
-    if len(plan.phases) != 1 or not isinstance(phase, RecursiveSelections) or not isinstance(domain, L1Ball):
-        raise InvalidValue(
-            f"{name} runs plans of one phase of recursive_selections in an l1 ball",
-            code="invalid_plan",
-            pointer=("phases",),
-        )
-    if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        raise InvalidValue("slots are given to steps by position", pointer=("neighboring_relation",))
+def check_rounding(proposal: Proposal) -> None:
+    """Refuse a Lipschitz constant that floating point cannot keep, and steps that round by more than is paid for.
+
+    Raises:
+        InvalidValue: as `check_lipschitz`; or the estimates round by more than half the margin.
+    """
+    check_lipschitz(proposal)
+    radius = proposal.plan.domain.radius if isinstance(proposal.plan.domain, L1Ball) else 0.0
+    for phase in proposal.plan.phases:
+        assert isinstance(phase, RecursiveSelections), "plans of recursive gradients have no other phases"
+        if not rounding_is_paid_for(phase, radius):
+            raise InvalidValue(
+                "so many steps of this size round the estimate by more than the margin pays for; ask for fewer",
+                pointer=("iterations",),
+            )
+
+
+def _checked(plan: Plan) -> tuple[RecursiveSelections, float]:
+    """Return the plan's only phase and the radius of its ball."""
+    where = " in an l1 ball"
+    phase = only_phase(plan, RecursiveSelections, where=where)
+    radius = domain_of(plan, L1Ball, RecursiveSelections, where).radius
+    check_positions(plan, "slots are given to steps by position")
     if phase.first_batch + (phase.selections - 1) * phase.batch > plan.dataset_size:
         raise InvalidValue("the batches need more records than there are", pointer=("phases", 0, "batch"))
-    if phase.lipschitz < SMALLEST:
-        raise InvalidValue(
-            f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
-            pointer=("phases", 0, "lipschitz"),
-        )
-    if not rounding_is_paid_for(phase, domain.radius):
+    check_kept("lipschitz", phase.lipschitz)
+    if not rounding_is_paid_for(phase, radius):
         raise InvalidValue(
             "so many steps of this size round the estimate by more than the margin pays for; use fewer steps",
             pointer=("phases", 0, "selections"),
         )
-    return phase, domain.radius
+    return phase, radius

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import DisjointBatches, Poisson, WithoutReplacement
 from calibrators.plan import Phase, Plan
-from trainer.algorithms import ALGORITHMS, Algorithm
+from trainer.algorithms import EXECUTIONS
 from trainer.arrays import Array, on_host, silent, to_host
 from trainer.checkpoint import Binding, Checkpoints, pack, unpack
+from trainer.execution import Execution
 from trainer.loop import Task, Trainer
 from trainer.models import Model
 from trainer.products import one_core_left
@@ -113,7 +114,7 @@ def run(
     >>> result.steps, result.parameters["weights"].shape, result.parameters["bias"].shape
     (5, (3,), ())
     """
-    algorithm = algorithm_of(plan)
+    execution = execution_of(plan)
     capacity = default_capacity(plan.dataset_size) if capacity is None else capacity
     if capacity < plan.dataset_size:
         raise InvalidValue(f"capacity must be at least the declared size {plan.dataset_size}", pointer=("capacity",))
@@ -121,8 +122,8 @@ def run(
     keeper = None if checkpoint is None else _Keeper(checkpoint, plan, streams)
     state = None if keeper is None else keeper.resumed()
     records = prepare(model, features, labels, plan.dtype, capacity, streams.slots)
-    trainer = algorithm.make(Task(plan, model, records, streams))
-    with _cores_for(plan, model, records):
+    trainer = execution.make(Task(plan, model, records, streams))
+    with cores_for(plan, model, records):
         try:
             if state is not None:
                 trainer.restore(state)
@@ -133,7 +134,7 @@ def run(
             trainer.close()
 
 
-def _cores_for(plan: Plan, model: Model, records: Records) -> AbstractContextManager[None]:
+def cores_for(plan: Plan, model: Model, records: Records) -> AbstractContextManager[None]:
     """A core is left to the noise where it takes about as long as the products do; both have d numbers a record."""
     if on_host(records.xp) and model.num_parameters >= _LONG_NOISE and rows_per_step(plan) <= _SHORT_PRODUCTS:
         return one_core_left()
@@ -216,28 +217,29 @@ def _tell(on_progress: Callable[[int, int], None] | None, done: int, total: int)
         on_progress(done, total)
 
 
-def algorithm_of(plan: Plan) -> Algorithm:
+def execution_of(plan: Plan) -> Execution:
     """What carries out the plan.
 
     Raises:
         Unsupported: no trainer of this name.
     """
-    algorithm = ALGORITHMS.get(plan.algorithm)
-    if algorithm is None:
+    execution = EXECUTIONS.get(plan.algorithm)
+    if execution is None:
         raise Unsupported(
-            f"no trainer for {plan.algorithm!r}; use {one_of(sorted(ALGORITHMS))}",
+            f"no trainer for {plan.algorithm!r}; use {one_of(list(EXECUTIONS))}",
             code="unsupported_algorithm",
             pointer=("algorithm",),
         )
-    return algorithm
+    return execution
 
 
 def rows_per_step(plan: Plan) -> float:
     """The most records that a step of the plan takes in the mean, by the declared size; a public number."""
-    return max(_rows_of(phase, plan.dataset_size) for phase in plan.phases)
+    return max(rows_of(phase, plan.dataset_size) for phase in plan.phases)
 
 
-def _rows_of(phase: object, dataset_size: int) -> float:
+def rows_of(phase: object, dataset_size: int) -> float:
+    """Return the records that a step of the phase takes in the mean, by the declared size."""
     if not isinstance(phase, Phase):
         return float(dataset_size)
     match phase.event.sampling:

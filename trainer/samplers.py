@@ -2,7 +2,7 @@
 
 Every scheme draws slots, of which there are as many as public numbers say, and never looks at what they hold. A batch
 is padded by the spare slot to a size that public numbers fix, too: how many slots a Poisson step has drawn must stay as
-secret as which. A step that draws more than that, which happens with probability 2^-60 in a whole run, takes another
+secret as which. A step that draws more than that, which happens with probability 2^-60 in a whole phase, takes another
 such batch: its law stays exact, and its time may show it.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from randomgen import AESCounter
-from scipy.special import betainc
 
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import DisjointBatches, FullBatch, Poisson, Sampling, WithoutReplacement
@@ -216,7 +216,10 @@ def padded_size(capacity: int, probability: float, steps: int) -> int:
     while low < high:
         middle = (low + high) // 2
         # P(Bin(n, p) > k) is the regularised incomplete beta function at p of k + 1 and n - k.
-        if steps * float(betainc(middle + 1.0, float(capacity - middle), min(probability, 1.0))) <= OVERFLOW:
+        if (
+            steps * float(scipy.special.betainc(middle + 1.0, float(capacity - middle), min(probability, 1.0)))
+            <= OVERFLOW
+        ):
             high = middle
         else:
             low = middle + 1

@@ -12,8 +12,8 @@ from randomgen import AESCounter
 from accounting.events import Sampling
 from accounting.numbers import read_integer
 from trainer.exact.gaussian import RoundedGaussian
+from trainer.exact.generalized_gaussian import GeneralizedGaussianNoise
 from trainer.exact.selection import Selections
-from trainer.generalized_gaussian import GeneralizedGaussianNoise
 from trainer.noise import Noise
 from trainer.records import Records
 from trainer.samplers import Sampler, sampler_for
@@ -44,7 +44,7 @@ class RandomStreams:
     release: AESCounter
 
     def state(self) -> dict[str, Any]:
-        """Of every stream: all that is ever drawn from them follows from it."""
+        """The state of every stream, from which all that is ever drawn from it follows."""
         return {field.name: getattr(self, field.name).state for field in fields(self)}
 
     def restore(self, state: dict[str, Any]) -> None:

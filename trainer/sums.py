@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from calibrators.plan import GradientBound
-from trainer.arrays import TINY, Array, as_float64, float_dtype, flushed
+from trainer.arrays import TINY, Array, as_float64, cleared, float_dtype, flushed
 from trainer.clipping import contribution_factors
 from trainer.gradients import Gradients
 from trainer.grid import Grid
@@ -79,7 +79,7 @@ class BoundedSum:
             norms = gradients.norms()
             usable = xp.isfinite(norms)
             factors = contribution_factors(bound, xp.where(usable, norms, xp.ones_like(norms)), grid.margin)
-            return gradients.keep(usable), xp.where(usable & block.valid, factors, xp.zeros_like(factors))
+            return gradients.keep(usable), cleared(xp, factors, xp.logical_not(usable & block.valid))
 
         return summed(self.records, slots, point.shape[0], self.model.block_rows, grid, contributions)
 

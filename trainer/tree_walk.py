@@ -7,27 +7,19 @@ point per depth are all that is kept.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Protocol
+from abc import abstractmethod
+from typing import Any
 
-from calibrators.bassily_guzman.tree import movement
-from calibrators.phases import GradientTreePhase, TreePhase
+from calibrators.phases.trees import TreesOfMeans
 from trainer.arrays import Array, silent
 from trainer.clipped_sums import ClippedSums, Term
 from trainer.loop import State, Task
 from trainer.records import Indices
 from trainer.slots import SecretSlots
+from trainer.structured_steps import StructuredSteps
 
 
-class Source(Protocol):
-    """Of noise, of any kind."""
-
-    def state(self) -> State: ...
-
-    def restore(self, state: State) -> None: ...
-
-
-class TreeWalk(ABC):
+class TreeWalk(StructuredSteps):
     """The steps of a plan of trees, from the centre of a ball.
 
     Args:
@@ -44,25 +36,21 @@ class TreeWalk(ABC):
         - iterates_stay_in_the_ball: each is a convex combination of the last one and of a point of it.
     """
 
+    kept = (*StructuredSteps.kept, "_slots")
+
     def __init__(
         self,
         task: Task,
-        phase: TreePhase | GradientTreePhase,
+        phase: TreesOfMeans,
         radius: float,
         sums: ClippedSums,
-        noise: Source,
+        noise: Any,
     ) -> None:
-        self._trees, self._radius, self._sums, self._source = phase, radius, sums, noise
+        super().__init__(task, noise)
+        self._trees, self._radius, self._sums = phase, radius, sums
         self._slots = SecretSlots(task)
-        self._xp = task.records.xp
-        self._done = 0
-        self._point: Array = self._xp.zeros(task.model.num_parameters, dtype=self._xp.float64)
         self._estimates: list[Array] = []
         self._entries: list[Array] = []
-
-    @property
-    def steps_done(self) -> int:
-        return self._done
 
     def step(self) -> None:
         tree = (self._done + 2).bit_length() - 1
@@ -97,49 +85,19 @@ class TreeWalk(ABC):
         self._estimates = self._estimates[:depth] + [estimate] * below
         self._entries = self._entries[:depth] + [self._point] * below
 
-    def _planned_bound(self, depth: int) -> float:
-        """Return the bound on what a record brings to a node's mean at this depth, whatever the points."""
-        return planned_bound(self._trees, self._radius, depth)
-
     def _bound(self, entry: Array, depth: int) -> float:
         """Return the bound on a change since the entry, from public points; what was planned for stays a bound."""
-        return min(self._planned_bound(depth), self._trees.smoothness * self._distance(entry))
-
-    def released(self) -> Array:
-        return self._point
+        return min(self._trees.planned_bound(self._radius, depth), self._trees.smoothness * self._distance(entry))
 
     def state(self) -> State:
-        return {
-            "done": self._done,
-            "point": self._point,
+        return super().state() | {
             "estimates": {str(depth): estimate for depth, estimate in enumerate(self._estimates)},
             "entries": {str(depth): entry for depth, entry in enumerate(self._entries)},
-            "slots": self._slots.state(),
-            "noise": self._source.state(),
         }
 
     def restore(self, state: State) -> None:
-        self._done, self._point = int(state["done"]), self._xp.asarray(state["point"])
+        super().restore(state)
         self._estimates, self._entries = (
             [self._xp.asarray(state[name][str(depth)]) for depth in range(len(state[name]))]
             for name in ("estimates", "entries")
         )
-        self._slots.restore(state["slots"])
-        self._source.restore(state["noise"])
-
-    def close(self) -> None:
-        return  # nothing is drawn ahead
-
-
-def planned_bound(phase: TreePhase | GradientTreePhase, radius: float, depth: int) -> float:
-    """Return the bound on what a record brings to the mean of a node at this depth, in gradient units.
-
-    Args:
-        phase: The trees.
-        radius: Of the ball.
-        depth: 0 for a root, whose mean is of gradients; else of changes since the point at which its parent was
-            entered.
-    """
-    if depth == 0:
-        return phase.lipschitz
-    return min(2.0 * phase.lipschitz, phase.smoothness * movement(2.0 * radius, depth))

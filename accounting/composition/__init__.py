@@ -1,4 +1,4 @@
-"""From a composition's losses to bounds of delta and epsilon: one evaluator per file, behind one interface.
+"""Evaluators, which bound delta and epsilon of a composition: one per file, behind one interface.
 
 | file | evaluator | theorem |
 |---|---|---|

@@ -12,15 +12,11 @@ import math
 
 import numpy as np
 
-from accounting.composition.evaluator import Bounds
+from accounting.composition.composition import Composition
 from accounting.composition.gaussian_dp import AnalyticGaussian, epsilon_of_gaussian
-from accounting.mechanisms.gaussian import GaussianLoss
-from accounting.mechanisms.laplace import LaplaceLoss
-from accounting.mechanisms.plain import RandomizedResponseLoss
-from accounting.mechanisms.visible_mixture import VisibleMixtureLoss
-from accounting.privacy_loss import Composition, Direction, PrivacyLoss
-from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
-from accounting.sampling.without_replacement import SymmetrizedLoss
+from accounting.intervals import Bounds
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.privacy_loss import Direction, PrivacyLoss
 
 #: Closed-form profiles are exact to this, relatively.
 _PROFILE_ALLOWANCE = 5e-12
@@ -70,7 +66,7 @@ def _pure_and_gaussian(composition: Composition) -> tuple[float, float]:
     """Sum of pure epsilons, and mu of all Gaussian steps without amplification; (inf, 0) where a part is neither."""
     pure, mu_squared = [0.0], [0.0]
     for loss, count in composition.steps:
-        mu = _unamplified_mu(loss)
+        mu = loss.unamplified_mu
         if mu is not None:
             mu_squared.append(count * mu**2)
         elif math.isfinite(loss.pure_epsilon):
@@ -78,19 +74,6 @@ def _pure_and_gaussian(composition: Composition) -> tuple[float, float]:
         else:
             return math.inf, 0.0
     return math.fsum(pure), math.sqrt(math.fsum(mu_squared)) * (1.0 + _UNAMPLIFIED_ALLOWANCE)
-
-
-def _unamplified_mu(loss: PrivacyLoss) -> float | None:
-    """mu of a full batch of Gaussian noise, which dominates every sampled one; None for other noise."""
-    if isinstance(loss, GaussianLoss):
-        return loss.mu
-    if isinstance(loss, PoissonReplaceLoss):
-        return 2.0 / loss.noise_multiplier
-    if isinstance(loss, VisibleMixtureLoss):
-        mus = [_unamplified_mu(branch) for branch in loss.losses]
-        return max((mu for mu in mus if mu is not None), default=None) if None not in mus else None
-    pair = loss.pair if isinstance(loss, SymmetrizedLoss) else loss
-    return 1.0 / pair.noise_multiplier if isinstance(pair, PoissonGaussianLoss) else None
 
 
 def _gaussian(mu: float) -> Composition:
@@ -113,7 +96,7 @@ def _one_step_delta(loss: PrivacyLoss, epsilon: float, *, upward: bool) -> float
     if not loss.has_pair:
         return float(upward)
     sign = 1.0 if upward else -1.0
-    if math.isfinite(loss.pure_epsilon) and not isinstance(loss, LaplaceLoss | RandomizedResponseLoss):
+    if math.isfinite(loss.pure_epsilon) and not loss.ends_exactly:
         epsilon = max(0.0, epsilon - sign * _EDGE_ALLOWANCE * loss.pure_epsilon)
     profiles = [loss.excess(np.array([epsilon]), remove=way is Direction.REMOVE)[0] for way in Direction]
     return min(1.0, float(max(profiles)) * (1.0 + 2.0 * sign * _PROFILE_ALLOWANCE))
@@ -140,7 +123,7 @@ def _one_step_epsilon(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
 
 
 def _crossing(loss: PrivacyLoss, delta: float, *, upward: bool) -> tuple[float, float]:
-    """Where `_one_step_delta` falls to ``delta``, bisected to neighbouring numbers."""
+    """Return two neighbouring numbers between which `_one_step_delta` falls to ``delta``, by bisection."""
     low, high = 0.0, 1.0
     if _one_step_delta(loss, low, upward=upward) <= delta:
         return 0.0, 0.0

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
-from accounting.composition.evaluator import Bounds
-from accounting.mechanisms.plain import RandomizedResponseLoss
-from accounting.privacy_loss import Composition
+from accounting.composition.composition import Composition
+from accounting.intervals import Bounds
+from accounting.losses.stated import RandomizedResponseLoss
 
 Array = NDArray[np.float64]
 
@@ -116,5 +116,7 @@ def _outcomes(composition: Composition) -> _Outcomes | None:
 def _binomial(size: float, count: int) -> tuple[Array, Array]:
     """(log masses, losses) of ``count`` steps: p = 1 / (1 + e^-l), 1 - p = p e^-l."""
     k = np.arange(count + 1, dtype=np.float64)
-    log_choices = gammaln(count + 1.0) - gammaln(k + 1.0) - gammaln(count - k + 1.0)
+    log_choices = (
+        scipy.special.gammaln(count + 1.0) - scipy.special.gammaln(k + 1.0) - scipy.special.gammaln(count - k + 1.0)
+    )
     return log_choices - count * math.log1p(math.exp(-size)) - (count - k) * size, size * (2.0 * k - count)

@@ -1,7 +1,7 @@
 """What equal steps of bounded range cost, adaptive ones too: from below by what is attained, from above by recursion.
 
 A step's pair has the losses t and t - eps, t with P-mass p_t = (e^eps - e^t) / (e^eps - 1), for some t in [0, eps]
-(`mechanisms.exponential`); every t is attained, in the limit.
+(`accounting.losses.exponential`); every t is attained, in the limit.
 
 * From below: T steps with one t are a binomial sum, and any t will do. (Dong, Durfee & Rogers 2020: of steps that are
   fixed in advance one common t is the worst.)
@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln
 
-from accounting.composition.evaluator import Bounds
-from accounting.mechanisms.exponential import BoundedRangeLoss
-from accounting.privacy_loss import Composition
+from accounting.composition.composition import Composition
+from accounting.intervals import Bounds
+from accounting.losses.exponential import BoundedRangeLoss
 
 Array = NDArray[np.float64]
 
@@ -91,7 +91,7 @@ class EqualSteps:
         left, right, best = -_FARTHEST, _FARTHEST, 0.0
         for _ in range(2):
             odds = np.linspace(left, right, _TRIED)
-            deltas = self._binomial(self.size * expit(odds), epsilon)
+            deltas = self._binomial(self.size * scipy.special.expit(odds), epsilon)
             at = int(np.argmax(deltas))
             best = max(best, float(deltas[at]))
             left, right = odds[max(at - 1, 0)], odds[min(at + 1, _TRIED - 1)]
@@ -99,7 +99,7 @@ class EqualSteps:
         return best * max(0.0, 1.0 - _ALLOWANCE - 2.0**-50 * self.size * self.count)
 
     def _attained_epsilon(self, delta: float) -> float:
-        """At a place of the lattice, and at one between that is close to where delta is."""
+        """Return an epsilon that is attained: the larger of two, at a point of the lattice and between two points."""
         if self.parts is None:
             return 0.0
         places, deltas = _from_below(self.size, self.count, self.parts, 0.0)
@@ -146,14 +146,18 @@ class EqualSteps:
 
     @property
     def parts(self) -> int | None:
-        """Of eps on the lattice; None where the recursion would take too long."""
+        """How many lattice steps eps is divided into; None where the recursion would take too long."""
         parts = min(_FINEST, int(math.sqrt(_WORK) / self.count))
         return parts if parts >= _COARSEST and self.size * self.count <= _LARGEST else None
 
     def _binomial(self, places: Array, epsilon: float) -> Array:
         """delta of T steps with each t."""
         j = np.arange(self.count + 1.0)
-        chosen = gammaln(self.count + 1.0) - gammaln(j + 1.0) - gammaln(self.count - j + 1.0)
+        chosen = (
+            scipy.special.gammaln(self.count + 1.0)
+            - scipy.special.gammaln(j + 1.0)
+            - scipy.special.gammaln(self.count - j + 1.0)
+        )
         whole = _log_expm1(np.array([self.size]))
         # p_t = (e^eps - e^t) / (e^eps - 1), and what is left of 1.
         log_likely, log_unlikely = places + _log_expm1(self.size - places) - whole, _log_expm1(places) - whole
@@ -217,7 +221,7 @@ def _from_above(size: float, count: int, parts: int) -> tuple[Array, Array]:
 def equal_steps(composition: Composition) -> EqualSteps | None:
     """None where a list is anything else, or one step, which has a closed form.
 
-    >>> from accounting.mechanisms.exponential import BoundedRangeLoss
+    >>> from accounting.losses.exponential import BoundedRangeLoss
     >>> equal_steps(Composition(((BoundedRangeLoss(0.5), 4),)))
     EqualSteps(size=0.5, count=4)
     """

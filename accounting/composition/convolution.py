@@ -25,15 +25,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import ndtri
 
-from accounting.composition.evaluator import Bounds
+from accounting.composition.composition import Composition
 from accounting.composition.lattice import LatticeLaw, lattice_law
 from accounting.composition.line import Line, LoweringTerms
 from accounting.composition.renyi import RenyiBound
-from accounting.privacy_loss import Composition, Direction
+from accounting.intervals import Bounds
+from accounting.losses.privacy_loss import Direction
 
 Array = NDArray[np.float64]
 
@@ -115,7 +115,7 @@ class Convolution:
         margin = min(12.0 / tilt, 300.0 / (tilt + 1.0))
         period = window_length(tilt, moments, tilts, centre, log_delta - 21.0) + 2.0 * (lowering.reach + margin)
         length = self.window * min(float(self.max_points), max(4096.0, period / step))
-        points = next_fast_len(math.ceil(length), real=True)
+        points = scipy.fft.next_fast_len(math.ceil(length), real=True)
         first = math.floor((centre - margin - lowering.reach) / step)
         values, rounding = convolve(laws, tilt, points, first)
         return Line(
@@ -183,7 +183,7 @@ def window_length(tilt: float, moments: Array, tilts: Array, centre: float, log_
 
 def _lowering(count: int, step: float, tilt: float) -> LoweringTerms:
     """eta and kappa of the module's first bullet, for ``count`` steps on a lattice of step ``step``."""
-    mu = 2.0 * float(ndtri(1.0 / (1.0 + math.exp(-step)))) * (1.0 + 1e-9) + 1e-15
+    mu = 2.0 * float(scipy.special.ndtri(1.0 / (1.0 + math.exp(-step)))) * (1.0 + 1e-9) + 1e-15
     eta = math.sqrt(count) * mu
     return LoweringTerms(eta=eta, kappa=7.0 * eta, usable=eta < 0.25 and (tilt + 0.5) * eta < 1.0)
 
@@ -207,13 +207,13 @@ def convolve(laws: list[tuple[LatticeLaw, int]], tilt: float, points: int, first
             # What was lifted counts as it weighs under the tilt: at large losses a speck becomes a share.
             lifted = float(np.exp(np.log(law.lifted) + tilt * losses - logs.max()).sum()) / total
         folded = np.bincount(np.arange(tilted.size) % points, weights=tilted, minlength=points)
-        transform = rfft(folded)
+        transform = scipy.fft.rfft(folded)
         spectrum += count * np.log(np.where(transform == 0.0, 1e-300, transform))
         offset += count * law.first
         per_step = 4.0 * math.log2(points) * float(np.linalg.norm(folded)) + 40.0
         error += count * (per_step * _UNIT + law.defect + lifted)
     product = np.exp(spectrum)
-    masses: Array = irfft(product, points)
+    masses: Array = scipy.fft.irfft(product, points)
     # Relative errors of the spectrum's entries become absolute errors of the masses, in the mean square.
     rounding = error * math.sqrt(2.0 * float(np.sum(np.abs(product) ** 2))) + 8.0 * _UNIT * math.log2(points)
     return np.roll(masses, -((first - offset) % points)), rounding

@@ -18,16 +18,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import next_fast_len
 
+from accounting.composition.composition import Composition
 from accounting.composition.convolution import LEFT_TILTS, RIGHT_TILTS, choose_tilt, convolve, window_length
-from accounting.composition.evaluator import Bounds
 from accounting.composition.lattice import LatticeLaw
 from accounting.composition.line import Line, LoweringTerms
 from accounting.composition.renyi import RenyiBound
-from accounting.mechanisms.atoms import AtomicLoss, Atoms
-from accounting.privacy_loss import Composition, Direction
+from accounting.intervals import Bounds
+from accounting.losses.atomic import AtomicLoss
+from accounting.losses.atoms import Atoms
+from accounting.losses.privacy_loss import Direction
 
 Array = NDArray[np.float64]
 
@@ -225,7 +227,7 @@ def _line(
     period = window_length(tilt, moments, tilts, shifted, log_delta - 21.0) + 2.0 * margin + 4.0 * step
     if not period / step < MAX_TRANSFORM:
         return None
-    points = next_fast_len(math.ceil(max(256.0, period / step)), real=True)
+    points = scipy.fft.next_fast_len(math.ceil(max(256.0, period / step)), real=True)
     first = math.floor((shifted - margin) / step)
     values, rounding = convolve([(law, count)], tilt, points, first)
     return Line(

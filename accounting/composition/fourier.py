@@ -11,32 +11,16 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from scipy.special import ndtri
+import scipy
 
 from accounting.composition.basic import one_step_delta, total_variation
-from accounting.composition.evaluator import Bounds
-from accounting.fourier.atom_step import AtomStep
-from accounting.fourier.atoms import bounded_range_step, laplace_step, randomized_response_step
+from accounting.composition.composition import Composition
 from accounting.fourier.choice import DirectedComposition, guess_epsilon
-from accounting.fourier.group_pairs import group_pair
-from accounting.fourier.mixture import GaussianStep, MixtureStep
-from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.profiles import FEW_PARTICIPATIONS, DirectedProfiles, Profile, chernoff_delta, goal
-from accounting.fourier.quadrature import GaussianPairStep
-from accounting.fourier.sampled_laplace import poisson_laplace_replace_step, poisson_laplace_step
 from accounting.fourier.steps import Step
-from accounting.fourier.symmetrized import symmetrized_step
-from accounting.mechanisms.atoms import AtomicLoss
-from accounting.mechanisms.exponential import BoundedRangePairLoss
-from accounting.mechanisms.gaussian import GaussianLoss
-from accounting.mechanisms.laplace import LaplaceLoss
-from accounting.mechanisms.plain import RandomizedResponseLoss
-from accounting.mechanisms.visible_mixture import VisibleMixtureLoss
-from accounting.privacy_loss import Composition, Direction, PrivacyLoss
-from accounting.sampling.group_poisson import GroupPoissonLoss
-from accounting.sampling.laplace import PoissonLaplaceLoss, PoissonLaplaceReplaceLoss
-from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
-from accounting.sampling.without_replacement import SymmetrizedLoss
+from accounting.intervals import Bounds
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.privacy_loss import Direction
 
 #: Relative width at which a delta is known well enough.
 DELTA_GOAL = 1e-6
@@ -44,10 +28,6 @@ DELTA_GOAL = 1e-6
 SMALLEST_DELTA = 1e-33
 _CHERNOFF = "renyi_divergence"
 _MOST_TRIALS = 14
-#: Of the share of M of all steps that a line's branch may have and be bounded.
-_MIXTURE_DIGITS = 24.0
-#: Beyond it a quadrature over the losses would take too many nodes.
-_LARGEST_RANGE = 1000.0
 
 
 class FourierInversion:
@@ -144,7 +124,7 @@ def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: flo
 
 
 def _one_step_epsilon(composition: Composition, delta: float) -> float:
-    """About where one step alone costs ``delta``; 0 where it never does."""
+    """Return about the epsilon at which one step alone costs ``delta``; 0 if it never costs as much."""
     if one_step_delta(composition, 0.0) <= delta:
         return 0.0
     low, high = 1e-12, 1.0
@@ -157,10 +137,10 @@ def _one_step_epsilon(composition: Composition, delta: float) -> float:
 
 
 def _first_try(profiles: DirectedProfiles, one_step: Callable[[float], float], delta: float) -> float:
-    """Where to start when the saddle point misleads: few participations cost about what one of all steps does."""
+    """Guess epsilon where the saddle point misleads: few participations cost about as much as a single one."""
     count = sum(count for _, count in profiles.composition.steps)
     mean, variance = profiles.composition.moments
-    normal = mean + math.sqrt(variance) * -float(ndtri(delta))
+    normal = mean + math.sqrt(variance) * -float(scipy.special.ndtri(delta))
     guess = profiles.guess_epsilon(delta)
     # With few participations the guess is above the truth, and so is a normal law's of their variance.
     return max(one_step(delta / count), min(guess, normal) if profiles.participations < FEW_PARTICIPATIONS else guess)
@@ -261,51 +241,8 @@ def directed(composition: Composition, direction: Direction) -> DirectedComposit
         if isinstance(loss, GaussianLoss):
             mu_squared += number * loss.mu * loss.mu
             continue
-        step = _step(loss, direction, log_count)
+        step = loss.contour_step(log_count, remove=direction is Direction.REMOVE)
         if step is None:
             return None
         steps.append((step, number))
     return DirectedComposition(tuple(steps), mu_squared)
-
-
-def _step(loss: PrivacyLoss, direction: Direction, log_count: float) -> Step | None:
-    """A step's line; quadratures err by e^-digits, times the number of steps far less than is allowed."""
-    remove, digits = direction is Direction.REMOVE, 44.0 + log_count
-    fewer = digits - 8.0
-    step: Step | None = None
-    if isinstance(loss, PoissonGaussianLoss):
-        pair = Pair.REMOVE if remove else Pair.ADD
-        step = GaussianPairStep(GaussianPair(pair, loss.noise_multiplier, loss.sampling_probability), digits)
-    elif isinstance(loss, PoissonReplaceLoss):
-        step = GaussianPairStep(GaussianPair(Pair.REPLACE, loss.noise_multiplier, loss.sampling_probability), digits)
-    elif isinstance(loss, GroupPoissonLoss):
-        pair = Pair.REPLACE if loss.replaced else Pair.REMOVE if remove else Pair.ADD
-        step = GaussianPairStep(group_pair(loss, pair), digits)
-    elif isinstance(loss, SymmetrizedLoss):
-        step = symmetrized_step(loss, fewer)
-    elif isinstance(loss, PoissonLaplaceLoss):
-        step = poisson_laplace_step(loss, fewer, remove=remove)
-    elif isinstance(loss, PoissonLaplaceReplaceLoss):
-        step = poisson_laplace_replace_step(loss, fewer)
-    elif isinstance(loss, LaplaceLoss):
-        step = laplace_step(loss, fewer)
-    elif isinstance(loss, RandomizedResponseLoss):
-        step = randomized_response_step(loss, fewer)
-    elif isinstance(loss, BoundedRangePairLoss) and loss.epsilon <= _LARGEST_RANGE:
-        step = bounded_range_step(loss, fewer)
-    elif isinstance(loss, AtomicLoss):
-        atoms = loss.atoms if remove else loss.atoms.swapped
-        step = AtomStep(atoms, math.isfinite(loss.pure_epsilon), fewer)
-    elif isinstance(loss, VisibleMixtureLoss):
-        step = _mixture_step(loss, direction, log_count)
-    return step
-
-
-def _mixture_step(loss: VisibleMixtureLoss, direction: Direction, log_count: float) -> MixtureStep | None:
-    steps: list[Step] = []
-    for branch in loss.losses:
-        step = GaussianStep(branch.mu) if isinstance(branch, GaussianLoss) else _step(branch, direction, log_count)
-        if step is None:
-            return None
-        steps.append(step)
-    return MixtureStep(loss.weights, tuple(steps), math.exp(-_MIXTURE_DIGITS - log_count))

@@ -11,14 +11,14 @@ import math
 from typing import TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
-from accounting.composition.evaluator import Bounds
-from accounting.mechanisms.gaussian import GaussianLoss, delta_at_threshold
-from accounting.mechanisms.mills import scaled_mills_difference
-from accounting.mechanisms.plain import ZcdpLoss
-from accounting.privacy_loss import Composition
+from accounting.composition.composition import Composition
+from accounting.intervals import Bounds
+from accounting.losses.gaussian import GaussianLoss, delta_at_threshold
+from accounting.losses.mills import scaled_mills_difference
+from accounting.losses.stated import ZcdpLoss
 
 Array = NDArray[np.float64]
 Number = TypeVar("Number", float, Array)
@@ -108,7 +108,7 @@ def mu_of_gaussian(epsilon: float, delta: float) -> float:
     low, high = -30.0, 8.0
     if excess(low) >= 0.0 or excess(high) <= 0.0:
         return math.exp(low if excess(low) >= 0.0 else high)
-    return math.exp(brentq(excess, low, high, xtol=1e-12))
+    return math.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-12))
 
 
 def _between(low: float, high: float) -> Array:
@@ -130,7 +130,7 @@ def _delta(mu: float, epsilon: float, sign: float) -> float:
 
 
 def _relative_error(a: Number) -> Number:
-    """Of `delta_at_threshold`: its documented 1e-14 (1 + a^2)."""
+    """Return the documented relative error of `delta_at_threshold`, 1e-14 (1 + a^2)."""
     return 1e-14 * (1.0 + a * a)
 
 

@@ -14,14 +14,14 @@ import numpy as np
 from accounting.composition.basic import BasicComposition
 from accounting.composition.binomial import BinomialComposition
 from accounting.composition.bounded_range import METHOD
+from accounting.composition.composition import Composition
 from accounting.composition.convolution import Convolution
-from accounting.composition.evaluator import Bounds, Evaluator
+from accounting.composition.evaluator import Evaluator
 from accounting.composition.exact_lattice import ExactLattice
 from accounting.composition.fourier import FourierInversion
 from accounting.composition.gaussian_dp import AnalyticGaussian
 from accounting.composition.renyi import RenyiBound
-from accounting.intervals import Answer, Interval
-from accounting.privacy_loss import Composition
+from accounting.intervals import Answer, Bounds, Interval
 
 #: Closed forms and moments: a bound for every list, wide where steps are subsampled.
 QUICK_EVALUATORS: tuple[Evaluator, ...] = (BasicComposition(), AnalyticGaussian(), RenyiBound())

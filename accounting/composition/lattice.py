@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
-from accounting.privacy_loss import PrivacyLoss
+from accounting.losses.privacy_loss import PrivacyLoss
 
 Array = NDArray[np.float64]
 MAX_POINTS = 4_000_000
@@ -48,7 +48,7 @@ class LatticeLaw:
         occupied = self.masses > 0.0
         losses = (self.first + np.flatnonzero(occupied)) * self.step
         logs = np.log(self.masses[occupied])
-        return np.array([float(logsumexp(logs + tilt * losses)) for tilt in tilts])
+        return np.array([float(scipy.special.logsumexp(logs + tilt * losses)) for tilt in tilts])
 
 
 def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float) -> LatticeLaw:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.composition.evaluator import Bounds
+from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,10 @@ class LoweringTerms:
         return kernel
 
     def tail(self, tilt: float) -> float:
-        """What the kernel leaves out, relative to M(c) e^(-c eps): |log X| > kappa, and losses outside the reach."""
+        """Return the mass that the kernel leaves out, relative to M(c) e^(-c eps).
+
+        It is where |log X| > kappa, and where losses are outside the reach.
+        """
         eta, kappa = self.eta, self.kappa
         highest = eta * math.exp(0.5 * ((tilt + 0.5) * eta) ** 2)
         escape = 2.0 * math.exp(-0.5 * ((kappa - 0.5 * eta**2) / eta) ** 2)

@@ -14,17 +14,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.composition.evaluator import Bounds
-from accounting.mechanisms.plain import RenyiCurveLoss
-from accounting.mechanisms.visible_mixture import branches
-from accounting.privacy_loss import Composition, PrivacyLoss
-from accounting.sampling.laplace import PoissonLaplaceLoss, PoissonLaplaceReplaceLoss
-from accounting.sampling.poisson import PoissonGaussianLoss, PoissonReplaceLoss
-from accounting.sampling.without_replacement import SymmetrizedLoss
+from accounting.composition.composition import Composition
+from accounting.intervals import Bounds
+from accounting.losses.privacy_loss import Moments
 
 Array = NDArray[np.float64]
-#: Losses whose moments are quadratures at every tilt.
-_INTEGRATED = PoissonReplaceLoss | PoissonLaplaceLoss | PoissonLaplaceReplaceLoss | SymmetrizedLoss
 #: Covers the rounding of K(x) + log B(x) and of its division by x, relatively to the terms' sizes.
 _ALLOWANCE = 4e-15
 #: Of a sampled composition; larger ones help only where epsilon is below ln(1 / delta) / 4095.
@@ -73,12 +67,12 @@ def _curve(composition: Composition) -> tuple[Array, Array]:
 
 def composition_is_sampled(composition: Composition) -> bool:
     """Whether a part is subsampled, so that each moment is a sum or a quadrature."""
-    return any(isinstance(loss, PoissonGaussianLoss | _INTEGRATED) for loss in _losses(composition))
+    return any(moments is not Moments.CLOSED_FORM for moments in _moments(composition))
 
 
-def _losses(composition: Composition) -> tuple[PrivacyLoss, ...]:
-    """Of its steps, and of the branches of their mixtures."""
-    return branches([loss for loss, _ in composition.steps])
+def _moments(composition: Composition) -> set[Moments]:
+    """How the moments of its steps are computed, and of the branches of their mixtures."""
+    return {branch.moments for loss, _ in composition.steps for branch in loss.branches}
 
 
 def _epsilons(tilts: Array, moments: Array, delta: float) -> Array:
@@ -102,16 +96,17 @@ def _log_kernel(tilts: Array) -> Array:
 
 
 def _tilts(composition: Composition) -> Array:
-    """Where the moments are evaluated, the tilts of stated divergences among them."""
-    stated = [loss.tilts for loss, _ in composition.steps if isinstance(loss, RenyiCurveLoss)]
+    """Return the tilts at which the moments are evaluated, including those of stated divergences."""
+    stated = [loss.stated_tilts for loss, _ in composition.steps]
     return np.unique(np.concatenate([_grid(composition), *stated]))
 
 
 def _grid(composition: Composition) -> Array:
     """Integers where a binomial sum is exact there, a geometric grid elsewhere."""
-    if any(isinstance(loss, _INTEGRATED) for loss in _losses(composition)):
+    moments = _moments(composition)
+    if Moments.QUADRATURE in moments:
         return np.geomspace(1e-2, 3000.0, 56)
-    if any(isinstance(loss, PoissonGaussianLoss) for loss in _losses(composition)):
+    if Moments.BINOMIAL_SUM in moments:
         integers = np.unique(np.concatenate([np.arange(1, 33), np.geomspace(33, _LARGEST_TILT, 60)]).round())
         return np.unique(np.concatenate([np.geomspace(1e-3, 7.9, 32), integers]))
     return np.geomspace(1e-9, 1e9, 721)

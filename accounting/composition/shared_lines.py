@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.composition.evaluator import Bounds
+from accounting.composition.composition import Composition
 from accounting.composition.fourier import FourierInversion, directed, larger
 from accounting.fourier.choice import guess_epsilon
 from accounting.fourier.contour import Contour
 from accounting.fourier.profiles import DirectedProfiles, goal
-from accounting.privacy_loss import Composition, Direction
+from accounting.intervals import Bounds
+from accounting.losses.privacy_loss import Direction
 
 Array = NDArray[np.float64]
 Found = list[Bounds | None]
@@ -65,7 +66,7 @@ def _deltas(profiles: DirectedProfiles, ascending: Array) -> Found:
 
 
 def _divided(size: int, solve: Callable[[int, int], Found]) -> Found:
-    """From the middle outwards: what one line does not serve is divided between two."""
+    """Solve a range on the line of its middle, then what is left on either side of it in the same way."""
     found: Found = [None] * size
     ranges = [(0, size)]
     while ranges:
@@ -87,7 +88,7 @@ def _divided(size: int, solve: Callable[[int, int], Found]) -> Found:
 
 
 def _deltas_on_a_line(profiles: DirectedProfiles, epsilons: Array) -> Found:
-    """On the line of the middle one; empty where there is none."""
+    """Bound the deltas at some epsilons on the line of the middle one. The list is empty if that has no line."""
     middle = float(epsilons[epsilons.size // 2])
     if middle >= profiles.composition.largest_loss:
         return [Bounds(0.0, 0.0, 0.0) if e >= profiles.composition.largest_loss else None for e in epsilons]
@@ -105,7 +106,7 @@ def _deltas_on_a_line(profiles: DirectedProfiles, epsilons: Array) -> Found:
 
 
 def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
-    """On the line of the middle one; empty where there is none."""
+    """Bound the epsilons at some deltas on the line of the middle one. The list is empty if that has no line."""
     middle = float(deltas[deltas.size // 2])
     guess = guess_epsilon(profiles.composition, middle)
     plain = profiles.plain(profiles.composition.table_at(guess), guess, float(np.log(deltas.min())))

@@ -7,7 +7,7 @@ from typing import Any
 
 from accounting.conversions import approximate, gaussian, pure, renyi, zcdp
 from accounting.conversions.converted import Alternative, Converted, Target, refusal
-from accounting.errors import AccountingError, Unsupported
+from accounting.errors import Unsupported, inside
 from accounting.guarantees import ApproximateDpGuarantee, AttackRisk, Guarantee, PureDpGuarantee
 
 __all__ = ["Alternative", "Converted", "Target", "convert"]
@@ -39,7 +39,7 @@ def convert(
     fpr: float | None = None,
     prior: float | None = None,
 ) -> Converted:
-    """What ``guarantee`` implies, as a guarantee of another kind.
+    """Convert ``guarantee`` to what it implies in another kind of guarantee.
 
     Args:
         guarantee: What is known, for whichever neighbouring relation; the answer holds for the same.
@@ -72,10 +72,8 @@ def convert(
     >>> round(convert(ZcdpGuarantee(0.5), "approximate_dp", delta=1e-5).guarantee.epsilon, 6)
     4.728386
     """
-    try:
+    with inside("to"):
         target = Target(target_kind, delta, None if orders is None else tuple(orders), omega, fpr, prior)
-    except AccountingError as error:
-        raise error.inside("to") from None
     stated = _stronger_form(guarantee)
     conversions, refused = _TABLE[stated.kind]
     if target.kind not in conversions:

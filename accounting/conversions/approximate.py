@@ -12,7 +12,7 @@ _SOURCE = "Kairouz, Oh & Viswanath 2015; Dong, Roth & Su 2022, Proposition 2.4"
 
 
 def to_approximate(stated: ApproximateDpGuarantee, target: Target) -> Converted:
-    """At another delta: the smallest epsilon over all that (epsilon, delta) leaves possible; none at smaller deltas."""
+    """Convert to another delta: the smallest epsilon that (epsilon, delta)-DP implies. Smaller deltas have none."""
     assert target.delta is not None
     epsilon = ApproximateRegion(stated.epsilon, stated.delta).epsilon(target.delta)
     as_stated = Alternative("as_stated", ApproximateDpGuarantee(stated.epsilon, target.delta))

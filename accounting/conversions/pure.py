@@ -13,7 +13,6 @@ import numpy as np
 from accounting.conversions.converted import Alternative, Converted, Target
 from accounting.conversions.regions import ApproximateRegion, attack_risk
 from accounting.conversions.rounding import as_probability, enlarged, rounded_up
-from accounting.filter_costs.gaussian_mu import mu_of_pure_dp
 from accounting.guarantees import (
     ApproximateDpGuarantee,
     AttackRisk,
@@ -24,7 +23,8 @@ from accounting.guarantees import (
     TruncatedZcdpGuarantee,
     ZcdpGuarantee,
 )
-from accounting.mechanisms.plain import RandomizedResponseLoss
+from accounting.losses.gaussian_mu import mu_of_pure_dp
+from accounting.losses.stated import RandomizedResponseLoss
 
 _METHOD = "randomized_response"
 _DOMINATION = "Kairouz, Oh & Viswanath 2015"
@@ -55,14 +55,14 @@ def to_zcdp(stated: PureDpGuarantee, _: Target) -> Converted:
 
 
 def to_truncated_zcdp(stated: PureDpGuarantee, target: Target) -> Converted:
-    """As `to_zcdp`: randomised response needs its rho at orders near 1, which are never cut off."""
+    """Convert as `to_zcdp` does: randomised response attains its rho at orders near 1, which truncation keeps."""
     assert target.omega is not None
     exact = TruncatedZcdpGuarantee(zcdp_rho(stated.epsilon), target.omega)
     return _zcdp(exact, TruncatedZcdpGuarantee(_half_square(stated.epsilon), target.omega))
 
 
 def _zcdp(exact: Guarantee, textbook: Guarantee) -> Converted:
-    source = "concavity of the moment of randomised response (accounting/mechanisms/plain.py)"
+    source = "concavity of the moment of randomised response (accounting/losses/stated.py)"
     return Converted(exact, _METHOD, True, source, (Alternative("bun_steinke_2016_proposition_3_3", textbook),))
 
 

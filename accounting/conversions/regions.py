@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from scipy.special import ndtr, ndtri
+import scipy
 
+from accounting.composition.composition import Composition
 from accounting.composition.gaussian_dp import AnalyticGaussian, epsilon_of_gaussian
 from accounting.conversions.converted import Target
 from accounting.conversions.rounding import as_probability, enlarged
 from accounting.errors import Unreachable
 from accounting.guarantees import AttackRisk
-from accounting.mechanisms.gaussian import GaussianLoss
-from accounting.privacy_loss import Composition
+from accounting.losses.gaussian import GaussianLoss
 
 #: Smaller ones are enlarged to it: their squares vanish.
 _SMALLEST_MU = 1e-100
@@ -34,7 +34,7 @@ class Region(Protocol):
 
 
 def attack_risk(region: Region, target: Target) -> AttackRisk:
-    """What the best attack reaches: the advantage, the true positive rate at a false positive rate, or the Bayes risk.
+    """Return the advantage of the best attack, its true positive rate at a false positive rate, or the Bayes risk.
 
     Guarantees: advantage_is_total_variation; bayes_risk_is_rounded_down.
 
@@ -57,7 +57,9 @@ def attack_risk(region: Region, target: Target) -> AttackRisk:
 
 @dataclass(frozen=True)
 class ApproximateRegion:
-    """Of (epsilon, delta)-DP: tpr <= e^eps fpr + delta and 1 - fpr <= e^eps (1 - tpr) + delta.
+    """The attacks that (epsilon, delta)-DP allows.
+
+    They have tpr <= e^eps fpr + delta and 1 - fpr <= e^eps (1 - tpr) + delta.
 
     A mechanism that reveals its input with probability delta, and answers by randomised response otherwise, reaches
     all of it (Kairouz, Oh & Viswanath 2015).
@@ -108,7 +110,7 @@ class ApproximateRegion:
 
 @dataclass(frozen=True)
 class GaussianRegion:
-    """Of mu-GDP: the tests of N(0, 1) against N(mu, 1), which attain it.
+    """The attacks that mu-GDP allows: they are no better than tests of N(0, 1) against N(mu, 1), which attain it.
 
     Guarantees: gaussian_mechanism_attains_all.
     """
@@ -116,7 +118,7 @@ class GaussianRegion:
     mu: float
 
     def epsilon(self, delta: float) -> float:
-        """Of the analytic profile (Balle & Wang 2018, Theorem 8)."""
+        """Return epsilon by the analytic profile (Balle & Wang 2018, Theorem 8)."""
         if self.mu == 0.0 or delta >= 1.0:
             return 0.0
         if delta == 0.0:
@@ -128,7 +130,7 @@ class GaussianRegion:
         return epsilon_of_gaussian(self.mu, delta, upward=True)
 
     def delta(self, epsilon: float) -> float:
-        """Of the analytic profile; 2 Phi(mu / 2) - 1 at epsilon 0."""
+        """Return delta by the analytic profile; at epsilon 0 it is 2 Phi(mu / 2) - 1."""
         if epsilon == 0.0 or self.mu == 0.0:
             return as_probability(enlarged(math.erf(self.mu / math.sqrt(8.0))))
         pair = GaussianLoss(max(self.mu, _SMALLEST_MU))
@@ -140,8 +142,8 @@ class GaussianRegion:
         """Phi(Phi^-1(fpr) + mu)."""
         if fpr in {0.0, 1.0} or self.mu == 0.0:
             return fpr
-        quantile = float(ndtri(fpr))
+        quantile = float(scipy.special.ndtri(fpr))
         # An error of the quantile moves Phi by its hazard, which is at most 1 + |quantile|.
         relative = 4.0 * (1.0 + quantile * quantile)
-        power = float(ndtr(quantile + self.mu))
+        power = float(scipy.special.ndtr(quantile + self.mu))
         return as_probability(max(fpr, enlarged(power, power * relative)))

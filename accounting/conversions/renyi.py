@@ -1,4 +1,4 @@
-"""What Renyi DP at given orders implies.
+"""Conversions of Renyi DP at given orders.
 
 Tests are bounded by `renyi_region`, which a mechanism with one bit of output attains. Other orders follow from the
 convexity of (order - 1) times the divergence, which no mechanism attains between the orders.
@@ -36,7 +36,7 @@ def to_approximate(stated: RenyiDpGuarantee, target: Target) -> Converted:
 
 
 def to_renyi(stated: RenyiDpGuarantee, target: Target) -> Converted:
-    """At other orders, up to the largest stated one."""
+    """Convert to other orders, up to the largest stated one."""
     assert target.orders is not None
     if target.orders[-1] > stated.orders[-1]:
         why = f"orders above the largest stated one, {stated.orders[-1]:g}, are not bounded"

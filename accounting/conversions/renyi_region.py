@@ -43,7 +43,7 @@ class DivergenceBounds(Protocol):
     """Bounds of Renyi divergences in both directions, by tilt = order - 1."""
 
     def bound(self, tilt: float) -> float:
-        """Of the divergence of order tilt + 1; positive."""
+        """Return the bound on the divergence of order tilt + 1; it is positive."""
 
     def seed(self, *, delta: float | None = None, epsilon: float = 0.0) -> float:
         """The tilt whose single-order conversion is best there: where the search begins."""
@@ -131,7 +131,7 @@ class RenyiRegion:
         return self._best(cost, math.log(delta) - math.log1p(-delta), self._top)
 
     def _best(self, value: Callable[[TwoOutcomePair], Noisy], low: float, high: float) -> TwoOutcomePair:
-        """Where ``value``, quasi-concave along the region's boundary, is largest for log-odds in (low, high)."""
+        """Find the pair of largest ``value``, which is quasi-concave on the boundary, for log-odds in (low, high)."""
 
         def search(precision: float) -> TwoOutcomePair:
             found = _golden_section(
@@ -184,7 +184,10 @@ def _log_share_above(delta: float, log_odds: float) -> float:
 
 
 def _increasing_root(function: Callable[[float], float], guess: float) -> float:
-    """Where an increasing function of a positive number crosses 0, from any positive guess, to machine precision."""
+    """Find where an increasing function of a positive number crosses 0, to machine precision.
+
+    The search begins at ``guess``, which may be any positive number.
+    """
     low = high = guess
     step = 1.01
     while function(high) < 0.0 and high < _LARGEST_LOG_RATIO:
@@ -198,7 +201,7 @@ def _increasing_root(function: Callable[[float], float], guess: float) -> float:
 
 
 def _golden_section(function: Callable[[float], Noisy], low: float, high: float, precision: float) -> float:
-    """Where a unimodal function is largest, to ``precision`` of the interval's size.
+    """Find where a unimodal function is largest, to ``precision`` of the interval's size.
 
     Differences within the noise are decided for the left: the only plateaus are where p is 1 to machine precision.
     """

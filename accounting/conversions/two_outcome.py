@@ -54,7 +54,7 @@ def divergence(tilt: float, log_odds: float, log_ratio: float) -> float:
 
 
 def _one_direction(tilt: float, log_first: float, log_second: float, first: float, second: float) -> float:
-    """Of a law with log-probabilities ``log_first``, ``log_second`` and log-ratios ``first``, ``second``."""
+    """Return the divergence of a law with these log-probabilities and log-ratios of its two outcomes."""
     largest = max(first, second)
     if tilt * largest > _LARGEST_EXPONENT:
         x, y = log_first + tilt * first, log_second + tilt * second

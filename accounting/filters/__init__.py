@@ -19,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from accounting.errors import InvalidValue, one_of
-from accounting.filters.approximate_dp import ApproximateDpFilter
-from accounting.filters.gaussian_dp import GaussianDpFilter
+from accounting.filters.approximate_dp import ApproximateDpFilter, approximate_dp_cost
+from accounting.filters.costs import NO_AMPLIFICATION, SMALLEST_DELTA, Cost, CostWarning
+from accounting.filters.gaussian_dp import GaussianDpFilter, gaussian_dp_cost
 from accounting.filters.privacy_filter import PrivacyFilter
-from accounting.filters.pure_dp import PureDpFilter
-from accounting.filters.renyi_dp import DEFAULT_NUM_ORDERS, RenyiFilter, default_orders
-from accounting.filters.zcdp import ZcdpFilter
+from accounting.filters.pure_dp import PureDpFilter, pure_dp_cost
+from accounting.filters.renyi_dp import DEFAULT_NUM_ORDERS, RenyiFilter, default_orders, renyi_dp_cost
+from accounting.filters.zcdp import ZcdpFilter, zcdp_cost
 
 #: By kind; the order is that of the table of costs.
 FILTERS: dict[str, type[PrivacyFilter]] = {
@@ -49,12 +50,21 @@ def filter_from_json(value: Mapping[str, object]) -> PrivacyFilter:
 __all__ = [
     "DEFAULT_NUM_ORDERS",
     "FILTERS",
+    "NO_AMPLIFICATION",
+    "SMALLEST_DELTA",
     "ApproximateDpFilter",
+    "Cost",
+    "CostWarning",
     "GaussianDpFilter",
     "PrivacyFilter",
     "PureDpFilter",
     "RenyiFilter",
     "ZcdpFilter",
+    "approximate_dp_cost",
     "default_orders",
     "filter_from_json",
+    "gaussian_dp_cost",
+    "pure_dp_cost",
+    "renyi_dp_cost",
+    "zcdp_cost",
 ]

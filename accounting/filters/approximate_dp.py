@@ -2,16 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from fractions import Fraction
+from typing import ClassVar
 
+from accounting.accountant import epsilon_for_delta
 from accounting.canonical import Json
+from accounting.errors import AccountingError, inside
 from accounting.events import Event, check_events
-from accounting.filter_costs import SMALLEST_DELTA, Cost, approximate_dp_cost, exact
-from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number
+from accounting.events.schedules import is_sampled
+from accounting.filters.costs import (
+    SAME_RANDOMIZER_REQUIRED,
+    SMALLEST_DELTA,
+    Cost,
+    CostWarning,
+    checked,
+    total,
+)
+from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit
+from accounting.filters.pure_dp import pure_epsilon
+from accounting.losses.rules import rules_of
+from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
-from accounting.units import SATURATED, Amounts, from_atto, from_nano, to_atto_down, to_nano_down
+from accounting.schedule_warnings import same_randomizer_required
+from accounting.units import (
+    SATURATED,
+    Amounts,
+    exact,
+    from_atto,
+    from_nano,
+    to_atto_down,
+    to_atto_up,
+    to_nano_down,
+    to_nano_up,
+)
+
+
+def approximate_dp_cost(
+    events: tuple[Event, ...], relation: NeighboringRelation, charge_delta: float | None = None
+) -> Cost:
+    """Epsilon and delta of the list as a whole.
+
+    Pure, Laplace and approximate_dp events alone: the sums of their epsilons and deltas, whatever ``charge_delta`` is.
+    Otherwise: one certified epsilon of the whole list at ``charge_delta``, in which approximate_dp events stand as
+    pure ones, and ``charge_delta`` plus the deltas that those state. An (eps, delta)-DP step is, with probability
+    1 - delta at least, an eps-DP one (Kairouz, Oh & Viswanath 2015, Theorem 3.1), so that the deltas add up.
+
+    Args:
+        events, relation: One reservation.
+        charge_delta: In [1e-18, 0.5].
+
+    Returns:
+        Nano-units of epsilon (`SATURATED` where no bound is finite) and atto-units of delta.
+
+    Guarantees: above_the_certified_epsilon; stated_deltas_are_charged; same_randomiser_is_said_to_be_required.
+
+    Raises:
+        NoCostInFilter, Unsupported: as `pure_dp_cost`.
+        AccountingError: code ``missing_charge_delta``: an event needs it.
+
+    >>> from accounting.events import Gaussian
+    >>> approximate_dp_cost((Event(Gaussian(1.0)),), NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5).amounts
+    (4377178096, 10000000000000)
+    """
+    events = checked(events, relation, "approximate_dp")
+    as_pure, stated = _without_failures(events)
+    unpriced = [event.mechanism.kind for event in as_pure if not _is_summed(event)]
+    if not unpriced:
+        return Cost((to_nano_up(total(as_pure, relation, pure_epsilon)), to_atto_up(stated)))
+    if charge_delta is None:
+        raise AccountingError(
+            f"a {unpriced[0]} event has an epsilon only at a delta: say in charge.delta, from 1e-18 to 0.5, at which "
+            "delta this reservation is priced; that delta is charged together with the epsilon",
+            code="missing_charge_delta",
+            pointer=("charge", "delta"),
+        )
+    with inside("charge"):
+        delta = read_real("delta", charge_delta, SMALLEST_DELTA, 0.5)
+    epsilon = epsilon_for_delta(as_pure, relation, delta).value.upper
+    amounts = to_nano_up(Fraction(epsilon)) if math.isfinite(epsilon) else SATURATED, to_atto_up(exact(delta) + stated)
+    requirement = same_randomizer_required(events)
+    return Cost(amounts, () if requirement is None else (CostWarning(SAME_RANDOMIZER_REQUIRED, requirement),))
+
+
+def _without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Fraction]:
+    """Return the events with stated deltas as what they are otherwise, and the sum of those deltas."""
+    parts, stated = [], Fraction(0)
+    for event in events:
+        if is_sampled(event):
+            parts.append(event)
+            continue
+        mechanism, delta = rules_of(event.mechanism).without_failure(event.mechanism)
+        stated += event.count * exact(delta)
+        parts.append(Event(mechanism, event.sampling, event.count))
+    return tuple(parts), stated
+
+
+def _is_summed(event: Event) -> bool:
+    """Return whether its epsilon is charged as it is, at delta 0."""
+    return rules_of(event.mechanism).sums_epsilons and event.sampling.filters is None
 
 
 @dataclass(frozen=True)
@@ -34,6 +125,7 @@ class ApproximateDpFilter(PrivacyFilter):
     """
 
     kind: ClassVar[str] = "approximate_dp"
+    limits = ("epsilon", "delta")
     prefix_may_depend_on_outputs: ClassVar[bool] = False
     epsilon: float
     delta: float
@@ -45,7 +137,7 @@ class ApproximateDpFilter(PrivacyFilter):
         object.__setattr__(self, "caps", (to_nano_down(exact(self.epsilon)), to_atto_down(exact(self.delta))))
 
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
-        """Of one reservation, priced as a whole.
+        """Return the cost of one reservation, priced as a whole.
 
         Args:
             events, relation: As for every filter.
@@ -70,10 +162,3 @@ class ApproximateDpFilter(PrivacyFilter):
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         epsilon, delta = amounts
         return {"epsilon": from_nano(epsilon), "delta": from_atto(delta)}
-
-    def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind, "epsilon": self.epsilon, "delta": self.delta}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> Self:
-        return cls(read_number(value, "epsilon"), read_number(value, "delta"))

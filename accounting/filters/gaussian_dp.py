@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from accounting.canonical import Json
 from accounting.conversions.regions import GaussianRegion
 from accounting.conversions.rounding import root_rounded_up
 from accounting.errors import InvalidValue
 from accounting.events import Event, check_events
-from accounting.filter_costs import Cost, exact, gaussian_dp_cost
-from accounting.filters.privacy_filter import PrivacyFilter, read_limit, read_number
+from accounting.filters.costs import Cost, checked, total, unamplified
+from accounting.filters.privacy_filter import PrivacyFilter, read_limit
+from accounting.losses.rules import ChargedStep, rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, from_nano, to_nano_down
+from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, exact, from_nano, to_nano_down, to_nano_up
+
+
+def gaussian_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
+    """Sum of squares of mu; a sampled Gaussian counts as a full batch, with a warning.
+
+    Guarantees: no_amplified_cost_of_a_gaussian.
+
+    Raises:
+        NoCostInFilter, Unsupported: as `pure_dp_cost`.
+
+    >>> from accounting.events import Gaussian
+    >>> gaussian_dp_cost((Event(Gaussian(4.0), count=8),), NeighboringRelation.REPLACE_ONE).amounts
+    (2000000000,)
+    """
+    events = checked(events, relation, "gaussian_dp")
+    return Cost((to_nano_up(total(events, relation, _mu_squared)),), unamplified(events, "gaussian_dp"))
+
+
+def _mu_squared(event: Event, relation: NeighboringRelation) -> Fraction:
+    return rules_of(event.mechanism).mu_squared(event.mechanism, ChargedStep(event, relation))
 
 
 @dataclass(frozen=True)
@@ -35,6 +56,7 @@ class GaussianDpFilter(PrivacyFilter):
     """
 
     kind: ClassVar[str] = "gaussian_dp"
+    limits = ("mu",)
     mu: float
     caps: Amounts = field(init=False, repr=False, compare=False)
 
@@ -52,7 +74,7 @@ class GaussianDpFilter(PrivacyFilter):
         return gaussian_dp_cost(check_events(events), relation)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """That of the Gaussian with the charges' mu, which attains it; none at delta 0."""
+        """Return the epsilon of the Gaussian with the charges' mu, which attains it; None at delta 0."""
         if amounts[0] >= SATURATED or delta == 0.0:
             return None
         return GaussianRegion(root_rounded_up(Fraction(amounts[0], NANO))).epsilon(delta)
@@ -69,13 +91,6 @@ class GaussianDpFilter(PrivacyFilter):
     def describe_limit(self) -> dict[str, Json]:
         """The limit as it was given, down to 1e-9, and the cap that is kept."""
         return {"mu": from_nano(to_nano_down(exact(self.mu))), "mu_squared": from_nano(self.caps[0])}
-
-    def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind, "mu": self.mu}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> Self:
-        return cls(read_number(value, "mu"))
 
 
 def _root_down(square: int) -> int:

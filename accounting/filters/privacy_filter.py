@@ -12,10 +12,10 @@ from typing import ClassVar, Self
 from accounting.canonical import Json
 from accounting.errors import InvalidValue, one_of
 from accounting.events import Event, check_events, prefix_of_events
-from accounting.filter_costs import Cost, exact
+from accounting.filters.costs import Cost
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
-from accounting.units import MAX_LIMIT, NANO, Amounts, add_saturating
+from accounting.units import MAX_LIMIT, NANO, Amounts, add_saturating, exact
 
 
 class PrivacyFilter(ABC):
@@ -23,6 +23,7 @@ class PrivacyFilter(ABC):
 
     Attributes:
         kind: Name in the HTTP contract and in stored descriptions.
+        limits: The fields that say how much it admits, in their order.
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
         orders: Of a filter that keeps an amount per Renyi order; of the others none.
@@ -30,13 +31,14 @@ class PrivacyFilter(ABC):
     """
 
     kind: ClassVar[str]
+    limits: ClassVar[tuple[str, ...]]
     prefix_may_depend_on_outputs: ClassVar[bool] = True
     orders: tuple[float, ...] = ()
     caps: Amounts
 
     @abstractmethod
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
-        """What the events cost, rounded up.
+        """Return the cost of the events, rounded up.
 
         Args:
             events: One reservation; its parameters do not depend on its own outputs.
@@ -119,7 +121,7 @@ class PrivacyFilter(ABC):
         """`epsilon_at` of amounts that are not all 0."""
 
     def limit_epsilon_at(self, delta: float) -> float | None:
-        """The same for all that the filter would ever admit: what a full budget means.
+        """Return the epsilon at ``delta`` of a full budget: of all that the filter would ever admit.
 
         Guarantees: bounds_every_admitted_total: `epsilon_at` of amounts that are admitted is not larger.
         """
@@ -184,14 +186,14 @@ class PrivacyFilter(ABC):
         """The limit, in the same fields."""
         return self.describe(self.caps)
 
-    @abstractmethod
     def to_json(self) -> dict[str, Json]:
         """Kind and limits as they were given; what a ledger stores and hashes."""
+        return {"kind": self.kind} | {name: getattr(self, name) for name in self.limits}
 
     @classmethod
-    @abstractmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
         """Read what `to_json` wrote (numbers, or their canonical strings)."""
+        return cls(*(read_number(value, name) for name in cls.limits))
 
 
 def read_limit(name: str, value: object, *, smallest: float = 1e-9, largest: float = MAX_LIMIT) -> float:

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from fractions import Fraction
+from typing import ClassVar
 
 from accounting.canonical import Json
 from accounting.events import Event, check_events
-from accounting.filter_costs import Cost, exact, pure_dp_cost
-from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number
+from accounting.filters.costs import Cost, checked, total
+from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit
+from accounting.losses.rules import ChargedStep, rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import SATURATED, Amounts, from_nano, to_nano_down
+from accounting.units import SATURATED, Amounts, exact, from_nano, to_nano_down, to_nano_up
+
+
+def pure_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
+    """Sum of epsilons.
+
+    Args:
+        events: 1 to `MAX_EVENTS`, of one reservation.
+        relation: Of the budget.
+
+    Returns:
+        Nano-units of epsilon, rounded up.
+
+    Raises:
+        NoCostInFilter: an event has no cost in the filter; the detail names the filters in which it has.
+        Unsupported: a sampling is not accounted under the relation.
+
+    >>> from accounting.events import Laplace
+    >>> pure_dp_cost((Event(Laplace(4.0), count=3),), NeighboringRelation.REPLACE_ONE).amounts
+    (1500000000,)
+    """
+    return Cost((to_nano_up(total(checked(events, relation, "pure_dp"), relation, pure_epsilon)),))
+
+
+def pure_epsilon(event: Event, relation: NeighboringRelation) -> Fraction:
+    """Return the largest loss of one step of a resolved event."""
+    return rules_of(event.mechanism).pure_epsilon(event.mechanism, ChargedStep(event, relation))
 
 
 @dataclass(frozen=True)
@@ -23,6 +51,7 @@ class PureDpFilter(PrivacyFilter):
     """
 
     kind: ClassVar[str] = "pure_dp"
+    limits = ("epsilon",)
     epsilon: float
     caps: Amounts = field(init=False, repr=False, compare=False)
 
@@ -39,10 +68,3 @@ class PureDpFilter(PrivacyFilter):
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         return {"epsilon": from_nano(amounts[0])}
-
-    def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind, "epsilon": self.epsilon}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> Self:
-        return cls(read_number(value, "epsilon"))

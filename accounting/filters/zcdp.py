@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from accounting.canonical import Json
 from accounting.conversions.rounding import rounded_up
 from accounting.conversions.zcdp import region
 from accounting.events import Event, check_events
-from accounting.filter_costs import Cost, exact, zcdp_cost
-from accounting.filters.privacy_filter import PrivacyFilter, read_limit, read_number
+from accounting.filters.costs import Cost, checked, total, unamplified
+from accounting.filters.privacy_filter import PrivacyFilter, read_limit
+from accounting.losses.rules import ChargedStep, rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import NANO, SATURATED, Amounts, from_nano, to_nano_down
+from accounting.units import NANO, SATURATED, Amounts, exact, from_nano, to_nano_down, to_nano_up
+
+
+def zcdp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
+    """Sum of rhos; a sampled Gaussian counts as a full batch, with a warning.
+
+    Guarantees: no_amplified_cost_of_a_gaussian.
+
+    Raises:
+        NoCostInFilter, Unsupported: as `pure_dp_cost`.
+
+    >>> from accounting.events import Gaussian
+    >>> zcdp_cost((Event(Gaussian(4.0), count=8),), NeighboringRelation.REPLACE_ONE).amounts
+    (1000000000,)
+    """
+    events = checked(events, relation, "zcdp")
+    return Cost((to_nano_up(total(events, relation, zcdp_rho)),), unamplified(events, "zcdp"))
+
+
+def zcdp_rho(event: Event, relation: NeighboringRelation) -> Fraction:
+    """Return rho of one step of a resolved event."""
+    return rules_of(event.mechanism).zcdp_rho(event.mechanism, ChargedStep(event, relation))
 
 
 @dataclass(frozen=True)
@@ -28,6 +50,7 @@ class ZcdpFilter(PrivacyFilter):
     """
 
     kind: ClassVar[str] = "zcdp"
+    limits = ("rho",)
     rho: float
     caps: Amounts = field(init=False, repr=False, compare=False)
 
@@ -44,13 +67,6 @@ class ZcdpFilter(PrivacyFilter):
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         return {"rho": from_nano(amounts[0])}
-
-    def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind, "rho": self.rho}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> Self:
-        return cls(read_number(value, "rho"))
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""Where to integrate: the tilt, the period and the number of points.
+"""The choice of a line to integrate on: its tilt, its period and its number of points.
 
 These choices cannot break soundness: every bound is evaluated for the line that was chosen.
 """
@@ -76,7 +76,7 @@ class DirectedComposition:
 
 @dataclass(frozen=True, slots=True)
 class LineChoice:
-    """Where to integrate.
+    """The line to integrate on.
 
     Attributes:
         tilt: c.

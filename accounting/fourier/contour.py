@@ -25,8 +25,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.composition.evaluator import Bounds
 from accounting.fourier.steps import UNIT, Complex, Line, TiltTable, error_of_exponential, log_kernel
+from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
 

@@ -17,11 +17,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
 
 from accounting.fourier.pairs import GaussianPair, Pair, steepest_tilt
-from accounting.sampling.group_poisson import GroupPoissonLoss
 
 Array = NDArray[np.float64]
 
@@ -49,14 +48,14 @@ class GroupPair(GaussianPair):
         return -8.0 * min(self.log_weights) + 8.0 * len(self.log_weights)
 
     def largest_tilt(self, count: int, epsilon: float, level: float) -> float:
-        """As a record's, from each number of hits alone."""
+        """Bound the tilt by each number of hits alone, as for one record."""
         halves = 0.5 * (self._places[1:] / self.noise) ** 2
         pairs = zip(self.log_weights[1:], halves.tolist(), strict=True)
         return min(steepest_tilt(log_weight, half, count, epsilon, level) for log_weight, half in pairs)
 
     def mass_beyond(self, x: float, width: float) -> float:
         s, weights = math.hypot(self.noise, width), np.exp(np.array(self.log_weights))
-        return float(weights @ ndtr((self._places - x) / s))
+        return float(weights @ scipy.special.ndtr((self._places - x) / s))
 
     def place_of_loss(self, loss: float) -> float:
         return self._searched_place(loss)
@@ -71,7 +70,7 @@ class GroupPair(GaussianPair):
 
     @property
     def _floor(self) -> float:
-        """Where the first hit is as likely as none."""
+        """The place at which the first hit is as likely as none."""
         k = float(self._places[1])
         return 0.5 * k + self.noise**2 * (self.log_weights[0] - self.log_weights[1]) / k
 
@@ -96,7 +95,7 @@ class GroupPair(GaussianPair):
         exponents, logs = self._terms(x)
         change = self._changes(exponents, logs, np.zeros(1)).sum(axis=1)
         near = np.abs(change) < 0.3
-        return np.where(near, np.log1p(np.where(near, change, 0.0)), logsumexp(logs, axis=1))
+        return np.where(near, np.log1p(np.where(near, change, 0.0)), scipy.special.logsumexp(logs, axis=1))
 
     def _shifted_log_f(self, u: Array, angle: float) -> tuple[Array, Array]:
         parts = [self._shifted_log_f_of(block, angle) for block in self._blocks(u)]
@@ -121,9 +120,3 @@ class GroupPair(GaussianPair):
         small = weights * (np.expm1(np.minimum(exponents, 1.0)) * cosines - turned)
         changes: Array = np.where(exponents < 1.0, small, np.exp(np.minimum(logs, 1.0)) * cosines - weights)
         return changes
-
-
-def group_pair(loss: GroupPoissonLoss, pair: Pair) -> GroupPair:
-    """One direction of a group's step."""
-    noise, weights = loss.noise_multiplier / loss.most_hits, loss.log_weights
-    return GroupPair(pair, noise, -math.expm1(weights[0]), weights)

@@ -46,7 +46,7 @@ class GaussianStep:
         return GaussianLine(self.mu * self.mu, tilt)
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Where count mu^2 x (x + 1) / 2 - x eps = level."""
+        """Return the tilt x at which count mu^2 x (x + 1) / 2 - x eps = level."""
         return steepest_tilt(0.0, 0.5 * self.mu * self.mu, count, epsilon, level)
 
 
@@ -94,7 +94,7 @@ class MixtureLine:
     log_moment_error: float
 
     def log_ratios(self, blocks: int, width: int, spacing: float) -> tuple[Complex, Array, Array]:
-        """As `steps.StepLine.log_ratios`: errors of the modulus, from quadrature and from rounding."""
+        """Return the log-ratios and their errors by quadrature and by rounding (`steps.StepLine.log_ratios`)."""
         size = blocks * width
         change = np.zeros(size, dtype=np.complex128)
         quadrature, rounding = np.full(size, 2.0 * self.left_out), np.zeros(size)
@@ -143,7 +143,7 @@ class MixtureStep:
         return max(step.largest_loss for step in self.steps)
 
     def table(self, tilts: Array) -> TiltTable:
-        """From differences to 1 where the moments are small; inf where a branch's is not known."""
+        """Tabulate the moments by their differences to 1 where these are small; inf where a branch's is unknown."""
         tables = [step.table(tilts) for step in self.steps]
         parts, means, variances, errors = (
             np.array([getattr(table, name) for table in tables]) for name in ("moments", "means", "variances", "errors")
@@ -186,7 +186,7 @@ class MixtureStep:
         return MixtureLine(tuple(shares[kept, 0].tolist()), share_error, lines, float(left_out), log_moment, error)
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """From each branch alone, by M >= w_i M_i; or by M >= 1 + w_i (M_i - 1), all moments being at least 1."""
+        """Bound the tilt by each branch alone: M >= w_i M_i, and M >= 1 + w_i (M_i - 1), as each M_i >= 1."""
         tilts = []
         for weight, step in zip(self.weights, self.steps, strict=True):
             if level < count * _LARGE:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr, wofz
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -24,7 +24,7 @@ _FINE_FAR_STEPS = np.concatenate([np.arange(80) * 0.125, 10.0 * 1.1 ** np.arange
 
 
 class Pair(Enum):
-    """Which exponent of f makes the moment.
+    """The exponents of f in the moment.
 
     REMOVE: M(z) = E f(x)^(z+1). ADD: E f(x)^(-z). REPLACE: E f(x)^(z+1) f(-x)^(-z).
     """
@@ -50,20 +50,27 @@ class Band:
     width: float
 
     def log_share(self, x: Array) -> Array:
-        """On the real line."""
-        below, above = log_ndtr((x - self.low) / self.width), log_ndtr((self.high - x) / self.width)
+        """Return the log of the share on the real line."""
+        below, above = (
+            scipy.special.log_ndtr((x - self.low) / self.width),
+            scipy.special.log_ndtr((self.high - x) / self.width),
+        )
         if math.isinf(self.low):
             return np.asarray(above)
         if math.isinf(self.high):
             return np.asarray(below)
         left = x < 0.5 * (self.low + self.high)
         larger = np.where(left, below, above)
-        smaller = np.where(left, log_ndtr((x - self.high) / self.width), log_ndtr((self.low - x) / self.width))
+        smaller = np.where(
+            left,
+            scipy.special.log_ndtr((x - self.high) / self.width),
+            scipy.special.log_ndtr((self.low - x) / self.width),
+        )
         share: Array = larger + np.log1p(-np.exp(smaller - larger))
         return share
 
     def shifted_log_share(self, u: Array, shift: float) -> Complex:
-        """At u + i shift; its real part is at most shift^2 / (2 width^2) above that of the real line's."""
+        """Return log of the share at u + i shift: its real part is at most shift^2 / (2 width^2) above that at u."""
         x: Complex = (u + 1j * shift).astype(np.complex128)
         if math.isinf(self.low):
             return _log_normal_tail((x - self.high) / self.width)
@@ -84,7 +91,7 @@ def _log_normal_tail(z: Complex) -> Complex:
     # erfc(v) = e^(-v^2) wofz(iv) where Re v >= 0, by reflection elsewhere.
     right = v.real >= 0.0
     folded = np.where(right, v, -v)
-    log_tail = np.log(0.5 * wofz(1j * folded)) - folded * folded
+    log_tail = np.log(0.5 * scipy.special.wofz(1j * folded)) - folded * folded
     with np.errstate(under="ignore"):
         tail = np.exp(np.where(right, -800.0, log_tail))
     return np.where(right, log_tail, np.log1p(-tail))
@@ -113,7 +120,7 @@ class GaussianPair:
         return here, here - self._log_f(-x)
 
     def shifted_exponents(self, u: Array, angle: float) -> tuple[Array, Array, Array, Array]:
-        """The same on the line u + i angle s^2 (ADD: u - i angle s^2), as real and imaginary parts.
+        """Return the exponents on the line u + i angle s^2 (ADD: u - i angle s^2), as real and imaginary parts.
 
         The imaginary part of the loss is nonnegative for 0 <= angle <= pi, so e^(itL) decays for t > 0.
         """
@@ -140,20 +147,20 @@ class GaussianPair:
 
     @property
     def cancellation(self) -> float:
-        """By how much more than its own size the rounding of log f is, in units of the unit roundoff."""
+        """The rounding of log f beyond its own size, in units of the unit roundoff."""
         return 0.0
 
     def largest_tilt(self, count: int, epsilon: float, level: float) -> float:
-        """As `steps.Step`; not ADD.
+        """Bound the tilt as `steps.Step` says; not for ADD.
 
-        From M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)), the part in which the record takes part.
+        It follows from M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)), the part in which the record takes part.
         """
         return steepest_tilt(math.log(self.probability), 0.5 / self.noise**2, count, epsilon, level)
 
     def mass_beyond(self, x: float, width: float) -> float:
         """P-mass beyond x, of x with more noise of this width, but for rounding (not ADD)."""
         s, q = math.hypot(self.noise, width), self.probability
-        return float((1.0 - q) * ndtr(-x / s) + q * ndtr((1.0 - x) / s))
+        return float((1.0 - q) * scipy.special.ndtr(-x / s) + q * scipy.special.ndtr((1.0 - x) / s))
 
     def log_growth(self, angle: float, tilt: float) -> float:
         """log of how much |density e^(tilt L)| on the line at ``angle`` s^2 can exceed its value on the real line.
@@ -164,7 +171,7 @@ class GaussianPair:
         return 0.0 if self.pair is Pair.REMOVE else -tilt * math.log(math.cos(0.5 * angle))
 
     def window(self, tilt: float) -> tuple[float, float]:
-        """Where density e^(tilt L) N(0, s^2) lies, generously; `log_tail` bounds what is left out."""
+        """Return a generous window for the density e^(tilt L) N(0, s^2); `log_tail` bounds what is left out."""
         reach, floor = 13.0 * self.noise, self._floor
         if self.pair is Pair.REMOVE:
             return -reach, tilt + 1.0 + reach
@@ -183,13 +190,13 @@ class GaussianPair:
         # The factor grows away from the centre on one side only; on the other its value at the end bounds it.
         outward, flat = (left - steps, right) if self.pair is Pair.ADD else (right + steps, left)
         base, loss = self.exponents(outward[1:])
-        mass = log_ndtr(-np.abs(outward) / s)
+        mass = scipy.special.log_ndtr(-np.abs(outward) / s)
         share = np.zeros(outward.size - 1)
-        near_flat = float(log_ndtr(-abs(flat) / s))
+        near_flat = float(scipy.special.log_ndtr(-abs(flat) / s))
         if band is not None:
             # ADD has no bands: outward is to the right. Each factor of the share at the end where it is larger.
-            nearer = log_ndtr((band.high - outward[:-1]) / band.width)
-            share = np.minimum(nearer, log_ndtr((outward[1:] - band.low) / band.width))
+            nearer = scipy.special.log_ndtr((band.high - outward[:-1]) / band.width)
+            share = np.minimum(nearer, scipy.special.log_ndtr((outward[1:] - band.low) / band.width))
             near_flat = self._log_below(flat, band)
         panels = np.logaddexp.reduce(base + tilts[:, None] * loss + mass[:-1] + share, axis=1)
         flat_base, flat_loss = (float(part[0]) for part in self.exponents(np.array([flat])))
@@ -207,10 +214,10 @@ class GaussianPair:
         # f e^-a decreases, so f^p <= (f e^-a)(place)^p e^(p a), a Gaussian of mean p.
         power = tilts + 1.0
         ratio = float(self._log_f(np.array([place]))[0] - self._a(np.array([place]))[0])
-        beyond = power * ratio + 0.5 * power * (power - 1.0) / s**2 + log_ndtr(-(place - power) / s)
+        beyond = power * ratio + 0.5 * power * (power - 1.0) / s**2 + scipy.special.log_ndtr(-(place - power) / s)
         if self.pair is Pair.REPLACE:
             beyond = beyond - tilts * self.log_least
-        return np.asarray(beyond if band is None else beyond + log_ndtr((band.high - place) / band.width))
+        return np.asarray(beyond if band is None else beyond + scipy.special.log_ndtr((band.high - place) / band.width))
 
     def _log_below(self, left: float, band: Band) -> float:
         """log of a bound of the integral of N(0, s^2) times the band's share over x < ``left``, left of the band.
@@ -220,10 +227,15 @@ class GaussianPair:
         """
         s = self.noise
         if math.isinf(band.low):
-            return float(log_ndtr(left / s))
+            return float(scipy.special.log_ndtr(left / s))
         k = max((band.low - left) / band.width**2, 0.0)
         m = k * s - left / s
-        return float(log_ndtr((left - band.low) / band.width) - 0.5 * (left / s) ** 2 + 0.5 * m * m + log_ndtr(-m))
+        return float(
+            scipy.special.log_ndtr((left - band.low) / band.width)
+            - 0.5 * (left / s) ** 2
+            + 0.5 * m * m
+            + scipy.special.log_ndtr(-m)
+        )
 
     @property
     def _floor(self) -> float:

@@ -22,13 +22,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.composition.evaluator import Bounds
 from accounting.fourier.choice import DirectedComposition, Lines, choose_line, contour_at, guess_epsilon
 from accounting.fourier.contour import Contour, truncation_point
 from accounting.fourier.pairs import Band, GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
 from accounting.fourier.split import SplitStep, mass_beyond, top_for
 from accounting.fourier.steps import UNIT, TiltTable, log_kernel
+from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
 

@@ -136,9 +136,10 @@ class GaussianPairStep:
         return -self.pair.log_least if self.pair.pair is Pair.ADD else math.inf
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Without an end of the band what the pair says.
+        """Return a tilt beyond which no saddle point lies (`steps.Step`).
 
-        With one, from the logarithmic slope of the density where one step's loss is eps: no saddle point is steeper.
+        A band that ends bounds it by the logarithmic slope of the density where one step's loss is eps; for a band
+        that does not end, it is the pair's.
         """
         pair = self.pair
         if pair.pair is Pair.ADD:
@@ -167,7 +168,7 @@ class GaussianPairStep:
         )
 
     def _window(self, tilt: float) -> tuple[float, float]:
-        """Where the part of the law that is meant lies, generously."""
+        """Return a generous window for the part of the law that is integrated."""
         left, right = self.pair.window(tilt)
         if self.band is None:
             return left, right

@@ -23,8 +23,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from accounting.fourier.steps import Complex, log1p_complex
 
@@ -62,7 +62,7 @@ class RatioPart:
     upward: bool
 
     def log_f(self, y: Array) -> Array:
-        """On the real line."""
+        """Return log f on the real line."""
         return self._log_f(y.astype(np.complex128)).real
 
     def log_density(self, y: Array) -> Array:
@@ -160,14 +160,14 @@ class RatioPart:
         """
         s = math.sqrt(self.curvature)
         if not self.upward:
-            return np.full(tilts.shape, float(log_ndtr(-s * end - 0.5 / s)))
+            return np.full(tilts.shape, float(scipy.special.log_ndtr(-s * end - 0.5 / s)))
         # Over panels, f at the farther end times the mass beyond the nearer one; behind the last, f e^-y falls, so that
         # f^p <= (f e^-y)^p e^(py), a Gaussian.
         ends = end + _FAR_STEPS / s
         log_f = self.log_f(ends)
-        mass = log_ndtr(-s * ends - 0.5 / s)
+        mass = scipy.special.log_ndtr(-s * ends - 0.5 / s)
         panels = np.logaddexp.reduce(power[:, None] * log_f[1:] + mass[:-1], axis=1)
-        shifted = log_ndtr(-s * ends[-1] - 0.5 / s + power / s)
+        shifted = scipy.special.log_ndtr(-s * ends[-1] - 0.5 / s + power / s)
         far = power * (log_f[-1] - ends[-1]) + 0.5 * tilts * power / self.curvature + shifted
         return np.asarray(np.logaddexp(panels, far))
 

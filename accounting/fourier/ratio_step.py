@@ -184,7 +184,7 @@ class RatioStep:
         )
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """From M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or what the highest atom gives."""
+        """Bound the tilt by M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or by the highest atom."""
         if self.atoms:
             mass, loss = max(self.atoms, key=lambda atom: atom[1])
             room = loss * count - epsilon

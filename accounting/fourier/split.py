@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri_exp
 
 from accounting.fourier.contour import LineValues
 from accounting.fourier.pairs import Band, GaussianPair, Pair
@@ -70,8 +70,12 @@ class SplitStep:
         ends = np.linspace(-13.0 * s, band.high + 7.0 * band.width, _PANELS + 1)
         low, high = ends[:-1] / s, ends[1:] / s
         # From the nearer tail, where differences keep their digits.
-        masses = np.where(low > 0.0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
-        masses[0] += ndtr(ends[0] / s)
+        masses = np.where(
+            low > 0.0,
+            scipy.special.ndtr(-low) - scipy.special.ndtr(-high),
+            scipy.special.ndtr(high) - scipy.special.ndtr(low),
+        )
+        masses[0] += scipy.special.ndtr(ends[0] / s)
         base, loss = pair.exponents(ends)
         log_share = band.log_share(ends[:-1])
         tilts = np.geomspace(1.0 / (1.0 + epsilon), 4000.0 / epsilon, 16)
@@ -194,7 +198,7 @@ def top_for(pair: GaussianPair, width: float, log_mass: float) -> float:
     """x beyond which one step's P-mass is at most e^log_mass."""
     s = math.hypot(pair.noise, width)
     # Both components are bounded by their tail at the same number of standard deviations.
-    return 1.0 + s * -float(ndtri_exp(min(log_mass, -1.0)))
+    return 1.0 + s * -float(scipy.special.ndtri_exp(min(log_mass, -1.0)))
 
 
 def _log_power_difference(log_share: Array, count: int) -> tuple[Array, Array]:

@@ -130,7 +130,7 @@ class Step(Protocol):
     def table(self, tilts: Array) -> TiltTable: ...
     def line(self, tilt: float, decay: float) -> Line: ...
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Beyond it M(x)^count e^(-x eps) is above e^level, so that no saddle point lies there; inf if unknown."""
+        """Return a tilt beyond which M(x)^count e^(-x eps) > e^level: no saddle point lies there. inf if unknown."""
 
 
 def _expm1_it(t: Array, losses: Complex) -> Complex:

@@ -20,15 +20,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
+from accounting.composition.composition import compose
 from accounting.composition.gaussian_dp import epsilon_of_gaussian
 from accounting.errors import AccountingError, InvalidValue, one_of
 from accounting.events import Event, FullBatch, Gaussian, Poisson
 from accounting.interoperability.batches import SHUFFLED_CHARGED_AS_POISSON, Batches, taken_in_order
 from accounting.interoperability.difference import Difference, Imported, Reported
 from accounting.numbers import MAX_COUNT, MAX_EVENTS, read_integer, read_real
-from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 
 MECHANISMS = ("rdp", "prv", "gdp")
@@ -102,7 +102,7 @@ class OpacusHistory:
                 return None
             mu = rate * math.sqrt(steps * math.expm1(noise**-2))
             # It looks for epsilon between 0 and 500 alone.
-            inside = 2.0 * float(ndtr(0.5 * mu)) - 1.0 > delta
+            inside = 2.0 * float(scipy.special.ndtr(0.5 * mu)) - 1.0 > delta
             epsilon = epsilon_of_gaussian(mu, delta, upward=True)
             return epsilon if inside and epsilon < 500.0 else None
         return None

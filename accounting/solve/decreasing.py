@@ -112,7 +112,7 @@ def _estimated(
     start: tuple[float, float],
     tolerance: float,
 ) -> tuple[float, float]:
-    """Where the quick estimate's level is ``aim``, by secants inside a bracket, and the slope there; all in logs.
+    """Find where the quick estimate's level is ``aim``, by secants inside a bracket, and the slope there; all in logs.
 
     Args:
         start: where to begin, and the slope that is expected there.

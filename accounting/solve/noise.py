@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from accounting.composition.composition import compose
 from accounting.intervals import Answer
 from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
-from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 from accounting.solve.decreasing import smallest_that_meets
 from accounting.solve.solution import EventsAt, Range, Solution

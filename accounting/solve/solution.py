@@ -1,4 +1,4 @@
-"""What a search answers, and the range that it looks through."""
+"""The answer of a search, and the range that it looks through."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class IntegerSolution:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where an unknown is looked for, and how its ends are spoken of.
+    """The range in which an unknown is looked for, and the words for its ends.
 
     Attributes:
         least_private, most_private: The ends, in words with their value: ``noise multiplier 1e+06``.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.accountant import epsilon_for_delta, epsilon_of_composition
+from accounting.composition.composition import compose
 from accounting.composition.evaluator import Evaluator
 from accounting.composition.intersection import EVALUATORS
 from accounting.conversions import convert
@@ -17,7 +18,6 @@ from accounting.events import ApproximateDp, Event, PureDp, RenyiDp, check_event
 from accounting.guarantees import ApproximateDpGuarantee, RenyiDpGuarantee, read_orders
 from accounting.intervals import Answer, Interval
 from accounting.numbers import read_real
-from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 from accounting.tuning.selection import Selection
 from accounting.tuning.trials import FixedTrials, PoissonTrials, Trials

@@ -90,7 +90,7 @@ def capped_moments(moments: RenyiDpGuarantee) -> RenyiDpGuarantee:
 
 
 def delta_before_cap(delta: float) -> float:
-    """At which delta to ask for epsilon under the law itself; `capped_epsilon` has epsilon at ``delta`` from it."""
+    """Return the delta for the law without a cap, whose epsilon `capped_epsilon` turns into one at ``delta``."""
     return delta * (1.0 - CUT) * (1.0 - 1e-15)
 
 

@@ -24,18 +24,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from accounting.accountant import MAX_EPSILON, delta_for_epsilon, epsilon_for_delta
 from accounting.composition.basic import pure_epsilon
 from accounting.composition.binomial import BinomialComposition
+from accounting.composition.composition import Composition, compose
 from accounting.composition.evaluator import Evaluator
 from accounting.composition.fourier import FourierInversion
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS
 from accounting.events import Event
 from accounting.intervals import Answer, Interval
-from accounting.privacy_loss import Composition, compose
 from accounting.relations import NeighboringRelation
 from accounting.tuning.trials import RandomTrials, TruncatedNegativeBinomial
 
@@ -93,7 +93,7 @@ class Selection:
         return self._log_ratio
 
     def delta(self, epsilon: float) -> Interval:
-        """Of one run."""
+        """Return the interval of one run's delta at an epsilon."""
         if epsilon not in self._deltas:
             found = delta_for_epsilon(self.events, self.relation, epsilon, evaluators=self.evaluators_of_lines)
             self._deltas[epsilon] = found.value
@@ -174,7 +174,7 @@ class Selection:
         return math.log(smallest) * (1.0 - _ALLOWANCE) if smallest > 1.0 else 0.0
 
     def run_divergences(self, orders: Array) -> Array:
-        """Of one run, rounded up; inf where none is known."""
+        """Return one run's divergences, rounded up; inf where none is known."""
         if not self._has_moments:
             return np.full(orders.shape, math.inf)
         tilts = orders - 1.0
@@ -203,7 +203,7 @@ class Selection:
         while excess(low) < 0.0 and low > -40.0:
             low, high = low - 3.0, low
         if excess(low) > 0.0 > excess(high):
-            brentq(excess, low, high, xtol=_TOLERANCE, maxiter=60)
+            scipy.optimize.brentq(excess, low, high, xtol=_TOLERANCE, maxiter=60)
 
     def _place_lines(self, orders: Array) -> None:
         """Lines at which the factors of these orders are small."""

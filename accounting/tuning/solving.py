@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS
+from accounting.described import Described, Real
 from accounting.errors import Unsupported
 from accounting.events import Event, GaussianMixture, Mechanism, check_events
 from accounting.intervals import Answer
-from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER, read_real
+from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 from accounting.relations import NeighboringRelation
 from accounting.solve.decreasing import smallest_that_meets
 from accounting.solve.solution import Range, Solution
@@ -23,7 +24,7 @@ _TOLERANCE = 8e-6
 
 
 @dataclass(frozen=True, slots=True)
-class SelectionTarget:
+class SelectionTarget(Described):
     """(epsilon, delta)-differential privacy of releasing the best of K runs.
 
     Attributes:
@@ -32,20 +33,16 @@ class SelectionTarget:
 
     kind: ClassVar[str] = "approximate_dp"
     additive: ClassVar[bool] = False
-    epsilon: float
-    delta: float
+    epsilon: Annotated[float, Real(0.0, 1e9, open_lower=True)]
+    delta: Annotated[float, Real(0.0, 0.5)]
     trials: Trials
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", read_real("epsilon", self.epsilon, 0.0, 1e9, open_lower=True))
-        object.__setattr__(self, "delta", read_real("delta", self.delta, 0.0, 0.5))
 
     @property
     def limit(self) -> float:
         return self.epsilon
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """By the profile alone, which is within a few per cent of the smallest bound, and often is it; no lower end."""
+        """Bound epsilon from above by the profile alone, which is at most a few per cent above the smallest bound."""
         evaluators = QUICK_EVALUATORS if quick else EVALUATORS
         if isinstance(self.trials, FixedTrials):
             return epsilon_of_runs(events, relation, self.trials.trials, self.delta, evaluators)
@@ -135,4 +132,4 @@ def _with_noise_factor(mechanism: Mechanism, factor: float) -> Mechanism:
         return mechanism
     if isinstance(mechanism, GaussianMixture):
         return replace(mechanism, noise_multipliers=noises)
-    return replace(mechanism, noise_multiplier=noises[0])  # type: ignore[type-var]  # each is a dataclass
+    return replace(mechanism, noise_multiplier=noises[0])  # type: ignore[call-arg]  # it has one

@@ -17,15 +17,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from accounting.canonical import Json
+from accounting.described import Described, Real, Whole
 from accounting.errors import InvalidValue, Unreachable
-from accounting.numbers import read_integer, read_real
+from accounting.numbers import read_real
 
 Array = NDArray[np.float64]
 
@@ -37,7 +38,7 @@ _ALLOWANCE = 1e-13
 
 
 @dataclass(frozen=True, slots=True)
-class TruncatedNegativeBinomial:
+class TruncatedNegativeBinomial(Described):
     """P(K = k) proportional to (1 - gamma)^k times the product over l < k of (l + eta) / (l + 1), for k >= 1.
 
     eta = 1 is the geometric law, eta = 0 the logarithmic one; at eta = -1 there is one trial.
@@ -53,12 +54,11 @@ class TruncatedNegativeBinomial:
     """
 
     kind: ClassVar[str] = "truncated_negative_binomial"
-    eta: float
-    gamma: float
+    eta: Annotated[float, Real(-1.0, MAX_ETA)]
+    gamma: Annotated[float, Real(MIN_GAMMA, 1.0)]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eta", read_real("eta", self.eta, -1.0, MAX_ETA))
-        object.__setattr__(self, "gamma", read_real("gamma", self.gamma, MIN_GAMMA, 1.0))
+        Described.__post_init__(self)
         if self.expected_trials > MAX_EXPECTED_TRIALS * (1.0 + 1e-9):
             raise InvalidValue(
                 f"gamma {self.gamma:g} gives {self.expected_trials:g} expected trials, more than "
@@ -97,7 +97,7 @@ class TruncatedNegativeBinomial:
                 "larger eta",
                 pointer=("expected_trials",),
             )
-        return cls(one.eta, math.exp(brentq(excess, least, 0.0, xtol=1e-15, rtol=1e-15)))
+        return cls(one.eta, math.exp(scipy.optimize.brentq(excess, least, 0.0, xtol=1e-15, rtol=1e-15)))
 
     @property
     def expected_trials(self) -> float:
@@ -155,7 +155,7 @@ class TruncatedNegativeBinomial:
         return self._enlarged(math.log(self.expected_trials) + (order - 1.0) * least)
 
     def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind, "eta": self.eta, "gamma": self.gamma, "expected_trials": self.expected_trials}
+        return Described.to_json(self) | {"expected_trials": self.expected_trials}
 
     @property
     def _odds(self) -> float:
@@ -228,24 +228,21 @@ class PoissonTrials:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedTrials:
+class FixedTrials(Described):
     """A number of runs that is fixed and may be known: all of them may be released, and they compose.
 
     Of the best one alone no less is proved here: f' = k x^(k - 1) vanishes at 0, so that its ratio has no bound.
     """
 
     kind: ClassVar[str] = "fixed"
-    trials: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "trials", read_integer("trials", self.trials, 1, int(MAX_EXPECTED_TRIALS)))
+    trials: Annotated[int, Whole(1, int(MAX_EXPECTED_TRIALS))]
 
     @property
     def expected_trials(self) -> float:
         return float(self.trials)
 
     def to_json(self) -> dict[str, Json]:
-        return {"kind": self.kind, "trials": self.trials, "expected_trials": self.expected_trials}
+        return Described.to_json(self) | {"expected_trials": self.expected_trials}
 
 
 RandomTrials = TruncatedNegativeBinomial | PoissonTrials

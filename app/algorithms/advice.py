@@ -7,19 +7,18 @@ from typing import Annotated, Any
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from accounting.errors import AccountingError
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, MAX_DIMENSION
 from accounting.relations import NeighboringRelation
+from app.algorithms.geometry import GradientBoundBody, to_gradient_bound
 from app.algorithms.plans import NoiseBody, noise_body
-from app.algorithms.schemas import ClipBody, GradientBoundBody
+from app.algorithms.service import in_dtype
 from app.algorithms.targets import RunTargetBody, to_target
-from app.kit.context import Context
-from app.kit.fields import Integer, Schema
-from app.kit.process_pool import JobFailed
-from app.privacy.answers import ProvenanceBody
-from app.problems import from_accounting, unprocessable
+from app.context import Context
+from app.kit.fields import Integer, OptionalInteger, Schema
+from app.kit.process_pool import too_much_work
+from app.problems import refused_at
+from app.wire.answers import ProvenanceBody
 from calibrators.advice import Advice, Facts, advise
-from calibrators.plan import Clip, GradientBound, Normalize
 from calibrators.registry import ALGORITHMS
 from calibrators.scopes import Measure, Problem, Shape
 from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
@@ -53,10 +52,12 @@ class AdviseRequest(Schema):
     gradient_bound: GradientBoundBody | None = Field(
         None, description="Left out, algorithms that clip do so at the assumption `lipschitz`."
     )
-    batch_size: Integer | None = Field(
-        None, ge=1, le=MAX_DATASET_SIZE, description="For algorithms that cannot choose it."
+    batch_size: OptionalInteger = Field(
+        None, ge=1, le=MAX_DATASET_SIZE, description="Used by algorithms that cannot choose it."
     )
-    iterations: Integer | None = Field(None, ge=1, le=MAX_COUNT, description="For algorithms that cannot choose it.")
+    iterations: OptionalInteger = Field(
+        None, ge=1, le=MAX_COUNT, description="Used by algorithms that cannot choose it."
+    )
     assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
         default={}, max_length=64, description="Constants of the problem in its norm; each algorithm takes its own."
     )
@@ -64,7 +65,7 @@ class AdviseRequest(Schema):
 
 class ReasonBody(Schema):
     detail: str
-    pointer: str = Field(description="Where in this request it lies; empty for the problem as a whole.")
+    pointer: str = Field(description="JSON pointer into this request; empty for the problem as a whole.")
 
 
 class AdviceBody(Schema):
@@ -74,7 +75,7 @@ class AdviceBody(Schema):
     summary: str
     source: str
     bound: ProvenanceBody | None = Field(
-        description="With all constants; null where the theorem promises nothing here."
+        description="The bound with all constants; null where the theorem promises nothing here."
     )
     rate: ProvenanceBody | None = Field(description="Up to a constant, for which 1 is put.")
     gradient_evaluations: float | None
@@ -161,13 +162,9 @@ def answer(context: Context, request: AdviseRequest) -> AdviseAnswer:
         Problem: 422 that points at what is malformed, or ``too_much_work``.
     """
     problem, facts = _read(request)
-    try:
+    remedy = "smaller sizes or fewer iterations are quicker"
+    with refused_at(), too_much_work("the advice", remedy, "dataset_size"):
         found = context.processes.run(advise, problem, facts)
-    except AccountingError as error:
-        raise from_accounting(error) from None
-    except JobFailed as failure:
-        detail = f"the advice was given up: {failure}; smaller sizes or fewer iterations are quicker"
-        raise unprocessable("too_much_work", detail, "dataset_size") from None
     groups: dict[Measure | None, list[AdviceBody]] = {}
     for item in found:
         if item.calibration is not None:
@@ -184,7 +181,7 @@ def answer(context: Context, request: AdviseRequest) -> AdviseAnswer:
 def _read(request: AdviseRequest) -> tuple[Problem, Facts]:
     target = to_target(request.target, Unknown.NOISE_MULTIPLIER, None)
     assert not isinstance(target, OpenEpsilon | OpenDelta), "a run's target leaves nothing open"
-    try:
+    with refused_at():
         problem = Problem(
             request.problem.shape, request.problem.norm_order, request.problem.smooth, request.problem.heavy_tailed
         )
@@ -193,24 +190,16 @@ def _read(request: AdviseRequest) -> tuple[Problem, Facts]:
             dimension=request.dimension,
             target=target,
             neighboring_relation=request.neighboring_relation,
-            gradient_bound=_gradient_bound(request.gradient_bound),
+            gradient_bound=to_gradient_bound(request.gradient_bound),
             batch_size=request.batch_size,
             iterations=request.iterations,
             assumptions=request.assumptions,
         )
-    except AccountingError as error:
-        raise from_accounting(error) from None
-
-
-def _gradient_bound(body: GradientBoundBody | None) -> GradientBound | None:
-    if body is None:
-        return None
-    return Clip(body.max_grad_norm) if isinstance(body, ClipBody) else Normalize(body.regularizer)
 
 
 def _advice(item: Advice, request: AdviseRequest) -> AdviceBody:
     assert item.calibration is not None
-    algorithm, plan = ALGORITHMS[item.algorithm], item.calibration.plan
+    algorithm, plan = ALGORITHMS[item.algorithm], in_dtype(item.calibration, None).plan
     gradients = [found.value for found in item.calibration.utility if found.name == "gradient_evaluations"]
     return AdviceBody(
         algorithm=item.algorithm,

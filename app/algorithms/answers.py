@@ -1,6 +1,8 @@
-"""From a calibration to the answer of `/v1/calibrate`."""
+"""The answer of `/v1/calibrate`, made from a calibration."""
 
 from __future__ import annotations
+
+from typing import cast
 
 from accounting.convention import convention
 from app.algorithms.budget_costs import CostInBudgetBody
@@ -15,10 +17,11 @@ from app.algorithms.calibrate import (
     NoiseScaleSolution,
     SolutionBody,
 )
-from app.algorithms.plans import batch_size_of, literal_body, noise_body, plan_body
+from app.algorithms.plans import as_published_body, batch_size_of, noise_body, plan_body
+from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import achieved_body
-from app.privacy.answers import ConventionBody, ProvenanceBody
-from app.privacy.schemas import EventSchema
+from app.wire.answers import ConventionBody, ProvenanceBody
+from app.wire.events import EventSchema
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Calibration, Spec, Unknown
 
@@ -35,9 +38,11 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
         utility=[ProvenanceBody.of(item) for item in calibration.utility],
         plan=plan_body(plan),
         events=[EventSchema.of(event) for event in plan.events],
+        dtype=cast(DtypeName, plan.dtype),
+        dtype_reason=calibration.dtype_reason,
         plan_hash=plan.plan_hash,
         cost_in_budget=cost,
-        literal=literal_body(calibration.literal),
+        literal=as_published_body(calibration.as_published),
         missing_assumptions=list(calibration.missing_assumptions),
         convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
         citations=[ALGORITHMS[plan.algorithm].source],

@@ -5,29 +5,28 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi.openapi.models import Example
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 
-from accounting.errors import AccountingError
+from app.algorithms.binding import DataDescription, build_model
+from app.algorithms.constants import Constant, derive, input_bound
 from app.algorithms.geometry import DomainBody, PenaltyBody, to_domain, to_penalty
+from app.algorithms.model_choice import ModelChoice
 from app.algorithms.schemas import AssumptionBody
 from app.algorithms.service import describe_assumption
 from app.algorithms.trainable import check_model
 from app.algorithms.underivable import underivable
 from app.auth import reach
 from app.auth.principal import Principal
+from app.context import Context
 from app.datasets import service as datasets
-from app.datasets.columns import Column, Columns, check_distinct_names, check_is_a_column, split_label
-from app.kit.context import Context
-from app.kit.fields import Identifier, Name, Schema
-from app.problems import from_accounting, unprocessable
-from app.runs.binding import DataDescription, build_model
-from app.runs.constants import Constant, derive, input_bound
-from app.runs.model_choice import ModelChoice
+from app.datasets.columns import Columns, Label, split_label
+from app.kit.fields import Identifier, Schema
+from app.problems import refused_at, unprocessable
 from calibrators.algorithm import Algorithm
 from calibrators.geometry import Domain, L1Ball, L2Ball, LpBall, diameter
 from calibrators.lowy_razaviyayn.moments import moment_bound_of_coordinates
+from calibrators.provenance import GRADIENT, PARAMETER
 from calibrators.registry import ALGORITHMS, find_algorithm
-from calibrators.units import GRADIENT, PARAMETER
 
 #: Constants that others are made of here, whatever the algorithm takes.
 _READ_HERE = {"radius", "diameter", "moment_order", "coordinate_moment_bound"}
@@ -38,17 +37,20 @@ class AssumptionsRequest(Schema):
 
     model: ModelChoice
     dataset_id: Identifier | None = Field(
-        None, description="Whose declared columns; only what was declared is read. Or give `columns` and `label`."
+        None,
+        description="The data set that declares the columns; no row is read. Or give `columns` and `label`.",
     )
-    columns: Columns | None = Field(None, description="In place of a data set, with `label`.")
-    label: Name | None = Field(None, description="Name of the column that a model predicts.")
+    columns: Columns | None = Field(None, description="Declared columns in place of a data set, with `label`.")
+    label: Label | None = Field(None, description="Name of the column that a model predicts.")
     algorithm: str | None = Field(
-        None, max_length=64, description="Only the constants that it takes; and those that are still missing."
+        None,
+        max_length=64,
+        description="Answers the constants that this algorithm takes, and those that are still missing.",
     )
     norm_order: float | None = Field(
         None, ge=1, le=2, description="p of the l_p norm of parameters; left out, the algorithm's own, else 2."
     )
-    domain: DomainBody | None = Field(None, description="Where parameters are kept: bounds logits.")
+    domain: DomainBody | None = Field(None, description="The set to which parameters are confined; it bounds logits.")
     penalty: PenaltyBody | None = Field(None, description="Added to the mean loss.")
     assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
         default={},
@@ -57,26 +59,13 @@ class AssumptionsRequest(Schema):
         "`coordinate_moment_bound` becomes a `moment_bound`.",
     )
 
-    @field_validator("columns")
-    @classmethod
-    def _names_are_distinct(cls, columns: list[Column] | None) -> list[Column] | None:
-        check_distinct_names(columns or [])
-        return columns
-
-    @field_validator("label")
-    @classmethod
-    def _label_is_a_column(cls, label: str | None, info: ValidationInfo) -> str | None:
-        if label is not None:
-            check_is_a_column(label, info.data.get("columns"))
-        return label
-
 
 class ConstantBody(Schema):
     """A constant that holds for every row within the declared bounds."""
 
     name: str = Field(description="Inside `assumptions` of a calibration or a run.")
     value: float
-    unit: str = Field(description="In units of the loss and of the parameters.")
+    unit: str = Field(description="The unit, in units of the loss and of the parameters.")
     formula: str = Field(description="LaTeX. B bounds an input, r is the loss's derivative by the logits.")
     reason: str = Field(description="Why it holds.")
     source: str = Field(description="Paper and place, where one has it.")
@@ -149,10 +138,8 @@ def answer(context: Context, request: AssumptionsRequest, principal: Principal) 
     algorithm = _algorithm(request)
     given = request.assumptions
     _check_names(given, algorithm)
-    try:
+    with refused_at():
         domain, penalty = to_domain(request.domain), to_penalty(request.penalty)
-    except AccountingError as error:
-        raise from_accounting(error) from None
     order, dual = _norm_orders(request.norm_order, domain, algorithm)
     found = {
         constant.name: constant
@@ -203,10 +190,8 @@ def _describe(context: Context, request: AssumptionsRequest, principal: Principa
 def _algorithm(request: AssumptionsRequest) -> Algorithm | None:
     if request.algorithm is None:
         return None
-    try:
+    with refused_at():
         algorithm = find_algorithm(request.algorithm)
-    except AccountingError as error:
-        raise from_accounting(error) from None
     check_model(algorithm.name, request.model.kind)
     return algorithm
 

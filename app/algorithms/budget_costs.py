@@ -14,7 +14,7 @@ from accounting.targets import BudgetTarget
 from app.auth import reach
 from app.auth.principal import Principal, Scope
 from app.budgets import service as budgets
-from app.kit.context import Context
+from app.context import Context
 from app.kit.fields import Schema
 from app.ledger.amounts import amounts_in_words, remaining_in_words
 from app.ledger.states import BudgetState
@@ -27,7 +27,7 @@ class CostInBudgetBody(Schema):
 
     budget_id: str
     cost: dict[str, Any]
-    remaining: dict[str, Any] = Field(description="Before this cost.")
+    remaining: dict[str, Any] = Field(description="What remains before this cost.")
     fits: bool = Field(description="Whether the filter would admit it now.")
     warnings: list[LedgerWarning]
 

@@ -9,22 +9,21 @@ from pydantic import Field
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, MAX_DIMENSION
 from app.algorithms.budget_costs import CostInBudgetBody
 from app.algorithms.plans import LiteralBody, NoiseBody, PlanBody
-from app.algorithms.schemas import AlgorithmFields
+from app.algorithms.schemas import AlgorithmFields, DtypeName
 from app.algorithms.targets import AnyAchievedBody, TargetBody
-from app.kit.fields import Identifier, Integer, Schema
-from app.privacy.answers import ConventionBody, ProvenanceBody
-from app.privacy.mechanism_schemas import NoiseMultiplier
-from app.privacy.schemas import EventSchema
+from app.kit.fields import Identifier, Integer, OptionalInteger, Schema
+from app.wire.answers import ConventionBody, ProvenanceBody
+from app.wire.events import EventSchema, NoiseMultiplierField
 
 
 class CalibrateRequest(AlgorithmFields):
     """Everything but the one thing that `solve_for` names."""
 
     dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
-    dimension: Integer | None = Field(
+    dimension: OptionalInteger = Field(
         None, ge=1, le=MAX_DIMENSION, description="Number of parameters; utility needs it, and noise in l_p norms."
     )
-    noise_multiplier: NoiseMultiplier | None = None
+    noise_multiplier: NoiseMultiplierField | None = None
     target: TargetBody
     solve_for: Literal["noise_multiplier", "iterations", "batch_size", "epsilon", "delta"] = Field(
         "noise_multiplier",
@@ -62,10 +61,10 @@ class DeltaSolution(Schema):
 
 
 class NoiseScaleSolution(Schema):
-    """Of Gumbel or generalised Gaussian noise: the smallest that meets the target."""
+    """The smallest scale of Gumbel or generalised Gaussian noise that meets the target."""
 
     noise_scale: list[float] = Field(
-        description="Wherever it changes: in loss units on scores, in gradient units on means of gradients."
+        description="One for each change of scale: in loss units on scores, in gradient units on means."
     )
 
 
@@ -88,15 +87,25 @@ class NextBody(Schema):
 
 class CalibrateAnswer(Schema):
     solution: SolutionBody
-    achieved: AnyAchievedBody = Field(description="In the target's own fields; its certified upper end meets it.")
-    next: NextBody | None = Field(description="For iterations and batch_size; else null.")
+    achieved: AnyAchievedBody = Field(
+        description="What the plan guarantees, in the target's own fields; the certified upper end meets the target."
+    )
+    next: NextBody | None = Field(
+        description="The next larger value and what it achieves, for iterations and batch_size; else null."
+    )
     noise: NoiseBody
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]
     plan: PlanBody
     events: list[EventSchema]
+    dtype: DtypeName = Field(description="The numeric type in which a run carries the plan out; part of its hash.")
+    dtype_reason: str | None = Field(
+        description="Why it is float64 although the request names none. null for float32, or what was asked for."
+    )
     plan_hash: str = Field(description="SHA-256 of the plan's canonical bytes; a run of this very plan carries it.")
-    cost_in_budget: CostInBudgetBody | None = Field(description="Where the request names a budget.")
+    cost_in_budget: CostInBudgetBody | None = Field(
+        description="The plan's cost in the budget that the request names; else null."
+    )
     literal: LiteralBody | None = Field(
         description="The paper's own calibration; null where it has none for the target."
     )

@@ -6,10 +6,9 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from accounting.errors import AccountingError
 from accounting.numbers import MAX_DATASET_SIZE
 from app.kit.fields import Schema
-from app.problems import from_accounting
+from app.problems import refused_at
 from calibrators.comparison import MAX_COMPARED_DIMENSION, Expression, Row, Setting, Table
 from calibrators.registry import ALGORITHMS
 from calibrators.tables import TABLES, find_table
@@ -21,20 +20,20 @@ _WARNING = (
 
 
 class SettingQuery(Schema):
-    """Where the tables are evaluated."""
+    """The setting in which the tables are evaluated."""
 
     model_config = ConfigDict(strict=False)  # what stands in a query is text
 
     dataset_size: int = Field(10_000, ge=2, le=MAX_DATASET_SIZE, description="n")
     dimension: int = Field(100, ge=1, le=MAX_COMPARED_DIMENSION, description="d, the number of parameters")
-    epsilon: float = Field(1.0, gt=0, le=1e6, description="Of the target (epsilon, delta)")
-    delta: float = Field(1e-6, gt=0, lt=1, description="Of the target (epsilon, delta)")
+    epsilon: float = Field(1.0, gt=0, le=1e6, description="epsilon of the target (epsilon, delta)")
+    delta: float = Field(1e-6, gt=0, lt=1, description="delta of the target (epsilon, delta)")
     holder_exponent: float = Field(0.5, ge=0, le=1, description="alpha of Hoelder smooth losses")
     condition_number: float = Field(10.0, ge=1, le=1e12, description="kappa of strongly convex or PL objectives")
     moment_order: float = Field(4.0, ge=2, le=1e6, description="k of heavy-tailed gradients")
     norm_order: float = Field(1.5, gt=1, le=2, description="p of l_p geometries")
     gaussian_width: float | None = Field(
-        None, gt=0, le=1e12, description="Of a constraint set; left out, that of the l2 ball, sqrt(d)"
+        None, gt=0, le=1e12, description="Gaussian width of a constraint set; left out, that of the l2 ball, sqrt(d)"
     )
     table: str | None = Field(None, max_length=64, description="One table's name; left out, all of them.")
 
@@ -52,7 +51,7 @@ class RowBody(Schema):
 
     method: str
     algorithm: str | None = Field(description="Its name in `GET /v1/algorithms`, where it is one of them.")
-    conditions: str = Field(description="On losses, domain and penalty.")
+    conditions: str = Field(description="What the method demands of losses, domain and penalty.")
     utility: ExpressionBody
     gradient_evaluations: ExpressionBody | None = Field(description="Null where the table does not say.")
     remark: str | None
@@ -71,7 +70,7 @@ class TableBody(Schema):
 
 
 class ComparisonAnswer(Schema):
-    setting: SettingQuery = Field(description="As it was asked, defaults filled in.")
+    setting: SettingQuery = Field(description="The setting that was asked for, with defaults filled in.")
     tables: list[TableBody]
     warnings: list[str]
 
@@ -83,11 +82,9 @@ def compare(asked: SettingQuery) -> ComparisonAnswer:
         Problem: 422 when there is no such table.
     """
     names = list(TABLES) if asked.table is None else [asked.table]
-    try:
+    with refused_at("query"):
         setting = Setting(**asked.model_dump(exclude={"table"}))
         tables = [_table(find_table(name), setting) for name in names]
-    except AccountingError as error:
-        raise from_accounting(error, "query") from None
     return ComparisonAnswer(setting=asked, tables=tables, warnings=[_WARNING])
 
 

@@ -16,7 +16,7 @@ from app.algorithms.examples import CALIBRATE_EXAMPLES
 from app.algorithms.schemas import AlgorithmDetails, AlgorithmList
 from app.auth.principal import Principal, Scope
 from app.auth.rights import CurrentPrincipal, requires
-from app.kit.context import CurrentContext
+from app.context import CurrentContext
 from app.kit.known_answers import CurrentAnswers
 from app.kit.query_parameters import KnownParametersOnly
 from app.problems import not_found
@@ -37,8 +37,8 @@ async def calibrate(
     answers: CurrentAnswers,
     request: Annotated[CalibrateRequest, Body(openapi_examples=CALIBRATE_EXAMPLES)],
 ) -> Response:
-    """Whatever `solve_for` names, with the certificate of the very value that is returned, and what theory recommends
-    beside it.
+    """The answer is what `solve_for` names, with the certificate of the very value that is returned, and what theory
+    recommends beside it.
 
     The smallest noise multiplier, the largest number of iterations or the largest batch size that meets the target, or
     the certified epsilon or delta of given noise. A target may be (epsilon, delta), rho, mu, the risk of a membership
@@ -66,7 +66,7 @@ def compare_algorithms(setting: Annotated[SettingQuery, Query()]) -> ComparisonA
 def get_algorithm(name: str) -> AlgorithmDetails:
     """The description of one algorithm and the JSON schema of its calibration request."""
     if name not in ALGORITHMS:
-        raise not_found("algorithm", name)
+        raise not_found("algorithm", name, ALGORITHMS)
     body = service.describe(ALGORITHMS[name])
     return AlgorithmDetails(**body.model_dump(), inputs=CalibrateRequest.model_json_schema())
 

@@ -1,75 +1,22 @@
-"""Domains and penalties as the HTTP contract writes them."""
+"""Domains, penalties and bounds on gradients as the HTTP contract writes them: made of the engine's."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import Field
+from accounting.errors import inside
+from app.wire.described import DescribedSchema, record_of, schema_of_any
+from calibrators.geometry import DOMAINS, PENALTIES, Domain, Penalty
+from calibrators.plan import GRADIENT_BOUNDS, GradientBound
 
-from accounting.errors import AccountingError
-from app.kit.fields import Schema
-from calibrators.geometry import Domain, Penalty, domain_from_json, penalty_from_json
-
-Length = Annotated[float, Field(gt=0, le=1e12)]
-
-
-class L2BallBody(Schema):
-    """Parameters of l2 norm at most `radius`."""
-
-    kind: Literal["l2_ball"]
-    radius: Length
-
-
-class L1BallBody(Schema):
-    """Parameters of l1 norm at most `radius`."""
-
-    kind: Literal["l1_ball"]
-    radius: Length
-
-
-class LpBallBody(Schema):
-    """Parameters of l_p norm at most `radius`, p = `norm_order`."""
-
-    kind: Literal["lp_ball"]
-    norm_order: float = Field(gt=1, le=1e3)
-    radius: Length
-
-
-class SimplexBody(Schema):
-    """Nonnegative parameters that sum to `scale`."""
-
-    kind: Literal["simplex"]
-    scale: Length
-
-
-class BoxBody(Schema):
-    """Each parameter in [`lower`, `upper`]."""
-
-    kind: Literal["box"]
-    lower: float = Field(ge=-1e12, le=1e12)
-    upper: float = Field(ge=-1e12, le=1e12)
-
-
-DomainBody = Annotated[
-    L2BallBody | L1BallBody | LpBallBody | SimplexBody | BoxBody, Field(discriminator="kind", title="Domain")
-]
-
-
-class L2PenaltyBody(Schema):
-    """strength / 2 times the squared l2 norm of the parameters. It is not clipped: it depends on no record."""
-
-    kind: Literal["l2"]
-    strength: Length
-
-
-class L1PenaltyBody(Schema):
-    """strength times the l1 norm of the parameters."""
-
-    kind: Literal["l1"]
-    strength: Length
-
-
-PenaltyBody = Annotated[L2PenaltyBody | L1PenaltyBody, Field(discriminator="kind", title="Penalty")]
+if TYPE_CHECKING:  # a checker of types cannot follow how the schemas are made
+    DomainBody = DescribedSchema
+    PenaltyBody = DescribedSchema
+    GradientBoundBody = DescribedSchema
+else:
+    DomainBody = schema_of_any(DOMAINS, "Body", "Domain")
+    PenaltyBody = schema_of_any(PENALTIES, "Body", "Penalty")
+    GradientBoundBody = schema_of_any(GRADIENT_BOUNDS, "Body")
 
 
 def to_domain(body: DomainBody | None) -> Domain | None:
@@ -78,11 +25,13 @@ def to_domain(body: DomainBody | None) -> Domain | None:
     Raises:
         AccountingError: no point is in it.
     """
-    try:
-        return None if body is None else domain_from_json(body.model_dump())
-    except AccountingError as error:
-        raise error.inside("domain") from None
+    with inside("domain"):
+        return None if body is None else record_of(body, DOMAINS)
 
 
 def to_penalty(body: PenaltyBody | None) -> Penalty | None:
-    return None if body is None else penalty_from_json(body.model_dump())
+    return None if body is None else record_of(body, PENALTIES)
+
+
+def to_gradient_bound(body: GradientBoundBody | None) -> GradientBound | None:
+    return None if body is None else record_of(body, GRADIENT_BOUNDS)

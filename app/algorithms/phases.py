@@ -8,10 +8,11 @@ from typing import Any, Literal, Union
 
 from pydantic import Field, create_model
 
-from app.algorithms.schemas import GradientBoundBody
+from app.algorithms.geometry import GradientBoundBody
 from app.kit.fields import Schema
-from app.privacy.schemas import EventSchema
-from calibrators.phases import PHASES, StructuredPhase
+from app.wire.events import EventSchema
+from calibrators.phases import PHASES
+from calibrators.phases.structured import StructuredPhase
 
 
 class GradientStepsBody(Schema):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
@@ -13,25 +14,23 @@ from accounting.targets import BudgetTarget, Target
 from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import BudgetReader, CostInBudgetBody, budget_target, cost_in_budget
 from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
-from app.algorithms.geometry import to_domain, to_penalty
+from app.algorithms.geometry import to_domain, to_gradient_bound, to_penalty
 from app.algorithms.schemas import (
     AlgorithmBody,
     AlgorithmFields,
     AssumptionBody,
-    ClipBody,
-    GradientBoundBody,
 )
 from app.algorithms.targets import AlgorithmChoice, BudgetGoal, to_target
-from app.algorithms.trainable import models_of
 from app.auth.principal import Principal
-from app.kit.context import Context
-from app.kit.process_pool import JobFailed
+from app.context import Context
+from app.kit.process_pool import too_much_work
 from app.ledger.states import BudgetState
-from app.problems import Problem, from_accounting, unprocessable
+from app.problems import Problem, from_accounting, refused_at, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
-from calibrators.plan import Clip, GradientBound, Normalize
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
+from trainer.algorithms import EXECUTIONS
+from trainer.numeric_types import carried_out
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,7 @@ class Question:
         spec: What it is asked.
         budget_id, budget: The budget that the plan's cost is shown in, as it was when the request was read.
         charge_delta: At which that budget prices the plan, if it is an approximate_dp one.
+        dtype: The numeric type that the plan is to be carried out in; None leaves it to `trainer.numeric_types`.
     """
 
     algorithm: str
@@ -50,6 +50,7 @@ class Question:
     budget_id: str | None = None
     budget: BudgetState | None = None
     charge_delta: float | None = None
+    dtype: str | None = None
 
 
 def calibrate(context: Context, choice: AlgorithmChoice, dataset_size: int, dimension: int | None) -> Calibration:
@@ -60,7 +61,7 @@ def calibrate(context: Context, choice: AlgorithmChoice, dataset_size: int, dime
     """
     target = to_target(choice.target, Unknown.NOISE_MULTIPLIER, None)
     spec = _spec(choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None)
-    return solve_within_limits(context, Question(choice.algorithm, spec))
+    return solve_within_limits(context, Question(choice.algorithm, spec, dtype=choice.dtype))
 
 
 def answer(context: Context, request: CalibrateRequest, principal: Principal) -> CalibrateAnswer:
@@ -101,7 +102,7 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
     goal = budget_target(state, charge_delta) if isinstance(body, BudgetGoal) and state is not None else None
     target = to_target(body, unknown, goal)
     spec = _spec(request, unknown, request.dataset_size, request.dimension, target, request.noise_multiplier)
-    return Question(request.algorithm, spec, budget_id, state, charge_delta)
+    return Question(request.algorithm, spec, budget_id, state, charge_delta, request.dtype)
 
 
 def solve_within_limits(context: Context, question: Question) -> Calibration:
@@ -129,16 +130,10 @@ def _solve_within_limits(context: Context, question: Question) -> Calibration:
     if is_brief(question.spec):
         with context.numerics:
             return solve(question)
-    try:
-        return context.processes.run(registry.calibrate, question.algorithm, question.spec)
-    except AccountingError as error:
-        raise _refusal(error, question.spec) from None
-    except JobFailed as failure:
-        raise unprocessable(
-            "too_much_work",
-            f"the calibration was given up: {failure}; poisson batches are quicker, full batches quickest",
-            "sampling",
-        ) from None
+    remedy = "poisson batches are quicker, full batches quickest"
+    with _refusals(question.spec), too_much_work("the calibration", remedy, "sampling"):
+        found = context.processes.run(registry.calibrate, question.algorithm, question.spec)
+    return in_dtype(found, question.dtype)
 
 
 def solve(question: Question) -> Calibration:
@@ -147,10 +142,14 @@ def solve(question: Question) -> Calibration:
     Raises:
         Problem: 422 when the target is unreachable, or what is asked is unsupported.
     """
-    try:
-        return registry.calibrate(question.algorithm, question.spec)
-    except AccountingError as error:
-        raise _refusal(error, question.spec) from None
+    with _refusals(question.spec):
+        return in_dtype(registry.calibrate(question.algorithm, question.spec), question.dtype)
+
+
+def in_dtype(calibration: Calibration, dtype: str | None) -> Calibration:
+    """The calibration of the plan that a run carries out: in this numeric type, or in the one that suits the plan."""
+    plan, reason = carried_out(calibration.plan, dtype)
+    return replace(calibration, plan=plan, dtype_reason=reason)
 
 
 def price(question: Question, calibration: Calibration) -> CostInBudgetBody | None:
@@ -181,11 +180,9 @@ def _price_within_limits(context: Context, question: Question, calibration: Cali
     def ask(*args: Any) -> CostInBudgetBody:
         return context.processes.run(cost_in_budget, *args)
 
-    try:
+    remedy = "ask without the budget, or for fewer steps"
+    with too_much_work("the price of this plan", remedy, "budget_id"):
         return _price(question, calibration, ask)
-    except JobFailed as failure:
-        detail = f"the price of this plan was given up: {failure}; ask without the budget, or for fewer steps"
-        raise unprocessable("too_much_work", detail, "budget_id") from None
 
 
 def describe(algorithm: Algorithm) -> AlgorithmBody:
@@ -204,7 +201,7 @@ def describe(algorithm: Algorithm) -> AlgorithmBody:
         gradient_complexity=algorithm.gradient_complexity,
         verdict=algorithm.verdict,
         errata=list(algorithm.errata),
-        models=list(models_of(algorithm.name)),
+        models=list(EXECUTIONS[algorithm.name].models),
     )
 
 
@@ -230,7 +227,7 @@ def _spec(
     target: Target | OpenEpsilon | OpenDelta,
     noise_multiplier: float | None,
 ) -> Spec:
-    try:
+    with refused_at():
         algorithm = registry.find_algorithm(fields.algorithm)
         _check_noise(unknown, noise_multiplier)
         sampling = algorithm.samplings[0].kind if fields.sampling is None else fields.sampling.kind
@@ -243,7 +240,7 @@ def _spec(
             iterations=_iterations(fields, unknown, dataset_size, batch_size),
             sampling=sampling,
             neighboring_relation=fields.neighboring_relation,
-            gradient_bound=_gradient_bound(fields.gradient_bound),
+            gradient_bound=to_gradient_bound(fields.gradient_bound),
             domain=to_domain(fields.domain),
             penalty=to_penalty(fields.penalty),
             dimension=dimension,
@@ -253,12 +250,19 @@ def _spec(
             variant=fields.variant,
         )
         return registry.with_defaults(algorithm, spec)
+
+
+@contextmanager
+def _refusals(spec: Spec) -> Iterator[None]:
+    """The engine's refusals of a calibration as answers."""
+    try:
+        yield
     except AccountingError as error:
-        raise from_accounting(error) from None
+        raise _refusal(error, spec) from None
 
 
 def _refusal(error: AccountingError, spec: Spec) -> Problem:
-    """Where in the request the reason of an engine's refusal lies: it speaks of events, which nobody wrote."""
+    """Point an engine's refusal at a field of the request. The engine itself speaks of events, which nobody wrote."""
     if isinstance(error, Unreachable):
         return unprocessable(error.code, error.detail, "target")
     if isinstance(error, NoCostInFilter):
@@ -271,12 +275,6 @@ def _refusal(error: AccountingError, spec: Spec) -> Problem:
     parents = {"charge": ("target",), "step_size": ("hyperparameters",)}
     first = str(error.pointer[0]) if error.pointer else ""
     return from_accounting(error, *parents.get(first, ()))
-
-
-def _gradient_bound(body: GradientBoundBody | None) -> GradientBound | None:
-    if body is None:
-        return None
-    return Clip(body.max_grad_norm) if isinstance(body, ClipBody) else Normalize(body.regularizer)
 
 
 def _check_noise(unknown: Unknown, noise_multiplier: float | None) -> None:

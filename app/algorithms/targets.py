@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from accounting.errors import AccountingError
 from accounting.intervals import Answer
 from accounting.targets import (
     AdvantageTarget,
@@ -22,8 +21,8 @@ from accounting.targets import (
 )
 from app.algorithms.schemas import AchievedBody, AlgorithmFields, CertifiedBody
 from app.kit.fields import Identifier, Schema
-from app.privacy.answers import IntervalBody, error_budget
-from app.problems import from_accounting, unprocessable
+from app.problems import refused_at, unprocessable
+from app.wire.answers import IntervalBody, error_budget
 from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
 
 
@@ -183,7 +182,7 @@ def to_target(
             "kind",
         )
     target: Target | OpenEpsilon | OpenDelta
-    try:
+    with refused_at("target"):
         match body:
             case ApproximateDpGoal():
                 target = _approximate_dp(body, unknown)
@@ -200,8 +199,6 @@ def to_target(
             case _:
                 assert budget is not None, "the caller looks up the budget"
                 target = budget
-    except AccountingError as error:
-        raise from_accounting(error, "target") from None
     return target
 
 

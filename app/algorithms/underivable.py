@@ -73,7 +73,7 @@ def underivable(
 
 
 def _reasons(model: Model, domain: Domain | None) -> Iterator[tuple[str, str]]:
-    """Of every constant that some model and some domain leave open."""
+    """Yield each constant that such a model and domain may leave open, with the reason."""
     if isinstance(model, MeanModel):
         yield from _of_a_mean()
     elif isinstance(model, LinearModel):

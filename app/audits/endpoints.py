@@ -14,9 +14,11 @@ from app.audits.schemas import AuditBody, AuditRequest
 from app.auth import reach
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
-from app.kit.context import CurrentContext
+from app.context import CurrentContext
+from app.idempotency.once import run_once
+from app.idempotency.records import Answer
+from app.idempotency.requests import IdempotencyKey, keyed_request, to_response
 from app.kit.fields import Identifier
-from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
 
@@ -50,22 +52,19 @@ def create_audit(
         body = service.audit_body(stored).model_dump(mode="json")
         return Answer(201, body, {"Location": f"/v1/audits/{stored.id}"})
 
-    answer = run_once(
-        context,
-        principal.id,
-        key,
-        request_fingerprint("create_audit", request),
-        command,
-        prepare=lambda: done.append(service.carry_out(context, request, principal)),
-    )
-    return to_response(answer)
+    keyed = keyed_request(context, principal.id, key, "create_audit", request)
+
+    def prepare() -> None:
+        done.append(service.carry_out(context, request, principal))
+
+    return to_response(run_once(context, keyed, command, prepare))
 
 
 @router.get("", operation_id="list_audits", summary="Audits, newest first")
 def list_audits(
     context: CurrentContext,
     principal: Analyst,
-    run_id: Annotated[Identifier | None, Query(description="Of this run alone.")] = None,
+    run_id: Annotated[Identifier | None, Query(description="List the audits of this run alone.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[AuditBody]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, select, true
 from sqlalchemy.orm import Session
 
-from app.audits.models import Audit
+from app.tables.runs import Audit
 
 
 def find(session: Session, audit_id: str) -> Audit | None:
@@ -21,7 +21,7 @@ def page(
     run_id: str | None,
     within: ColumnElement[bool] | None = None,
 ) -> list[Audit]:
-    """Newest first, from just after the cursor; of one run where it is named, and of what a reader reaches."""
+    """Return a page of audits within reach, newest first, from just after the cursor; of one run if it is named."""
     statement = select(Audit).where(true() if within is None else within)
     statement = statement.order_by(Audit.created_at.desc(), Audit.id.desc()).limit(limit)
     if run_id is not None:

@@ -8,9 +8,9 @@ from typing import Literal
 from pydantic import Field
 
 from app.algorithms.calibrate import CalibrateRequest
-from app.kit.fields import Identifier, Integer, Schema
-from app.privacy.answers import ConventionBody, IntervalBody
-from app.privacy.schemas import EventSchema
+from app.kit.fields import Identifier, Integer, OptionalInteger, Schema
+from app.wire.answers import ConventionBody, IntervalBody
+from app.wire.events import EventSchema
 
 #: Counted canaries of one audit; the time limit ends most audits of long plans well before.
 MAX_TRIALS = 1_000_000
@@ -23,7 +23,7 @@ class AuditRequest(Schema):
     calibration: CalibrateRequest | None = Field(
         None, description="Attack the plan that this calibration makes. It needs a step size, of its own or derived."
     )
-    delta: float = Field(1e-5, ge=1e-12, le=0.5, description="Where the claimed epsilon is compared.")
+    delta: float = Field(1e-5, ge=1e-12, le=0.5, description="The delta at which the claimed epsilon is compared.")
     method: Literal["guesses", "clopper_pearson", "one_run", "gaussian_dp"] = Field(
         "guesses",
         description="`guesses`: independent canaries, right and wrong guesses (a binomial bound). `clopper_pearson`: "
@@ -40,7 +40,7 @@ class AuditRequest(Schema):
     confidence: float = Field(
         0.95, gt=0, lt=1, description="An honest trainer is called violated with probability 1 minus this at most."
     )
-    seed: Integer | None = Field(
+    seed: OptionalInteger = Field(
         None, ge=0, le=2**63 - 1, description="Makes the audit repeat; canaries are not private data."
     )
 
@@ -51,7 +51,7 @@ class FindingBody(Schema):
     delta: float
     claim: IntervalBody = Field(description="The certified epsilon of the plan at delta.")
     epsilon_lower: float = Field(description="No epsilon below it is true of what ran.")
-    confidence: float = Field(description="Of this finding alone.")
+    confidence: float = Field(description="The confidence of this finding alone.")
     score: str = Field(description="What the attacker looked at.")
     rule: dict[str, float | int | None] = Field(description="Chosen on a pilot, before the counted trials.")
     guesses: int
@@ -77,9 +77,9 @@ class AuditBody(Schema):
         "proves nothing about better ones."
     )
     confidence: float
-    finding: FindingBody = Field(description="At the delta that was asked about.")
+    finding: FindingBody = Field(description="What was found at the delta that was asked about.")
     strongest: FindingBody | None = Field(
-        description="At the delta, of a fixed list, where the bound exceeds the claim by most; null for one_run."
+        description="The finding at the delta of a fixed list where the bound exceeds the claim most; null for one_run."
     )
     method: str
     design: str

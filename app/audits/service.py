@@ -17,19 +17,19 @@ from accounting.errors import AccountingError
 from app.algorithms import service as algorithms
 from app.algorithms.budget_costs import BudgetReader
 from app.audits import repository
-from app.audits.models import Audit
 from app.audits.schemas import AuditBody, AuditRequest
 from app.auth import reach
 from app.auth.principal import Principal
-from app.kit.context import Context
+from app.context import Context
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
 from app.kit.process_pool import JobFailed
-from app.privacy.answers import ConventionBody
-from app.privacy.schemas import EventSchema
 from app.problems import Problem, from_accounting, not_found, unprocessable
 from app.runs import service as runs
 from app.runs.report import stored_plan
+from app.tables.runs import Audit
+from app.wire.answers import ConventionBody
+from app.wire.events import EventSchema
 from calibrators.plan import Plan, plan_from_canonical
 from trainer.audit.audit import AuditCancelled, audit
 

@@ -1,1 +1,1 @@
-"""Who asks: API keys with scopes, and the loopback mode of a server that has none yet."""
+"""Who asks: API keys with scopes, and the token of a server that has no key yet."""

@@ -36,7 +36,7 @@ class TokenBucket:
         return int(self._tokens)
 
     def seconds_until(self, tokens: float) -> int:
-        """Until it holds so many, as of the last look; rounded up.
+        """Return the seconds, rounded up, from the last look until the bucket holds this many tokens.
 
         >>> bucket = TokenBucket(rate=0.5, capacity=1.0, now=0.0)
         >>> bucket.take(0.0), bucket.take(1.0), bucket.seconds_until(1.0), bucket.take(2.0)

@@ -9,18 +9,20 @@ from fastapi import APIRouter, Body
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
-from app.auth import repository, service
+from app.auth import local_token, repository, service
 from app.auth.examples import KEY_EXAMPLES, ROTATE_EXAMPLES
-from app.auth.models import ApiKey
 from app.auth.principal import Principal, Scope
 from app.auth.rights import CurrentPrincipal, requires
 from app.auth.schemas import KeyBody, KeyRequest, KeyWithToken, OwnKeyBody, RotateRequest
 from app.auth.throttle import limits_of
-from app.kit.context import Context, CurrentContext
-from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
+from app.context import Context, CurrentContext
+from app.idempotency.once import run_once
+from app.idempotency.records import Answer
+from app.idempotency.requests import IdempotencyKey, keyed_request, to_response
+from app.kit.fields import EmptyRequest
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
-from app.reservations.schemas import EmptyRequest
+from app.tables.access import ApiKey
 
 router = APIRouter(prefix="/v1/keys", tags=["Keys"], dependencies=[KnownParametersOnly])
 
@@ -34,14 +36,17 @@ def create_key(
     key: IdempotencyKey,
     request: Annotated[KeyRequest, Body(openapi_examples=KEY_EXAMPLES)],
 ) -> JSONResponse:
-    """The answer has its token, this once. The first key of a server ends the answers to whoever has none."""
+    """The answer has its token, this once. The first key of a server ends its local token, and all
+    answers to whoever shows nothing."""
 
     def command(session: Session) -> Answer:
         row, token = service.add_key(session, context, request.terms(context.clock()))
         return _with_token(context, row, token, 201, {"Location": f"/v1/keys/{row.id}"})
 
-    answer = run_once(context, principal.id, key, request_fingerprint("create_key", request), command)
+    keyed = keyed_request(context, principal.id, key, "create_key", request)
+    answer = run_once(context, keyed, command)
     service.tell_of_change(context)
+    local_token.remove(context)
     return to_response(answer)
 
 
@@ -57,7 +62,7 @@ def list_keys(context: CurrentContext, _: Admin, cursor: Cursor = None, limit: L
 
 @router.get("/self", operation_id="get_own_key", summary="What the key of this request may do, and until when")
 async def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> OwnKeyBody:
-    """For every key, whatever its scopes."""
+    """Every key may ask this, whatever its scopes."""
     limits = limits_of(principal, context.settings.requests_per_second, context.settings.concurrent_requests)
     reached = service.budget_ids(principal.budgets)
     return OwnKeyBody(
@@ -96,7 +101,8 @@ def rotate_key(
         row, token = service.rotate_key(session, context, key_id, timedelta(seconds=asked.overlap_s))
         return _with_token(context, row, token, 200, {})
 
-    answer = run_once(context, principal.id, key, request_fingerprint(f"rotate_key {key_id}", asked), command)
+    keyed = keyed_request(context, principal.id, key, f"rotate_key {key_id}", asked)
+    answer = run_once(context, keyed, command)
     service.tell_of_change(context)
     return to_response(answer)
 
@@ -113,7 +119,8 @@ def revoke_key(
         row = service.revoke_unless_last(session, context, key_id)
         return Answer(200, KeyBody.of(row, context.clock()).model_dump(mode="json"))
 
-    answer = run_once(context, principal.id, key, request_fingerprint(f"revoke_key {key_id}"), command)
+    keyed = keyed_request(context, principal.id, key, f"revoke_key {key_id}")
+    answer = run_once(context, keyed, command)
     service.tell_of_change(context)
     return to_response(answer)
 

@@ -1,11 +1,14 @@
-"""The guard before every route: a key, or on a server without keys the machine itself.
+"""The guard before every route: a key, or on a server without keys its local token (`app.auth.local_token`).
 
-A server that has no key yet must not answer the network, and not a web page that the machine's own browser shows
-either: such a page can make requests to 127.0.0.1, and can give 127.0.0.1 a name of its own (DNS rebinding). So the
-peer, the Host, the Origin and the absence of a proxy are all looked at.
+A server that has no key yet answers its own machine alone. Calculations are open there, because they read and write
+nothing that is stored; all else needs the token, since a proxy that says nothing of itself and other users look like
+the machine's own user. A web page that the machine's browser shows can make requests to 127.0.0.1, too, and can give
+127.0.0.1 a name of its own (DNS rebinding). So the peer, the Host, the Origin and the absence of a proxy are looked at
+before the token.
 
-Pages of the dashboard are shown to the machine itself, too, and else to whoever has a session (`app.auth.sessions`);
-all others are led to where they sign in. A page asks the paths under `/v1` for whoever it is shown to, in this process.
+Pages of the dashboard are shown to whoever has a session (`app.auth.sessions`), and pages that calculate to the machine
+itself while there are no keys; all others are led to where they sign in. A page asks the paths under `/v1` for whoever
+it is shown to, in this process.
 
 Addresses from which many attempts failed share few threads, so that whoever tries keys keeps nobody else waiting.
 """
@@ -22,13 +25,14 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.auth import service, sessions
+from app.auth import local_token, service, sessions
 from app.auth.failures import FailedAttempts
 from app.auth.memory import KeyMemory, SessionMemory
-from app.auth.principal import LOOPBACK, Principal
+from app.auth.principal import ANYBODY, LOOPBACK, Principal
+from app.context import Context
 from app.db.failures import DATABASE_FAILURES
 from app.kit.caller import CALLER
-from app.kit.context import Context
+from app.kit.known_answers import PATHS as KNOWN_ANSWERS
 from app.observability.request_id import request_id_of
 from app.problems import Problem, database_unavailable
 
@@ -40,6 +44,11 @@ _FORWARDING_PREFIX = "x-forwarded-"
 #: signs in, which hold no data.
 _ALWAYS_OPEN = "/health/"
 _OPEN_WITH_KEYS = ("/docs", "/openapi.json", "/dashboard/assets", sessions.SIGN_IN)
+#: Without keys, open to the machine itself: they depend on nothing that is stored, but where a body names a budget or a
+#: data set, which `app.auth.reach` refuses. `/v1/algorithms` with all below it.
+CALCULATIONS = KNOWN_ANSWERS | {"/v1/assumptions"}
+_DESCRIPTIONS = "/v1/algorithms"
+_CALCULATORS = ("/dashboard/calibrate", "/dashboard/compare", "/dashboard/algorithms")
 #: Threads that look up keys from addresses from which too many were wrong.
 _THREADS_FOR_SUSPECTS = 2
 
@@ -62,7 +71,14 @@ class Guard:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        if scope["type"] == "http" and not scope["path"].startswith(_ALWAYS_OPEN) and not _is_let_in(scope):
+        if scope["type"] == "http" and not scope["path"].startswith(_ALWAYS_OPEN):
+            shown_to = _shown_to(scope)
+            if shown_to is not None and (shown_to != ANYBODY or is_calculation(scope["path"])):
+                await self.app(scope, receive, send)
+                return
+            if shown_to is not None:
+                await local_token.needed().response(request_id_of(scope))(scope, receive, send)
+                return
             try:
                 principal = self._remembered(scope) or await self._ask(scope)
             except Problem as refusal:
@@ -84,7 +100,7 @@ class Guard:
             principal = await to_thread.run_sync(self._admit, scope, limiter=self._suspects)
         else:
             principal = await run_in_threadpool(self._admit, scope)
-        if principal is not None and principal is not LOOPBACK and self.memory.is_due_for_a_note(principal):
+        if principal is not None and principal not in (LOOPBACK, ANYBODY) and self.memory.is_due_for_a_note(principal):
             # Nobody waits for it: on SQLite it may have to wait for another's transaction.
             asyncio.get_running_loop().run_in_executor(None, service.note_use, self.context, principal.id)
         return principal
@@ -96,8 +112,7 @@ class Guard:
         if keys_exist is None:
             return None
         if not keys_exist:
-            _check_machine(scope, headers)
-            return LOOPBACK
+            return self._without_keys(scope, headers)
         _check_page(scope, headers)
         memory, shown = self._shown(scope, headers)
         return None if shown is None else memory.principal(shown, ask=False)
@@ -106,8 +121,7 @@ class Guard:
         try:
             headers = Headers(scope=scope)
             if not self.memory.keys_exist(ask=True):
-                _check_machine(scope, headers)
-                return LOOPBACK
+                return self._without_keys(scope, headers)
             _check_page(scope, headers)
             if _is_open(scope["path"]):
                 return None
@@ -118,12 +132,34 @@ class Guard:
         except DATABASE_FAILURES as error:
             raise database_unavailable() from error
 
+    def _without_keys(self, scope: Scope, headers: Headers) -> Principal | None:
+        """The principal of a request to a server that never had a key; None for what is open, and to sign in."""
+        check_loopback(scope, headers)
+        _check_page(scope, headers)
+        path, settings = scope["path"], self.context.settings
+        if _is_open(path):
+            return None
+        if sessions.is_page(path):
+            cookie = sessions.cookie_of(headers)
+            if cookie is not None and sessions.is_of_local_token(self.context, cookie):
+                return LOOPBACK
+            return ANYBODY if path in (sessions.START, sessions.PAGES) or _is_within(path, _CALCULATORS) else None
+        if "authorization" in headers:
+            if local_token.is_right(settings, _token(headers) or ""):
+                return LOOPBACK
+            raise local_token.wrong()
+        if is_calculation(path):
+            return ANYBODY
+        raise local_token.needed()
+
     def _holder_of_key(self, headers: Headers) -> Principal:
         token = _token(headers)
         if token is None:
             detail = "This server needs a key: send one header `Authorization: Bearer epsilond_...`."
             raise Problem(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="epsilond"'})
         principal = self.memory.principal(token, ask=True)
+        if principal is None and token.startswith(local_token.PREFIX):
+            raise local_token.ended()
         if principal is None:
             challenge = {"WWW-Authenticate": 'Bearer realm="epsilond", error="invalid_token"'}
             raise Problem(401, "invalid_key", "The key is unknown, revoked or expired.", headers=challenge)
@@ -149,9 +185,15 @@ class Guard:
         return RedirectResponse(address, 303)
 
 
-def _is_let_in(scope: Scope) -> bool:
-    """Whether a page of the dashboard asks, for whoever it is shown to: no client has a hand in a scope's state."""
-    return isinstance(scope["state"].get("principal"), Principal)
+def is_calculation(path: str) -> bool:
+    """Whether it is an address that a server without keys answers to everybody on its machine."""
+    return path in CALCULATIONS or _is_within(path, (_DESCRIPTIONS,))
+
+
+def _shown_to(scope: Scope) -> Principal | None:
+    """Return the principal that a page of the dashboard is shown to and asks for; no client can set a scope's state."""
+    principal = scope["state"].get("principal")
+    return principal if isinstance(principal, Principal) else None
 
 
 def _token(headers: Headers) -> str | None:
@@ -159,11 +201,6 @@ def _token(headers: Headers) -> str | None:
     given = headers.getlist("authorization")
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" else None
-
-
-def _check_machine(scope: Scope, headers: Headers) -> None:
-    check_loopback(scope, headers)
-    _check_page(scope, headers)
 
 
 def _check_page(scope: Scope, headers: Headers) -> None:
@@ -207,4 +244,8 @@ def _is_loopback(client: tuple[str, int] | None) -> bool:
 
 
 def _is_open(path: str) -> bool:
-    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in _OPEN_WITH_KEYS)
+    return _is_within(path, _OPEN_WITH_KEYS)
+
+
+def _is_within(path: str, prefixes: tuple[str, ...]) -> bool:
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in prefixes)

@@ -6,9 +6,9 @@ import hashlib
 import time
 from dataclasses import dataclass, field
 
-from app.auth import service, sessions
+from app.auth import local_token, service, sessions
 from app.auth.principal import Principal
-from app.kit.context import Context
+from app.context import Context
 
 #: So long another process' word on a key may go unheard: a key that it revoked, the first key that it created.
 SECONDS = 1.0
@@ -20,7 +20,7 @@ _MOST = 1000
 
 @dataclass(frozen=True)
 class _Moment:
-    """Just before the database was asked: what is changed afterwards may not be in its answer."""
+    """The moment just before the database was asked: its answer may lack what is changed afterwards."""
 
     time: float
     changes: int
@@ -52,6 +52,7 @@ class KeyMemory:
         moment = self._moment()
         if service.keys_exist(self.context):
             self._keys_exist = True
+            local_token.remove(self.context)  # the key may have been made on another machine
         self._no_key = moment
         return self._keys_exist
 
@@ -101,7 +102,7 @@ class KeyMemory:
 
 
 class SessionMemory(KeyMemory):
-    """The same of sessions, whose cookies stand in the place of tokens."""
+    """The memory of sessions, whose cookies stand in the place of tokens."""
 
     def _look_up(self, token: str) -> Principal | None:
         return sessions.authenticate(self.context, token)

@@ -23,12 +23,12 @@ class Scope(StrEnum):
     METRICS = "metrics"
     """Reads `/metrics`."""
     ADMIN = "admin"
-    """May all of it, and makes, rotates and revokes keys."""
+    """May all of it, declares rows public, and makes, rotates and revokes keys."""
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Who a request acts for: a key's id, or ``loopback`` on a server without keys.
+    """Who a request acts for: a key's id; on a server without keys ``loopback`` or ``anybody``.
 
     Attributes:
         id: Of the key.
@@ -67,7 +67,10 @@ class Principal:
         return [each for place, each in enumerate(ids, 1) if self.reaches("/".join(ids[:place]))]
 
 
-#: Everyone on a server without keys. The guard lets nobody in but the machine itself.
+#: Whoever shows the token of a server without keys (`app.auth.local_token`), on its own machine.
 LOOPBACK = Principal("loopback", frozenset(Scope))
+#: All who show nothing to a server without keys, on its own machine. The guard lets them calculate and nothing else;
+#: with what is stored they reach nothing.
+ANYBODY = Principal("anybody", frozenset({Scope.ANALYST}), budgets=())
 #: The service itself, where nobody's request is behind what is done.
 SERVICE = Principal("service", frozenset())

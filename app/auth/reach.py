@@ -11,56 +11,52 @@ are those to an id that names nothing, found by the same statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, or_, select, true
+from sqlalchemy import ColumnElement, false, or_, select, true
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from app.audits.models import Audit
-from app.auth.principal import Principal
-from app.budgets.models import Budget, Reservation
-from app.datasets.models import Dataset
-from app.kit.context import Context
-from app.ledger.models import Entry
-from app.ledger.repository import under
+from app.auth import local_token
+from app.auth.principal import ANYBODY, Principal
+from app.context import Context
 from app.problems import Problem, not_found
-from app.run_sweeps.models import RunSweep
-from app.runs.models import Run
+from app.tables.datasets import Dataset
+from app.tables.ledger import Budget, Entry, Reservation, under
+from app.tables.runs import Audit, Run, RunSweep
 
 Condition = ColumnElement[bool]
 
 
 def budgets(principal: Principal) -> Condition:
-    """On `Budget`: the principal reaches it."""
+    """Return the condition on `Budget` for those that the principal reaches."""
     if principal.budgets is None:
         return true()
-    return or_(*(under(path) for path in principal.budgets))
+    return or_(false(), *(under(path) for path in principal.budgets))
 
 
 def reservations(principal: Principal) -> Condition:
-    """On `Reservation`."""
+    """Return the condition on `Reservation` for those that the principal reaches."""
     return _of_reached_budget(principal, Reservation.budget_id)
 
 
 def entries(principal: Principal) -> Condition:
-    """On `Entry`."""
+    """Return the condition on `Entry` for those that the principal reaches."""
     return _of_reached_budget(principal, Entry.budget_id)
 
 
 def runs(principal: Principal) -> Condition:
-    """On `Run`."""
+    """Return the condition on `Run` for those that the principal reaches."""
     return _paid_or_own(principal, Run.budget_id, Run.principal_id)
 
 
 def run_sweeps(principal: Principal) -> Condition:
-    """On `RunSweep`."""
+    """Return the condition on `RunSweep` for those that the principal reaches."""
     return _paid_or_own(principal, RunSweep.budget_id, RunSweep.principal_id)
 
 
 def audits(principal: Principal) -> Condition:
-    """On `Audit`."""
+    """Return the condition on `Audit` for those that the principal reaches."""
     if principal.budgets is None:
         return true()
     of_reached_run = Audit.run_id.in_(select(Run.id).where(runs(principal)))
@@ -68,7 +64,7 @@ def audits(principal: Principal) -> Condition:
 
 
 def datasets(principal: Principal) -> Condition:
-    """On `Dataset`."""
+    """Return the condition on `Dataset` for those that the principal reaches."""
     if principal.budgets is None:
         return true()
     return Dataset.is_public | Dataset.budget_id.in_({path.partition("/")[0] for path in principal.budgets})
@@ -130,8 +126,10 @@ def check(session: Session, principal: Principal, name: str, identifier: str | N
     """Refuse what the principal does not reach as if it did not exist; None is nothing to reach.
 
     Raises:
-        Problem: 404.
+        Problem: 404; 401 for whoever shows nothing to a server without keys.
     """
+    if identifier is not None and principal == ANYBODY:
+        raise local_token.needed()
     if identifier is not None and not is_reached(session, principal, name, identifier):
         raise not_found(KINDS[name].word, identifier)
 
@@ -155,16 +153,6 @@ def hide_budget_above(session: Session, principal: Principal, denial: Problem) -
     in_the_way = denial.members.get("budget_id")
     if isinstance(in_the_way, str) and not is_reached(session, principal, "budget_id", in_the_way):
         denial.members["budget_id"] = None
-
-
-@contextmanager
-def hiding_budgets_above(session: Session, principal: Principal) -> Iterator[None]:
-    """`hide_budget_above` for whatever the block denies."""
-    try:
-        yield
-    except Problem as denial:
-        hide_budget_above(session, principal, denial)
-        raise
 
 
 def beyond(detail: str) -> Problem:

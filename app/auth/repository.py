@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import Connection, String, column, exists, or_, select, table, text, update
 from sqlalchemy.orm import Session
 
-from app.auth.models import ApiKey
+from app.tables.access import ApiKey
 
 #: What is read of budgets here. Their model would load the accounting, for which the commands of keys need not wait.
 _BUDGETS = table("budgets", column("id", String), column("path", String))
@@ -30,7 +30,7 @@ def list_all(session: Session) -> Sequence[ApiKey]:
 
 
 def page(session: Session, before: tuple[datetime, str] | None, limit: int) -> list[ApiKey]:
-    """Newest first, from just after the cursor."""
+    """Return a page of keys, newest first, from just after the cursor."""
     statement = select(ApiKey).order_by(ApiKey.created_at.desc(), ApiKey.id.desc()).limit(limit)
     if before is not None:
         moment, key_id = before

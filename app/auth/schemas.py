@@ -7,20 +7,20 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from app.auth.models import ApiKey
 from app.auth.principal import Scope
 from app.auth.service import MAX_BUDGETS, MAX_OVERLAP_S, Terms, budget_ids, state_of
-from app.kit.fields import Identifier, Integer, Name, Schema
+from app.kit.fields import INTEGRAL, Identifier, Integer, Name, OptionalInteger, Schema
 from app.problems import unprocessable
+from app.tables.access import ApiKey
 
 #: Ten years: who wants a key for longer wants one without an end.
 MAX_EXPIRES_IN_S = 10 * 366 * 24 * 3600
 
 Rate = Annotated[float, Field(ge=0, le=1e6)]
-Number = Annotated[Integer, Field(ge=0, le=100_000)]
+Number = Annotated[int, Field(ge=0, le=100_000), INTEGRAL]
 
-_OWN_RATE = "Of this key on each server process, on average; 0 for no limit, null for the server's own."
-_OWN_NUMBER = "Of this key on each server process, at the same time; 0 for no limit, null for the server's own."
+_OWN_RATE = "The key's limit on each server process, on average; 0 for no limit, null for the server's own."
+_OWN_NUMBER = "The key's limit on each server process, at one time; 0 for no limit, null for the server's own."
 
 
 class KeyRequest(Schema):
@@ -37,9 +37,9 @@ class KeyRequest(Schema):
         description="The key reaches these budgets and all below them, and nothing else; absent: everything. Not with "
         "`admin`.",
     )
-    expires_in: Integer | None = Field(None, ge=1, le=MAX_EXPIRES_IN_S, description="Seconds from now.")
+    expires_in: OptionalInteger = Field(None, ge=1, le=MAX_EXPIRES_IN_S, description="Seconds from now.")
     expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = Field(
-        None, description="In place of `expires_in`; neither: the key ends when it is revoked."
+        None, description="The end, in place of `expires_in`; a key with neither ends when it is revoked."
     )
     requests_per_second: Rate | None = Field(None, description=_OWN_RATE)
     concurrent_requests: Number | None = Field(None, description=_OWN_NUMBER)
@@ -139,6 +139,6 @@ class OwnKeyBody(Schema):
     id: str = Field(description="`loopback` on a server without keys.")
     scopes: list[str]
     budgets: list[str] | None = Field(description="It reaches these and all below them; null: everything.")
-    valid_until: datetime | None = Field(description="Of the very token that was sent; null for no end.")
+    valid_until: datetime | None = Field(description="The end of the very token that was sent; null for no end.")
     requests_per_second: float = Field(description="What holds for it; 0 for no limit.")
     concurrent_requests: int = Field(description="What holds for it; 0 for no limit.")

@@ -13,17 +13,17 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy.orm import Session
 
-from app.auth import repository
-from app.auth.models import ApiKey
+from app.auth import local_token, repository
 from app.auth.principal import Principal, Scope
+from app.context import Context
 from app.db.database import Database
 from app.db.failures import DATABASE_FAILURES
-from app.kit.context import Context
 from app.kit.ids import new_id
-from app.kit.moments import format_moment
+from app.kit.timestamps import format_moment
 from app.problems import Problem, not_found, unprocessable
 from app.secrets import versions
 from app.secrets.material import Purpose, SecretUnavailable
+from app.tables.access import ApiKey
 
 #: A key names its own row, then 256 random bits: found by the first part, proved by all of it.
 TOKEN = re.compile(r"epsilond_([a-z2-7]{24})_([a-z2-7]{52})")
@@ -100,6 +100,7 @@ def create_key(
                 return None
         row, token = add_key(session, context, terms)
     tell_of_change(context)
+    local_token.remove(context)
     return CreatedKey(row.id, name, chosen, token)
 
 

@@ -3,10 +3,13 @@
 A cookie names a key and an end, and proves both with a code that also covers the hash of the key's newest token:
 nothing is stored, and what ends the token ends the session. The token itself stays out of the browser. A session opens
 pages alone, never `/v1`, so that no other site can make a browser that is signed in ask the service for anything.
+
+On a server without keys the local token takes the place of the key, and its session ends with the first key.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 from dataclasses import dataclass
@@ -17,11 +20,11 @@ from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import Scope
 
-from app.auth import repository, service
-from app.auth.models import ApiKey
-from app.auth.principal import Principal
-from app.kit.context import Context
+from app.auth import local_token, repository, service
+from app.auth.principal import LOOPBACK, Principal
+from app.context import Context
 from app.problems import Problem
+from app.tables.access import ApiKey
 
 LONGEST = timedelta(hours=12)
 #: Browsers keep others from setting a cookie whose name begins so, and take it by https alone.
@@ -32,7 +35,7 @@ START = "/"
 PAGES = "/dashboard"
 SIGN_IN = "/dashboard/sign-in"
 
-_COOKIE = re.compile(r"(key_[a-z2-7]{24})\.([0-9]{1,11})\.([0-9a-f]{64})")
+_COOKIE = re.compile(rf"(key_[a-z2-7]{{24}}|{LOOPBACK.id})\.([0-9]{{1,11}})\.([0-9a-f]{{64}})")
 _NO_HASH = "0" * 64
 # A path of ours with its query: browsers read `//x`, and a backslash in its place, as another site.
 _OWN_ADDRESS = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
@@ -59,10 +62,27 @@ def begin(context: Context, key_id: str, valid_until: datetime | None) -> Sessio
     return Session(f"{key.id}.{moment}.{_code(context, key, moment)}", int((end - now).total_seconds()))
 
 
+def begin_with_local_token(context: Context) -> Session | None:
+    """A session of whoever has shown the local token, or a code in its place; None where the token has ended."""
+    token = local_token.read(context.settings)
+    if token is None:
+        return None
+    moment = int((context.clock() + LONGEST).timestamp())
+    return Session(f"{LOOPBACK.id}.{moment}.{_code_of_local(token, moment)}", int(LONGEST.total_seconds()))
+
+
+def is_of_local_token(context: Context, cookie: str) -> bool:
+    """Whether it is a session that the local token of now began; asked only on a server without keys."""
+    parts, token = _COOKIE.fullmatch(cookie), local_token.read(context.settings)
+    if parts is None or parts[1] != LOOPBACK.id or token is None or is_over(context, cookie):
+        return False
+    return hmac.compare_digest(_code_of_local(token, int(parts[2])), parts[3])
+
+
 def authenticate(context: Context, cookie: str) -> Principal | None:
-    """The principal of a session, or None where it has ended or was never one."""
+    """The principal of a key's session, or None where it has ended or was never one."""
     parts = _COOKIE.fullmatch(cookie)
-    if parts is None or is_over(context, cookie):
+    if parts is None or parts[1] == LOOPBACK.id or is_over(context, cookie):
         return None
     with context.database.read() as session:
         key = repository.find(session, parts[1])
@@ -93,7 +113,7 @@ def is_page(path: str) -> bool:
 
 
 def own_address(text: str) -> str:
-    """Where to go after signing in: ``text`` if it is an address of a page, else the first page.
+    """Return where to go after signing in: ``text`` if it is the address of a page, else the first page.
 
     >>> own_address("/dashboard/runs?state=failed"), own_address("//evil.example/dashboard"), own_address("/v1/keys")
     ('/dashboard/runs?state=failed', '/', '/')
@@ -105,7 +125,7 @@ def own_address(text: str) -> str:
 
 
 def sign_in_address(scope: Scope, headers: Headers) -> str:
-    """Where a page without a session leads to, and from there back to the page."""
+    """Return the sign-in address to which a page without a session leads; signing in leads back to the page."""
     if scope["method"] not in ("GET", "HEAD"):
         return SIGN_IN
     query = scope["query_string"].decode("latin-1")
@@ -115,6 +135,11 @@ def sign_in_address(scope: Scope, headers: Headers) -> str:
         wanted = shown.path + (f"?{shown.query}" if shown.query else "")
     address = own_address(wanted)
     return SIGN_IN if address == START else f"{SIGN_IN}?next={quote(address, safe='')}"
+
+
+def address_with_code(server: str, code: str) -> str:
+    """The page that signs a browser in with a code (`app.auth.sign_in_codes`)."""
+    return f"{server.rstrip('/')}{SIGN_IN}?code={code}"
 
 
 def check_same_origin(headers: Headers) -> None:
@@ -131,7 +156,7 @@ def check_same_origin(headers: Headers) -> None:
 
 
 def _parts(address: str) -> SplitResult:
-    """Of an address in a header, which is the client's own text; what is no address has none."""
+    """Split an address from a header. It is the client's own text: all parts are empty where it is no address."""
     try:
         return urlsplit(address)
     except ValueError:
@@ -140,3 +165,8 @@ def _parts(address: str) -> SplitResult:
 
 def _code(context: Context, key: ApiKey, moment: int) -> str:
     return context.keyed_hash("session", f"{key.id}.{moment}.{key.token_hash}".encode(), key.secret_version)
+
+
+def _code_of_local(token: str, moment: int) -> str:
+    """Keyed by the token itself, of 256 random bits: another token ends the sessions of the one before."""
+    return hmac.new(token.encode(), f"session {moment}".encode(), hashlib.sha256).hexdigest()

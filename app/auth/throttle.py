@@ -15,8 +15,8 @@ from functools import lru_cache
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.auth.buckets import TokenBucket
-from app.auth.principal import Principal
-from app.kit.context import Context
+from app.auth.principal import ANYBODY, Principal
+from app.context import Context
 from app.observability.request_id import request_id_of
 from app.problems import Problem
 
@@ -31,7 +31,7 @@ _STREAM = b"text/event-stream"
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one key; 0 for none."""
+    """The limits of one key; 0 means that there is no limit."""
 
     requests_per_second: float
     concurrent_requests: int
@@ -77,9 +77,9 @@ class Throttle:
         use, now = self._use_of(principal, limits), self._clock()
         refusal = None
         if use.bucket is not None and not use.bucket.take(now):
-            refusal = _too_often(use, limits)
+            refusal = _too_often(use, limits, principal)
         elif limits.concurrent_requests and use.under_way >= limits.concurrent_requests:
-            refusal = _too_many(limits)
+            refusal = _too_many(limits, principal)
         if refusal is not None:
             await refusal.response(request_id_of(scope))(scope, receive, _with_fields(send, use, limits))
             return
@@ -120,18 +120,22 @@ def limits_of(principal: Principal, requests_per_second: float, concurrent_reque
     )
 
 
-def _too_often(use: Use, limits: Limits) -> Problem:
+def _too_often(use: Use, limits: Limits, principal: Principal) -> Problem:
     assert use.bucket is not None, "the caller looked"
+    who, what_helps = ("This key asks", "ask whoever made the key for more")
+    if principal == ANYBODY:
+        who, what_helps = ("All who show no token together ask", "show the token in the file `local-token`")
     detail = (
-        f"This key asks more than {limits.requests_per_second:g} times a second, with at most {limits.burst} at once. "
-        "Wait as Retry-After says, or ask whoever made the key for more."
+        f"{who} more than {limits.requests_per_second:g} times a second, with at most {limits.burst} at once. "
+        f"Wait as Retry-After says, or {what_helps}."
     )
     return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(use.bucket.seconds_until(1.0))})
 
 
-def _too_many(limits: Limits) -> Problem:
+def _too_many(limits: Limits, principal: Principal) -> Problem:
+    whose = "all who show no token" if principal == ANYBODY else "this key"
     detail = (
-        f"{limits.concurrent_requests} requests of this key are under way, and that is the limit. Wait for one of them "
+        f"{limits.concurrent_requests} requests of {whose} are under way, and that is the limit. Wait for one of them "
         "to end."
     )
     return Problem(429, "too_many_requests", detail, headers={"Retry-After": "1"})

@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from accounting.relations import NeighboringRelation
 from app.auth.principal import SERVICE, Principal
 from app.budgets import repository
-from app.budgets.models import Budget
 from app.budgets.schemas import BudgetBody
 from app.ledger.amounts import amounts_in_words, limit_in_words, numbers, remaining_in_words
 from app.ledger.journal import path_of
 from app.ledger.states import Path
+from app.tables.ledger import Budget
 
 
 def budget_bodies(

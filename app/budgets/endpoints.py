@@ -17,21 +17,24 @@ from app.budgets import repository, service
 from app.budgets.bodies import budget_bodies, budget_body
 from app.budgets.examples import BUDGET_EXAMPLES, CORRECTION_EXAMPLES, LIMIT_EXAMPLES
 from app.budgets.schemas import BudgetBody, BudgetRequest, LimitRequest
-from app.kit.context import CurrentContext
-from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
+from app.context import CurrentContext
+from app.idempotency.once import run_once
+from app.idempotency.records import Answer
+from app.idempotency.requests import IdempotencyKey, keyed_request, to_response
 from app.kit.ids import new_id
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
+from app.ledger import repository as ledger
 from app.ledger.commands import ChangeLimit, Charge
 from app.ledger.executor import execute
 from app.ledger.journal import Instruction, path_of
 from app.ledger.transitions import Transition
-from app.privacy.schemas import to_events
 from app.problems import unprocessable
 from app.reservations import quotes
 from app.reservations import service as reservations
 from app.reservations.bodies import reservation_body
 from app.reservations.schemas import CorrectionRequest, ReservationBody
+from app.wire.events import to_events
 
 router = APIRouter(prefix="/v1/budgets", tags=["Budgets"], dependencies=[KnownParametersOnly])
 
@@ -39,7 +42,7 @@ Owner = Annotated[Principal, requires(Scope.OWNER)]
 LimitChanger = Annotated[Principal, requires(Scope.LIMITS)]
 Corrector = Annotated[Principal, requires(Scope.OWNER, Scope.CORRECTIONS)]
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
-Delta = Annotated[float | None, Query(gt=0, le=0.5, description="Of the report; else the budget's own.")]
+Delta = Annotated[float | None, Query(gt=0, le=0.5, description="The delta of the report; left out, the budget's own.")]
 
 
 @router.post("", operation_id="create_budget", summary="Open a budget", status_code=201, response_model=BudgetBody)
@@ -59,15 +62,15 @@ def create_budget(
         (body,) = budget_bodies(session, [budget], context.clock(), principal)
         return Answer(201, body.model_dump(mode="json"), {"Location": f"/v1/budgets/{budget.id}"})
 
-    fingerprint = request_fingerprint("create_budget", request)
-    return to_response(run_once(context, principal.id, key, fingerprint, command))
+    keyed = keyed_request(context, principal.id, key, "create_budget", request)
+    return to_response(run_once(context, keyed, command))
 
 
 @router.get("", operation_id="list_budgets", summary="Budgets, newest first")
 def list_budgets(
     context: CurrentContext,
     principal: Reader,
-    parent_id: Annotated[str | None, Query(max_length=64, description="Only the children of this budget.")] = None,
+    parent_id: Annotated[str | None, Query(max_length=64, description="List only the children of this budget.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[BudgetBody]:
@@ -88,7 +91,7 @@ def get_budget(context: CurrentContext, principal: Reader, budget_id: str, delta
     The report is stated at `delta`, else at the budget's `report_delta`, else at the delta of its filter.
     """
     with context.database.read() as session:
-        budget = service.get_budget(session, budget_id)
+        budget = ledger.get_budget(session, budget_id)
         (body,) = budget_bodies(session, [budget], context.clock(), principal)
         at = delta or body.report_delta or body.filter.get("delta")
         if at is None:
@@ -116,29 +119,22 @@ def change_limit(
     budget_id: str,
     request: Annotated[LimitRequest, Body(openapi_examples=LIMIT_EXAMPLES)],
 ) -> JSONResponse:
-    """No lower than what is used (409 `limit_below_use`). A limit that was raised after outputs were seen promises what
-    the largest limit promises that could have been granted.
+    """The new limit must not be below what is used (409 `limit_below_use`). A limit that was
+    raised after outputs were seen promises what the largest limit promises that could have been granted.
     """
     with context.database.read() as session:
-        budget = service.get_budget(session, budget_id)
+        budget = ledger.get_budget(session, budget_id)
         overdue = repository.overdue_counts(session, [budget_id], context.clock()).get(budget_id, 0)
 
     def answer(transition: Transition) -> Answer:
         return Answer(200, budget_body(budget, transition.path, overdue, principal).model_dump(mode="json"))
 
-    decision = execute(
-        context,
-        principal_id=principal.id,
-        key=key,
-        fingerprint=request_fingerprint(f"change_limit {budget_id}", request),
-        instruct=lambda: Instruction(
-            ChangeLimit(service.changed_filter(budget, request.filter), request.reason), principal.id, budget_id
-        ),
-        answer=answer,
-        target="budget",
-    )
-    assert isinstance(decision, Answer), "a limit does not exceed itself"
-    return to_response(decision)
+    def instruct() -> Instruction:
+        command = ChangeLimit(service.changed_filter(budget, request.filter), request.reason)
+        return Instruction(command, principal.id, budget_id)
+
+    keyed = keyed_request(context, principal.id, key, f"change_limit {budget_id}", request)
+    return to_response(execute(context, keyed, instruct, answer))
 
 
 @router.post(
@@ -165,7 +161,7 @@ def correct_charge(
     def instruct() -> Instruction:
         if request.reservation_id is not None:
             with context.database.read() as session:
-                service.get_budget(session, budget_id)
+                ledger.get_budget(session, budget_id)
                 reach.check(session, principal, "reservation_id", request.reservation_id)
                 if reservations.get_reservation(session, request.reservation_id).budget_id != budget_id:
                     detail = "the reservation belongs to another budget; correct it there"
@@ -188,14 +184,5 @@ def correct_charge(
         assert transition.reservation is not None, "it is about a reservation"
         return Answer(201, reservation_body(transition.reservation, transition.path, context.clock()))
 
-    decision = execute(
-        context,
-        principal_id=principal.id,
-        key=key,
-        fingerprint=request_fingerprint(f"correct {budget_id}", request),
-        instruct=instruct,
-        answer=answer,
-        target="budget",
-    )
-    assert isinstance(decision, Answer), "the truth is not refused"
-    return to_response(decision)
+    keyed = keyed_request(context, principal.id, key, f"correct {budget_id}", request)
+    return to_response(execute(context, keyed, instruct, answer))

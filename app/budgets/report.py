@@ -15,16 +15,15 @@ from accounting.events import Event
 from accounting.intervals import Answer, Interval
 from accounting.numbers import MAX_COUNT
 from accounting.relations import NeighboringRelation
-from accounting.sampling.sampled import is_amplified
 from app.budgets import repository
-from app.budgets.models import Budget
 from app.budgets.schemas import ReportBody
-from app.kit.context import Context
+from app.context import Context
+from app.evaluation import Evaluation
 from app.ledger.rows import budget_state
 from app.ledger.states import Path
-from app.privacy.answers import IntervalBody
-from app.privacy.evaluation import Evaluation
 from app.problems import Problem
+from app.tables.ledger import Budget
+from app.wire.answers import IntervalBody
 
 #: Different steps that are composed tightly, and how long that may take: a few of Laplace noise take seconds.
 MAX_STEPS, MAX_SAMPLED_STEPS, MOST_SECONDS = 300, 60, 20.0
@@ -86,7 +85,7 @@ def _tight(
             f"no tight number: a step was charged more than {MAX_COUNT:g} times; the filter's number stands alone"
         ]
     events = tuple(Event(step.mechanism, step.sampling, count) for step, count in steps)
-    if len(steps) > MAX_STEPS or sum(is_amplified(step) for step, _ in steps) > MAX_SAMPLED_STEPS:
+    if len(steps) > MAX_STEPS or sum(step.sampling.is_amplified for step, _ in steps) > MAX_SAMPLED_STEPS:
         return None, [
             f"there are more than {MAX_STEPS} different steps, or more than {MAX_SAMPLED_STEPS} different sampled "
             "ones; no tight number is composed of so many, and the filter's stands alone"

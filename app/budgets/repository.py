@@ -9,9 +9,8 @@ from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
 from accounting.events import Event
-from app.budgets.models import Budget, Reservation
-from app.ledger.models import ExposedStep
-from app.ledger.states import ReservationStatus
+from app.tables.ledger import Budget, ExposedStep, Reservation
+from app.tables.states import ReservationStatus
 
 
 def find(session: Session, budget_id: str) -> Budget | None:
@@ -27,7 +26,7 @@ def page(
     parent_id: str | None = None,
     within: ColumnElement[bool] | None = None,
 ) -> list[Budget]:
-    """Newest first, from just after the cursor; of one parent's children alone if it is named.
+    """Return a page of budgets, newest first, from just after the cursor; of one parent's children if it is named.
 
     Args:
         session: A session.

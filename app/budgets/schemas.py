@@ -12,7 +12,8 @@ from accounting.numbers import MAX_ORDERS
 from accounting.relations import NeighboringRelation
 from app.budgets.amounts import MIN_AMOUNT, MIN_DELTA, Amount, rounded_down, whole_nano_units
 from app.kit.fields import PRINTABLE, Name, Schema
-from app.privacy.answers import IntervalBody
+from app.ledger.amounts import FilterAmounts
+from app.wire.answers import IntervalBody
 
 MAX_AMOUNT = 10**6
 MAX_LABELS = 32
@@ -21,7 +22,6 @@ MAX_DEPTH = 8
 LabelName = Annotated[str, Field(min_length=1, max_length=100, pattern=PRINTABLE)]
 LabelValue = Annotated[str, Field(max_length=200, pattern=PRINTABLE)]
 Order = Annotated[float, Field(gt=1, le=10**4)]
-FilterAmounts = dict[str, Any]
 
 
 class _Limit(Schema):
@@ -111,7 +111,7 @@ class BudgetRequest(Schema):
 
 
 class LimitRequest(Schema):
-    """Another limit. The kind of the filter and its orders stay."""
+    """The new limit. The kind of the filter and its orders stay."""
 
     filter: FilterSchema
     reason: Name = Field(description="Why, for every later reader of the ledger.")
@@ -165,4 +165,6 @@ class BudgetBody(Schema):
         description="Epsilon of the limit at the report's delta less that of everything used, rounded down: the least "
         "over the budget and all above it.",
     )
-    report: ReportBody | None = Field(None, description="Of one budget, where a delta is given or set.")
+    report: ReportBody | None = Field(
+        None, description="Given for one budget, if the request or the budget has a delta."
+    )

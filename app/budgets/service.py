@@ -10,9 +10,8 @@ from accounting.filters import PrivacyFilter, filter_from_json
 from app.auth import reach
 from app.auth.principal import Principal
 from app.budgets import repository
-from app.budgets.models import Budget
 from app.budgets.schemas import MAX_DEPTH, BudgetRequest, FilterSchema
-from app.kit.context import Context
+from app.context import Context
 from app.kit.ids import new_id
 from app.ledger import journal, rows
 from app.ledger.commands import Correct
@@ -20,6 +19,7 @@ from app.ledger.states import BudgetState, narrowed
 from app.problems import Problem, from_accounting, not_found, unprocessable
 from app.reservations import quotes
 from app.reservations import service as reservations
+from app.tables.ledger import Budget
 
 
 def create_budget(session: Session, context: Context, request: BudgetRequest, principal_id: str) -> Budget:
@@ -62,18 +62,6 @@ def check_place(session: Session, principal: Principal, parent_id: str | None) -
         raise _unknown_parent(parent_id)
 
 
-def get_budget(session: Session, budget_id: str) -> Budget:
-    """The budget, to look at. Its relation, its unit, its place in its tree and its filter's kind never change.
-
-    Raises:
-        Problem: 404.
-    """
-    budget = repository.find(session, budget_id)
-    if budget is None:
-        raise not_found("budget", budget_id)
-    return budget
-
-
 def changed_filter(budget: Budget, given: FilterSchema) -> PrivacyFilter:
     """The budget's filter with another limit.
 
@@ -107,13 +95,10 @@ def correction(
     """
     with context.database.read() as session:
         state = rows.reservation_state(reservations.get_reservation(session, reservation_id))
-    quote = quotes.quote(
-        context,
-        state.budget_id,
-        state.priced_events if events is None else events,
-        charge_delta=state.charge_delta if charge_delta is None else charge_delta,
-    )
-    return Correct(quote, reason, events, may_lower, None if events is None else charge_delta)
+    priced = state.priced_events if events is None else events
+    delta = state.charge_delta if charge_delta is None else charge_delta
+    quote = quotes.quote(context, state.budget_id, priced, charge_delta=delta)
+    return Correct(quote, reason, events, may_lower, None if events is None else charge_delta, priced)
 
 
 def _parent(session: Session, request: BudgetRequest, parent_id: str) -> Budget:

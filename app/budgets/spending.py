@@ -16,9 +16,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, cast, collate, func, literal_column, select, type_coerce
 from sqlalchemy.orm import Session
 
-from app.budgets.models import Budget, Reservation
-from app.ledger.repository import under
-from app.ledger.states import Amounts, ReservationStatus, plus
+from app.ledger.states import plus
+from app.tables.ledger import Budget, Reservation, under
+from app.tables.states import Amounts, ReservationStatus
 
 _READ_AT_ONCE = 1000
 

@@ -9,12 +9,12 @@ from pydantic import AwareDatetime, Field
 
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
-from app.budgets import service
 from app.budgets.spending import GroupBy, Period, spending
-from app.kit.context import CurrentContext
+from app.context import CurrentContext
 from app.kit.fields import Schema
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
+from app.ledger import repository as ledger
 from app.ledger.amounts import amounts_in_words
 
 router = APIRouter(prefix="/v1/budgets", tags=["Budgets"], dependencies=[KnownParametersOnly])
@@ -29,10 +29,10 @@ class SpendingBody(Schema):
         description="A day (`2026-05-01`) or a month (`2026-05`) in UTC, a purpose, a principal, or the kinds of "
         "mechanism that were reserved (`gaussian,laplace`)."
     )
-    amount: dict[str, Any] = Field(description="In the filter's own fields.")
+    amount: dict[str, Any] = Field(description="What was charged, in the filter's own fields.")
     charges: int
     cumulative: dict[str, Any] | None = Field(
-        description="By day or month: everything up to and with this one, from `after` on; else null."
+        description="Everything from `after` on, this day or month included; null for other keys."
     )
 
 
@@ -52,7 +52,7 @@ def get_spending(
     """
     last = decode_cursor(cursor, str)
     with context.database.read() as session:
-        budget = service.get_budget(session, budget_id)
+        budget = ledger.get_budget(session, budget_id)
         found = spending(
             session,
             budget,

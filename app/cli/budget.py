@@ -29,7 +29,7 @@ commands = typer.Typer(
 )
 
 Budget = Annotated[str, typer.Argument(metavar="BUDGET", help="The id or the name; `budget list` shows both.")]
-After = Annotated[str | None, typer.Option(help="At this moment or later, such as 2026-01-31T00:00:00Z.")]
+After = Annotated[str | None, typer.Option(help="This moment or later, such as 2026-01-31T00:00:00Z.")]
 Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
 
 
@@ -49,18 +49,20 @@ class SpentBy(StrEnum):
     )
 )
 def create(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="For people.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A name for people.")] = None,
     relation: Relation = None,
-    epsilon: Annotated[str | None, typer.Option(help="With --delta a Renyi filter; alone, of pure DP.")] = None,
-    delta: Annotated[str | None, typer.Option(help="Of the Renyi filter.")] = None,
-    rho: Annotated[str | None, typer.Option(help="Of a filter in zCDP.")] = None,
-    mu: Annotated[str | None, typer.Option(help="Of a filter in Gaussian DP.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="epsilon of a Renyi filter, with --delta; alone, of pure DP.")
+    ] = None,
+    delta: Annotated[str | None, typer.Option(help="delta of the Renyi filter.")] = None,
+    rho: Annotated[str | None, typer.Option(help="rho of a filter in zCDP.")] = None,
+    mu: Annotated[str | None, typer.Option(help="mu of a filter in Gaussian DP.")] = None,
     kind: Annotated[
         str | None, typer.Option("--filter", help="Its kind, where the amounts leave it open: approximate-dp.")
     ] = None,
     unit: Annotated[str | None, typer.Option(help="What one record stands for, such as person.")] = None,
     parent: Annotated[str | None, typer.Option(help="Id or name of the budget above it.")] = None,
-    report_delta: Annotated[float | None, typer.Option(help="At which reports state epsilon.")] = None,
+    report_delta: Annotated[float | None, typer.Option(help="The delta at which reports state epsilon.")] = None,
     request: RequestFile = None,
     idempotency_key: IdempotencyKey = None,
     url: Url = DEFAULT_URL,
@@ -94,7 +96,7 @@ def create(
 
 @commands.command("list", epilog=example("epsilond budget list"))
 def list_budgets(
-    parent: Annotated[str | None, typer.Option(help="Only the children of this budget: id or name.")] = None,
+    parent: Annotated[str | None, typer.Option(help="List only the children of this budget: id or name.")] = None,
     limit: Limit = None,
     cursor: Cursor = None,
     url: Url = DEFAULT_URL,
@@ -110,7 +112,7 @@ def list_budgets(
 @commands.command(epilog=example("epsilond budget show BUDGET"))
 def show(
     budget: Budget,
-    delta: Annotated[float | None, typer.Option(help="At which the report states epsilon.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta at which the report states epsilon.")] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -126,10 +128,10 @@ def show(
 @commands.command(epilog=example("epsilond budget entries BUDGET --limit 20"))
 def entries(
     budget: Budget,
-    kind: Annotated[str | None, typer.Option(help="Only these, such as commit.")] = None,
+    kind: Annotated[str | None, typer.Option(help="List only this kind, such as commit.")] = None,
     after: After = None,
     before: Before = None,
-    purpose: Annotated[str | None, typer.Option(help="Only reservations of exactly this purpose.")] = None,
+    purpose: Annotated[str | None, typer.Option(help="List only reservations of exactly this purpose.")] = None,
     limit: Limit = None,
     cursor: Cursor = None,
     url: Url = DEFAULT_URL,

@@ -41,9 +41,12 @@ def calibrate(
     rho: choices.Rho = None,
     mu: choices.Mu = None,
     step_size: choices.StepSize = None,
+    dtype: choices.Dtype = None,
     assumptions: choices.Assumption = None,
     dimension: Annotated[int | None, typer.Option(help="Number of parameters; utility needs it.")] = None,
-    noise_multiplier: Annotated[float | None, typer.Option(help="Where something else is solved for.")] = None,
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Noise multiplier, if something else is solved for.")
+    ] = None,
     solve_for: Annotated[
         str | None,
         typer.Option(
@@ -72,6 +75,7 @@ def calibrate(
         rho=rho,
         mu=mu,
         step_size=step_size,
+        dtype=dtype,
         assumptions=assumptions,
     )
     fields += [
@@ -86,7 +90,7 @@ def calibrate(
     from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
     from app.auth.principal import SERVICE
     from app.cli.in_process import answer
-    from app.kit.context import Context
+    from app.context import Context
 
     def respond(context: Context, asked_for: CalibrateRequest) -> CalibrateAnswer:
         _refuse_budgets(service.names_a_budget(asked_for), "/v1/calibrate")
@@ -104,7 +108,7 @@ def sweep(request: NeededFile, as_json: AsJson = False) -> None:
     question = asked(request, [])
     from app.auth.principal import SERVICE
     from app.cli.in_process import answer
-    from app.kit.context import Context
+    from app.context import Context
     from app.sweeps import service
     from app.sweeps.schemas import SweepAnswer, SweepRequest
 
@@ -145,6 +149,8 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
             "relation": found["convention"]["neighboring_relation"],
             "sampling": list(dict.fromkeys(event["sampling"]["kind"] for event in found["events"])),
             "sampling_probability": found["convention"]["sampling_probability"],
+            "dtype": found["dtype"],
+            "why_this_dtype": found["dtype_reason"],
             "plan_hash": found["plan_hash"],
             "still_missing": found["missing_assumptions"],
         }

@@ -24,11 +24,18 @@ Relation = Annotated[
 ]
 MaxGradNorm = Annotated[float | None, typer.Option(help="Clip each record's gradient to it.")]
 Regularizer = Annotated[float | None, typer.Option(help="Normalise each record's gradient, in place of clipping it.")]
-Epsilon = Annotated[float | None, typer.Option(help="Of the target, beside --delta.")]
-Delta = Annotated[float | None, typer.Option(help="Of the target, beside --epsilon.")]
+Epsilon = Annotated[float | None, typer.Option(help="epsilon of the target, beside --delta.")]
+Delta = Annotated[float | None, typer.Option(help="delta of the target, beside --epsilon.")]
 Rho = Annotated[float | None, typer.Option(help="A target in zCDP.")]
 Mu = Annotated[float | None, typer.Option(help="A target in Gaussian DP.")]
-StepSize = Annotated[float | None, typer.Option(help="Of your own, in place of the theorem's.")]
+StepSize = Annotated[float | None, typer.Option(help="A step size of your own, in place of the theorem's.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help="The numeric type of a run: float32 or float64. Else float32, unless that would do the plan no good.",
+    ),
+]
 Assumption = Annotated[
     list[str] | None,
     typer.Option("--assumption", metavar="NAME=VALUE", help="A constant of the problem; may be repeated."),
@@ -50,6 +57,7 @@ def fields_of(
     rho: float | None,
     mu: float | None,
     step_size: float | None,
+    dtype: str | None,
     assumptions: list[str] | None,
 ) -> list[Field]:
     """The fields that the options give.
@@ -77,6 +85,7 @@ def fields_of(
         ("--rho", "/target/rho", rho),
         ("--mu", "/target/mu", mu),
         ("--step-size", "/hyperparameters/step_size", step_size),
+        ("--dtype", "/dtype", dtype),
         *(("--assumption", f"/assumptions/{name}", value) for name, value in map(_assumption, assumptions or ())),
         ("--assumption", "/assumptions", None),
     ]

@@ -9,9 +9,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from app.cli.refusals import refuse_problem
 from app.cli.requests import Asked
+from app.context import Context
 from app.db.database import Database
 from app.kit import collector
-from app.kit.context import Context
 from app.kit.process_pool import ProcessPool
 from app.kit.validation import from_model
 from app.problems import Problem

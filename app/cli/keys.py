@@ -17,7 +17,7 @@ from app.cli.files import new_private_file
 from app.cli.output import AsJson, example, print_json, print_table, print_text
 from app.cli.refusals import fail
 from app.cli.setting_up import open_context, require_data_folder, require_schema, require_secrets
-from app.kit.moments import format_moment
+from app.kit.timestamps import format_moment
 from app.problems import Problem
 
 commands = typer.Typer(
@@ -44,7 +44,7 @@ def create_key(
     expires_in: Annotated[
         str | None, typer.Option(help="When it ends: 90d, 12h, 30m or seconds. Without this it does not end.")
     ] = None,
-    if_none: Annotated[bool, typer.Option("--if-none", help="Only if no key was ever created.")] = False,
+    if_none: Annotated[bool, typer.Option("--if-none", help="Create one only if no key was ever created.")] = False,
     output: KeyOutput = None,
     as_json: AsJson = False,
 ) -> None:
@@ -90,7 +90,7 @@ def create_key(
 def rotate_key(
     key_id: KeyId,
     overlap: Annotated[
-        str, typer.Option(help="So long the old token is good, too: 7d at most. 0 ends every older one now.")
+        str, typer.Option(help="How long the old token stays good, too: 7d at most. 0 ends every older one now.")
     ] = "1h",
     output: KeyOutput = None,
     as_json: AsJson = False,

@@ -12,12 +12,14 @@ import typer
 
 from app import VERSION
 from app.cli.files import Output, whole_file
-from app.cli.output import AsJson, example, print_json, print_text
+from app.cli.output import AsJson, example, print_json, print_table, print_text
 from app.cli.progress import Reached, progress_bar
 from app.cli.refusals import Status, fail
 from app.cli.setting_up import open_context, require_schema, require_secrets
+from app.context import Context
+from app.fence.marks import Loss
+from app.fence.watching import fence_of
 from app.kit import collector
-from app.kit.context import Context
 from app.ledger import books_repository, exports, transparency
 from app.ledger.books import BadPlace, Books, StoredEntry
 from app.ledger.checkpoints import Checkpoint, InvalidNote, VerifierKey, open_note, read_note
@@ -206,6 +208,73 @@ def reprice_ledger(as_json: AsJson = False) -> None:
         raise typer.Exit(Status.REFUSED)
 
 
+@commands.command("acknowledge-loss", epilog=example("epsilond ledger acknowledge-loss --reason 'disk failed'"))
+def acknowledge_loss(
+    reason: Annotated[str | None, typer.Option(help="Why, for every later reader; needed with --yes.")] = None,
+    is_confirmed: Annotated[
+        bool, typer.Option("--yes", help="Go on with this database for good. Without it, the loss is only shown.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the database lost of what was acknowledged.
+
+    With --yes, enter the loss and go on without it. What was released after this copy was made is not in the books any
+    more. Ends the runs that had not ended.
+    """
+    from app.runs import loss as losses
+
+    with open_context() as context:
+        require_schema(context)
+        if not is_confirmed:
+            found = fence_of(context).check()
+            _print_loss(found, as_json)
+            return
+        if not reason:
+            fail("--reason says why the loss is acknowledged, such as 'the disk failed; backup of Monday'.")
+        try:
+            done = losses.acknowledge(context, reason)
+        except losses.NothingToAcknowledge as error:
+            fail(str(error))
+    if as_json:
+        print_json(
+            {**_loss_body(done.loss), "life": done.life}
+            | {"ended_runs": done.runs, "started": done.started, "charged": done.charged}
+        )
+    else:
+        print_text(
+            f"{done.loss.in_words()}\nThe loss is entered, and life {done.life} of the ledger has begun. {done.runs} "
+            f"run(s) were ended; {done.started} reservation(s) that may have been started count as started; "
+            f"{done.charged} of runs were charged in full.\nWhat was released after this copy was made is not in the "
+            "books: charge what you know of it by corrections, or close the budgets (docs/operating/fence.md)."
+        )
+
+
+def _print_loss(loss: Loss | None, as_json: bool) -> None:
+    if as_json:
+        print_json({"missing": []} if loss is None else _loss_body(loss))
+        return
+    if loss is None:
+        print_text("The database has everything that was acknowledged.")
+        return
+    print_text(loss.in_words())
+    if loss.missing:
+        rows = [[each.budget_id, str(each.acknowledged), str(each.found)] for each in loss.missing]
+        print_table(["budget", "acknowledged", "found"], rows)
+    print_text("Nothing was changed. --yes with --reason enters the loss, and goes on with this database for good.")
+
+
+def _loss_body(loss: Loss) -> dict[str, Any]:
+    return {
+        "reason": str(loss.reason),
+        "acknowledged_entries": loss.acknowledged,
+        "missing_entries": loss.entries,
+        "missing": [
+            {"budget_id": each.budget_id, "acknowledged": each.acknowledged, "found": each.found}
+            for each in loss.missing
+        ],
+    }
+
+
 def _read_past(path: Path) -> Past:
     past, verdict = _of_file(path, lambda: read_past(path))
     if not verdict.valid:
@@ -258,13 +327,13 @@ def _entries_in(context: Context) -> int:
 
 
 def _entries_of(export: Path) -> int:
-    """About as many as it has lines."""
+    """Estimate the number of entries of an export: it has about as many lines."""
     with export.open("rb") as file:
         return sum(1 for _ in file)
 
 
 def _verdict_body(verdict: Verdict) -> dict[str, Any]:
-    """As `POST /v1/ledger/verify` answers."""
+    """Return a verdict as the body that `POST /v1/ledger/verify` answers with."""
     bad, tree = verdict.first_bad, verdict.tree
     return {
         "valid": verdict.valid,

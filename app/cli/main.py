@@ -17,11 +17,11 @@ from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption, UsageError
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from accounting.near_names import hint
 from app import VERSION
 from app.cli.output import print_text
 from app.cli.refusals import Refusal, Status, show
 from app.kit import collector
-from app.kit.near_names import hint
 
 #: Names of commands, in the order of the help: their modules, and the first sentences of their own help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Private training, by a server."),
     "budget": ("budget", "Budgets of a server, and what was charged to them."),
     "serve": ("service", "Answer HTTP requests, and run queued trainings."),
+    "sign-in": ("service", "An address that signs a browser in, while there is no key."),
     "worker": ("service", "Execute queued trainings, until stopped."),
     "migrate": ("service", "Bring the database to the newest schema."),
     "keys": ("keys", "API keys of the server on this machine."),
@@ -132,7 +133,8 @@ def epsilond(
     """epsilond, the privacy-accounting daemon: noise calibration, private training, and a ledger of what was spent.
 
     account, convert, calibrate, sweep and advise are computed here. run and budget ask a server: EPSILOND_URL names it,
-    EPSILOND_API_KEY is the key. The others work on the database and the data folder that the service's settings name.
+    EPSILOND_API_KEY is the key; without one, a server of this machine that has no keys is shown the token in
+    EPSILOND_DATA_DIR. The others work on the database and the data folder that the service's settings name.
     """
 
 

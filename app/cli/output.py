@@ -54,7 +54,7 @@ def print_error(text: str) -> None:
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
-    """Sentences to read beside a table; not in it, so that what reads the table need not know them."""
+    """Print sentences to read beside a table; not in it, so that what reads the table need not know them."""
     for warning in warnings:
         print_error(f"warning: {clean(warning)}")
 

@@ -19,7 +19,7 @@ TOLD = 4
 
 
 class Status(IntEnum):
-    """With what a command ends; `docs/reference/cli.md` is generated from these."""
+    """The exit status of a command; `docs/reference/cli.md` is generated from these."""
 
     DONE = 0
     REFUSED = 1

@@ -33,14 +33,14 @@ RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id, as `run list`
 
 
 class ModelFormat(StrEnum):
-    """Of a model's file."""
+    """The format of a model's file."""
 
     JSON = "json"
     NPZ = "npz"
 
 
 class CardFormat(StrEnum):
-    """Of a privacy card."""
+    """The format of a privacy card."""
 
     MARKDOWN = "markdown"
     HTML = "html"
@@ -74,6 +74,7 @@ def create(
     rho: choices.Rho = None,
     mu: choices.Mu = None,
     step_size: choices.StepSize = None,
+    dtype: choices.Dtype = None,
     assumptions: choices.Assumption = None,
     test_dataset: Annotated[str | None, typer.Option(help="A public data set on which the model is scored.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the run repeat; for public data alone.")] = None,
@@ -99,6 +100,7 @@ def create(
         rho=rho,
         mu=mu,
         step_size=step_size,
+        dtype=dtype,
         assumptions=assumptions,
     )
     server = Server(url)
@@ -232,9 +234,13 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "dataset": run["dataset_id"],
             "budget": run["budget_id"],
             "charge": amounts(run["charge"] or {}),
+            "dtype": run["dtype"],
+            "why_this_dtype": run["dtype_reason"],
             "plan_hash": run["plan_hash"],
             **{f"score on {each['dataset_id'] or 'rows'}": _score(each) for each in result.get("metrics", ())},
             "finished": run["finished_at"],
+            # Why a private run that has trained is not ended yet.
+            "end is told at": None if run["finished_at"] else run["release_at"],
         }
     )
     print_warnings(run["warnings"])

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
+from app.auth import database_secrets as service
+from app.auth.database_secrets import SecretRefused
 from app.cli.output import AsJson, example, print_json, print_table, print_text
 from app.cli.refusals import fail
 from app.cli.setting_up import open_context, require_data_folder, require_schema, require_secrets
-from app.kit.moments import format_moment
+from app.kit.timestamps import format_moment
 from app.problems import Problem
-from app.secrets import service
 from app.secrets.material import Purpose
-from app.secrets.service import SecretRefused
 
 commands = typer.Typer(
     name="secrets",

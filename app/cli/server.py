@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import Path
 from socket import gaierror
 from typing import Annotated, Any, NoReturn
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
@@ -23,12 +24,14 @@ from app.cli.refusals import Status, fail, refuse
 from app.cli.requests import Asked
 from app.kit import collector
 
-Url = Annotated[str, typer.Option("--url", envvar="EPSILOND_URL", help="Of the server; EPSILOND_API_KEY is the key.")]
+Url = Annotated[
+    str, typer.Option("--url", envvar="EPSILOND_URL", help="Address of the server; EPSILOND_API_KEY is the key.")
+]
 IdempotencyKey = Annotated[
-    str | None, typer.Option(help="Of a command whose answer got lost: it is answered again, and not done twice.")
+    str | None, typer.Option(help="Key of a command whose answer got lost: it is answered again, and not done twice.")
 ]
 Limit = Annotated[int | None, typer.Option(help="Most lines, 200 at most.")]
-Cursor = Annotated[str | None, typer.Option(help="Of the next page, as the last one told it.")]
+Cursor = Annotated[str | None, typer.Option(help="Cursor of the next page, as the last page told it.")]
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 #: Calibrations of runs take some seconds.
@@ -65,7 +68,7 @@ class Progress:
 
 @dataclass
 class Server:
-    """A server, and the key to ask it with."""
+    """A server, and the key to ask it with: EPSILOND_API_KEY, else the local token of a server on this machine."""
 
     url: str
     key: str = field(default_factory=lambda: os.environ.get("EPSILOND_API_KEY", "").strip(), repr=False)
@@ -73,6 +76,8 @@ class Server:
     def __post_init__(self) -> None:
         collector.resume()
         self._parts, self._places = _checked(self.url), dict[str, str]()
+        if not self.key and _is_loopback(self._parts.hostname or ""):
+            self.key = _local_token()
         if not self.key.isascii() or not self.key.isprintable():
             fail("EPSILOND_API_KEY is no key: it holds characters that no key has.")
         if self.key and self._parts.scheme == "http" and not _is_loopback(self._parts.hostname or ""):
@@ -216,7 +221,10 @@ class Server:
                 document = None
             if isinstance(document, dict):
                 if response.status == http.HTTPStatus.UNAUTHORIZED and "detail" in document:
-                    document["detail"] = f"{document['detail']} Here it is read from EPSILOND_API_KEY."
+                    document["detail"] = (
+                        f"{document['detail']} Here a key is read from EPSILOND_API_KEY, and the token from the "
+                        "folder that EPSILOND_DATA_DIR names, else from var."
+                    )
                 refuse(document, self._places)
         where = response.getheader("Location")
         hint = f" and points to {where}" if where else ""
@@ -256,6 +264,19 @@ def _events(response: http.client.HTTPResponse) -> Iterator[Progress]:
 def _is_running_still(response: http.client.HTTPResponse, body: bytes) -> bool:
     """Whether the request was sent before, and is not yet done."""
     return response.status == http.HTTPStatus.CONFLICT and b'"request_in_progress"' in body
+
+
+def _local_token() -> str:
+    """The token of a server without keys, of this user on this machine; empty where there is none to read.
+
+    It is read here, and not by `app.auth.local_token`, whose imports would make every command wait.
+    """
+    try:
+        line = (Path(os.environ.get("EPSILOND_DATA_DIR") or "var") / "local-token").read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return ""
+    head, _, token = line.strip().partition("Bearer ")
+    return token if head == "Authorization: " else ""
 
 
 def _checked(url: str) -> SplitResult:

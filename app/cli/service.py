@@ -10,12 +10,21 @@ from typing import Annotated
 import typer
 from alembic.util import CommandError
 
+from app.auth import local_token, sessions, sign_in_codes
+from app.auth import service as keys
 from app.cli.output import AsJson, example, print_json, print_text
 from app.cli.refusals import fail
-from app.cli.setting_up import open_context, require_data_folder, require_data_key, require_schema, require_secrets
+from app.cli.server import DEFAULT_URL, Url
+from app.cli.setting_up import (
+    open_context,
+    require_data_folder,
+    require_data_key,
+    require_local_token,
+    require_schema,
+    require_secrets,
+    warn_of_open_database,
+)
 from app.db import migrate as migrations
-from app.db.database import Database
-from app.kit.context import Context
 from app.observability.logs import configure_logging
 from app.settings import Settings
 
@@ -43,13 +52,36 @@ def serve(
             _migrate(context.settings)
         require_schema(context)
         require_secrets(context)
+        is_keyless = require_local_token(context)
         try:
             listening = server.listen(context.settings.host, context.settings.port)
         except server.CannotListen as error:
             fail(str(error))
         app = create_app(context)
-        print(server.banner(context, listening), flush=True)
+        code = sign_in_codes.issue(context) if is_keyless else None
+        warn_of_open_database(context.settings)
+        print(server.banner(context, listening, code), flush=True)
         server.serve(app, context, listening)
+
+
+@commands.command("sign-in", epilog=example("epsilond sign-in"))
+def sign_in(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """An address that signs a browser in, while there is no key.
+
+    It is good once, for five minutes, at a server on this machine with the same data folder. With keys, one signs in
+    with a key.
+    """
+    with open_context() as context:
+        require_schema(context)
+        if keys.keys_exist(context):
+            fail("The server has keys: sign in with one of them, at /dashboard/sign-in.")
+        if local_token.read(context.settings) is None:
+            fail("The data folder has no local token: start the server first, `epsilond serve`.")
+        address = sessions.address_with_code(url, sign_in_codes.issue(context))
+    if as_json:
+        print_json({"url": address})
+    else:
+        print_text(address)
 
 
 @commands.command(epilog=example("epsilond worker --count 1"))
@@ -69,6 +101,7 @@ def worker(
         require_data_key(context.settings)
         require_schema(context)
         require_secrets(context)
+        warn_of_open_database(context.settings)
         supervisor = Supervisor(context, count)
         supervisor.start()
         try:
@@ -99,14 +132,11 @@ def migrate(as_json: AsJson = False) -> None:
 def print_openapi() -> None:
     """Print the OpenAPI document.
 
-    The same bytes for the same code.
+    It is what a server answers at /openapi.json.
     """
-    from app import openapi
-    from app.main import create_app
+    from app.web.docs import DOCUMENT
 
-    # The document depends on no setting; an empty database in memory is never opened.
-    app = create_app(Context(Settings.model_construct(), Database("sqlite://")))
-    typer.echo(openapi.render(app.openapi()), nl=False)
+    typer.echo(DOCUMENT.read_text(encoding="utf-8"), nl=False)
 
 
 @contextmanager

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pydantic import ValidationError
 
+from app.auth import local_token
+from app.auth.database_secrets import SecretRefused, admit
+from app.cli.output import print_error
 from app.cli.refusals import fail
+from app.context import Context
 from app.db import migrate as migrations
 from app.db.database import Database, sqlite_file
-from app.db.failures import DATABASE_FAILURES
+from app.db.failures import DATABASE_FAILURES, Unfenced
+from app.fence.watching import fenced_context
 from app.kit import collector
-from app.kit.context import Context
 from app.kit.private_files import make_private_folder
 from app.secrets.material import SecretUnavailable
-from app.secrets.service import SecretRefused, admit
 from app.settings import Settings, settings_faults
 
 
@@ -40,7 +44,9 @@ def open_context(*, makes_database: bool = False) -> Iterator[Context]:
     except OSError as error:
         fail(f"The folder of the SQLite file cannot be made: {_reason(error)}.")
     try:
-        yield Context(settings, database)
+        yield fenced_context(settings, database)
+    except Unfenced as refused:
+        fail(refused.detail)
     except DATABASE_FAILURES as error:
         # Its own words would quote the address, which may hold a password.
         question = "May this user write its file and folder?" if database.is_sqlite else "Is it running?"
@@ -68,6 +74,26 @@ def require_secrets(context: Context) -> None:
         fail(error.detail)
     except OSError as error:
         fail(f"A secret cannot be written: {_reason(error)}.")
+
+
+def require_local_token(context: Context) -> bool:
+    """Have the token of a server without keys in the data folder; whether it lets somebody in."""
+    try:
+        return local_token.settle(context)
+    except local_token.NotPrivate as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"The file local-token cannot be written: {_reason(error)}.")
+
+
+def warn_of_open_database(settings: Settings) -> None:
+    """Tell where a SQLite file that was there before is open to other users. A new one is made for this user alone."""
+    file = sqlite_file(settings.sqlalchemy_url)
+    if file is not None and file.exists() and file.stat().st_mode & 0o077:
+        print_error(
+            f"warning: other users of this machine may open the database, {file}. Unless that is meant: "
+            f"chmod 600 {shlex.quote(str(file))}*"
+        )
 
 
 #: Where files lie that are encrypted if a data key is set.

@@ -7,9 +7,8 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app.dashboard.asking import ask
 from app.dashboard.calibration_form import example_address
-from app.dashboard.pages import page, problem_page
+from app.dashboard.pages import need, page
 
 router = APIRouter(include_in_schema=False)
 
@@ -17,10 +16,8 @@ router = APIRouter(include_in_schema=False)
 @router.get("/dashboard/algorithms/{name}")
 async def show(request: Request, name: str) -> Response:
     """The page of an algorithm."""
-    algorithms = await ask(request, "GET", "/v1/algorithms")
-    if not algorithms.is_good:
-        return problem_page(request, algorithms)
-    found = next((each for each in algorithms.body["items"] if each["name"] == name), None)
+    algorithms = await need(request, "/v1/algorithms")
+    found = next((each for each in algorithms["items"] if each["name"] == name), None)
     if found is None:
-        return problem_page(request, await ask(request, "GET", f"/v1/algorithms/{quote(name, safe='')}"))
+        found = await need(request, f"/v1/algorithms/{quote(name, safe='')}")
     return page(request, "algorithm.html", algorithm=found, example=example_address(name))

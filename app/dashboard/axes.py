@@ -89,13 +89,13 @@ class Ruler:
         return cls(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, axis.scale)
 
     def place(self, value: float) -> float:
-        """Where a number stands: 0 at the beginning, 1 at the end."""
+        """Return where a number stands on the axis: 0 at the beginning, 1 at the end."""
         if self.scale is Scale.LOGARITHMIC:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[Tick]:
-        """Round numbers on it."""
+        """Return round numbers on the axis."""
         if self.scale is Scale.TIME:
             return self._ticks_of_time()
         values = self._logarithmic() if self.scale is Scale.LOGARITHMIC else self._linear()

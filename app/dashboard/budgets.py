@@ -15,7 +15,7 @@ from app.dashboard.amounts import READ, Shares, shares
 from app.dashboard.asking import ask
 from app.dashboard.axes import Axis, Scale
 from app.dashboard.charts import Chart, Level, Series, line_chart
-from app.dashboard.pages import page, problem_page
+from app.dashboard.pages import need, page
 from app.dashboard.wording import at_least, at_most
 
 router = APIRouter(prefix="/dashboard/budgets", include_in_schema=False)
@@ -40,27 +40,21 @@ class Row:
 @router.get("")
 async def index(request: Request, cursor: str | None = None) -> Response:
     """All budgets that the key reaches, each under the one above it."""
-    answer = await ask(request, "GET", "/v1/budgets", query=_paged(cursor))
-    if not answer.is_good:
-        return problem_page(request, answer)
-    return page(
-        request, "budgets.html", rows=in_tree_order(answer.body["items"]), next_cursor=answer.body["next_cursor"]
-    )
+    found = await need(request, "/v1/budgets", _paged(cursor))
+    return page(request, "budgets.html", rows=in_tree_order(found["items"]), next_cursor=found["next_cursor"])
 
 
 @router.get("/{budget_id}")
 async def show(request: Request, budget_id: str, delta: str = "") -> Response:
     """One budget. Its parts come after it, so that a long history keeps nobody waiting for what is left."""
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}", query={"delta": delta} if delta else None)
-    asked_again = await ask(request, "GET", f"/v1/budgets/{budget_id}") if delta and not answer.is_good else answer
-    if not asked_again.is_good:
-        return problem_page(request, asked_again)
+    budget = answer.body if answer.is_good else await need(request, f"/v1/budgets/{budget_id}")
     children = await ask(request, "GET", "/v1/budgets", query={"parent_id": budget_id, "limit": str(_SHOWN)})
     return page(
         request,
         "budget.html",
-        budget=asked_again.body,
-        shares=shares(asked_again.body),
+        budget=budget,
+        shares=shares(budget),
         delta=delta,
         faults=[] if answer.is_good else answer.faults(""),
         rows=in_tree_order(children.body.get("items", [])),
@@ -72,45 +66,35 @@ async def show(request: Request, budget_id: str, delta: str = "") -> Response:
 @router.get("/{budget_id}/burn-down")
 async def burn_down(request: Request, budget_id: str) -> Response:
     """What was left at the end of each day on which something was committed."""
-    budget = await ask(request, "GET", f"/v1/budgets/{budget_id}")
-    if not budget.is_good:
-        return page(request, "problem_part.html", problem=budget.body)
+    budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     days: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
         query = {"group_by": "day", **_paged(cursor)}
-        spent = await ask(request, "GET", f"/v1/budgets/{budget_id}/spending", query=query)
-        if not spent.is_good:
-            return page(request, "problem_part.html", problem=spent.body)
-        days += spent.body["items"]
-        cursor = spent.body["next_cursor"]
+        spent = await need(request, f"/v1/budgets/{budget_id}/spending", query, in_part=True)
+        days += spent["items"]
+        cursor = spent["next_cursor"]
         if cursor is None:
             break
-    return page(request, "budget_burn_down.html", chart=_burn_down(budget.body, days))
+    return page(request, "budget_burn_down.html", chart=_burn_down(budget, days))
 
 
 @router.get("/{budget_id}/spending")
 async def spending(request: Request, budget_id: str, group_by: str = GROUPS[0], cursor: str | None = None) -> Response:
     """The charges, added up."""
-    budget = await ask(request, "GET", f"/v1/budgets/{budget_id}")
+    budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     query = {"group_by": group_by, **_paged(cursor)}
-    answer = await ask(request, "GET", f"/v1/budgets/{budget_id}/spending", query=query)
-    for each in (budget, answer):
-        if not each.is_good:
-            return page(request, "problem_part.html", problem=each.body)
-    return page(request, "budget_spending.html", budget=budget.body, group_by=group_by, **answer.body)
+    spent = await need(request, f"/v1/budgets/{budget_id}/spending", query, in_part=True)
+    return page(request, "budget_spending.html", budget=budget, group_by=group_by, **spent)
 
 
 @router.get("/{budget_id}/reservations")
 async def reservations(request: Request, budget_id: str, state: str = "", cursor: str | None = None) -> Response:
     """The reservations, the newest first."""
-    budget = await ask(request, "GET", f"/v1/budgets/{budget_id}")
+    budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     query = {**({"overdue": "true"} if state == "overdue" else {"state": state} if state else {}), **_paged(cursor)}
-    answer = await ask(request, "GET", f"/v1/budgets/{budget_id}/reservations", query=query)
-    for each in (budget, answer):
-        if not each.is_good:
-            return page(request, "problem_part.html", problem=each.body)
-    return page(request, "budget_reservations.html", budget=budget.body, state=state, **answer.body)
+    found = await need(request, f"/v1/budgets/{budget_id}/reservations", query, in_part=True)
+    return page(request, "budget_reservations.html", budget=budget, state=state, **found)
 
 
 def in_tree_order(budgets: list[dict[str, Any]]) -> list[Row]:

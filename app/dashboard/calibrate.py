@@ -13,7 +13,7 @@ from app.dashboard import calibration_charts, calibration_form
 from app.dashboard.asking import Answer, ask
 from app.dashboard.calibration_charts import Drawn
 from app.dashboard.calibration_form import Form
-from app.dashboard.pages import page, part_of, problem_page
+from app.dashboard.pages import need, page, part_of
 from app.dashboard.same_request import as_curl, as_python
 from app.dashboard.wording import at_least, at_most, words
 
@@ -46,12 +46,10 @@ class Tile:
 @router.get("/")
 async def show(request: Request) -> Response:
     """The form and its answer; or what of them changes, where htmx asks."""
-    algorithms = await ask(request, "GET", "/v1/algorithms")
-    if not algorithms.is_good:
-        return problem_page(request, algorithms)
+    algorithms = await need(request, "/v1/algorithms")
     # A key that reads no budgets has none to choose.
     budgets = (await ask(request, "GET", "/v1/budgets", query={"limit": "200"})).body.get("items", [])
-    form = calibration_form.read(request.query_params, algorithms.body["items"], budgets)
+    form = calibration_form.read(request.query_params, algorithms["items"], budgets)
     answer = await ask(request, "POST", "/v1/calibrate", body=form.body())
     form = form.judged(answer)
     part = part_of(request, "calibration")
@@ -77,10 +75,8 @@ async def show(request: Request) -> Response:
 @router.get("/dashboard/calibrate/{name}")
 async def chart(request: Request, name: str) -> Response:
     """One chart of a calibration."""
-    algorithms = await ask(request, "GET", "/v1/algorithms")
-    if not algorithms.is_good:
-        return problem_page(request, algorithms)
-    form = calibration_form.read(request.query_params, algorithms.body["items"])
+    algorithms = await need(request, "/v1/algorithms")
+    form = calibration_form.read(request.query_params, algorithms["items"])
     answer = await ask(request, "POST", "/v1/calibrate", body=form.body())
     drawn = Drawn(None, "No chart: the calibration has no answer.")
     if answer.is_good and name in calibration_charts.CHARTS:

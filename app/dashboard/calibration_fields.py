@@ -46,8 +46,6 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 RISKS = ("advantage", "true_positive_rate", "bayes_risk")
 #: Schemes whose batches have a size that a request gives.
 WITH_BATCH_SIZE = ("poisson", "without_replacement")
-#: Algorithms that release once; their request has no number of steps.
-ONE_STEP = ("clipped_mean", "coordinatewise_mean", "shuffle_vector_mean", "shuffle_coordinatewise_mean")
 #: Before the names of constants.
 CONSTANT = "assumptions."
 
@@ -79,6 +77,11 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
         "replace_one": "one record replaced",
         "replace_special": "one record replaced by a null record",
     },
+    "dtype": {
+        "": "float32, unless it would do no good",
+        "float32": "float32",
+        "float64": "float64",
+    },
     "gradient_bound": {
         "clip": "clip each gradient to a norm",
         "normalize": "normalise each gradient",
@@ -92,6 +95,7 @@ _LABELS: Mapping[str, str] = {
     "sampling": "Sampling",
     "batch_size": "Batch size",
     "iterations": "Steps",
+    "dtype": "Numeric type of a run",
     "neighboring_relation": "Neighbouring data sets differ by",
     "gradient_bound": "Bound on gradients",
     "max_grad_norm": "Clip norm C",
@@ -126,5 +130,5 @@ def label_of(name: str) -> str:
 
 
 def pointers_of(name: str) -> tuple[str, ...]:
-    """Where faults of a field lie in a request."""
+    """Return the pointers that faults of a field have in a request."""
     return _POINTERS.get(name, (f"/{name}",))

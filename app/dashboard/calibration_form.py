@@ -17,7 +17,6 @@ from app.dashboard.calibration_fields import (
     CONSTANT,
     FIRST_VALUES,
     HINTS,
-    ONE_STEP,
     RISKS,
     START,
     TARGETS,
@@ -27,9 +26,10 @@ from app.dashboard.calibration_fields import (
 )
 from app.dashboard.fields import Field, FilledForm
 from app.dashboard.wording import told_apart, words
+from calibrators.registry import ALGORITHMS
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
-_WORDS = ("sampling", "neighboring_relation", "variant", "budget_id")
+_WORDS = ("sampling", "neighboring_relation", "variant", "budget_id", "dtype")
 #: What a theorem may choose.
 _STEPS = ("iterations", "batch_size")
 _PAPER = re.compile(r"(?:after )?(.*?\d{4})")
@@ -105,7 +105,16 @@ def address_of(body: Mapping[str, Any]) -> str:
 
 def values_of(body: Mapping[str, Any]) -> dict[str, str]:
     """The fields that make a request, as far as the form has them."""
-    plain = ("algorithm", "dataset_size", "dimension", "batch_size", "iterations", "noise_multiplier", "variant")
+    plain = (
+        "algorithm",
+        "dataset_size",
+        "dimension",
+        "batch_size",
+        "iterations",
+        "noise_multiplier",
+        "variant",
+        "dtype",
+    )
     values = {name: f"{body[name]}" for name in plain if name in body}
     values["solve_for"] = body.get("solve_for", "noise_multiplier")
     values["neighboring_relation"] = body.get("neighboring_relation", "")
@@ -198,11 +207,11 @@ class _Shown:
         fields = [self._number("dataset_size"), self._number("dimension"), sampling]
         if sampling.value in WITH_BATCH_SIZE and solve_for != "batch_size":
             fields.append(self._number("batch_size"))
-        if self.algorithm["name"] not in ONE_STEP and solve_for != "iterations":
+        if not ALGORITHMS[self.algorithm["name"]].one_step and solve_for != "iterations":
             fields.append(self._number("iterations"))
         if solve_for != "noise_multiplier":
             fields.append(self._number("noise_multiplier"))
-        return fields
+        return [*fields, self._choice("dtype", CHOICES["dtype"])]
 
     def _gradients(self) -> list[Field]:
         bounds = list(self.algorithm["gradient_bounds"])

@@ -115,13 +115,13 @@ class Chart:
 
     @property
     def id(self) -> str:
-        """Of its elements, in a page that has no other chart of this title."""
+        """The prefix of the ids of the chart's elements; no other chart of the page has this title."""
         return "chart-" + re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
 @dataclass(frozen=True)
 class _Plane:
-    """From numbers to places of the picture."""
+    """The area of the picture between the axes: it turns numbers into places of the picture."""
 
     x: Ruler
     y: Ruler
@@ -217,7 +217,7 @@ def _lines(plane: _Plane, x: Axis, y: Axis, series: Sequence[Series]) -> list[Li
 
 
 def _fitted(name: str) -> str:
-    """As much of a name as there is room for; the table has all of it."""
+    """Shorten a name to the room that there is for it; the table has all of it."""
     most = int((_WIDEST_NAMES - 16.0) / _WIDTH_OF_A_LETTER)
     return name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
 
@@ -247,7 +247,7 @@ def _x_tick(plane: _Plane, tick: Tick) -> Label:
 
 
 def _mark(plane: _Plane, mark: Mark) -> Label:
-    """Its name stands on the side where there is more room."""
+    """Place the name of a mark on the side where there is more room."""
     across, up = plane.at(mark.x, mark.y)
     return Label(across, up, mark.name, "end" if across > (plane.left + plane.right) / 2.0 else "start")
 

@@ -15,7 +15,7 @@ from app.dashboard.calibration_form import address_of
 from app.dashboard.calibration_form import number as number_of
 from app.dashboard.charts import MOST_SERIES, Axis, Chart, Series, line_chart
 from app.dashboard.compare_form import Form
-from app.dashboard.pages import page, part_of, problem_page
+from app.dashboard.pages import need, page, part_of
 from app.dashboard.same_request import as_curl, as_python
 from app.dashboard.wording import number
 
@@ -40,12 +40,9 @@ _TEMPLATES = {
 @router.get(_PATH)
 async def show(request: Request) -> Response:
     """The form of a problem with its answers; or what of them changes, where htmx asks."""
-    algorithms, titles = await ask(request, "GET", "/v1/algorithms"), await ask(request, "GET", _TABLES)
-    for each in (algorithms, titles):
-        if not each.is_good:
-            return problem_page(request, each)
-    tables = {table["name"]: table["title"] for table in titles.body["tables"]}
-    form = compare_form.read(request.query_params, algorithms.body["items"], tables)
+    algorithms, titles = await need(request, "/v1/algorithms"), await need(request, _TABLES)
+    tables = {table["name"]: table["title"] for table in titles["tables"]}
+    form = compare_form.read(request.query_params, algorithms["items"], tables)
     advice = await ask(request, "POST", "/v1/advise", body=form.problem())
     form = form.judged(advice)
     table = await ask(request, "GET", _TABLES, query=form.setting() | {"table": form.values["table"]})
@@ -129,7 +126,7 @@ def _drawn(table: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def _name(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Of the methods of one rate: the first of this service's, else the first, without its citation."""
+    """Name the line of a rate: by its first method of this service, else by its first, without the citation."""
     first = next((row for row in rows if row["algorithm"]), rows[0])
     short = first["method"].partition(" (")[0]
     return short if len(rows) == 1 else f"{short} and {len(rows) - 1} more"

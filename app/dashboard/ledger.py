@@ -7,8 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app.dashboard.asking import ask
-from app.dashboard.pages import page, problem_page
+from app.dashboard.pages import need, page
 from app.dashboard.wording import told_apart
 from app.ledger.states import EntryKind
 
@@ -24,12 +23,10 @@ KINDS = tuple(str(kind) for kind in EntryKind)
 async def index(request: Request) -> Response:
     """What can be asked of the ledger; with a budget, the first of its entries that match."""
     asked = dict(request.query_params)
-    budgets = await ask(request, "GET", "/v1/budgets", query={"limit": "200"})
-    if not budgets.is_good:
-        return problem_page(request, budgets)
+    budgets = await need(request, "/v1/budgets", {"limit": "200"})
     values: dict[str, Any] = {name: asked.get(name, "") for name in ("budget_id", *FIELDS)}
     # A budget that is not among the first ones is chosen all the same.
-    known = told_apart(budgets.body["items"])
+    known = told_apart(budgets["items"])
     if values["budget_id"]:
         known.setdefault(values["budget_id"], values["budget_id"])
     return page(request, "ledger.html", budgets=known, kinds=KINDS, **values)
@@ -43,41 +40,33 @@ async def entries(request: Request) -> Response:
     if not budget_id:
         return page(request, "ledger_entries.html", budget=None, items=[], more=None)
     query = {name: _as_moment(name, asked[name]) for name in (*FIELDS, "cursor") if asked.get(name)}
-    budget = await ask(request, "GET", f"/v1/budgets/{budget_id}")
-    answer = await ask(request, "GET", f"/v1/budgets/{budget_id}/entries", query={"limit": str(_SHOWN), **query})
-    for each in (budget, answer):
-        if not each.is_good:
-            return page(request, "problem_part.html", problem=each.body)
-    cursor = answer.body["next_cursor"]
+    budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
+    query = {"limit": str(_SHOWN), **query}
+    found = await need(request, f"/v1/budgets/{budget_id}/entries", query, in_part=True)
+    cursor = found["next_cursor"]
     more = None if cursor is None else {**asked, "cursor": cursor}
-    return page(request, "ledger_entries.html", budget=budget.body, items=answer.body["items"], more=more)
+    return page(request, "ledger_entries.html", budget=budget, items=found["items"], more=more)
 
 
 @router.get("/entries/{entry_id}/proof")
 async def proof(request: Request, entry_id: str) -> Response:
     """What shows that the entry is in the tree over all entries."""
-    answer = await ask(request, "GET", f"/v1/ledger/entries/{entry_id}/proof")
-    if not answer.is_good:
-        return page(request, "problem_part.html", problem=answer.body)
-    return page(request, "ledger_proof.html", proof=answer.body)
+    found = await need(request, f"/v1/ledger/entries/{entry_id}/proof", in_part=True)
+    return page(request, "ledger_proof.html", proof=found)
 
 
 @router.get("/checkpoint")
 async def checkpoint(request: Request) -> Response:
     """All entries in one signed hash."""
-    answer = await ask(request, "GET", "/v1/ledger/checkpoint")
-    if not answer.is_good:
-        return page(request, "problem_part.html", problem=answer.body)
-    return page(request, "ledger_checkpoint.html", checkpoint=answer.body)
+    found = await need(request, "/v1/ledger/checkpoint", in_part=True)
+    return page(request, "ledger_checkpoint.html", checkpoint=found)
 
 
 @router.post("/verify")
 async def verify(request: Request) -> Response:
     """Whether the books are what the ledger wrote."""
-    answer = await ask(request, "POST", "/v1/ledger/verify", body={})
-    if not answer.is_good:
-        return page(request, "problem_part.html", problem=answer.body)
-    return page(request, "ledger_verdict.html", verdict=answer.body)
+    verdict = await need(request, "/v1/ledger/verify", method="POST", body={}, in_part=True)
+    return page(request, "ledger_verdict.html", verdict=verdict)
 
 
 def _as_moment(name: str, value: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Self
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from accounting.filters import FILTERS
 from app.dashboard.asking import Answer, ask
 from app.dashboard.calibration_fields import CHOICES, label_of
 from app.dashboard.calibration_form import number
@@ -20,17 +21,10 @@ from app.dashboard.wording import told_apart, words
 router = APIRouter(include_in_schema=False)
 
 PATH = "/dashboard/budgets/new"
-#: The amounts of a limit, by the kind of filter; the first kind is the service's own choice.
-AMOUNTS: Mapping[str, tuple[str, ...]] = {
-    "renyi_dp": ("epsilon", "delta"),
-    "zcdp": ("rho",),
-    "pure_dp": ("epsilon",),
-    "approximate_dp": ("epsilon", "delta"),
-    "gaussian_dp": ("mu",),
-}
 _START: Mapping[str, str] = {"kind": "renyi_dp", "neighboring_relation": "add_or_remove_one"}
 #: As many budgets are there to choose the parent from.
 _PARENTS = 200
+#: Kinds of filter; the first is the service's own choice.
 _KINDS: Mapping[str, str] = {
     "renyi_dp": "Divergences add up at several orders, and the best one counts. For training on sampled batches.",
     "zcdp": "Rho adds up. Gaussian noise on sampled batches costs as much as on all records.",
@@ -62,7 +56,7 @@ async def show(request: Request) -> Response:
 
 @router.post(PATH)
 async def open_budget(request: Request) -> Response:
-    """Open it, once however often the form is sent, and lead to its page; or the form again with what is wrong."""
+    """Open the budget once, however often the form is sent, and lead to its page; or show the form with its faults."""
     given = await read_form(request)
     key = given.get("key", "")
     answer = await ask(request, "POST", "/v1/budgets", body=body_of(given), key=key)
@@ -81,7 +75,7 @@ def body_of(given: Mapping[str, str]) -> dict[str, Any]:
     body: dict[str, Any] = {
         name: values[name] for name in ("name", "neighboring_relation", "privacy_unit", "parent_id") if name in values
     }
-    body["filter"] = {"kind": kind} | {name: values[name] for name in AMOUNTS.get(kind, ()) if name in values}
+    body["filter"] = {"kind": kind} | {name: values[name] for name in _limits(kind) if name in values}
     if "report_delta" in values:
         body["report_delta"] = number(values["report_delta"])
     return body
@@ -96,7 +90,7 @@ def read(given: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Form
     """
     values = _values(given)
     kind = values["kind"]
-    relations, kinds = CHOICES["neighboring_relation"], {each: words(each) for each in AMOUNTS}
+    relations, kinds = CHOICES["neighboring_relation"], {each: words(each) for each in _KINDS}
     subject = (
         _typed(values, "name", "For people.", is_text=True),
         _typed(values, "privacy_unit", "What one record stands for, such as person. Left out: record.", is_text=True),
@@ -104,7 +98,7 @@ def read(given: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Form
     )
     limit = (
         _chosen(values, "kind", "Filter", kinds, _KINDS.get(kind, ""), within="/filter"),
-        *(_typed(values, name, _HINTS.get(name, ""), within="/filter") for name in AMOUNTS.get(kind, ())),
+        *(_typed(values, name, _HINTS.get(name, ""), within="/filter") for name in _limits(kind)),
     )
     reports = (_typed(values, "report_delta", "At which reports state epsilon; may be left out."),)
     sections = (("What it protects", subject), ("Limit", limit), *_place(values, budgets), ("Reports", reports))
@@ -112,13 +106,18 @@ def read(given: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Form
 
 
 def _place(values: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Sections:
-    """Where it stands, if there is a budget that it could be under."""
+    """Return the section that asks for a parent budget, if there is a budget that could be one."""
     if not budgets and "parent_id" not in values:
         return ()
     hint = "Of one relation, unit and kind of filter with it: what is charged here is charged there, too."
     if len(budgets) == _PARENTS:
         hint += f" The newest {_PARENTS} are listed."
     return (("Place", (_chosen(values, "parent_id", "Under the budget", {"": "none", **told_apart(budgets)}, hint),)),)
+
+
+def _limits(kind: str) -> tuple[str, ...]:
+    """The amounts of a limit of this kind; none of a kind that there is not."""
+    return FILTERS[kind].limits if kind in FILTERS else ()
 
 
 def _values(given: Mapping[str, str]) -> dict[str, str]:
@@ -147,7 +146,7 @@ def _chosen(
 
 
 async def _budgets(request: Request) -> list[dict[str, Any]]:
-    """Those within reach; a key that reads none has none to choose."""
+    """Return the budgets within reach; a key that reads none has none to choose."""
     answer = await ask(request, "GET", "/v1/budgets", query={"limit": f"{_PARENTS}"})
     found: list[dict[str, Any]] = answer.body.get("items", [])
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app import VERSION
 from app.dashboard import amounts, wording
-from app.dashboard.asking import Answer
+from app.dashboard.asking import Answer, ask
 
 _HERE = Path(__file__).parent
 #: Style sheets and scripts; served at `ASSETS`.
@@ -77,6 +78,39 @@ def part_of(request: Request, form: str) -> str:
 def problem_page(request: Request, answer: Answer) -> HTMLResponse:
     """The page in place of one whose question was refused."""
     return page(request, "problem.html", status=answer.status, problem=answer.body)
+
+
+class Refused(Exception):
+    """The service refuses what a page asks of it; ``response`` is shown in place of the page."""
+
+    def __init__(self, response: HTMLResponse) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+async def need(
+    request: Request,
+    path: str,
+    query: Mapping[str, str] | None = None,
+    *,
+    method: str = "GET",
+    body: Mapping[str, Any] | None = None,
+    in_part: bool = False,
+) -> dict[str, Any]:
+    """What the service answers, without which there is no page.
+
+    Args:
+        request: The page's.
+        path, query, method, body: Of the question.
+        in_part: Whether a part of a page is made, so that a refusal is shown in its place.
+
+    Raises:
+        Refused: with what is shown then.
+    """
+    answer = await ask(request, method, path, query=query, body=body)
+    if answer.is_good:
+        return answer.body
+    raise Refused(page(request, "problem_part.html", problem=answer.body) if in_part else problem_page(request, answer))
 
 
 class _Environment(Environment):

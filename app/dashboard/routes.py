@@ -8,7 +8,7 @@ from starlette.staticfiles import StaticFiles
 
 from app.dashboard import algorithms, budgets, calibrate, compare, ledger, new_budget, run_sweeps, runs, sign_in
 from app.dashboard.asking import ask
-from app.dashboard.pages import ASSETS, STATIC, problem_page
+from app.dashboard.pages import ASSETS, STATIC, Refused, problem_page
 from app.web.pages import TEMPLATES
 
 #: A new page is imported above and named here; that of a new budget before those that take the name of any.
@@ -32,6 +32,11 @@ async def nothing(request: Request) -> Response:
     return problem_page(request, await ask(request, "GET", f"/v1{request.url.path}"))
 
 
+def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return error.response
+
+
 def add_dashboard(app: FastAPI) -> None:
     """Serve the pages and their files."""
     for each in PAGES:
@@ -39,3 +44,4 @@ def add_dashboard(app: FastAPI) -> None:
     app.include_router(_assets)
     app.mount(ASSETS, StaticFiles(directory=STATIC), name="dashboard-assets")
     app.include_router(_others)
+    app.add_exception_handler(Refused, _refused)

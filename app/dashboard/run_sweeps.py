@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app.dashboard.asking import ask, relay
+from app.dashboard.asking import relay
 from app.dashboard.forms import fresh_key
-from app.dashboard.pages import page, problem_page
+from app.dashboard.pages import need, page
 from app.dashboard.runs import UNDER_WAY, cancelled, part_of_what_goes_on
 
 router = APIRouter(prefix="/dashboard/run-sweeps", include_in_schema=False)
@@ -21,28 +21,22 @@ _SHOWN = 50
 async def index(request: Request, cursor: str | None = None) -> Response:
     """All sweeps that the key reaches, the newest first."""
     query = {"limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}
-    answer = await ask(request, "GET", "/v1/run-sweeps", query=query)
-    if not answer.is_good:
-        return problem_page(request, answer)
-    body = answer.body
-    return page(request, "run_sweeps.html", sweeps=body["items"], next_cursor=body["next_cursor"])
+    sweeps = await need(request, "/v1/run-sweeps", query)
+    return page(request, "run_sweeps.html", sweeps=sweeps["items"], next_cursor=sweeps["next_cursor"])
 
 
 @router.get("/{sweep_id}")
 async def show(request: Request, sweep_id: str) -> Response:
     """One sweep."""
-    answer = await ask(request, "GET", f"/v1/run-sweeps/{sweep_id}")
-    if not answer.is_good:
-        return problem_page(request, answer)
-    return page(request, "run_sweep.html", key=fresh_key(), **_table(answer.body))
+    sweep = await need(request, f"/v1/run-sweeps/{sweep_id}")
+    return page(request, "run_sweep.html", key=fresh_key(), **_table(sweep))
 
 
 @router.get("/{sweep_id}/cells")
 async def cells(request: Request, sweep_id: str) -> Response:
     """The table of its cells: asked again every two seconds until it is over; then the whole page is asked for."""
-    answer = await ask(request, "GET", f"/v1/run-sweeps/{sweep_id}")
-    values = _table(answer.body) if answer.is_good else {}
-    return part_of_what_goes_on(request, "run_sweep_cells.html", answer, **values)
+    sweep = await need(request, f"/v1/run-sweeps/{sweep_id}", in_part=True)
+    return part_of_what_goes_on(request, "run_sweep_cells.html", sweep["state"], **_table(sweep))
 
 
 @router.post("/{sweep_id}/cancel")

@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from app.dashboard.asking import Answer, ask, relay
+from app.dashboard.asking import ask, relay
 from app.dashboard.forms import fresh_key, read_form
-from app.dashboard.pages import page, problem_page
+from app.dashboard.pages import need, page, problem_page
 
 router = APIRouter(prefix="/dashboard/runs", include_in_schema=False)
 
@@ -23,27 +23,23 @@ UNDER_WAY = frozenset({"queued", "running", "cancelling"})
 async def index(request: Request, cursor: str | None = None) -> Response:
     """All runs that the key reaches, the newest first."""
     query = {"limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}
-    answer = await ask(request, "GET", "/v1/runs", query=query)
-    if not answer.is_good:
-        return problem_page(request, answer)
-    return page(request, "runs.html", runs=answer.body["items"], next_cursor=answer.body["next_cursor"])
+    runs = await need(request, "/v1/runs", query)
+    return page(request, "runs.html", runs=runs["items"], next_cursor=runs["next_cursor"])
 
 
 @router.get("/{run_id}")
 async def show(request: Request, run_id: str) -> Response:
     """One run: how far it is, and what came of it."""
-    answer = await ask(request, "GET", f"/v1/runs/{run_id}")
-    if not answer.is_good:
-        return problem_page(request, answer)
-    values: dict[str, Any] = {"run": answer.body, "under_way": UNDER_WAY, "key": fresh_key()}
-    return page(request, "run.html", budget=await _budget(request, answer.body["budget_id"]), **values)
+    run = await need(request, f"/v1/runs/{run_id}")
+    budget = await _budget(request, run["budget_id"])
+    return page(request, "run.html", run=run, budget=budget, under_way=UNDER_WAY, key=fresh_key())
 
 
 @router.get("/{run_id}/progress")
 async def progress(request: Request, run_id: str) -> Response:
     """How far it is: asked again every second until it is over; then the whole page is asked for once more."""
-    answer = await ask(request, "GET", f"/v1/runs/{run_id}")
-    return part_of_what_goes_on(request, "run_progress.html", answer, run=answer.body, under_way=UNDER_WAY)
+    run = await need(request, f"/v1/runs/{run_id}", in_part=True)
+    return part_of_what_goes_on(request, "run_progress.html", run["state"], run=run, under_way=UNDER_WAY)
 
 
 @router.post("/{run_id}/cancel")
@@ -66,12 +62,10 @@ async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | N
     return answer.body if answer.is_good else None
 
 
-def part_of_what_goes_on(request: Request, template: str, answer: Answer, **values: Any) -> Response:
+def part_of_what_goes_on(request: Request, template: str, state: str, **values: Any) -> Response:
     """A part that asks for itself again while something is under way, and for the whole page once that is over."""
-    if not answer.is_good:
-        return page(request, "problem_part.html", problem=answer.body)
     response = page(request, template, **values)
-    if answer.body["state"] not in UNDER_WAY:
+    if state not in UNDER_WAY:
         response.headers["HX-Refresh"] = "true"
     return response
 

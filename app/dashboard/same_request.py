@@ -10,12 +10,16 @@ from typing import Any
 
 from fastapi import Request
 
+from app.auth.principal import ANYBODY, LOOPBACK
+
 _KEY = """-H "Authorization: Bearer $EPSILOND_API_KEY" \\\n  """
+#: On a server without keys its token; whoever shows none calculates.
+_WITHOUT_KEYS = {LOOPBACK.id: """-H "@${EPSILOND_DATA_DIR:-var}/local-token" \\\n  """, ANYBODY.id: ""}
 
 
 def as_curl(request: Request, path: str, body: Mapping[str, Any]) -> str:
     """The request as a command of curl; a key comes from the environment, as everywhere."""
-    key = "" if request.state.principal.id == "loopback" else _KEY
+    key = _WITHOUT_KEYS.get(request.state.principal.id, _KEY)
     address = f"{_server(request)}{path}"
     return f"curl -s {shlex.quote(address)} \\\n  {key}--json {shlex.quote(json.dumps(body))}"
 

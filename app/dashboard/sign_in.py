@@ -1,4 +1,4 @@
-"""Signing in with an API key, and out again."""
+"""Signing in with an API key, or on a server without keys with a code or the local token, and out again."""
 
 from __future__ import annotations
 
@@ -8,44 +8,75 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from app.auth import sessions
+from app.auth import service as keys
+from app.auth import sessions, sign_in_codes
+from app.auth.principal import LOOPBACK
 from app.auth.sessions import COOKIE, COOKIE_OF_HTTPS, PAGES, SIGN_IN, START, Session
+from app.context import Context, CurrentContext
 from app.dashboard.asking import ask
 from app.dashboard.forms import read_form
 from app.dashboard.pages import page
-from app.kit.context import CurrentContext
 
 router = APIRouter(include_in_schema=False)
 
 _WRONG = "This key is unknown, revoked or expired."
+_CODE_IS_OVER = (
+    "This code is over: each is good once, for five minutes. `epsilond sign-in`, on the machine of the server, prints "
+    "another address, and so does a new start."
+)
+_CODE_WITH_KEYS = "This server has keys by now, and codes sign nobody in any more: sign in with a key."
 
 
 @router.get(SIGN_IN)
-async def show(request: Request, next: str = START) -> Response:
-    """The form; a server without keys has nothing to sign in to."""
-    address = sessions.own_address(next)
-    if getattr(request.state, "principal", None) is not None:
-        return RedirectResponse(address, 303)
-    return page(request, "sign_in.html", next=address, fault=None)
+async def show(request: Request, context: CurrentContext, next: str = START, code: str = "") -> Response:
+    """The form. A code is not used up by looking at the page, which programs that preview addresses do."""
+    return await _form(request, context, sessions.own_address(next), code=code)
 
 
 @router.post(SIGN_IN)
 async def sign_in(request: Request, context: CurrentContext) -> Response:
-    """Ask who the key is, as any client does: so attempts that fail are counted, and slowed down, as everywhere."""
+    """Take a key, the local token, or a code in its place.
+
+    Who shows a key is asked as any client is: so attempts that fail are counted, and slowed down, as everywhere.
+    """
     form = await read_form(request)
     address = sessions.own_address(form.get("next", START))
+    if "code" in form:
+        return await _with_code(request, context, form["code"], address)
     answer = await ask(request, "GET", "/v1/keys/self", token=form.get("key", ""))
     session = None
-    if answer.is_good and answer.body["id"] != "loopback":
+    if answer.is_good and answer.body["id"] == LOOPBACK.id:
+        session = await run_in_threadpool(sessions.begin_with_local_token, context)
+    elif answer.is_good:
         until = answer.body["valid_until"]
         valid_until = None if until is None else datetime.fromisoformat(until)
         session = await run_in_threadpool(sessions.begin, context, answer.body["id"], valid_until)
-    elif answer.is_good:
-        return RedirectResponse(address, 303)
     if session is None:
         fault = _WRONG if answer.status in (200, 401) else answer.body["detail"]
         status = 401 if answer.is_good else answer.status
-        return page(request, "sign_in.html", status=status, next=address, fault=fault)
+        return await _form(request, context, address, fault=fault, status=status)
+    return _signed_in(request, address, session)
+
+
+async def _with_code(request: Request, context: Context, code: str, address: str) -> Response:
+    if await run_in_threadpool(keys.keys_exist, context):
+        return await _form(request, context, address, fault=_CODE_WITH_KEYS, status=401)
+    session = None
+    if await run_in_threadpool(sign_in_codes.redeem, context, code):
+        session = await run_in_threadpool(sessions.begin_with_local_token, context)
+    if session is None:
+        return await _form(request, context, address, fault=_CODE_IS_OVER, status=401)
+    return _signed_in(request, address, session)
+
+
+async def _form(
+    request: Request, context: Context, address: str, *, code: str = "", fault: str | None = None, status: int = 200
+) -> Response:
+    has_keys = await run_in_threadpool(keys.keys_exist, context)
+    return page(request, "sign_in.html", status=status, next=address, code=code, fault=fault, has_keys=has_keys)
+
+
+def _signed_in(request: Request, address: str, session: Session) -> Response:
     response = RedirectResponse(address, 303)
     _set(response, session, is_https=_is_https(request))
     return response

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from app.kit.fields import Name, Schema
 
@@ -51,19 +51,25 @@ class CategoryColumn(Schema):
 
 Column = Annotated[NumberColumn | CategoryColumn, Field(discriminator="type")]
 
-Columns = Annotated[list[Column], Field(min_length=2, max_length=MAX_COLUMNS)]
 
-
-def check_distinct_names(columns: Sequence[Column]) -> None:
+def _with_distinct_names(columns: list[Column]) -> list[Column]:
     """Refuse two columns of one name: a header could not say which is which."""
     if len({column.name for column in columns}) < len(columns):
         raise ValueError("Every column needs a name of its own.")
+    return columns
 
 
-def check_is_a_column(label: str, columns: Sequence[Column] | None) -> None:
-    """Refuse a label that is none of ``columns``; where they are themselves at fault (``None``) say nothing more."""
+def _of_a_column(label: str, info: ValidationInfo) -> str:
+    """Refuse a label that is no column; where the columns are themselves at fault or absent say nothing more."""
+    columns = info.data.get("columns")
     if columns is not None and label not in {column.name for column in columns}:
         raise ValueError("The label must be the name of a declared column.")
+    return label
+
+
+Columns = Annotated[list[Column], Field(min_length=2, max_length=MAX_COLUMNS), AfterValidator(_with_distinct_names)]
+#: The name of one of the `columns` that are declared before it.
+Label = Annotated[Name, AfterValidator(_of_a_column)]
 
 
 def split_label(columns: Sequence[Column], label: str) -> tuple[tuple[Column, ...], Column]:

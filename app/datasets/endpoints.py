@@ -9,14 +9,14 @@ from starlette.responses import JSONResponse
 
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
+from app.context import CurrentContext
 from app.datasets import service
 from app.datasets.registration import register, register_synthetic
 from app.datasets.request_body import REQUEST_BODY
-from app.datasets.schemas import DatasetBody, UploadedDataset
+from app.datasets.schemas import DatasetBody, SharedContent, UploadedDataset
 from app.datasets.synthetic import SyntheticRequest
 from app.datasets.upload import Received
-from app.kit.context import CurrentContext
-from app.kit.idempotency import IdempotencyKey
+from app.idempotency.requests import IdempotencyKey
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
 
@@ -40,14 +40,14 @@ def upload_dataset(
     context: CurrentContext,
     received: Received,
 ) -> JSONResponse:
-    """A CSV, Parquet or NPZ file, and what its owner declares about it. Private unless declared public.
+    """A CSV, Parquet or NPZ file, and what its owner declares about it. Private unless declared public, by an admin.
 
-    Everything in `metadata` is public: choose bounds, categories and `declared_size` without looking at any single
-    record. Numbers outside their bounds are clipped; anything else that is not as declared is refused, by row and
-    column. `owner_report` is answered here and nowhere else.
+    Everything in `metadata` is public: choose bounds, categories, `declared_size` and `capacity` without looking at any
+    single record. Numbers outside their bounds are clipped; anything else that is not as declared is refused, by row
+    and column, and so is a file with more rows than `capacity`. `owner_report` is answered here and nowhere else.
 
-    Private rows are bound to their root budget for ever, under whichever name they are uploaded again (409
-    `budget_not_bound` elsewhere).
+    Private rows are bound to their root budget for ever, under whichever name they are uploaded again. Another root is
+    refused (409 `budget_not_bound`) where the key reaches the first one; other keys are told nothing of it.
 
     With a JSON body the rows are generated from a seed and public parameters, and are public.
     """
@@ -63,15 +63,32 @@ def list_datasets(
     principal: Reader, context: CurrentContext, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[DatasetBody]:
     """Declarations, oldest first. Three public data sets come with the service."""
+    return service.list_page(context, cursor, limit, principal)
+
+
+@router.get("/shared-contents", summary="List rows that are private under several root budgets")
+def list_shared_contents(
+    principal: Annotated[Principal, requires(Scope.AUDITOR)],
+    context: CurrentContext,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[SharedContent]:
+    """List rows that are registered under several roots, whose losses add up: for auditors who reach all budgets.
+
+    Owners who do not reach one another's budgets are not told that they have registered the same rows, since they could
+    test guesses at rows by that. Here it shows, without a hash of any rows.
+    """
     with context.database.read() as session:
-        return service.list_page(session, cursor, limit, principal)
+        return service.list_shared_contents(session, cursor, limit, principal)
 
 
 @router.get("/{dataset_id}", summary="A data set's declaration")
 def get_dataset(principal: Reader, context: CurrentContext, dataset_id: str) -> DatasetBody:
-    """What was declared. Nothing that was counted or computed from rows is shown, and no rows."""
-    with context.database.read() as session:
-        return service.body_of(service.get(session, dataset_id), principal)
+    """What was declared. Nothing that was counted or computed from rows is shown, and no rows.
+
+    An owner finds in `warnings` whether a data set from before there were capacities is fuller than its own.
+    """
+    return service.read(context, dataset_id, principal)
 
 
 @router.delete("/{dataset_id}", summary="Delete a data set's rows", status_code=204)

@@ -41,7 +41,7 @@ def cell_refusal(kind: FileKind, faults: Sequence[CellFault], columns: Sequence[
 
 
 def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[Column]) -> list[int]:
-    """Where in the file each declared column stands.
+    """Return where in the file each declared column stands.
 
     Undeclared names are told by their position: in a CSV file without a header row, they are somebody's record.
 

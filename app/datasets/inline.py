@@ -20,7 +20,7 @@ def load_inline(dataset: InlineDataset, *pointer: str | int) -> LoadedDataset:
         pointer: Where it stands in the request's body, for the faults.
 
     Returns:
-        A public data set whose declared size is its number of rows.
+        A public data set whose declared size and capacity are its number of rows.
 
     Raises:
         Problem: 422 ``ragged_row``, ``not_a_number`` or ``unknown_category``, with a pointer to the row or cell.
@@ -36,6 +36,7 @@ def load_inline(dataset: InlineDataset, *pointer: str | int) -> LoadedDataset:
         id=None,
         public=True,
         declared_size=len(values),
+        capacity=len(values),
         columns=columns,
         label=label,
         features=values[:, ~is_label],

@@ -1,4 +1,8 @@
-"""Taking in an upload: metadata and file checked, content bound to its one root budget, rows stored."""
+"""Taking in an upload: metadata and file checked, content bound to its root budget, rows stored.
+
+An answer tells nobody about rows that are out of their reach. So a conflict with another root budget is told to those
+who own that one; everybody else gets a data set of their own, after the same statements in the database.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,26 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from app.auth import reach
-from app.auth.principal import Principal
-from app.budgets.service import get_budget
+from app.auth.principal import Principal, Scope
+from app.context import Context
 from app.datasets import repository
 from app.datasets.columnar import read_columnar
 from app.datasets.csv_file import read_csv
 from app.datasets.file_kinds import FileKind
 from app.datasets.files import DatasetFiles
-from app.datasets.models import Dataset
 from app.datasets.schemas import DatasetMetadata, OwnerReport
-from app.datasets.service import body_of, capacity_of
+from app.datasets.service import body_of
 from app.datasets.synthetic import SyntheticRequest, generate
 from app.datasets.table import Table
 from app.datasets.upload import Upload
-from app.kit.context import Context
-from app.kit.idempotency import Answer, run_once
+from app.idempotency.once import Keyed, run_once
+from app.idempotency.records import Answer
 from app.kit.ids import new_id
 from app.kit.json_body import read_json
 from app.kit.validation import from_model
+from app.ledger.repository import get_budget
 from app.problems import Problem, ProblemItem, unprocessable
+from app.tables.datasets import Dataset
 
 
 def register(context: Context, principal: Principal, key: str, upload: Upload) -> Answer:
@@ -44,21 +49,26 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
         answer that is stored holds the true number of rows.
 
     Raises:
-        Problem: 422 for metadata or a file at fault, ``no_rows`` for public data without any; 409
-            ``budget_not_bound``, ``content_is_private`` or ``content_is_public``.
+        Problem: 403 ``public_needs_admin``; 422 for metadata or a file at fault, ``no_rows`` for public data without
+            any, ``capacity_exceeded``; 409 ``budget_not_bound``, ``content_is_private`` or ``content_is_public``.
     """
     metadata = read_metadata(upload.metadata)
+    if metadata.public and not principal.may(Scope.ADMIN):
+        # Before the file is looked at: what stands in it plays no part.
+        detail = "Rows are declared public by a key with the scope admin alone; upload them as private, with a budget."
+        raise Problem(403, "public_needs_admin", detail)
     table = _read(context, upload, metadata)
     if metadata.public and table.rows == 0:
         # Private data may have no rows, since their number is private; public data are scored on, and 0/0 is no score.
         detail = "The file has no rows; public data need at least one."
         raise unprocessable("no_rows", detail, "file")
-    if not metadata.public and table.rows > capacity_of(metadata.declared_size):
+    capacity = metadata.capacity_for(table.rows)
+    if table.rows > capacity:
         detail = (
-            f"The file has {table.rows} rows, and private data of declared size {metadata.declared_size} have room for "
-            f"{capacity_of(metadata.declared_size)}: declare a size that is nearer to the number of rows."
+            f"The file has {table.rows} rows and the data set a capacity of {capacity}: give a larger capacity, or a "
+            "declared_size that is nearer to the number of rows. Both are public, so choose round numbers."
         )
-        raise unprocessable("declared_size_too_small", detail, "metadata", "declared_size")
+        raise unprocessable("capacity_exceeded", detail, "metadata", "capacity")
     request = ["upload", metadata.model_dump(mode="json"), upload.file_digest.hex()]
     return _store(context, principal, key, request, metadata, table)
 
@@ -70,7 +80,8 @@ def register_synthetic(context: Context, principal: Principal, key: str, request
         201 with `UploadedDataset`.
 
     Raises:
-        Problem: 409 ``content_is_private``: somebody registered the same rows as private.
+        Problem: 409 ``content_is_private``: somebody registered the same rows as private. A key that could be surprised
+            by it registers no public data at all.
     """
     with context.numerics:
         table = generate(request)
@@ -81,22 +92,24 @@ def _store(
     context: Context, principal: Principal, key: str, request: Any, metadata: DatasetMetadata, table: Table
 ) -> Answer:
     """Bind the content, store declaration and rows, unless ``request`` was answered under this key already."""
-    content_hash = context.keyed_hash("dataset_content", table.content)
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     dataset_id = new_id("ds")
+    # No rows are nobody's: data sets without any have nothing in common.
+    content_hash = context.keyed_hash("dataset_content", table.content if table.rows else dataset_id.encode())
 
     def store_rows() -> None:
         files.write(dataset_id, table)
 
     def add(session: Session) -> Answer:
         _check_reach(session, principal, metadata)
-        dataset = _bound(session, context, metadata, content_hash, dataset_id)
+        _bind(session, principal, metadata, content_hash)
+        dataset = _dataset(context, metadata, table.rows, content_hash, dataset_id)
         repository.add(session, dataset)
         body = body_of(dataset).model_dump(mode="json")
         return Answer(201, body, {"Location": f"/v1/datasets/{dataset_id}"})
 
     try:
-        answer = run_once(context, principal.id, key, _fingerprint(request), add, prepare=store_rows)
+        answer = run_once(context, Keyed.of(context, principal.id, key, _fingerprint(request)), add, prepare=store_rows)
     except Problem:
         files.remove(dataset_id)
         raise
@@ -128,36 +141,40 @@ def read_metadata(document: bytes) -> DatasetMetadata:
     return metadata
 
 
-def _bound(
-    session: Session, context: Context, metadata: DatasetMetadata, content_hash: str, dataset_id: str
-) -> Dataset:
-    """The new data set, its content bound. Whatever is decided about a content, is decided under its row's lock."""
+def _bind(session: Session, principal: Principal, metadata: DatasetMetadata, content_hash: str) -> None:
+    """Refuse rows that conflict with what is registered, as far as the principal may know of it.
+
+    Whatever is decided about a content is decided under its row's lock. Both statements are executed for everybody, and
+    a root that the principal does not reach, which holds the scope owner by now, changes nothing of the answer.
+    """
     if metadata.budget_id is not None:
         _check_budget(session, metadata, metadata.budget_id)
-    content = repository.lock_content(session, content_hash)
+    repository.lock_content(session, content_hash)
+    roots = repository.roots_of_content(session, content_hash)
+    is_public = repository.is_public_somewhere(session, content_hash)
     if metadata.public:
-        if content.root_budget_id is not None:
+        if roots:
             detail = "These rows are registered as private; what was private never becomes public."
             raise Problem(409, "content_is_private", detail)
-    elif content.root_budget_id is None:
-        if repository.is_public_somewhere(session, content_hash):
-            detail = (
-                "These rows are registered as public, so no budget can protect them. Delete the public data set first."
-            )
-            raise Problem(409, "content_is_public", detail)
-        content.root_budget_id = metadata.budget_id
-    elif content.root_budget_id != metadata.budget_id:
+    elif is_public:
+        detail = "These rows are registered as public, so no budget can protect them. Delete the public data set first."
+        raise Problem(409, "content_is_public", detail)
+    elif metadata.budget_id not in roots and any(principal.reaches(root) for root in roots):
         detail = (
-            "These rows are bound to another root budget. Private data have one root budget for ever, also after they "
-            "are deleted and whatever they are called; name that one."
+            "These rows are bound to another root budget that this key reaches. Private data have one root budget for "
+            "ever, also after they are deleted and whatever they are called; name that one."
         )
         raise Problem(409, "budget_not_bound", detail)
+
+
+def _dataset(context: Context, metadata: DatasetMetadata, rows: int, content_hash: str, dataset_id: str) -> Dataset:
     return Dataset(
         id=dataset_id,
         name=metadata.name,
         is_public=metadata.public,
         is_bundled=False,
         declared_size=metadata.declared_size,
+        capacity=metadata.capacity_for(rows),
         privacy_unit=metadata.privacy_unit,
         columns=[column.model_dump(mode="json") for column in metadata.columns],
         label=metadata.label,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, exists, or_, select, text, update
+from sqlalchemy import ColumnElement, and_, distinct, exists, func, or_, select, text, update
 from sqlalchemy.orm import Session
 
-from app.datasets.models import Dataset, DatasetContent
+from app.tables.datasets import Dataset
 
 # Databases bound the number of parameters of one statement.
 _BATCH = 500
@@ -47,7 +47,7 @@ def mark_deleted(session: Session, dataset_id: str, moment: datetime) -> None:
 
 
 def deleted(session: Session, dataset_ids: Collection[str]) -> set[str]:
-    """Those of the ids that are marked deleted; one that is not known is not among them."""
+    """Return those of the ids that are marked deleted; an unknown id is not among them."""
     found: set[str] = set()
     ids = sorted(dataset_ids)
     for start in range(0, len(ids), _BATCH):
@@ -56,15 +56,25 @@ def deleted(session: Session, dataset_ids: Collection[str]) -> set[str]:
     return found
 
 
-def lock_content(session: Session, content_hash: str) -> DatasetContent:
-    """The content's row, made if there is none, and locked until the transaction ends."""
+def lock_content(session: Session, content_hash: str) -> None:
+    """Lock the content's row until the transaction ends, and make it if there is none.
+
+    One row is written in either case, so that the time does not tell whether somebody had registered the content. An
+    upload of the same content at the same moment waits for this one's transaction, which has no slow work in it.
+    """
     session.execute(
-        text("INSERT INTO dataset_contents (content_hash) VALUES (:content_hash) ON CONFLICT DO NOTHING"),
+        text(
+            "INSERT INTO dataset_contents (content_hash) VALUES (:content_hash) "
+            "ON CONFLICT (content_hash) DO UPDATE SET content_hash = excluded.content_hash"
+        ),
         {"content_hash": content_hash},
     )
-    # SQLite has no row locks and needs none: the transaction holds its one write lock.
-    statement = select(DatasetContent).where(DatasetContent.content_hash == content_hash).with_for_update()
-    return session.scalars(statement, execution_options={"populate_existing": True}).one()
+
+
+def roots_of_content(session: Session, content_hash: str) -> set[str]:
+    """The root budgets that private data sets with this content were ever registered under."""
+    statement = select(Dataset.budget_id).where(Dataset.content_hash == content_hash, Dataset.budget_id.is_not(None))
+    return {root for root in session.scalars(statement) if root is not None}
 
 
 def is_public_somewhere(session: Session, content_hash: str) -> bool:
@@ -73,3 +83,36 @@ def is_public_somewhere(session: Session, content_hash: str) -> bool:
         exists().where(Dataset.content_hash == content_hash, Dataset.is_public, Dataset.deleted_at.is_(None))
     )
     return bool(session.scalar(statement))
+
+
+def shared_contents(session: Session, after: str | None, count: int) -> list[tuple[list[str], list[str]]]:
+    """Contents that are private under more than one root budget: those budgets, and the data sets, deleted or not.
+
+    Args:
+        session: A session.
+        after: The first data set of the last content that was listed; None begins at the beginning.
+        count: How many, at most.
+
+    Returns:
+        Ids, sorted; the contents in the order of their first data set.
+    """
+    first = func.min(Dataset.id)
+    shared = (
+        select(Dataset.content_hash)
+        .where(Dataset.budget_id.is_not(None))
+        .group_by(Dataset.content_hash)
+        .having(func.count(distinct(Dataset.budget_id)) > 1)
+        .order_by(first)
+        .limit(count)
+    )
+    if after is not None:
+        shared = shared.having(first > after)
+    found: dict[str, list[Dataset]] = {content: [] for content in session.scalars(shared) if content is not None}
+    members = select(Dataset).where(Dataset.content_hash.in_(found), Dataset.budget_id.is_not(None))
+    for dataset in session.scalars(members.order_by(Dataset.id)):
+        assert dataset.content_hash is not None, "it was found by it"
+        found[dataset.content_hash].append(dataset)
+    return [
+        (sorted({dataset.budget_id for dataset in each if dataset.budget_id}), [dataset.id for dataset in each])
+        for each in found.values()
+    ]

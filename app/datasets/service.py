@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -10,19 +11,27 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from app.auth import reach
-from app.auth.principal import SERVICE, Principal
-from app.budgets.service import get_budget
+from app.auth.principal import SERVICE, Principal, Scope
+from app.context import Context
 from app.datasets import bundled, repository
 from app.datasets.columns import Column, split_label
 from app.datasets.files import DatasetFiles
-from app.datasets.models import Dataset
-from app.datasets.schemas import DatasetBody
+from app.datasets.schemas import DatasetBody, DatasetWarning, SharedContent
 from app.datasets.table import FloatArray, LabelArray
-from app.kit.context import Context
+from app.kit.encryption import FileUnreadable
 from app.kit.pagination import Page, cut_page, decode_cursor
+from app.ledger.repository import get_budget
 from app.problems import Problem, not_found
+from app.tables.datasets import Dataset
 
 _COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
+
+#: Of a data set from before files were refused for it.
+TOO_FULL = DatasetWarning(
+    code="dataset_too_full",
+    detail="The data set has more rows than its capacity, so its runs fail, without a charge: none could hide how many "
+    "rows there are. Upload the file again under the same root budget with a larger capacity, and delete this one.",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +42,8 @@ class LoadedDataset:
         id: The data set's id; None for inline data.
         public: Whether every row may be published.
         declared_size: The public number of records. Use it wherever a size is needed; ``len(labels)`` is private.
+        capacity: Slots that a run puts the rows into. Of private data it is a public number, whatever the number of
+            rows.
         columns: The feature columns, with their declared bounds or categories.
         label: The label's column.
         features: Shape (rows, columns), in the columns' order and units, inside their bounds; a category is its code.
@@ -42,25 +53,16 @@ class LoadedDataset:
     id: str | None
     public: bool
     declared_size: int
+    capacity: int
     columns: tuple[Column, ...]
     label: Column
     features: FloatArray
     labels: LabelArray
 
     @property
-    def capacity(self) -> int:
-        """Slots that a run puts the rows into. Of private data it is a public number, whatever the number of rows."""
-        return max(capacity_of(self.declared_size), len(self.labels) if self.public else 0)
-
-    @property
     def is_too_full(self) -> bool:
         """Whether there are more rows than slots: such data cannot be trained on without showing their number."""
         return len(self.labels) > self.capacity
-
-
-def capacity_of(declared_size: int) -> int:
-    """Return how many rows a private data set may have: twice its declared size."""
-    return 2 * declared_size
 
 
 def get(session: Session, dataset_id: str) -> Dataset:
@@ -80,7 +82,7 @@ def columns_of(dataset: Dataset) -> list[Column]:
     return _COLUMNS.validate_python(dataset.columns)
 
 
-def body_of(dataset: Dataset, principal: Principal = SERVICE) -> DatasetBody:
+def body_of(dataset: Dataset, principal: Principal = SERVICE, warnings: Sequence[DatasetWarning] = ()) -> DatasetBody:
     """What everyone may see who reaches the data set; its root budget is named where that is reached, too."""
     is_bound_in_reach = dataset.budget_id is not None and principal.reaches(dataset.budget_id)
     return DatasetBody(
@@ -89,20 +91,63 @@ def body_of(dataset: Dataset, principal: Principal = SERVICE) -> DatasetBody:
         public=dataset.is_public,
         bundled=dataset.is_bundled,
         declared_size=dataset.declared_size,
+        capacity=dataset.capacity,
         privacy_unit=dataset.privacy_unit,
         columns=columns_of(dataset),
         label=dataset.label,
         budget_id=dataset.budget_id if is_bound_in_reach else None,
         created_at=dataset.created_at,
+        warnings=list(warnings),
     )
 
 
-def list_page(session: Session, cursor: str | None, limit: int, principal: Principal) -> Page[DatasetBody]:
+def read(context: Context, dataset_id: str, principal: Principal) -> DatasetBody:
+    """A data set's declaration as the principal sees it.
+
+    Raises:
+        Problem: 404 if there is none, or it is deleted.
+    """
+    with context.database.read() as session:
+        dataset = get(session, dataset_id)
+    return body_of(dataset, principal, _warnings(context, dataset, principal))
+
+
+def list_page(context: Context, cursor: str | None, limit: int, principal: Principal) -> Page[DatasetBody]:
     """Data sets that are not deleted, oldest first; those that come with the service lead."""
     after = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
-    found = repository.list_living(session, after, limit + 1, reach.datasets(principal))
+    with context.database.read() as session:
+        found = repository.list_living(session, after, limit + 1, reach.datasets(principal))
     rows, next_cursor = cut_page(found, limit, lambda dataset: (dataset.created_at, dataset.id))
-    return Page[DatasetBody](items=[body_of(dataset, principal) for dataset in rows], next_cursor=next_cursor)
+    items = [body_of(dataset, principal, _warnings(context, dataset, principal)) for dataset in rows]
+    return Page[DatasetBody](items=items, next_cursor=next_cursor)
+
+
+def _warnings(context: Context, dataset: Dataset, principal: Principal) -> list[DatasetWarning]:
+    """What the owner of private rows is told of them. No file is opened for anybody else, so no time tells of it."""
+    if dataset.budget_id is None or not (principal.may(Scope.OWNER) and principal.reaches(dataset.budget_id)):
+        return []
+    files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
+    try:
+        is_too_full = files.count_rows(dataset.id) > dataset.capacity
+    except (OSError, FileUnreadable):
+        # A run on the data set will meet the fault; the declaration is shown all the same.
+        return []
+    return [TOO_FULL] if is_too_full else []
+
+
+def list_shared_contents(session: Session, cursor: str | None, limit: int, principal: Principal) -> Page[SharedContent]:
+    """Rows that are private under more than one root budget.
+
+    Raises:
+        Problem: 403 for a key of some budgets: whose rows are the same is for nobody who reaches a part of them.
+    """
+    if principal.budgets is not None:
+        raise reach.beyond("which rows are the same is told to keys that reach all budgets")
+    after = cast(tuple[str] | None, decode_cursor(cursor, str))
+    found = repository.shared_contents(session, None if after is None else after[0], limit + 1)
+    rows, next_cursor = cut_page(found, limit, lambda content: (content[1][0],))
+    items = [SharedContent(root_budget_ids=roots, dataset_ids=datasets) for roots, datasets in rows]
+    return Page[SharedContent](items=items, next_cursor=next_cursor)
 
 
 def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) -> None:
@@ -149,4 +194,15 @@ def load(context: Context, session: Session, dataset_id: str) -> LoadedDataset:
     columns, label = split_label(columns_of(dataset), dataset.label)
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     features, labels = bundled.load(dataset.id) if dataset.is_bundled else files.read(dataset.id)
-    return LoadedDataset(dataset.id, dataset.is_public, dataset.declared_size, columns, label, features, labels)
+    # Public rows from before there were capacities may be more than their slots, which need not hide their number.
+    capacity = max(dataset.capacity, len(labels)) if dataset.is_public else dataset.capacity
+    return LoadedDataset(
+        id=dataset.id,
+        public=dataset.is_public,
+        declared_size=dataset.declared_size,
+        capacity=capacity,
+        columns=columns,
+        label=label,
+        features=features,
+        labels=labels,
+    )

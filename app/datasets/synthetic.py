@@ -10,8 +10,8 @@ import math
 from typing import Literal
 
 import numpy as np
+import scipy
 from pydantic import Field, ValidationInfo, field_validator
-from scipy.special import ndtri
 
 from app.datasets.columns import CategoryColumn, Column, NumberColumn
 from app.datasets.schemas import DatasetMetadata
@@ -37,7 +37,9 @@ class SyntheticRequest(Schema):
         "`regression`: A number in [-1, 1], linear in the features, with noise.",
     )
     features: Integer = Field(ge=1, le=MAX_FEATURES)
-    rows: Integer = Field(ge=1, le=1_000_000, description="Also the declared size. Rows times columns: 1e7 at most.")
+    rows: Integer = Field(
+        ge=1, le=1_000_000, description="Number of rows, and the declared size. Rows times columns: 1e7 at most."
+    )
     classes: Integer = Field(2, ge=2, le=MAX_CLASSES, description="Categories of the label, for classification.")
     separation: float = Field(
         2.0, ge=0.0, le=100.0, description="Distance of a class's centre from the origin, in deviations of the noise."
@@ -97,12 +99,12 @@ class _Draws:
         self._bits = np.random.Philox(key=seed)
 
     def uniform(self, shape: tuple[int, ...]) -> FloatArray:
-        """In (0, 1), never an end."""
+        """Draw uniform numbers from the open interval (0, 1)."""
         raw = self._bits.random_raw(math.prod(shape))
         return ((raw >> np.uint64(11)).astype(np.float64) + 0.5).reshape(shape) * 2.0**-53
 
     def normal(self, shape: tuple[int, ...]) -> FloatArray:
-        values: FloatArray = ndtri(self.uniform(shape))
+        values: FloatArray = scipy.special.ndtri(self.uniform(shape))
         return values
 
 

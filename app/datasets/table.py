@@ -82,7 +82,7 @@ class _ColumnReader:
     values_clipped: int = 0
 
     def read(self, texts: Sequence[str]) -> FloatArray | list[tuple[int, str, str]]:
-        """The block's values, or the positions in it that are at fault, each with a code and a reason."""
+        """Return the block's values, or the positions in it that are at fault, each with a code and a reason."""
         if isinstance(self.column, NumberColumn):
             values = _numbers(texts)
             return _number_faults(texts) if values is None else self.take_numbers(values, self.column)
@@ -93,7 +93,7 @@ class _ColumnReader:
         return self._take_texts(texts, np.array(found, dtype=np.float64))
 
     def read_values(self, block: TypedBlock) -> FloatArray | list[tuple[int, str, str]]:
-        """The same of values that have a type already."""
+        """Do as `read` does, with values that have a type already."""
         missing = set(block.missing)
         faults = [(index, *_EMPTY) for index in block.missing]
         if isinstance(self.column, NumberColumn):
@@ -143,7 +143,7 @@ class TableBuilder:
         return self._take(blocks, len(rows), first_row)
 
     def add_typed(self, blocks: Sequence[TypedBlock], first_row: int) -> list[CellFault]:
-        """The same of a block whose values have types: one per declared column and in that order."""
+        """Take blocks whose values have types: one per declared column, in that order."""
         read = [reader.read_values(block) for reader, block in zip(self._readers.values(), blocks, strict=True)]
         return self._take(read, len(blocks[0].values), first_row)
 

@@ -16,11 +16,11 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 
 from accounting.errors import one_of
+from app.context import Context, CurrentContext
 from app.datasets.file_kinds import FILE_TYPES, HEAD_BYTES, FileKind, file_kind
 from app.datasets.files import DatasetFiles, IncomingFile
 from app.datasets.synthetic import SyntheticRequest
 from app.kit import limits
-from app.kit.context import Context, CurrentContext
 from app.kit.json_body import read_json
 from app.kit.validation import from_model
 from app.problems import Problem, unprocessable
@@ -61,7 +61,7 @@ async def receive(request: Request, context: CurrentContext) -> AsyncIterator[Up
 
 
 async def receive_upload(request: Request, context: Context) -> AsyncIterator[Upload]:
-    """Read the body part by part. How long it may be, the gate before every route sees to (`app.kit.body_gate`)."""
+    """Read the body part by part. How long it may be, the gate before every route sees to (`app.web.body_gate`)."""
     boundary = _boundary(request.headers.get("Content-Type", ""))
     with ExitStack() as stack:
         files = DatasetFiles(context.settings.data_dir, context.settings.encryption)

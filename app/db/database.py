@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.orm import Session
 
-from app.kit.private_files import make_private_folder
+from app.kit.private_files import make_private_file, make_private_folder
 
 # SQLite waits this long for another writer before it gives up; PostgreSQL as long for a row lock.
 LOCK_TIMEOUT_S = 30
@@ -38,14 +39,50 @@ POSTGRESQL_BUSY = frozenset({"55P03", "40P01", "40001"})
 _WAIT_AS_LONG_AS_ALLOWED = text("SELECT set_config('lock_timeout', :timeout, true)")
 
 
+class Witness(Protocol):
+    """Is told of every transaction that writes, and may keep it from being acknowledged (`app.fence`)."""
+
+    def begin(self) -> None:
+        """Prepare for a transaction before it begins."""
+
+    def before_commit(self, connection: Connection) -> list[Any]:
+        """Return what `after_commit` is given. If this raises, the transaction is rolled back."""
+        ...
+
+    def after_commit(self, moves: list[Any]) -> None:
+        """Take note of a transaction that is durable, before anybody hears of it."""
+
+    def catch_up(self) -> None:
+        """Catch up with commits of other processes, whose own witnesses may not know them yet, before they are told."""
+
+    def close(self) -> None:
+        """Release what is held, when the engine is disposed of."""
+
+
 class Database:
     """One engine, SQLite or PostgreSQL, behind two kinds of session."""
 
     def __init__(self, url: str, lock_timeout_s: int = LOCK_TIMEOUT_S) -> None:
         self.url = url
         self.lock_timeout_s = lock_timeout_s
+        self._make_witness: Callable[[], Witness] | None = None
+        self._witness_lock = threading.Lock()
+        self._witness: Witness | None = None
         self.is_sqlite = make_url(url).get_backend_name() == "sqlite"
         self.engine = _sqlite_engine(url, lock_timeout_s) if self.is_sqlite else _postgresql_engine(url)
+
+    def watch(self, make_witness: Callable[[], Witness]) -> None:
+        """Have a witness made when it is first needed. The first call decides; later ones change nothing."""
+        with self._witness_lock:
+            self._make_witness = self._make_witness or make_witness
+
+    @property
+    def witness(self) -> Witness | None:
+        """Who is told of what is written; None where nobody was asked to watch."""
+        with self._witness_lock:
+            if self._witness is None and self._make_witness is not None:
+                self._witness = self._make_witness()
+            return self._witness
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -54,16 +91,31 @@ class Database:
         On SQLite it holds the write lock from its first statement (BEGIN IMMEDIATE), so a decision that reads and then
         writes is serial. On PostgreSQL (READ COMMITTED) a decision must first lock the row it is about.
         """
-        with Session(self.engine, expire_on_commit=False) as session, session.begin():
+        with self._witnessed() as told, Session(self.engine, expire_on_commit=False) as session, session.begin():
             if not self.is_sqlite:
                 session.execute(_WAIT_AS_LONG_AS_ALLOWED, {"timeout": f"{self.lock_timeout_s}s"})
             yield session
+            # Nothing is, where the block has rolled back by itself.
+            if self.witness is not None and session.in_transaction():
+                told.extend(self.witness.before_commit(session.connection()))
 
     @contextmanager
     def write_briefly(self) -> Iterator[Connection]:
         """`write`, without a session, for work that waits `BRIEF_LOCK_TIMEOUT_S` at most for a row that others have."""
-        with self.engine.begin() as connection:
+        with self._witnessed() as told, self.engine.begin() as connection:
             yield connection
+            if self.witness is not None:
+                told.extend(self.witness.before_commit(connection))
+
+    @contextmanager
+    def _witnessed(self) -> Iterator[list[Any]]:
+        """A list of what a transaction has moved, of which the witness is told once it is durable."""
+        if self.witness is not None:
+            self.witness.begin()
+        told: list[Any] = []
+        yield told
+        if self.witness is not None:
+            self.witness.after_commit(told)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -90,6 +142,8 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
+        if self._witness is not None:
+            self._witness.close()
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -107,6 +161,12 @@ def _sqlite_engine(url: str, lock_timeout_s: int) -> Engine:
         # As many as by default, all of them kept: a new connection costs as much as a few transactions.
         pool = {"pool_size": 15, "max_overflow": 0}
     engine = create_engine(url, connect_args={"timeout": lock_timeout_s}, **pool)
+
+    @event.listens_for(engine, "do_connect")
+    def _make_private(*_: Any) -> None:
+        # SQLite gives the files that it makes beside the database the mode of the database.
+        if file is not None:
+            make_private_file(file)
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:

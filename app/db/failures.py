@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-DATABASE_FAILURES = (DBAPIError, PoolTimeout)
+from app.db.database import Database
+from app.problems import Problem
+
+
+class Unfenced(Problem):
+    """503: what was asked, or was done, cannot be acknowledged (`app.fence`). It may be asked again."""
+
+
+DATABASE_FAILURES = (DBAPIError, PoolTimeout, Unfenced)
 
 #: PostgreSQL's word for a full disk.
 _POSTGRESQL_DISK_FULL = "53100"
@@ -18,3 +28,15 @@ def is_disk_full(error: DBAPIError) -> bool:
     if isinstance(error.orig, sqlite3.OperationalError):
         return error.orig.sqlite_errorcode == sqlite3.SQLITE_FULL
     return getattr(error.orig, "sqlstate", None) == _POSTGRESQL_DISK_FULL
+
+
+@contextmanager
+def busy_is_a_problem(database: Database) -> Iterator[None]:
+    """A lock that was not given in time: everything is rolled back, and the caller may simply ask again."""
+    try:
+        yield
+    except OperationalError as error:
+        if not database.is_lock_timeout(error):
+            raise
+        detail = "The database is busy and gave no lock in time. Nothing was changed; send the same request again."
+        raise Problem(503, "database_busy", detail, headers={"Retry-After": "1"}) from error

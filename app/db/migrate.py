@@ -1,17 +1,22 @@
-"""Schema migrations, run from code: the database's URL is the only setting, so there is no ini file."""
+"""Schema migrations, run from code: the database's URL is the only setting, so there is no ini file.
+
+Alembic is imported when it is used: a server looks at its schema when somebody asks for its health, and most processes
+that load this module migrate nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from app.db.database import Database
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
 # Two servers that start at once migrate one after the other. Any constant does; this one is "epsilond" in ASCII.
@@ -20,11 +25,16 @@ _ADVISORY_LOCK = 0x657073696C6F6E64
 
 def upgrade(database_url: str, revision: str = "head") -> None:
     """Bring the database to ``revision``: all of it in one transaction, or nothing."""
+    from alembic import command
+
     _run(database_url, lambda config: command.upgrade(config, revision))
 
 
+@cache
 def head_revision() -> str:
     """The newest revision that this checkout knows."""
+    from alembic.script import ScriptDirectory
+
     head = ScriptDirectory.from_config(_config()).get_current_head()
     assert head is not None, "the migrations folder has at least one revision"
     return head
@@ -32,6 +42,8 @@ def head_revision() -> str:
 
 def current_revision(database: Database) -> str | None:
     """The revision that the database is at; None for an empty one."""
+    from alembic.migration import MigrationContext
+
     with database.read() as session:
         return MigrationContext.configure(session.connection()).get_current_revision()
 
@@ -42,6 +54,8 @@ def is_at_head(database: Database) -> bool:
 
 
 def _config(connection: Connection | None = None) -> Config:
+    from alembic.config import Config
+
     config = Config()
     # The option is read with %-interpolation.
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))

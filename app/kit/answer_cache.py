@@ -32,7 +32,7 @@ _SPELLINGS = 2
 
 
 class Source(StrEnum):
-    """Where an answer came from, as the header Cache-Status (RFC 9211) tells it."""
+    """The source of an answer, as the header Cache-Status (RFC 9211) tells it."""
 
     HIT = "epsilond; hit"
     STORED = "epsilond; fwd=miss; stored"
@@ -54,7 +54,7 @@ class Finding:
 
 
 class _Abandoned(Exception):
-    """Who was finding the answer has failed in a way that is nobody else's."""
+    """The caller that was finding the answer failed in a way that concerns nobody else."""
 
 
 class AnswerCache:
@@ -84,7 +84,7 @@ class AnswerCache:
         return len(self._answers)
 
     def key(self, call: str, asked: Any) -> bytes:
-        """Of a request.
+        """Return the key of a request.
 
         Args:
             call: Which endpoint.
@@ -95,7 +95,7 @@ class AnswerCache:
         return hashlib.sha256(self._version + call.encode() + b"\0" + text.encode()).digest()
 
     def spelling(self, call: str, body: bytes) -> bytes:
-        """Of a body as it was sent: found again without being read."""
+        """Return the key of a body as it was sent, which is found again without being read."""
         return hashlib.sha256(self._version + call.encode() + b"\0" + body).digest()
 
     def known(self, spelling: bytes) -> bytes | None:
@@ -196,7 +196,7 @@ class AnswerCache:
 
 
 def _plain(value: Any) -> Any:
-    """Whole numbers without a fraction, everywhere. A negative zero stays what it is."""
+    """Replace every float that is a whole number by an integer. A negative zero stays what it is."""
     if isinstance(value, float):
         is_whole = value.is_integer() and (value != 0.0 or math.copysign(1.0, value) > 0.0)
         return int(value) if is_whole else value

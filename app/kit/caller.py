@@ -1,4 +1,4 @@
-"""For whom the present work is done, where no principal is handed down: what takes turns between callers."""
+"""The caller for whom the present work is done: gates that take turns between callers are handed no principal."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ RETRY_AFTER_S = 2
 
 
 class FairGate:
-    """So many ``places`` at once. A block `with gate:` waits for one and gives it back.
+    """A gate with so many ``places``. A block `with gate:` waits for a place and gives it back.
 
     Whoever waits holds a thread of the service, so only ``most_waiting`` may. If one more comes, the caller that has
     most of them waiting gives way: the newest of its requests, or the one that comes, is refused.

@@ -17,10 +17,19 @@ def _integral_float_is_an_integer(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-#: An integer; an integral float such as 1000.0 is one too. Always bound it with `Field(ge=..., le=...)`.
-Integer = Annotated[int, BeforeValidator(_integral_float_is_an_integer)]
+#: Takes an integral float such as 1000.0 for an integer. It stands behind the bounds: before them, pydantic would name
+#: these by words that JSON Schema does not have.
+INTEGRAL = BeforeValidator(_integral_float_is_an_integer)
+#: An integer. Always bound it with `Field(ge=..., le=...)` as the field's value, or use `INTEGRAL`.
+Integer = Annotated[int, INTEGRAL]
+#: An integer that may be left out; bound it in the same way.
+OptionalInteger = Annotated[int | None, INTEGRAL]
 
 #: Text without control characters, which no database column and no log line takes well.
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z]+_[a-z0-9_]+$")]
+
+
+class EmptyRequest(Schema):
+    """No fields."""

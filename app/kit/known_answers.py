@@ -143,7 +143,7 @@ class Answers:
 
 
 async def get_answers(request: Request) -> Answers:
-    """Of the application that answers; the middleware above left the body's spelling, if it is worth remembering."""
+    """Return the application's cache for a request, with the body's spelling where the middleware above left one."""
     cache = cast(AnswerCache, request.app.state.answers)
     spelling: bytes | None = getattr(request.state, "spelling", None)
     return Answers(cache, request.scope["path"], spelling)

@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -27,6 +27,12 @@ def make_private_folder(path: Path) -> Path:
         path.mkdir(mode=0o700, exist_ok=True)
         sync_folder(path.parent)
     return path
+
+
+def make_private_file(path: Path) -> None:
+    """Create an empty file for this user alone, where that is possible; one that exists is left as it is."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def own_folder(path: Path) -> Path:
@@ -63,6 +69,14 @@ def write_private_once(path: Path, content: bytes) -> None:
             path.hardlink_to(draft)
         except FileExistsError:
             return
+    sync_folder(path.parent)
+
+
+def replace_private(path: Path, content: bytes) -> None:
+    """Like `write_private_once`, in place of a file that is there."""
+    make_private_folder(path.parent)
+    with _draft(path, lambda file: _write_all(file, content)) as draft:
+        draft.replace(path)
     sync_folder(path.parent)
 
 

@@ -11,13 +11,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from app.kit.fair_gate import MOST_WAITING, FairGate
+from app.problems import unprocessable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,8 +43,23 @@ class JobFailed(Exception):
         self.limit = limit
 
 
+@contextmanager
+def too_much_work(what: str, remedy: str, *pointer: str | int) -> Iterator[None]:
+    """Answer 422 where a job of the block has no result.
+
+    Args:
+        what: The job, as the beginning of a sentence.
+        remedy: What to ask instead.
+        pointer: The field that makes the work.
+    """
+    try:
+        yield
+    except JobFailed as failure:
+        raise unprocessable("too_much_work", f"{what} was given up: {failure}; {remedy}", *pointer) from None
+
+
 class ProcessPool:
-    """At most ``size`` jobs at once, each within ``seconds`` (its wait for a place included) and ``memory_bytes``.
+    """A pool of at most ``size`` jobs at once, each within ``seconds`` (its wait included) and ``memory_bytes``.
 
     Attributes:
         gate: Where jobs wait for a place; callers take turns.
@@ -60,7 +77,7 @@ class ProcessPool:
         self._closed = False
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """``function(*args, **kwargs)`` in another process; function, arguments and result are pickled.
+        """Run ``function(*args, **kwargs)`` in another process; function, arguments and result are pickled.
 
         Raises:
             JobFailed: out of time or memory, the process ended, or the pool is closed.
@@ -168,6 +185,6 @@ class _Worker:
         self._process.wait()
 
     def end(self) -> None:
-        """Also close the connection; only the thread that may use it does so."""
+        """End the process and close the connection; only the thread that may use the connection calls this."""
         self.kill()
         self._connection.close()

@@ -9,8 +9,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from accounting.near_names import hint
 from app.kit import limits
-from app.kit.near_names import hint
 from app.problems import Problem, ProblemItem, json_pointer
 
 

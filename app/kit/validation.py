@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from accounting.near_names import hint, suggestion
 from app.kit import limits
-from app.kit.near_names import hint
 from app.kit.schema_names import names_at
 from app.problems import Problem, ProblemItem, json_pointer
 
@@ -114,7 +115,7 @@ def from_validation(
 
 
 def _of_the_alternative_meant(items: Sequence[ProblemItem]) -> list[ProblemItem]:
-    """Without the faults of the wrong alternatives of a union, and each fault once.
+    """Drop the faults of the wrong alternatives of a union, and keep each other fault once.
 
     A field that takes a number or a list complains about both. Where one alternative got past the type, it was meant.
     """
@@ -148,7 +149,7 @@ def _item(fault: Mapping[str, Any], body: Any, known: frozenset[str] = frozenset
     else:
         pointer = json_pointer((place, *path))
     code = CODES.get(kind) or ("wrong_type" if kind.endswith("_type") else "invalid")
-    detail = _detail(kind, fault) + (hint(str(path[-1]), known) if known else "")
+    detail = _detail(kind, fault) + (hint(str(path[-1]), known) if known else "") + _meant_value(fault)
     return ProblemItem(pointer=pointer[: limits.POINTER_LENGTH], code=code, detail=detail)
 
 
@@ -162,6 +163,17 @@ def _detail(kind: str, fault: Mapping[str, Any]) -> str:
         message = str(fault["msg"]).removeprefix("Value error, ")
         return message if message.endswith(".") else message + "."
     return "Input is not valid here."
+
+
+def _meant_value(fault: Mapping[str, Any]) -> str:
+    """The value that was probably meant, where one of several is wanted."""
+    context = fault.get("ctx", {})
+    given = context.get("tag", fault.get("input"))
+    # Pydantic quotes each of the values.
+    known = re.findall(r"'([^']*)'", str(context.get("expected_tags", context.get("expected", ""))))
+    return (
+        suggestion(given, known) if CODES.get(str(fault["type"])) == "unknown_value" and isinstance(given, str) else ""
+    )
 
 
 def _discriminator(fault: Mapping[str, Any]) -> str:

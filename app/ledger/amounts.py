@@ -8,7 +8,11 @@ from functools import lru_cache
 from typing import Any
 
 from accounting.filters import PrivacyFilter
-from app.ledger.states import Amounts, Path
+from app.ledger.states import Path
+from app.tables.states import Amounts
+
+#: What a filter counts, field by field.
+FilterAmounts = dict[str, Any]
 
 
 @lru_cache(maxsize=1024)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from accounting.filters import PrivacyFilter, filter_from_json
-from app.kit.moments import format_moment
+from app.kit.timestamps import format_moment
 from app.ledger.amounts import amounts_in_words, limit_in_words
 from app.ledger.books import StoredEntry
 from app.ledger.records import EntryRecord, record_from_canonical

@@ -17,12 +17,13 @@ from typing import NamedTuple, Protocol
 from accounting.canonical import Json, canonical_text
 from accounting.errors import AccountingError
 from accounting.events import Event
+from accounting.events.schedules import resolve_schedules
 from accounting.relations import NeighboringRelation
-from accounting.sampling.schedules import resolve_schedules
 from app.ledger import rebuild
 from app.ledger.rebuild import BrokenChain, Chained, History, details_of
 from app.ledger.records import GENESIS, EntryRecord
-from app.ledger.states import Amounts, BudgetState, EntryKind, ReservationState, ReservationStatus, plus
+from app.ledger.states import BudgetState, EntryKind, ReservationState, plus
+from app.tables.states import Amounts, ReservationStatus
 
 # Asked for with every entry, where finding a member in its class would take longer than what is done with it.
 _CREATE, _RESERVE, _LIMIT = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.LIMIT

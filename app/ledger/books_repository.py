@@ -35,10 +35,10 @@ from accounting.filters import PrivacyFilter
 from app.db.lists import among, as_list
 from app.ledger import statements
 from app.ledger.books import Known, StoredEntry
-from app.ledger.columns import AmountsText, EventsText, FilterText
-from app.ledger.repository import under
 from app.ledger.statements import BUDGETS, ENTRIES, EXPOSED, RESERVATIONS
 from app.ledger.states import EntryKind
+from app.tables.columns import AmountsText, EventsText, FilterText
+from app.tables.ledger import under
 
 #: Rows that are held in memory at once.
 BATCH = 1000

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from accounting.canonical import Json
 from accounting.events import Event
 from accounting.filters import PrivacyFilter
-from app.ledger.states import Amounts
+from app.tables.states import Amounts
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,20 @@ class Reserve:
 
 @dataclass(frozen=True)
 class Start:
-    """Noise is about to be drawn."""
+    """Noise is about to be drawn.
+
+    Attributes:
+        by_run: The service's own run asks.
+        is_told_late: It was started in time, as far as anybody knows, and the entry that said so was lost.
+    """
 
     by_run: bool = False
+    is_told_late: bool = False
 
 
 @dataclass(frozen=True)
 class Extend:
-    """More time, until ``until``; never less than there was."""
+    """Give more time, until ``until``; never less than there was."""
 
     until: datetime
     by_run: bool = False
@@ -74,7 +82,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Void:
-    """Nothing has happened and nothing will: release what is held."""
+    """Release what is held: nothing has happened and nothing will."""
 
     by_run: bool = False
 
@@ -92,6 +100,8 @@ class Correct:
         quote: The price that is right.
         reason: Why, for every later reader.
         events: What happened; None keeps the events and corrects their price, upwards alone.
+        priced: The events that ``quote`` is for, where ``events`` is None. If another command has changed them since,
+            the correction is refused, and whoever made it prices again.
         may_lower: Whether whoever asks may lower a charge.
         charge_delta: The delta at which an approximate_dp budget priced the events.
     """
@@ -101,6 +111,7 @@ class Correct:
     events: tuple[Event, ...] | None = None
     may_lower: bool = False
     charge_delta: float | None = None
+    priced: tuple[Event, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -116,14 +127,27 @@ class Charge:
 
 @dataclass(frozen=True)
 class ChangeLimit:
-    """Another limit from now on; the kind, the orders and what is used stay."""
+    """Set another limit from now on; the kind, the orders and what is used stay."""
 
     filter: PrivacyFilter
     reason: str
 
 
+@dataclass(frozen=True)
+class EnterLoss:
+    """Entries were lost, of this budget or of others under it, and somebody has acknowledged that.
+
+    Attributes:
+        reason: Why, in the words of whoever acknowledged it.
+        details: What is known to be missing.
+    """
+
+    reason: str
+    details: Mapping[str, Json]
+
+
 #: About a reservation that exists.
 Resolution = Start | Extend | Commit | Void | Expire | Correct
 #: About a budget.
-BudgetCommand = Reserve | Charge | ChangeLimit
+BudgetCommand = Reserve | Charge | ChangeLimit | EnterLoss
 Command = Resolution | BudgetCommand

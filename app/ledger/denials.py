@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.ledger.states import ReservationStatus
+from app.tables.states import ReservationStatus
 
 
 class DenialCode(StrEnum):
@@ -27,6 +27,8 @@ class DenialCode(StrEnum):
     """correct: the reservation is open (only its price can be corrected then) or was released."""
     CORRECTION_LOWERS = "correction_lowers"
     """correct: the charge would become smaller, or steps would be forgotten, and the key may not do that (403)."""
+    PRICE_OUTDATED = "price_outdated"
+    """correct: the events have changed since they were priced (never an answer over HTTP: they are priced again)."""
     LIMIT_BELOW_USE = "limit_below_use"
     """limit: what is spent and reserved is more than the new limit."""
     BUDGET_EXCEEDED = "budget_exceeded"
@@ -47,6 +49,7 @@ _DETAILS = {
     "reservation_id out to charge what happened without a reservation",
     DenialCode.CORRECTION_LOWERS: "this correction would lower a charge or forget steps that were charged, which needs "
     "a key with the scope corrections; what happened besides is charged without reservation_id",
+    DenialCode.PRICE_OUTDATED: "the events have changed since they were priced",
     DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than `used`",
     DenialCode.BUDGET_EXCEEDED: "the budget does not admit these events; largest_count_that_fits says how many of "
     "their steps it would, and a calibration with the target kind `budget` which noise fits",

@@ -12,8 +12,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from app.auth import reach
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
-from app.budgets import service as budgets
-from app.kit.context import CurrentContext
+from app.context import CurrentContext
 from app.kit.fields import PRINTABLE
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
@@ -42,14 +41,15 @@ def list_entries(
     context: CurrentContext,
     _: Reader,
     budget_id: str,
-    kind: Annotated[EntryKind | None, Query(description="Only entries of this kind.")] = None,
+    kind: Annotated[EntryKind | None, Query(description="List only entries of this kind.")] = None,
     after: Annotated[AwareDatetime | None, Query(description="Recorded at this moment or later.")] = None,
     before: Annotated[AwareDatetime | None, Query(description="Recorded earlier than this moment.")] = None,
     purpose: Annotated[
         str | None, Query(max_length=200, pattern=PRINTABLE, description="Exactly this purpose of a reservation.")
     ] = None,
     mechanism: Annotated[
-        str | None, Query(max_length=40, pattern="^[a-z_]+$", description="With an event of this mechanism.")
+        str | None,
+        Query(max_length=40, pattern="^[a-z_]+$", description="List only entries with an event of this mechanism."),
     ] = None,
     principal_id: Annotated[str | None, Query(max_length=64, description="Made by this principal.")] = None,
     cursor: Cursor = None,
@@ -58,7 +58,7 @@ def list_entries(
     """Everything that was ever decided about the budget, with the hashes that chain it."""
     behind = decode_cursor(cursor, int)
     with context.database.read() as session:
-        budget_filter = budgets.get_budget(session, budget_id).filter
+        budget_filter = repository.get_budget(session, budget_id).filter
         found = repository.page(
             session,
             budget_id,

@@ -43,7 +43,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from app.kit.moments import format_moment
+from app.kit.timestamps import format_moment
 from app.ledger.books import BadPlace, Head, StoredEntry, digest_of
 from app.ledger.verdicts import TreeHead
 

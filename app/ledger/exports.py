@@ -19,9 +19,9 @@ from typing import Any
 from sqlalchemy import Row
 
 from accounting.filters import PrivacyFilter
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
-from app.kit.idempotency import busy_is_a_problem
+from app.db.failures import busy_is_a_problem
 from app.ledger import books_repository as repository
 from app.ledger import tree_repository
 from app.ledger.bodies import entry_body

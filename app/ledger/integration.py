@@ -83,7 +83,7 @@ def _integrate(session: Session) -> int:
 
 
 def _watermark(tree: Row[Any], last: int, covered: int, own: int | None, oldest: int | None) -> dict[str, int]:
-    """Up to where all entries are in the tree and none will appear any more, and up to where that is awaited.
+    """Return the place up to which no entry will appear any more, and the place up to which that is awaited.
 
     A transaction has its number before it draws a leaf index. One that drew an index up to ``last`` therefore has a
     smaller number than was given out afterwards, and once every transaction with a smaller number is over, no entry

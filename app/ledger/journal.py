@@ -19,8 +19,9 @@ from sqlalchemy.orm import Session
 
 from accounting import ENGINE_VERSION
 from accounting.events import Event
-from app.budgets.models import Budget
 from app.db.database import Database
+from app.fence.marks import Head
+from app.fence.service import touch
 from app.kit.ids import new_id
 from app.ledger import repository, rows, statements
 from app.ledger.commands import BudgetCommand, Command
@@ -28,6 +29,7 @@ from app.ledger.denials import Denial
 from app.ledger.records import GENESIS, EntryRecord, entry_record
 from app.ledger.states import BudgetState, EntryKind, Path, ReservationState, exposed_counts
 from app.ledger.transitions import Transition, decide
+from app.tables.ledger import Budget
 
 #: Ids that are remembered per database before all are forgotten.
 _MOST_REMEMBERED = 100_000
@@ -103,6 +105,7 @@ def open_budget(session: Session, budget: Budget) -> None:
     session.add(budget)
     session.flush()
     statements.insert_entries(session.connection(), [row])
+    touch(session.connection(), budget.id, None)
 
 
 @dataclass
@@ -140,6 +143,9 @@ class Transaction:
             self._heads[row.id] = _Head(row.sequence, row.head_hash)
         # A place may be remembered from a transaction that was rolled back, with the budget that it made.
         self._places = {target: place for target, place in self._places.items() if place[0] in self._budgets}
+        for place in self._places.values():
+            head = self._heads[place[0]]
+            touch(self.connection, place[0], Head(head.sequence, head.hash))
         about = [target for target, place in self._places.items() if target not in place]
         for row in statements.reservations(self.connection, about):
             self._reservations[row.id] = rows.reservation_state(row)
@@ -242,7 +248,7 @@ _PLACES: WeakKeyDictionary[Database, dict[str, tuple[str, ...]]] = WeakKeyDictio
 
 
 def _places(connection: Connection, database: Database, targets: set[str]) -> dict[str, tuple[str, ...]]:
-    """For each target that exists, the ids of its budget and of those above it, the root last."""
+    """Map each target that exists to the ids of its budget and of those above it, the root last."""
     known = _PLACES.setdefault(database, {})
     # Another thread may forget all of them at any moment.
     places = {target: place for target in targets if (place := known.get(target)) is not None}

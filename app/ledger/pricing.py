@@ -15,12 +15,11 @@ from accounting import ENGINE_VERSION
 from accounting.effort import is_quick
 from accounting.errors import AccountingError, NoCostInFilter, Unsupported
 from accounting.events import Event, prefix_of_events
+from accounting.events.schedules import resolve_schedules
 from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
-from accounting.sampling.sampled import is_amplified
-from accounting.sampling.schedules import resolve_schedules
 from accounting.units import Amounts
-from app.kit.context import Context
+from app.context import Context
 from app.kit.process_pool import JobFailed
 from app.ledger.commands import Quote
 from app.ledger.states import BudgetState, Path
@@ -185,7 +184,7 @@ def _price_the_sampled_steps(
         resolve_schedules(events, relation)
     except AccountingError as error:
         raise error.inside("events") from None
-    steps = dict.fromkeys(Event(event.mechanism, event.sampling) for event in events if is_amplified(event))
+    steps = dict.fromkeys(Event(event.mechanism, event.sampling) for event in events if event.sampling.is_amplified)
     for done, step in enumerate(steps):
         if monotonic() > deadline:
             detail = (

@@ -17,11 +17,13 @@ from accounting.errors import AccountingError
 from accounting.filters import PrivacyFilter, filter_from_json
 from accounting.relations import NeighboringRelation
 from app.ledger.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
-from app.ledger.states import Amounts, EntryKind, ReservationState, ReservationStatus, is_prefix, plus
+from app.ledger.states import EntryKind, ReservationState, is_prefix, plus
+from app.tables.states import Amounts, ReservationStatus
 
 # Asked for with every entry, where finding a member in its class would take longer than what is done with it.
 _CREATE, _RESERVE, _START, _EXTEND = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.START, EntryKind.EXTEND
 _COMMIT, _VOID, _CORRECT, _LIMIT = EntryKind.COMMIT, EntryKind.VOID, EntryKind.CORRECT, EntryKind.LIMIT
+_LOSS = EntryKind.LOSS
 _PENDING, _STARTED, _COMMITTED = ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED
 
 # What may happen to a reservation. Once noise may have been drawn, nothing releases what it holds.
@@ -201,6 +203,10 @@ def replay(history: History, record: EntryRecord) -> Step:
             changed = _filter(details_of(record))
             changed.check_child_of(history.filter)
             history.filter = changed
+            return None, None
+        if record.kind is _LOSS:
+            if any(record.amounts) or len(record.amounts) != len(history.pending) or record.events:
+                raise BrokenChain(record.sequence, "it charges something, which a loss does not")
             return None, None
         return _replay(history, record)
     except _UNREADABLE as error:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from accounting.canonical import FORMAT_VERSION, Json, canonical_text
 from accounting.events import Event, event_from_json
-from app.kit.moments import format_moment
+from app.kit.timestamps import format_moment
 from app.ledger.states import EntryKind
 from app.ledger.transitions import Transition
 
@@ -106,7 +106,7 @@ def entry_record(
 
 def _details(transition: Transition) -> dict[str, Json]:
     reservation, kind = transition.reservation, transition.kind
-    details: dict[str, Json] = {}
+    details: dict[str, Json] = dict(transition.details)
     if kind is EntryKind.LIMIT:
         details["filter"] = transition.budget.filter.to_json()
     if transition.reason is not None:

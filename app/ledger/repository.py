@@ -7,22 +7,33 @@ from datetime import datetime
 from functools import reduce
 from typing import Any, cast
 
-from sqlalchemy import Row, Table, literal, select
+from sqlalchemy import Row, Table, select
 from sqlalchemy.orm import Session
 
-from app.budgets.models import Budget, Reservation
-from app.ledger.models import Entry, ExposedStep
-from app.ledger.states import Amounts, ReservationStatus, plus
+from app.ledger.states import plus
+from app.problems import not_found
+from app.tables.ledger import Budget, Entry, Reservation, under
+from app.tables.states import Amounts, ReservationStatus
 
 _BUDGETS = cast(Table, Budget.__table__)
 _RESERVATIONS = cast(Table, Reservation.__table__)
-_ENTRIES = cast(Table, Entry.__table__)
-_EXPOSED = cast(Table, ExposedStep.__table__)
 
 
 def find_budget(session: Session, budget_id: str) -> Row[Any] | None:
     """The budget as it is in this session's view."""
     return session.execute(select(_BUDGETS).where(_BUDGETS.c.id == budget_id)).one_or_none()
+
+
+def get_budget(session: Session, budget_id: str) -> Budget:
+    """The budget, to look at. Its relation, its unit, its place in its tree and its filter's kind never change.
+
+    Raises:
+        Problem: 404.
+    """
+    budget = session.get(Budget, budget_id)
+    if budget is None:
+        raise not_found("budget", budget_id)
+    return budget
 
 
 def budgets(session: Session, ids: Sequence[str]) -> Sequence[Row[Any]]:
@@ -51,13 +62,6 @@ def due_amounts(session: Session, budget_id: str, zero: Amounts, now: datetime) 
         .where(_due(path, now))
     )
     return reduce(plus, session.scalars(statement), zero)
-
-
-def under(path: str) -> Any:
-    """The condition that a budget is the one with this path, or below it; every budget for the empty path."""
-    if not path:
-        return literal(True)
-    return (_BUDGETS.c.path == path) | _BUDGETS.c.path.startswith(f"{path}/", autoescape=True)
 
 
 def _due(path: str, now: datetime) -> Any:

@@ -1,4 +1,4 @@
-"""Between rows and states: what is read from a row, and what a state writes to it."""
+"""Conversion of rows and states: what is read from a row, and what a state writes to it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy import Row
 
 from accounting.relations import NeighboringRelation
-from app.budgets.models import Budget, Reservation
 from app.ledger.records import mechanisms_of
-from app.ledger.states import BudgetState, ReservationState, ReservationStatus
+from app.ledger.states import BudgetState, ReservationState
+from app.tables.ledger import Budget, Reservation
+from app.tables.states import ReservationStatus
 
 #: Beyond this an amount is only known to be more than any limit; the column is a signed 64-bit integer.
 _FARTHEST = 2**62

@@ -11,7 +11,7 @@ from app.kit.fields import Identifier, Schema
 from app.ledger.checkpoints import MAX_NOTE_LENGTH
 from app.ledger.states import EntryKind
 from app.ledger.transparency_schemas import TreeBody
-from app.privacy.schemas import EventSchema
+from app.wire.events import EventSchema
 
 
 class EntryBody(Schema):
@@ -23,14 +23,14 @@ class EntryBody(Schema):
     leaf_index: int = Field(description="Place among the entries of all budgets; grows, and may have gaps.")
     kind: EntryKind
     amount: dict[str, Any] = Field(
-        description="In the filter's own fields: the limit (create, limit), what is held (reserve, start, extend), "
-        "charged (commit, correct) or released (void, expire)."
+        description="The limit (create, limit), what is held (reserve, start, extend), charged (commit, correct) or "
+        "released (void, expire), in the filter's own fields."
     )
     events: list[EventSchema]
     reservation_id: str | None
     principal_id: str
     purpose: str | None
-    reason: str | None = Field(description="Of a correction, or of a changed limit.")
+    reason: str | None = Field(description="Why a charge was corrected, a limit changed, or a loss acknowledged.")
     engine_version: str = Field(description="Version of the accounting engine that made the amount.")
     recorded_at: datetime
     previous_hash: str = Field(description="Hash of the entry before, 64 zeros for the first.")
@@ -56,9 +56,9 @@ class BadPlaceBody(Schema):
 
     budget_id: str | None
     sequence: int | None = Field(
-        description="Of the entry; null where the entries are whole and a table beside them says something else."
+        description="The entry's; null where the entries are whole and a table beside them says something else."
     )
-    leaf_index: int | None = Field(description="Of the stored entry; null where it is missing.")
+    leaf_index: int | None = Field(description="The stored entry's; null where it is missing.")
     reason: str
 
 

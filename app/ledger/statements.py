@@ -14,10 +14,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from accounting.canonical import canonical_text, sha256_hex
 from accounting.events import Event
-from app.budgets.models import Budget, Reservation
 from app.db.lists import among, as_list
-from app.ledger.models import Entry, ExposedStep
 from app.ledger.records import EntryRecord, chain_hash, mechanisms_of
+from app.tables.ledger import Budget, Entry, ExposedStep, Reservation
 
 BUDGETS = cast(Table, Budget.__table__)
 RESERVATIONS = cast(Table, Reservation.__table__)

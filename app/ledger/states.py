@@ -10,28 +10,10 @@ from enum import StrEnum
 from operator import add, lt, sub
 
 from accounting.events import Event
+from accounting.events.schedules import resolve_schedule, resolve_schedules
 from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
-from accounting.sampling.schedules import resolve_schedule, resolve_schedules
-
-#: Integer units, one per currency or order of the filter. Python integers: sums are exact, so that a release takes back
-#: exactly what was held, even in an order whose single costs are saturated.
-Amounts = tuple[int, ...]
-
-
-class ReservationStatus(StrEnum):
-    """Where a reservation is. The last three are final."""
-
-    PENDING = "pending"
-    """Its cost is held; it ends by itself unless it is started in time."""
-    STARTED = "started"
-    """Noise may have been drawn, so that it can only be committed."""
-    COMMITTED = "committed"
-    """Its events happened, and are charged."""
-    VOIDED = "voided"
-    """Given up before any noise was drawn; what it held is released."""
-    EXPIRED = "expired"
-    """Not started in time; what it held is released."""
+from app.tables.states import Amounts, ReservationStatus
 
 
 class EntryKind(StrEnum):
@@ -55,6 +37,8 @@ class EntryKind(StrEnum):
     """A charge was corrected, or something charged that no reservation held."""
     LIMIT = "limit"
     """A budget's limit was changed."""
+    LOSS = "loss"
+    """Entries were lost with the database, and the service went on with an older copy. Charges nothing."""
 
 
 @dataclass(frozen=True)

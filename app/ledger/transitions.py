@@ -11,9 +11,11 @@ committed, whatever the clock says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from accounting.canonical import Json
 from accounting.events import Event
 from app.ledger.commands import (
     ChangeLimit,
@@ -21,6 +23,7 @@ from app.ledger.commands import (
     Command,
     Commit,
     Correct,
+    EnterLoss,
     Expire,
     Extend,
     Reserve,
@@ -28,18 +31,8 @@ from app.ledger.commands import (
     Void,
 )
 from app.ledger.denials import Denial, DenialCode
-from app.ledger.states import (
-    Amounts,
-    BudgetState,
-    EntryKind,
-    Move,
-    Path,
-    ReservationState,
-    ReservationStatus,
-    exposed_counts,
-    is_prefix,
-    minus,
-)
+from app.ledger.states import BudgetState, EntryKind, Move, Path, ReservationState, exposed_counts, is_prefix, minus
+from app.tables.states import Amounts, ReservationStatus
 
 
 @dataclass(frozen=True)
@@ -52,9 +45,10 @@ class Transition:
         amounts: Held (reserve, start, extend), charged (commit, correct), released (void, expire), or the new caps.
         events: What the amounts are for.
         engine_version: Of the engine that found the amounts.
-        reservation: After it; None where a limit was changed.
+        reservation: After it; None for an entry that is about the budget alone.
         reason: Given with a change by hand.
         before: The reservation before it; None where there was none.
+        details: What else its entry says.
     """
 
     kind: EntryKind
@@ -65,6 +59,7 @@ class Transition:
     reservation: ReservationState | None = None
     reason: str | None = None
     before: ReservationState | None = None
+    details: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def budget(self) -> BudgetState:
@@ -88,8 +83,8 @@ def decide(
         return _reserve(path, command, now)
     if isinstance(command, Charge):
         return _charge(path, command, now)
-    if isinstance(command, ChangeLimit):
-        return _change_limit(path, command, engine_version)
+    if isinstance(command, ChangeLimit | EnterLoss):
+        return _about_the_budget_alone(path, command, engine_version)
     assert reservation is not None, "every other command is about a reservation"
     denial = _denial(reservation, command, now)
     if denial is not None:
@@ -159,8 +154,11 @@ def _charge(path: Path, command: Charge, now: datetime) -> Transition:
     return Transition(EntryKind.CORRECT, after, cost, command.events, version, reservation, command.reason)
 
 
-def _change_limit(path: Path, command: ChangeLimit, engine_version: str) -> Transition | Denial:
+def _about_the_budget_alone(path: Path, command: ChangeLimit | EnterLoss, engine_version: str) -> Transition | Denial:
     budget = path[0]
+    if isinstance(command, EnterLoss):
+        nothing, details = budget.filter.zero, command.details
+        return Transition(EntryKind.LOSS, path, nothing, (), engine_version, reason=command.reason, details=details)
     if not command.filter.admits(budget.used):
         return Denial(DenialCode.LIMIT_BELOW_USE, budget_id=budget.id)
     changed = replace(budget, filter=command.filter, overdrawn=False)
@@ -211,6 +209,8 @@ def _correct(path: Path, reservation: ReservationState, command: Correct) -> Tra
     zero, before = path[0].filter.zero, reservation.cost if reservation.charged is None else reservation.charged
     amounts = command.quote.amounts
     if command.events is None:
+        if command.priced != reservation.priced_events:
+            return Denial(DenialCode.PRICE_OUTDATED, state=reservation.status)
         amounts = tuple(map(max, amounts, before))
     if not command.may_lower and (
         any(new < old for new, old in zip(amounts, before, strict=True)) or _forgets(path[0], reservation, command)
@@ -271,6 +271,7 @@ def _denial(reservation: ReservationState, command: Command, now: datetime) -> D
     if isinstance(command, Correct):
         may = status is ReservationStatus.COMMITTED or (reservation.is_open and command.events is None)
         return None if may else Denial(DenialCode.NOT_COMMITTED, status)
+    is_told_late = isinstance(command, Start) and command.is_told_late
     asked_by_others = isinstance(command, Start | Extend | Commit | Void) and not command.by_run
     in_order_of_precedence = (
         (DenialCode.OWNED_BY_RUN, reservation.run_id is not None and asked_by_others),
@@ -278,7 +279,9 @@ def _denial(reservation: ReservationState, command: Command, now: datetime) -> D
         (
             DenialCode.EXPIRED,
             status is ReservationStatus.EXPIRED
-            or (isinstance(command, Start | Extend | Commit) and reservation.is_past_its_time(now)),
+            or (
+                isinstance(command, Start | Extend | Commit) and reservation.is_past_its_time(now) and not is_told_late
+            ),
         ),
         (
             DenialCode.ALREADY_STARTED,

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
-from app.kit.context import Context
-from app.kit.idempotency import busy_is_a_problem
+from app.context import Context
+from app.db.failures import busy_is_a_problem
 from app.ledger import merkle, verification
 from app.ledger import tree_repository as repository
 from app.ledger.books import BadPlace
@@ -311,7 +311,7 @@ def _check_note(note: str, key: VerifierKey, current: Checkpoint) -> None:
 
 
 def _check_consistency(read: Read, newest: Row[Any], current: Checkpoint) -> None:
-    """Both roots from the same nodes: then the tree begins with the one that was signed."""
+    """Make both roots from the same nodes: if they agree, the tree begins with the one that was signed."""
     if newest.tree_size > current.size:
         raise _not_consistent(f"a checkpoint of {newest.tree_size} entries was signed, and the tree has {current.size}")
     for size, root in ((newest.tree_size, bytes(newest.root_hash)), (current.size, current.root)):

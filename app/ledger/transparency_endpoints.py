@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
-from app.kit.context import CurrentContext
+from app.context import CurrentContext
 from app.kit.negotiation import preferred
 from app.kit.query_parameters import KnownParametersOnly
 from app.ledger import transparency
@@ -66,7 +66,7 @@ def get_inclusion_proof(
     _: Reader,
     entry_id: str,
     tree_size: Annotated[
-        int | None, Query(ge=1, le=_LARGEST, description="Of the tree; absent: that of a new checkpoint.")
+        int | None, Query(ge=1, le=_LARGEST, description="Size of the tree; absent: that of a new checkpoint.")
     ] = None,
 ) -> InclusionBody:
     """The hashes that lead from the entry to the root of the tree (RFC 9162, section 2.1.3)."""
@@ -82,9 +82,9 @@ def get_inclusion_proof(
 def get_consistency_proof(
     context: CurrentContext,
     _: Reader,
-    from_size: Annotated[int, Query(ge=0, le=_LARGEST, description="Of the smaller tree.")],
+    from_size: Annotated[int, Query(ge=0, le=_LARGEST, description="Size of the smaller tree.")],
     to_size: Annotated[
-        int | None, Query(ge=0, le=_LARGEST, description="Of the larger tree; absent: that of a new checkpoint.")
+        int | None, Query(ge=0, le=_LARGEST, description="Size of the larger tree; absent: that of a new checkpoint.")
     ] = None,
 ) -> ConsistencyBody:
     """The hashes that make both roots (RFC 9162, section 2.1.4): nothing that the smaller tree had was changed."""

@@ -9,8 +9,8 @@ from sqlalchemy import Row, Select, Table, func, insert, select, text, update
 from sqlalchemy.orm import Session
 
 from app.ledger.merkle import Node, Tiles, leaf_hash
-from app.ledger.models import MerkleCheckpoint, MerkleLeaf, MerkleNode, MerkleTree
 from app.ledger.statements import ENTRIES
+from app.tables.ledger import MerkleCheckpoint, MerkleLeaf, MerkleNode, MerkleTree
 
 TREES = cast(Table, MerkleTree.__table__)
 LEAVES = cast(Table, MerkleLeaf.__table__)

@@ -104,7 +104,7 @@ class TreeVerification:
             yield hashes
 
     def _check_nothing_is_left_out(self, settled: int, *, is_short: bool) -> None:
-        """Newer entries may still wait for their places, where no leaf is missing."""
+        """See that the tree lacks no entry but newer ones, which may still wait for their places."""
         position = self._seen.find(0)
         if position >= 0 and (is_short or self._leaf_indices[position] <= settled):
             raise self._bad(self._leaf_indices[position], "it is not in the tree")
@@ -149,5 +149,5 @@ def _check_checkpoints(count: int, origin: str, signed: Sequence[Row[Any]], root
 
 
 def _beside(reason: str) -> BadPlace:
-    """Where no single entry is wrong."""
+    """Return a bad place that names no entry, since no single one is wrong."""
     return BadPlace(None, None, None, reason)

@@ -69,12 +69,12 @@ class Verdict:
 
     @classmethod
     def bad(cls, books: Books, first_bad: BadPlace) -> Verdict:
-        """On books that were read to the first bad place."""
+        """Return the verdict on books that were read to the first bad place."""
         return cls(books.entries, len(books.accounts), None, first_bad)
 
     @classmethod
     def good(cls, books: Books, tree: TreeHead | None) -> Verdict:
-        """On books that were read to the end."""
+        """Return the verdict on books that were read to the end."""
         return cls(books.entries, len(books.accounts), books.digest(), None, tree)
 
     @property

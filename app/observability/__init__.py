@@ -1,1 +1,1 @@
-"""What the service tells its operator: logs without data, request ids, health."""
+"""What every part of the service tells its operator with: logs without data, request ids, counters."""

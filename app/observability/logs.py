@@ -65,7 +65,7 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
 
 
 def log_thread(failure: threading.ExceptHookArgs) -> None:
-    """In place of what Python prints of an exception that ends a thread, with its message."""
+    """Log an exception that ends a thread. Python itself would print its message, which may quote data."""
     if failure.exc_type is not SystemExit:
         found = (failure.exc_type, failure.exc_value or failure.exc_type(), failure.exc_traceback)
         logging.getLogger("epsilond").error("thread_failed", exc_info=found)

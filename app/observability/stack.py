@@ -1,4 +1,4 @@
-"""Where an exception came from, without its message: messages quote values, and values may be data."""
+"""The origin of an exception, without its message: messages quote values, and values may be data."""
 
 from __future__ import annotations
 

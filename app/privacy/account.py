@@ -11,8 +11,8 @@ from accounting.groups import MAX_GROUP_SIZE
 from accounting.numbers import MAX_EVENTS
 from accounting.relations import NeighboringRelation
 from app.kit.fields import Integer, Schema
-from app.privacy.answers import ConventionBody, IntervalBody
-from app.privacy.schemas import EventSchema
+from app.wire.answers import ConventionBody, IntervalBody
+from app.wire.events import EventSchema
 
 MAX_POINTS = 1000
 #: Of false positive rates, and of priors.
@@ -29,7 +29,7 @@ class CurveRequest(Schema):
 
 
 class AttackRiskRequest(Schema):
-    """Where the risk of membership inference, and of other attacks on one record, is wanted."""
+    """The points at which the risk of membership inference, and of other attacks on one record, is wanted."""
 
     fpr: list[Annotated[float, Field(ge=1e-30, lt=1)]] = Field(
         [], max_length=MAX_RISKS, description="False positive rates; also baselines of reconstruction."
@@ -66,11 +66,13 @@ class AccountRequest(Schema):
         "replaced: of a unit larger than a record. The bound on a unit's records is yours to enforce.",
     )
     curve: CurveRequest | None = Field(
-        None, description="Also the curve around what was asked, and the trade-off curve."
+        None, description="Asks for the curve around what was asked, too, and for the trade-off curve."
     )
-    attack_risk: AttackRiskRequest | None = Field(None, description="Also what the best attacks reach.")
-    gaussian_dp: GaussianSummaryRequest | None = Field(None, description="Also the curve as one mu, with its regret.")
-    certify: bool = Field(False, description="Also ask dp-accounting's PLD, which takes seconds.")
+    attack_risk: AttackRiskRequest | None = Field(None, description="Asks for what the best attacks reach, too.")
+    gaussian_dp: GaussianSummaryRequest | None = Field(
+        None, description="Asks for the curve as one mu, too, with its regret."
+    )
+    certify: bool = Field(False, description="Asks dp-accounting's PLD, too, which takes seconds.")
 
 
 class CertificationBody(Schema):
@@ -101,7 +103,7 @@ class PointBody(Schema):
     delta: IntervalBody | float
     method: str
     error_budget: dict[str, float] = Field(description="Width of the interval by its named sources of error.")
-    certification: CertificationBody | None = Field(None, description="Where the request says `certify`.")
+    certification: CertificationBody | None = Field(None, description="Given if the request says `certify`.")
 
 
 class EpsilonAtDelta(Schema):
@@ -125,10 +127,10 @@ class CurveBody(Schema):
     """Certified curves of the same events."""
 
     epsilon_over_delta: list[EpsilonAtDelta] | None = Field(
-        None, description="Where delta was given: from a thousandth of it to a thousand times as much."
+        None, description="Given if delta was given: from a thousandth of it to a thousand times as much."
     )
     delta_over_epsilon: list[DeltaAtEpsilon] | None = Field(
-        None, description="Where epsilon was given: from 0 to twice as much."
+        None, description="Given if epsilon was given: from 0 to twice as much."
     )
     trade_off: list[TradeOffPoint] = Field(
         description="The trade-off function: every test of one data set against its neighbour, in either direction, "
@@ -193,11 +195,11 @@ class AccountAnswer(Schema):
     error_budget: dict[str, float] | None = Field(
         None, description="Width of the interval by its named sources of error."
     )
-    certification: CertificationBody | None = Field(None, description="Where the request says `certify`.")
-    points: list[PointBody] | None = Field(None, description="Where a list was given.")
-    curve: CurveBody | None = Field(None, description="Where the request asks for it.")
-    attack_risk: AttackRiskBody | None = Field(None, description="Where the request asks for it.")
-    gaussian_dp: GaussianSummaryBody | None = Field(None, description="Where the request asks for it.")
-    group_size: int | None = Field(None, description="Where the request asks for more than one record.")
+    certification: CertificationBody | None = Field(None, description="Given if the request says `certify`.")
+    points: list[PointBody] | None = Field(None, description="Given if the request has a list.")
+    curve: CurveBody | None = Field(None, description="Given if the request asks for it.")
+    attack_risk: AttackRiskBody | None = Field(None, description="Given if the request asks for it.")
+    gaussian_dp: GaussianSummaryBody | None = Field(None, description="Given if the request asks for it.")
+    group_size: int | None = Field(None, description="Given if the request asks for more than one record.")
     convention: ConventionBody
     warnings: list[str]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accounting.bayes_risk import log_odds, risk_of_delta
-from accounting.errors import AccountingError
 from accounting.gaussian_regret import RegretOfGaussian, gaussian_summary
 from accounting.intervals import Interval
+from app.evaluation import Evaluation
 from app.privacy.account import (
     AttackRiskBody,
     AttackRiskRequest,
@@ -16,9 +16,8 @@ from app.privacy.account import (
     RegretBody,
     TruePositiveRateBody,
 )
-from app.privacy.answers import IntervalBody
-from app.privacy.evaluation import Evaluation
-from app.problems import from_accounting
+from app.problems import refused_at
+from app.wire.answers import IntervalBody
 
 _UP, _DOWN = 1.0 + 2.0**-51, 1.0 - 2.0**-51
 
@@ -63,12 +62,10 @@ def gaussian_dp(evaluation: Evaluation, regret: float) -> GaussianSummaryBody:
         known = dict(zip(unique, evaluation.deltas(unique, "gaussian_dp"), strict=True))
         return [known[epsilon].value for epsilon in epsilons]
 
-    try:
+    with refused_at("gaussian_dp"):
         found = gaussian_summary(
             evaluation.events, evaluation.relation, regret, deltas_at=deltas_at, group_size=evaluation.group_size
         )
-    except AccountingError as error:
-        raise from_accounting(error, "gaussian_dp") from None
     return GaussianSummaryBody(closest=_body(found.closest), conservative=_body(found.conservative))
 
 

@@ -14,7 +14,7 @@ from accounting.events import Event
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
 from accounting.second_opinion import Opinion, lattice_step, opinions_on_delta, opinions_on_epsilon
-from app.kit.context import Context
+from app.context import Context
 from app.kit.process_pool import JobFailed
 from app.privacy.account import CertificationBody
 from app.problems import Problem

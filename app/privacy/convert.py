@@ -2,75 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 from fastapi.openapi.models import Example
 from pydantic import Field
 
 from accounting.conversions import Converted, convert
-from accounting.errors import AccountingError
-from accounting.guarantees import Guarantee, guarantee_from_json
+from accounting.described import Real
+from accounting.guarantees import GUARANTEES, LOSS, AttackRisk, Guarantee, guarantee_from_json
 from accounting.numbers import MAX_ORDER, MAX_ORDERS
-from app.kit.context import Context
+from app.context import Context
 from app.kit.fields import Schema
-from app.kit.process_pool import JobFailed
-from app.problems import from_accounting, unprocessable
+from app.kit.process_pool import too_much_work
+from app.problems import refused_at
+from app.wire.described import DescribedSchema, schema_of
 
 #: Of the amounts in a request; an answer may be larger.
 MAX_AMOUNT = 1e6
 
-Amount = Annotated[float, Field(ge=0, le=MAX_AMOUNT)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Orders = Annotated[
     list[Annotated[float, Field(gt=1, le=MAX_ORDER)]],
     Field(min_length=1, max_length=MAX_ORDERS, description="Increasing."),
 ]
 Omega = Annotated[float, Field(gt=1, le=MAX_ORDER, description="The largest order.")]
-
-
-class PureDpGuaranteeIn(Schema):
-    """epsilon-DP: no event is more than e^epsilon times as likely under one neighbour as under the other."""
-
-    kind: Literal["pure_dp"]
-    epsilon: Amount
-
-
-class ApproximateDpGuaranteeIn(Schema):
-    """(epsilon, delta)-DP: an event is at most e^epsilon times as likely as under the neighbour, plus delta."""
-
-    kind: Literal["approximate_dp"]
-    epsilon: Amount
-    delta: Probability
-
-
-class ZcdpGuaranteeIn(Schema):
-    """rho-zCDP: the Renyi divergence of every order a > 1 is at most rho a."""
-
-    kind: Literal["zcdp"]
-    rho: Amount
-
-
-class TruncatedZcdpGuaranteeIn(Schema):
-    """(rho, omega)-tCDP: as zCDP, for orders up to omega."""
-
-    kind: Literal["truncated_zcdp"]
-    rho: Amount
-    omega: Omega
-
-
-class GaussianDpGuaranteeIn(Schema):
-    """mu-GDP: no test tells neighbours apart better than N(0, 1) from N(mu, 1)."""
-
-    kind: Literal["gaussian_dp"]
-    mu: Amount
-
-
-class RenyiDpGuaranteeIn(Schema):
-    """Renyi DP: the divergence of `orders[i]` is at most `epsilons[i]`."""
-
-    kind: Literal["renyi_dp"]
-    orders: Orders
-    epsilons: list[Amount] = Field(min_length=1, max_length=MAX_ORDERS)
 
 
 class AttackRiskIn(Schema):
@@ -82,16 +37,15 @@ class AttackRiskIn(Schema):
     tpr: Probability | None = None
 
 
-GuaranteeIn = Annotated[
-    PureDpGuaranteeIn
-    | ApproximateDpGuaranteeIn
-    | ZcdpGuaranteeIn
-    | TruncatedZcdpGuaranteeIn
-    | GaussianDpGuaranteeIn
-    | RenyiDpGuaranteeIn
-    | AttackRiskIn,
-    Field(discriminator="kind", title="Guarantee"),
-]
+if TYPE_CHECKING:  # a checker of types cannot follow how the schemas are made
+    GuaranteeIn = DescribedSchema | AttackRiskIn
+else:
+    _DESCRIBED = [cls for cls in GUARANTEES.values() if cls is not AttackRisk]
+    _AMOUNTS = {LOSS: Real(0.0, MAX_AMOUNT)}
+    GuaranteeIn = Annotated[
+        Union[(*(schema_of(each, "In", _AMOUNTS) for each in _DESCRIBED), AttackRiskIn)],
+        Field(discriminator="kind", title="Guarantee"),
+    ]
 
 
 class ToPlainKind(Schema):
@@ -212,16 +166,10 @@ def answer_conversion(context: Context, request: ConvertRequest) -> ConvertAnswe
             takes too long.
     """
     wanted = request.to.model_dump(exclude={"kind"}, exclude_none=True)
-    try:
+    with refused_at("from"):
         stated = guarantee_from_json(request.stated.model_dump(exclude_none=True))
-    except AccountingError as error:
-        raise from_accounting(error, "from") from None
-    try:
+    with refused_at(), too_much_work("the conversion", "state fewer orders", "from"):
         return ConvertAnswer.of(context.processes.run(convert, stated, request.to.kind, **wanted))
-    except AccountingError as error:
-        raise from_accounting(error) from None
-    except JobFailed as failure:
-        raise unprocessable("too_much_work", f"this was given up: {failure}; state fewer orders", "from") from None
 
 
 CONVERT_EXAMPLES: dict[str, Example] = {

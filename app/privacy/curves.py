@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from accounting.trade_off import false_positive_rates, largest_useful_epsilon, trade_off
+from app.evaluation import Evaluation
 from app.privacy.account import CurveBody, DeltaAtEpsilon, EpsilonAtDelta, TradeOffPoint
-from app.privacy.answers import IntervalBody
-from app.privacy.evaluation import Evaluation
+from app.wire.answers import IntervalBody
 
 #: A curve reaches so many times below and above the delta that was asked for.
 REACH = 1000.0

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 from starlette.responses import Response
 
-from app.kit.context import CurrentContext
+from app.context import CurrentContext
 from app.kit.known_answers import CurrentAnswers
 from app.kit.query_parameters import KnownParametersOnly
 from app.privacy import service

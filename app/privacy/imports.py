@@ -11,24 +11,24 @@ from accounting.accountant import epsilon_for_delta
 from accounting.convention import convention
 from accounting.dp_accounting_adapter import library_epsilon
 from accounting.dp_events import NoiseOver
-from accounting.errors import AccountingError
+from accounting.errors import inside
 from accounting.interoperability import Batches, Imported, OpacusHistory, import_dp_event, import_opacus
 from accounting.intervals import Answer
 from accounting.numbers import MAX_COUNT, MAX_EVENTS
 from accounting.relations import NeighboringRelation
 from accounting.schedule_warnings import schedule_warnings
-from app.kit.context import Context
-from app.kit.fields import Integer, Schema
-from app.kit.process_pool import JobFailed
-from app.privacy.answers import ConventionBody, IntervalBody, error_budget
-from app.privacy.schemas import EventSchema
-from app.problems import Problem, from_accounting, unprocessable
+from app.context import Context
+from app.kit.fields import INTEGRAL, Schema
+from app.kit.process_pool import JobFailed, too_much_work
+from app.problems import Problem, refused_at, unprocessable
+from app.wire.answers import ConventionBody, IntervalBody, error_budget
+from app.wire.events import EventSchema
 
 HistoryEntry = Annotated[
     tuple[
         Annotated[float, Field(gt=0, le=1e6, description="Noise multiplier.")],
         Annotated[float, Field(gt=0, le=1, description="Sample rate.")],
-        Annotated[Integer, Field(ge=1, le=MAX_COUNT, description="Steps.")],
+        Annotated[int, Field(ge=1, le=MAX_COUNT, description="Steps."), INTEGRAL],
     ],
     Field(strict=False),
 ]
@@ -124,13 +124,9 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
         Problem: 422 at what cannot be read, or has no account here.
     """
     relation, delta, source = request.neighboring_relation, request.delta, request.source
-    try:
+    remedy = "import a history of fewer different steps"
+    with refused_at("source"), too_much_work("this", remedy, "source"):
         imported, answer, warnings = context.processes.run(_account, source, relation, delta)
-    except AccountingError as error:
-        raise from_accounting(error, "source") from None
-    except JobFailed as failure:
-        detail = f"this was given up: {failure}; import a history of fewer different steps"
-        raise unprocessable("too_much_work", detail, "source") from None
     if answer is None:
         raise unprocessable("invalid_value", "it releases nothing", "source", "event")
     if isinstance(source, OpacusSource):
@@ -186,12 +182,10 @@ def _opacus(source: OpacusSource, relation: NeighboringRelation, delta: float) -
 
 
 def _dp_event(source: DpEventSource, relation: NeighboringRelation) -> Imported:
-    try:
+    with inside("event"):
         return import_dp_event(
             source.event, relation, source.accountant, noise_over=source.noise_over, batches=source.batches
         )
-    except AccountingError as error:
-        raise error.inside("event") from None
 
 
 def _library(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from accounting.convention import convention
 from accounting.intervals import Answer
-from app.kit.context import Context
+from app.context import Context
+from app.evaluation import Evaluation
 from app.privacy.account import AccountAnswer, AccountRequest, CertificationBody, PointBody
-from app.privacy.answers import ConventionBody, IntervalBody, error_budget
 from app.privacy.attack_risk import attack_risk, gaussian_dp
 from app.privacy.certification import certify
 from app.privacy.curves import curve
-from app.privacy.evaluation import Evaluation
-from app.privacy.schemas import to_events
 from app.problems import unprocessable
+from app.wire.answers import ConventionBody, IntervalBody, error_budget
+from app.wire.events import to_events
 
 #: One request may take about as long; then it is refused, and the numerics are free for others.
 MOST_SECONDS = 30.0

@@ -18,12 +18,12 @@ from accounting.tuning import trials_of as read_trials
 from accounting.tuning.cost import MAX_STATED, SOURCES
 from accounting.tuning.solving import SelectionTarget, solve_noise_factor, with_noise_factor
 from accounting.tuning.trials import MAX_ETA, MAX_EXPECTED_TRIALS, MIN_GAMMA
-from app.kit.context import Context
+from app.context import Context
 from app.kit.fields import Integer, Schema
 from app.kit.process_pool import JobFailed
-from app.privacy.answers import ConventionBody, IntervalBody
-from app.privacy.schemas import Events, EventSchema, to_events
-from app.problems import from_accounting, unprocessable
+from app.problems import from_accounting, refused_at, unprocessable
+from app.wire.answers import ConventionBody, IntervalBody
+from app.wire.events import Events, EventSchema, to_events
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,7 +91,10 @@ class TuningCostRequest(Schema):
         None, description="Instead of `delta`: the noise of every event is multiplied by the smallest factor that fits."
     )
     orders: list[Annotated[float, Field(gt=1, le=MAX_ORDER)]] | None = Field(
-        None, min_length=1, max_length=MAX_ORDERS, description="Of the Renyi divergences; those of a budget, say."
+        None,
+        min_length=1,
+        max_length=MAX_ORDERS,
+        description="Orders of the Renyi divergences; those of a budget, say.",
     )
 
 
@@ -135,7 +138,7 @@ class TuningCostAnswer(Schema):
     """What it costs to release the best of the runs, and nothing else about them."""
 
     epsilon: IntervalBody = Field(
-        description="Of the selection. Upper: proved for every score. Lower: what some score makes it cost."
+        description="Epsilon of the selection. Upper: proved for every score. Lower: what some score makes it cost."
     )
     delta: float
     method: str
@@ -148,8 +151,10 @@ class TuningCostAnswer(Schema):
     distribution: DistributionBody
     moments: RenyiBody | None = Field(description="Null where a run has no Renyi divergence.")
     charge: ChargeBody
-    noise_factor: float | None = Field(None, description="Where a target is given.")
-    events: list[EventSchema] | None = Field(None, description="Of one run with that noise, where a target is given.")
+    noise_factor: float | None = Field(None, description="Given if the request has a target.")
+    events: list[EventSchema] | None = Field(
+        None, description="Events of one run with that noise, if the request has a target."
+    )
     requires: list[str] = Field(description="What the tuning must keep to for these numbers to hold.")
     convention: ConventionBody
     warnings: list[str]
@@ -175,10 +180,8 @@ def answer_tuning_cost(context: Context, request: TuningCostRequest) -> TuningCo
         code = "overdetermined" if request.delta is not None else "missing"
         raise unprocessable(code, "give delta to get epsilon, or a target to get the noise; exactly one", "delta")
     events, relation = to_events(request.events), request.neighboring_relation
-    try:
+    with refused_at("distribution"):
         trials = read_trials(**request.distribution.model_dump(exclude_none=True))
-    except AccountingError as error:
-        raise from_accounting(error, "distribution") from None
     solved: dict[str, Any] = {}
     delta = request.delta
     try:

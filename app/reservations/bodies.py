@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from accounting.events import Event
-from app.kit.moments import format_moment
+from app.kit.timestamps import format_moment
 from app.ledger.amounts import amounts_in_words, remaining_in_words
 from app.ledger.states import Path, ReservationState
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated
 
@@ -11,25 +13,28 @@ from starlette.responses import JSONResponse
 
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
-from app.budgets.service import get_budget
-from app.kit.context import CurrentContext
-from app.kit.fields import PRINTABLE
-from app.kit.idempotency import IdempotencyKey, OptionalIdempotencyKey, missing_key, request_fingerprint
+from app.context import CurrentContext
+from app.idempotency.once import settled
+from app.idempotency.records import in_flight
+from app.idempotency.requests import (
+    IdempotencyKey,
+    OptionalIdempotencyKey,
+    keyed_request,
+    missing_key,
+    to_response,
+)
+from app.kit.fields import PRINTABLE, EmptyRequest
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
-from app.ledger.commands import Commit, Extend, Start, Void
-from app.ledger.states import ReservationStatus
-from app.privacy.schemas import to_events
-from app.reservations import quotes, repository, requests, service
+from app.ledger.commands import Commit, Extend, Resolution, Start, Void
+from app.ledger.executor import Exceeded, decide_soon
+from app.ledger.repository import get_budget
+from app.reservations import commands, quotes, repository, service
+from app.reservations.commands import Asked, Command
 from app.reservations.examples import COMMIT_EXAMPLES, RESERVATION_EXAMPLES
-from app.reservations.requests import Asked, ReservationCommands
-from app.reservations.schemas import (
-    CommitRequest,
-    EmptyRequest,
-    ExtendRequest,
-    ReservationBody,
-    ReservationRequest,
-)
+from app.reservations.schemas import CommitRequest, ExtendRequest, ReservationBody, ReservationRequest
+from app.tables.states import ReservationStatus
+from app.wire.events import to_events
 
 router = APIRouter(prefix="/v1", tags=["Reservations"], dependencies=[KnownParametersOnly])
 
@@ -53,18 +58,30 @@ async def create_reservation(
     request: Annotated[ReservationRequest, Body(openapi_examples=RESERVATION_EXAMPLES)],
     dry_run: DryRun = False,
 ) -> JSONResponse:
-    """Admitted when the filters of the budget and of those above it admit what is spent and reserved together with the
-    cost of these events; else 409 `budget_exceeded`. Draw no noise before `start` has answered 200.
+    """The reservation is admitted if the filters of the budget and of those above it admit the cost of these events
+    together with what is spent and reserved; else 409 `budget_exceeded`. Draw no noise before `start` has answered 200.
     """
     events = to_events(request.events)
     charge_delta = None if request.charge is None else request.charge.delta
     asked = Asked(budget_id, events, request.purpose, timedelta(seconds=request.expires_in), charge_delta)
     if dry_run:
-        return JSONResponse(await run_in_threadpool(requests.dry_run, context, principal, asked), 201)
+        return JSONResponse(await run_in_threadpool(commands.dry_run, context, principal, asked), 201)
     if key is None:
         raise missing_key()
-    commands = ReservationCommands(context, principal, key)
-    return await commands.reserve_soon(asked, request_fingerprint(f"create_reservation {budget_id}", request))
+    keyed = keyed_request(context, principal.id, key, f"create_reservation {budget_id}", request)
+    return await answered(commands.to_reserve(context, principal, keyed, asked))
+
+
+async def answered(command: Command) -> JSONResponse:
+    """The response to a command, without a thread where the command needs none."""
+    context, request = command.context, command.request
+    if request is not None:
+        with in_flight(context.database, request.keyed.key) as is_first:
+            if is_first:
+                with suppress(Exceeded):
+                    decision = await asyncio.wrap_future(decide_soon(context, request))
+                    return to_response(settled(decision, request.keyed))
+    return to_response(await run_in_threadpool(command.carry_out))
 
 
 @router.get(
@@ -77,13 +94,13 @@ def list_reservations(
     context: CurrentContext,
     _: Reader,
     budget_id: str,
-    state: Annotated[ReservationStatus | None, Query(description="Only those in this state.")] = None,
-    overdue: Annotated[bool, Query(description="Only those that were started and not committed in time.")] = False,
+    state: Annotated[ReservationStatus | None, Query(description="List only those in this state.")] = None,
+    overdue: Annotated[bool, Query(description="List only those that were started and not committed in time.")] = False,
     purpose: Annotated[str | None, Query(max_length=200, pattern=PRINTABLE, description="Exactly this one.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """Open and resolved ones."""
+    """Open and resolved reservations of the budget."""
     after, now = decode_cursor(cursor, int), context.clock()
     with context.database.read() as session:
         get_budget(session, budget_id)
@@ -129,8 +146,8 @@ async def start_reservation(
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
     """Once this has answered 200, noise may be drawn, and only a commit is left. Too late: 409 `expired`."""
-    commands = ReservationCommands(context, principal, key)
-    return await commands.resolve_soon(reservation_id, Start(), request_fingerprint(f"start {reservation_id}"))
+    keyed = keyed_request(context, principal.id, key, f"start {reservation_id}")
+    return await answered(commands.to_resolve(context, principal, keyed, reservation_id, Start()))
 
 
 @router.post(
@@ -147,13 +164,10 @@ async def extend_reservation(
     request: ExtendRequest | None = None,
 ) -> JSONResponse:
     """A pending reservation may be started later; a started one is not overdue for longer. Never shortens."""
-    more = timedelta(seconds=(request or ExtendRequest()).expires_in)
-    commands = ReservationCommands(context, principal, key)
-    return await commands.resolve_soon(
-        reservation_id,
-        Extend(until=context.clock() + more),
-        request_fingerprint(f"extend {reservation_id}", request or ExtendRequest()),
-    )
+    asked = request or ExtendRequest()
+    until = context.clock() + timedelta(seconds=asked.expires_in)
+    keyed = keyed_request(context, principal.id, key, f"extend {reservation_id}", asked)
+    return await answered(commands.to_resolve(context, principal, keyed, reservation_id, Extend(until)))
 
 
 @router.post(
@@ -169,21 +183,19 @@ async def commit_reservation(
     reservation_id: str,
     request: Annotated[CommitRequest | None, Body(openapi_examples=COMMIT_EXAMPLES)] = None,
 ) -> JSONResponse:
-    """Without a body, everything reserved is spent. With `events`, the part of them that happened is, and the rest is
-    released; an approximate_dp budget charges everything nevertheless, because a part that was chosen by looking at
-    outputs is not worth its own price.
+    """A commit without a body spends everything that is reserved. One with `events` spends these, the part that
+    happened, and releases the rest; an approximate_dp budget charges everything nevertheless, because a
+    part that was chosen by looking at outputs is not worth its own price.
     """
     given = None if request is None else request.events
     events = None if given is None else to_events(given)
-    commands = ReservationCommands(context, principal, key)
-    fingerprint = request_fingerprint(f"commit {reservation_id}", request or CommitRequest())
-    if events is None:
-        return await commands.resolve_soon(reservation_id, Commit(), fingerprint)
+    keyed = keyed_request(context, principal.id, key, f"commit {reservation_id}", request or CommitRequest())
 
-    def part() -> Commit:
+    def part() -> Resolution:
         return Commit(events, quotes.quote_part(context, reservation_id, events))
 
-    return await run_in_threadpool(commands.resolve, reservation_id, part, fingerprint)
+    resolution = Commit() if events is None else part
+    return await answered(commands.to_resolve(context, principal, keyed, reservation_id, resolution))
 
 
 @router.post(
@@ -200,5 +212,5 @@ async def void_reservation(
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
     """Releases the hold; refused once started (409 `already_started`)."""
-    commands = ReservationCommands(context, principal, key)
-    return await commands.resolve_soon(reservation_id, Void(), request_fingerprint(f"void {reservation_id}"))
+    keyed = keyed_request(context, principal.id, key, f"void {reservation_id}")
+    return await answered(commands.to_resolve(context, principal, keyed, reservation_id, Void()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from app.auth.principal import Principal
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.problems import Problem
 from app.reservations import repository
 
@@ -41,7 +41,7 @@ def check_holder(context: Context, reservation_id: str, principal: Principal) ->
 
 
 def remember(context: Context, reservation_id: str, maker: str) -> None:
-    """Whose reservation it is."""
+    """Note whose reservation it is."""
     known = _MAKERS.setdefault(context.database, {})
     if len(known) >= _MOST_REMEMBERED:
         known.clear()

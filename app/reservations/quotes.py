@@ -9,8 +9,8 @@ from accounting.errors import AccountingError
 from accounting.events import Event
 from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.ledger import pricing, rows
 from app.ledger import repository as ledger
 from app.ledger.commands import Commit, Quote

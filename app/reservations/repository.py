@@ -8,8 +8,8 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from accounting.filters import PrivacyFilter
-from app.budgets.models import Budget, Reservation
-from app.ledger.states import ReservationStatus
+from app.tables.ledger import Budget, Reservation
+from app.tables.states import ReservationStatus
 
 
 def find(session: Session, reservation_id: str) -> Reservation | None:
@@ -27,7 +27,7 @@ def page(
     purpose: str | None = None,
     overdue_at: datetime | None = None,
 ) -> list[Reservation]:
-    """Newest first, from just before the sequence number ``before``.
+    """Return a page of reservations, newest first, from just before the sequence number ``before``.
 
     Args:
         session: A session.

@@ -12,17 +12,18 @@ from typing import Any
 
 from accounting import ENGINE_VERSION
 from accounting.filters import PrivacyFilter
-from app.kit.context import Context
+from app.context import Context
 from app.ledger import rows
 from app.ledger.amounts import amounts_in_words
 from app.ledger.commands import Correct
+from app.ledger.denials import Denial, DenialCode
 from app.ledger.journal import Instruction, carry_out
 from app.ledger.states import ReservationState
 from app.ledger.transitions import Transition
 from app.problems import Problem
 from app.reservations import repository
 from app.reservations.quotes import quote
-from app.reservations.service import SERVICE
+from app.reservations.service import SERVICE, get_reservation
 
 _READ_AT_ONCE = 200
 
@@ -68,9 +69,12 @@ def _reprice(context: Context, budget_filter: PrivacyFilter, state: ReservationS
     if all(new <= old for new, old in zip(price.amounts, paid, strict=True)):
         return Repriced(state.id, state.budget_id, before)
     reason = f"priced again: engine {ENGINE_VERSION} finds more than engine {state.engine_version} did"
-    instruction = Instruction(Correct(price, reason), SERVICE, state.id)
+    instruction = Instruction(Correct(price, reason, priced=state.priced_events), SERVICE, state.id)
     with context.database.write() as session:
         (outcome,) = carry_out(session, context.database, [instruction], context.clock())
+    if isinstance(outcome, Denial) and outcome.code is DenialCode.PRICE_OUTDATED:
+        with context.database.read() as session:
+            return _reprice(context, budget_filter, rows.reservation_state(get_reservation(session, state.id)))
     if not isinstance(outcome, Transition):
         # It was voided or released meanwhile: nothing is charged any more.
         return Repriced(state.id, state.budget_id, before)

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from pydantic import Field
 
-from app.budgets.schemas import FilterAmounts
 from app.kit.fields import Integer, Name, Schema
-from app.ledger.states import ReservationStatus
-from app.privacy.schemas import Events, EventSchema
+from app.ledger.amounts import FilterAmounts
+from app.tables.states import ReservationStatus
+from app.wire.events import Events, EventSchema
 
 #: A hold may wait for its start at most so long, in seconds: 30 days.
 MAX_EXPIRES_IN = 30 * 24 * 3600
@@ -42,7 +42,7 @@ class CommitRequest(Schema):
 
 
 class ExtendRequest(Schema):
-    """More time, from now on; never less than there was."""
+    """The time that a reservation gets from now on; never less than there was."""
 
     expires_in: Integer = Field(3600, ge=1, le=MAX_EXPIRES_IN, description="Seconds from now.")
 
@@ -61,10 +61,6 @@ class CorrectionRequest(Schema):
     )
     charge: ChargeRequest | None = None
     reason: Name = Field(description="Why, for every later reader of the ledger.")
-
-
-class EmptyRequest(Schema):
-    """No fields."""
 
 
 class LedgerWarning(Schema):

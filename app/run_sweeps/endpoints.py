@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Header, Query
@@ -12,31 +11,31 @@ from sqlalchemy.orm import Session
 from app.auth import reach
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
-from app.kit.context import CurrentContext
-from app.kit.idempotency import (
-    Answer,
+from app.context import CurrentContext
+from app.idempotency.once import run_once
+from app.idempotency.records import Answer
+from app.idempotency.requests import (
     IdempotencyKey,
     OptionalIdempotencyKey,
+    keyed_request,
     missing_key,
-    request_fingerprint,
-    run_once,
     to_response,
 )
+from app.kit.fields import EmptyRequest
 from app.kit.negotiation import preferred
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
-from app.reservations import requests
-from app.reservations.requests import Asked
-from app.reservations.schemas import EmptyRequest
-from app.run_sweeps import heat_map, preparation, progression, service
+from app.reservations.commands import dry_run as dry_run_reservation
+from app.reservations.commands import make_room
+from app.run_sweeps import heat_map, preparation, service
 from app.run_sweeps.examples import RUN_SWEEP_EXAMPLES
-from app.run_sweeps.models import Select
 from app.run_sweeps.report import quote_body, summary, sweep_body
 from app.run_sweeps.schemas import RunSweepBody, RunSweepQuote, RunSweepRequest, RunSweepSummary
 from app.runs import doorbell
 from app.runs import service as runs
+from app.runs import sweep_progression as progression
 from app.runs.checkpoint_files import sweep_checkpoints
-from app.runs.service import QUEUE_HOLD_S
+from app.tables.states import Select
 from app.web import pages
 
 router = APIRouter(prefix="/v1/run-sweeps", tags=["Runs"], dependencies=[KnownParametersOnly])
@@ -78,33 +77,32 @@ def create_run_sweep(
     ready: list[preparation.Prepared] = []
 
     def command(session: Session) -> Answer:
-        with reach.hiding_budgets_above(session, principal):
-            sweep = service.create(session, context, principal.id, ready[0])
+        sweep = service.create(session, context, principal.id, ready[0])
         body = sweep_body(session, sweep).model_dump(mode="json")
         return Answer(202, body, {"Location": f"/v1/run-sweeps/{sweep.id}"})
 
     def prepare() -> None:
+        if ready:
+            return
         runs.check_queue(context, principal.id)
         prepared = preparation.prepare(context, request, principal)
         if prepared.sweep.select == Select.ALL:
             runs.check_queue(context, principal.id, len(prepared.grid.cells))
-        preparation.make_room(context, prepared)
         ready.append(prepared)
 
-    answer = run_once(context, principal.id, key, request_fingerprint("create_run_sweep", request), command, prepare)
+    keyed = keyed_request(context, principal.id, key, "create_run_sweep", request)
+    answer = make_room(context, principal, keyed, lambda: run_once(context, keyed, command, prepare))
     doorbell.ring(context.settings.data_dir)
     return to_response(answer)
 
 
 def _cost(context: CurrentContext, principal: Principal, prepared: preparation.Prepared) -> dict[str, Any] | None:
     """What reserving the sweep would answer."""
-    budget_id = prepared.sweep.budget_id
-    if budget_id is None:
+    if prepared.price is None:
         return None
     with context.database.read() as session:
         service.check_binding(session, prepared)
-    asked = Asked(budget_id, prepared.events, "", timedelta(seconds=QUEUE_HOLD_S), prepared.charge_delta)
-    return requests.dry_run(context, principal, asked)
+    return dry_run_reservation(context, principal, prepared.price.asked())
 
 
 @router.get("", operation_id="list_run_sweeps", summary="Sweeps of runs, newest first")
@@ -119,7 +117,7 @@ def list_run_sweeps(
 
 @router.get("/{sweep_id}", operation_id="get_run_sweep", summary="One sweep: its table of cells")
 def get_run_sweep(context: CurrentContext, _: Reader, sweep_id: str) -> RunSweepBody:
-    """With `select: all` a row has its run and its scores; with `select: best` one run is told of, when all is over."""
+    """A sweep with `select: all` shows each run with its scores; one with `select: best` shows one run, at the end."""
     with context.database.read() as session:
         return sweep_body(session, service.get(session, sweep_id))
 
@@ -137,15 +135,16 @@ def cancel_run_sweep(
     sweep_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """Where nothing was started, the hold is given back. Else the runs that were started stop soon, and what they cost
-    is charged; of a sweep for the best that is all of it, and it ends when its result would have been told.
+    """A sweep that has started nothing gives its hold back. Otherwise the runs that were started stop soon, and what
+    they cost is charged. A sweep for the best is charged in full, and ends when its result would have been told.
     """
 
     def command(session: Session) -> Answer:
         sweep = service.cancel(session, context, sweep_id, principal)
         return Answer(200, sweep_body(session, sweep).model_dump(mode="json"))
 
-    answer = run_once(context, principal.id, key, request_fingerprint(f"cancel_run_sweep {sweep_id}"), command)
+    keyed = keyed_request(context, principal.id, key, f"cancel_run_sweep {sweep_id}")
+    answer = run_once(context, keyed, command)
     progression.advance(context, {sweep_id})
     sweep_checkpoints(context)
     return to_response(answer)

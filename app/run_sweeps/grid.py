@@ -1,4 +1,4 @@
-"""From a request to its grid: what the sweep says, and a run request for each cell, with faults where they are."""
+"""The grid of a request: what the sweep says, and a run request for each cell, with faults where they are."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.problems import Problem
-from app.run_sweeps.models import Select
 from app.run_sweeps.schemas import CellBody, RunSweepBody
+from app.tables.states import Select
 from app.web import pages
 
 PICTURE_STYLES = ("colours.css", "heat_map.css")

@@ -22,16 +22,15 @@ from accounting.tuning.drawing import most_trials
 from accounting.tuning.trials import FixedTrials, RandomTrials
 from app.algorithms.targets import achieved_body
 from app.auth.principal import SERVICE, Principal
-from app.budgets.service import get_budget
-from app.kit.context import Context
+from app.context import Context
 from app.kit.process_pool import JobFailed
+from app.ledger.repository import get_budget
 from app.problems import Problem, from_accounting, unprocessable
-from app.reservations import service as reservations
-from app.run_sweeps.charges import QUANTILE, composed, composition_cost, hash_of, quantile_of, selection_cost
 from app.run_sweeps.grid import Grid, read_grid
-from app.run_sweeps.models import RunSweep
 from app.run_sweeps.schemas import NoisyScore, RunSweepRequest
 from app.runs import service as runs
+from app.runs.sweep_charges import QUANTILE, composed, composition_cost, hash_of, quantile_of, selection_cost
+from app.tables.runs import RunSweep
 from trainer.models import TASKS, Task
 
 P = ParamSpec("P")
@@ -51,17 +50,15 @@ class Prepared:
         grid: The request.
         columns: Of each cell's runs: what a row says of its request and its plan.
         events: What is charged.
-        relation: The neighbouring relation of all plans.
         sweep: The row, as far as it follows from the request.
-        charge_delta: The delta to reserve at, in an approximate_dp budget the largest of the cells'.
+        price: In its budget, where it has one; in an approximate_dp budget at the largest delta of the cells'.
     """
 
     grid: Grid
     columns: tuple[dict[str, Any], ...]
     events: tuple[Event, ...]
-    relation: NeighboringRelation
     sweep: RunSweep
-    charge_delta: float | None
+    price: runs.Price | None
 
 
 @dataclass(frozen=True)
@@ -106,11 +103,11 @@ def prepare(context: Context, request: RunSweepRequest, principal: Principal = S
     if terms.expected_sweep_hash not in (None, sweep.sweep_hash):
         detail = f"this request makes the sweep {sweep.sweep_hash}, not the expected one; nothing was charged"
         raise unprocessable("sweep_hash_mismatch", detail, "expected_sweep_hash")
-    delta = None
+    price = None
     if first.budget_id is not None:
         target = max((cell.request.target for cell in grid.cells), key=lambda each: _delta(each) or 0.0)
-        delta = runs.charge_delta(context, first.budget_id, charge.events, relation, target)
-    return Prepared(grid, columns, charge.events, relation, sweep, delta)
+        price = runs.price(context, first.budget_id, charge.events, relation, target)
+    return Prepared(grid, columns, charge.events, sweep, price)
 
 
 def _check_terms(grid: Grid) -> RandomTrials | None:
@@ -215,8 +212,8 @@ def _check_release(grid: Grid, law: RandomTrials, *, is_public: bool) -> list[st
         )
         raise unprocessable("out_of_range", detail, "release_after_s")
     return [
-        f"Nothing is told before {after} s have passed. Where the trials take longer, the time of the end tells that "
-        f"they did; {QUANTILE:.1%} of sweeps make at most {most}. Other runs that wait meanwhile may wait longer."
+        f"Nothing is told before {after} s have passed, or before {least} trials have ended, which are made whatever "
+        f"number is drawn; {QUANTILE:.1%} of sweeps need no more. Other runs that wait meanwhile may wait longer."
     ]
 
 
@@ -309,19 +306,3 @@ def _guarantee(answer: Answer, delta: float) -> dict[str, Any]:
     target = PureDpTarget(upper) if delta == 0.0 else ApproximateDpTarget(upper, delta)
     body = achieved_body(target, replace(answer))
     return body.model_dump(mode="json")
-
-
-def make_room(context: Context, prepared: Prepared) -> None:
-    """Release the holds that are due where that makes room.
-
-    Raises:
-        Problem: as `app.reservations.quotes.quote`.
-    """
-    if prepared.sweep.budget_id is not None:
-        reservations.make_room(
-            context,
-            prepared.sweep.budget_id,
-            prepared.events,
-            charge_delta=prepared.charge_delta,
-            relation=prepared.relation,
-        )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import getitem
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from app.algorithms.schemas import AchievedBody
+from app.algorithms.schemas import AchievedBody, DtypeName
 from app.algorithms.targets import AchievedPureBody, AnyAchievedBody
 from app.privacy.tuning import DistributionBody
 from app.reservations import service as reservations
-from app.run_sweeps import repository
-from app.run_sweeps.charges import QUANTILE, law_of, quantile_of
-from app.run_sweeps.models import RunSweep, RunSweepCell, Select, SweepState
 from app.run_sweeps.preparation import Prepared
 from app.run_sweeps.schemas import (
     BestBody,
@@ -27,8 +24,12 @@ from app.run_sweeps.schemas import (
     ScoreChoice,
     TrialsQuantile,
 )
-from app.runs.models import Run, RunState
+from app.runs import sweep_repository as repository
 from app.runs.schemas import MetricBody, RunProblem
+from app.runs.sweep_charges import QUANTILE, law_of, quantile_of
+from app.tables.runs import Run, RunSweep, RunSweepCell
+from app.tables.states import RunState, Select, SweepState
+from calibrators.plan import plan_from_canonical
 
 _ACHIEVED: TypeAdapter[AnyAchievedBody] = TypeAdapter(AnyAchievedBody)
 _GUARANTEE: TypeAdapter[AchievedBody | AchievedPureBody] = TypeAdapter(AchievedBody | AchievedPureBody)
@@ -66,6 +67,8 @@ def quote_body(prepared: Prepared, cost: dict[str, Any] | None) -> RunSweepQuote
             PricedCell(
                 values=list(cell.values),
                 plan_hash=columns["plan_hash"],
+                dtype=cast(DtypeName, plan_from_canonical(columns["plan"], columns["plan_hash"]).dtype),
+                dtype_reason=columns["provenance"]["dtype_reason"],
                 achieved=_ACHIEVED.validate_python(columns["achieved"]),
             )
             for cell, columns in zip(prepared.grid.cells, prepared.columns, strict=True)
@@ -80,12 +83,12 @@ def quote_body(prepared: Prepared, cost: dict[str, Any] | None) -> RunSweepQuote
 
 
 def guarantee_of(sweep: RunSweep) -> AchievedBody | AchievedPureBody | None:
-    """Of all that the sweep releases."""
+    """Return the guarantee of all that the sweep releases."""
     return None if sweep.guarantee is None else _GUARANTEE.validate_python(sweep.guarantee)
 
 
 def state_of(session: Session, sweep: RunSweep) -> SweepState:
-    """Before the end it follows from what is public: of a sweep for the best, that its charge has started."""
+    """Return the state of a sweep. Before the end it follows from what is public: for the best, the charge's start."""
     if sweep.outcome is not None:
         return SweepState(sweep.outcome)
     if sweep.is_cancelled:

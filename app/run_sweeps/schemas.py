@@ -9,14 +9,13 @@ from pydantic import Field, GetJsonSchemaHandler, RootModel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from app.algorithms.schemas import AchievedBody
+from app.algorithms.schemas import AchievedBody, DtypeName
 from app.algorithms.targets import AchievedPureBody, AnyAchievedBody
-from app.kit.fields import Identifier, Integer, Schema
+from app.kit.fields import Identifier, OptionalInteger, Schema
 from app.privacy.tuning import DistributionBody, NamedTrials, NegativeBinomialTrials, PoissonTrialsIn
-from app.run_sweeps.models import Select, SweepState
-from app.runs.models import RunState
 from app.runs.schemas import MetricBody, RunProblem, RunRequest
 from app.sweeps.schemas import OBJECTS, list_of_values
+from app.tables.states import RunState, Select, SweepState
 
 MAX_CELLS = 1000
 #: Heat maps and tables have two sides.
@@ -45,7 +44,9 @@ class NoisyScore(Schema):
     """
 
     kind: Literal["noisy"]
-    noise_multiplier: float = Field(gt=0, le=1e6, description="Of the sum, over what one row adds at most, which is 1.")
+    noise_multiplier: float = Field(
+        gt=0, le=1e6, description="Noise on the sum over what one row adds at most, which is 1."
+    )
 
 
 TrialsLaw = Annotated[
@@ -59,15 +60,16 @@ class SweepTerms(Schema):
 
     select: Literal["all", "best"]
     trials: TrialsLaw | None = Field(
-        None, description="For `best`: the law that the number of trials is drawn from, in secret."
+        None, description="The law that the number of trials is drawn from, in secret; needed with `best`."
     )
-    score: ScoreChoice | None = Field(None, description="For `best`: by what the best trial is chosen.")
-    release_after_s: Integer | None = Field(
+    score: ScoreChoice | None = Field(None, description="The score by which `best` chooses a trial.")
+    release_after_s: OptionalInteger = Field(
         None,
         ge=0,
         le=MAX_RELEASE_AFTER_S,
-        description="For `best`, and needed on private data: nothing is told of the sweep before so many seconds have "
-        "passed, so that the time that it took does not tell the number of trials.",
+        description="Seconds that must pass before anything is told of a sweep with `best`, so that the time it took "
+        "does not tell the number of trials. Needed on private data, where `release_at` moves to when all "
+        "trials that are made will have ended, if that is later.",
     )
     expected_sweep_hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         None, description="The hash that a dry run answered; any other sweep is refused."
@@ -109,7 +111,7 @@ class RunSweepRequest(RootModel[dict[str, Any]]):
 class CellBody(Schema):
     """A cell of the grid. Of a sweep for the best nothing is told of single cells."""
 
-    values: list[float | int | str] = Field(description="Of the swept fields, in their order.")
+    values: list[float | int | str] = Field(description="Values of the swept fields, in their order.")
     plan_hash: str
     achieved: AnyAchievedBody = Field(description="What one run of this cell would guarantee if it were alone.")
     run_id: str | None
@@ -128,7 +130,7 @@ class BestBody(Schema):
 
 
 class TrialsQuantile(Schema):
-    """With this probability a sweep makes at most so many trials. It follows from the law, not from what was drawn."""
+    """The most trials that a sweep makes with this probability. It follows from the law, not from what was drawn."""
 
     probability: float
     trials: int
@@ -148,7 +150,7 @@ class RunSweepSummary(Schema):
     reservation_id: str | None
     charge: dict[str, Any] | None = Field(description="What the budget holds or has paid, in its filter's own fields.")
     guarantee: AchievedBody | AchievedPureBody | None = Field(
-        description="Of all that the sweep releases. null where a target has no delta, or it took too long to find."
+        description="What holds of all that is released; null if a target has no delta, or it took too long to find."
     )
     sweep_hash: str
     trials: DistributionBody | None
@@ -174,6 +176,8 @@ class PricedCell(Schema):
 
     values: list[float | int | str]
     plan_hash: str
+    dtype: DtypeName = Field(description="The numeric type in which a run of this cell carries its plan out.")
+    dtype_reason: str | None = Field(description="Why it is float64 although the request names none; else null.")
     achieved: AnyAchievedBody
 
 
@@ -183,8 +187,8 @@ class RunSweepQuote(Schema):
     fields: list[str]
     cells: list[PricedCell]
     guarantee: AchievedBody | AchievedPureBody | None
-    cost: dict[str, Any] | None = Field(description="In the budget's own fields; null without one.")
-    remaining: dict[str, Any] | None = Field(description="Of the budget, once this is held.")
+    cost: dict[str, Any] | None = Field(description="The charge in the budget's own fields; null without a budget.")
+    remaining: dict[str, Any] | None = Field(description="What remains in the budget once this is held.")
     sweep_hash: str
     trials_quantile: TrialsQuantile | None
     warnings: list[str]

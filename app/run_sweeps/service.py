@@ -10,19 +10,20 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from app.auth.principal import Principal
+from app.context import Context
 from app.datasets import service as datasets
-from app.kit.context import Context
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
 from app.problems import Problem, not_found
-from app.reservations import service as reservations
-from app.run_sweeps import progression, repository
-from app.run_sweeps.models import RunSweep, RunSweepCell, Select
+from app.reservations.commands import reserve
 from app.run_sweeps.preparation import Prepared
 from app.run_sweeps.schemas import NoisyScore
 from app.runs import lifecycle
-from app.runs.models import Run, RunState
-from app.runs.service import QUEUE_HOLD_S, not_your_run
+from app.runs import sweep_progression as progression
+from app.runs import sweep_repository as repository
+from app.runs.service import Price, not_your_run
+from app.tables.runs import Run, RunSweep, RunSweepCell
+from app.tables.states import RunState, Select
 
 
 def create(session: Session, context: Context, principal_id: str, prepared: Prepared) -> RunSweep:
@@ -31,7 +32,8 @@ def create(session: Session, context: Context, principal_id: str, prepared: Prep
     Of a sweep for the best one trial is queued, whatever number of them there will be.
 
     Raises:
-        Problem: 409 when the budget does not admit the charge or is not the data set's own.
+        Problem: 409 when the budget is not the data set's own.
+        Exceeded: the budget does not admit the charge.
     """
     sweep, grid = prepared.sweep, prepared.grid
     sweep.id, sweep.principal_id = new_id("swp"), principal_id
@@ -39,8 +41,8 @@ def create(session: Session, context: Context, principal_id: str, prepared: Prep
     after = grid.terms.release_after_s
     if sweep.select == Select.BEST and after is not None:
         sweep.release_at = sweep.created_at + timedelta(seconds=after)
-    if sweep.budget_id is not None:
-        _reserve(session, context, prepared)
+    if prepared.price is not None:
+        _reserve(session, context, prepared, prepared.price)
     session.add(sweep)
     session.flush()
     for number, (cell, columns) in enumerate(zip(grid.cells, prepared.columns, strict=True)):
@@ -84,25 +86,13 @@ def check_binding(session: Session, prepared: Prepared) -> None:
         datasets.check_run_binding(session, datasets.get(session, first.dataset_id), first.budget_id)
 
 
-def _reserve(session: Session, context: Context, prepared: Prepared) -> None:
+def _reserve(session: Session, context: Context, prepared: Prepared, price: Price) -> None:
     sweep, grid = prepared.sweep, prepared.grid
     check_binding(session, prepared)
-    assert sweep.budget_id is not None, "the caller looked"
-    reservation = reservations.reserve(
-        session,
-        context,
-        budget_id=sweep.budget_id,
-        events=prepared.events,
-        purpose=f"run sweep {sweep.id}: {sweep.select} of {len(grid.cells)} cells",
-        principal_id=sweep.principal_id,
-        expires_in=QUEUE_HOLD_S,
-        charge_delta=prepared.charge_delta,
-        run_id=sweep.id,
-        relation=prepared.relation,
-        plan_hash=sweep.sweep_hash,
-    )
-    sweep.reservation_id = reservation.id
-    sweep.warnings = [*sweep.warnings, *(detail for _, detail in reservation.warnings)]
+    purpose = f"run sweep {sweep.id}: {sweep.select} of {len(grid.cells)} cells"
+    asked = price.asked(purpose, sweep.id, sweep.sweep_hash)
+    sweep.reservation_id = reserve(session, context, sweep.principal_id, asked, price.quote)
+    sweep.warnings = [*sweep.warnings, *price.warnings]
 
 
 def _draft(prepared: Prepared, columns: dict[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from app.kit.context import Context
+from app.algorithms.binding import DataDescription
+from app.context import Context
 from app.kit.private_files import write_private
-from app.runs.binding import DataDescription
-from app.runs.models import Run, RunState
+from app.tables.runs import Run
+from app.tables.states import RunState
 from trainer.run import RunResult
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from app.kit.moments import format_moment
+from app.kit.timestamps import format_moment
 from app.ledger.transparency_schemas import InclusionBody
-from app.privacy.answers import ProvenanceBody
 from app.runs.report_schemas import PrivacyReport
+from app.wire.answers import ProvenanceBody
 
 NOT_STATED = "not stated; the operator's to say"
 NONE = "none"
@@ -216,7 +216,10 @@ def _plan(report: PrivacyReport) -> list[Table]:
         (Cell(str(number)), Cell(show({name: value for name, value in phase.items() if name != "event"})))
         for number, phase in enumerate(phases, 1)
     ]
-    return [_facts("The plan", plan.items()), Table("Its phases", ("phase", "what is done"), tuple(rows))]
+    facts = plan | {"dtype": report.dtype}
+    if report.dtype_reason is not None:
+        facts["why this dtype"] = report.dtype_reason
+    return [_facts("The plan", facts.items()), Table("Its phases", ("phase", "what is done"), tuple(rows))]
 
 
 def _provenance(caption: str, items: list[ProvenanceBody]) -> Table:
@@ -243,6 +246,7 @@ def _data(report: PrivacyReport) -> Section:
         ("name", report.data.name),
         ("public", report.data.public),
         ("declared size", report.data.declared_size),
+        ("capacity", report.data.capacity),
     ]
     return Section("Data", tables=(_facts("What was declared", facts, codes=("data set",)),))
 

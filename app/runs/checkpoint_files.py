@@ -24,8 +24,8 @@ from typing import IO
 
 import structlog
 
+from app.context import Context
 from app.db.failures import DATABASE_FAILURES
-from app.kit.context import Context
 from app.kit.encryption import FileUnreadable
 from app.kit.private_files import remove_private
 from app.runs import repository

@@ -39,7 +39,7 @@ class Doorbell:
         os.close(self._pipe)
 
     def wait(self, seconds: float) -> None:
-        """Until the bell rings, or for so long; a ring since the last wait counts."""
+        """Wait for the bell, for so many seconds at most; a ring since the last wait counts."""
         if select.select([self._pipe], [], [], seconds)[0]:
             with suppress(BlockingIOError):  # another thread has read it
                 os.read(self._pipe, 4096)

@@ -11,24 +11,27 @@ from sqlalchemy.orm import Session
 from app.auth import reach
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
-from app.kit.context import CurrentContext
-from app.kit.idempotency import Answer, IdempotencyKey, request_fingerprint, run_once, to_response
+from app.context import CurrentContext
+from app.idempotency.once import run_once
+from app.idempotency.records import Answer
+from app.idempotency.requests import IdempotencyKey, keyed_request, to_response
+from app.kit.fields import EmptyRequest
 from app.kit.negotiation import preferred
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
 from app.ledger import transparency
 from app.ledger.transparency_schemas import InclusionBody
 from app.problems import Problem
-from app.reservations.schemas import EmptyRequest
+from app.reservations.commands import make_room
 from app.runs import artifacts, doorbell, service
 from app.runs.card import card_of
 from app.runs.card_rendering import PAGE_STYLES, to_html, to_markdown
 from app.runs.checkpoint_files import sweep_checkpoints
 from app.runs.examples import RUN_EXAMPLES
-from app.runs.models import RunState
 from app.runs.report import privacy_report, run_body
 from app.runs.report_schemas import PrivacyReport
 from app.runs.schemas import ModelBody, RunBody, RunRequest
+from app.tables.states import RunState
 from app.web import pages
 
 router = APIRouter(prefix="/v1/runs", tags=["Runs"], dependencies=[KnownParametersOnly])
@@ -61,17 +64,18 @@ def create_run(
     ready: list[service.Preparation] = []
 
     def command(session: Session) -> Answer:
-        with reach.hiding_budgets_above(session, principal):
-            run = service.create(session, context, principal.id, request, ready[0])
+        run = service.create(session, context, principal.id, request, ready[0])
         body = run_body(session, run).model_dump(mode="json")
         return Answer(202, body, {"Location": f"/v1/runs/{run.id}"})
 
     def prepare() -> None:
+        if ready:
+            return
         service.check_queue(context, principal.id)
         ready.append(service.prepare(context, request, principal))
 
-    fingerprint = request_fingerprint("create_run", request)
-    answer = run_once(context, principal.id, key, fingerprint, command, prepare)
+    keyed = keyed_request(context, principal.id, key, "create_run", request)
+    answer = make_room(context, principal, keyed, lambda: run_once(context, keyed, command, prepare))
     doorbell.ring(context.settings.data_dir)
     return to_response(answer)
 
@@ -107,7 +111,8 @@ def cancel_run(
         run = service.cancel(session, context, run_id, principal)
         return Answer(200, run_body(session, run).model_dump(mode="json"))
 
-    answer = run_once(context, principal.id, key, request_fingerprint(f"cancel_run {run_id}"), command)
+    keyed = keyed_request(context, principal.id, key, f"cancel_run {run_id}")
+    answer = run_once(context, keyed, command)
     service.go_on_with_sweep(context, run_id)
     sweep_checkpoints(context)
     return to_response(answer)
@@ -128,8 +133,8 @@ def get_run_report(
     format: Annotated[
         Literal["json", "markdown", "html"] | None,
         Query(
-            description="Of the one card; without it the header Accept decides. `json`: For programs. `markdown`: For "
-            "a repository. `html`: A page that holds all it needs."
+            description="Format of the card; without it the header Accept decides. `json`: For programs. `markdown`: "
+            "For a repository. `html`: A page that holds all it needs."
         ),
     ] = None,
 ) -> Response:

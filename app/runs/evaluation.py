@@ -27,12 +27,13 @@ _TRUST = (
     "of steps and released models."
 )
 _FLOATS = (
-    "Noise and samples come from a cryptographic generator seeded by the operating system. Noise is added in floating "
-    "point: an attacker who sees the exact bits of the model is outside the proof."
+    "Noise and samples come from a cryptographic generator seeded by the operating system. Sums and noise are whole "
+    "numbers on a public grid, and the noise is drawn exactly, so the guarantee covers every bit of the model. Models "
+    "of earlier releases had noise in floating point: whoever sees their exact bits is outside the proof."
 )
 _SIDE_CHANNELS = (
-    "Times are whole seconds; errors of a run are constant sentences; logs, progress and answers never depend on a "
-    "record. How many whole seconds a private run takes depends on how many rows there are."
+    "A private run starts, shows progress and ends at times that public numbers fix, or on a late machine whole "
+    "intervals later; errors of a run are constant sentences; logs, progress and answers never depend on a record."
 )
 
 
@@ -114,7 +115,7 @@ def registry(facts: CardFacts) -> list[RegistryField]:
         "dp_variant.variant_name": None if facts.seeded else _CUSTOM.get(facts.target.kind, _variant(facts)),
         "dp_variant.data_domain": f"Tables with the declared columns and bounds of {_data_name(facts)}",
         "dp_variant.unprotected_quantities": "The declared size, columns, bounds and categories, which the owner chose "
-        "as public; the whole seconds that the run took.",
+        "as public; by how many whole intervals the machine was late.",
         "privacy_loss.privacy_unit": facts.privacy_unit,
         "privacy_loss.privacy_unit_details": f"Two data sets are neighbours where {facts.neighbors}.",
         "privacy_loss.number_of_privacy_units": None,

@@ -8,23 +8,25 @@ from typing import Any
 
 import structlog
 
+from app.algorithms.binding import DataDescription, build_model
+from app.algorithms.model_choice import MODEL_CHOICE
+from app.context import Context
 from app.datasets import service as datasets
 from app.datasets.inline import load_inline
 from app.datasets.schemas import InlineDataset
 from app.datasets.service import LoadedDataset
 from app.db.failures import DATABASE_FAILURES
-from app.kit.context import Context
 from app.problems import Problem
 from app.runs import repository
-from app.runs.binding import DataDescription, build_model
 from app.runs.executors.interface import Executor
 from app.runs.job import Job
 from app.runs.lifecycle import DATASET_GONE, DATASET_TOO_FULL, RefusedError
-from app.runs.model_choice import MODEL_CHOICE
-from app.runs.models import Run, RunState
 from app.runs.schemas import MetricBody
 from app.runs.scoring import noisy_score
+from app.runs.timetable import Timetable
 from app.runs.versions import versions
+from app.tables.runs import Run
+from app.tables.states import RunState
 from calibrators.plan import Plan
 from trainer.checkpoint import Checkpoints
 from trainer.models import TASKS, Task
@@ -39,7 +41,7 @@ def load_job(context: Context, run: Run, plan: Plan) -> Job:
     """Read the rows and build the model, before the charge starts.
 
     Raises:
-        RefusedError: a data set is deleted, or has more rows than its declared size has room for.
+        RefusedError: a data set is deleted, or has more rows than its capacity.
     """
     try:
         with context.database.read() as session:
@@ -58,19 +60,29 @@ def load_job(context: Context, run: Run, plan: Plan) -> Job:
 
 
 def train(
-    context: Context, job: Job, checkpoint: Checkpoints, has_stopped: Callable[[], bool], executor: Executor
+    context: Context,
+    job: Job,
+    checkpoint: Checkpoints,
+    has_stopped: Callable[[], bool],
+    executor: Executor,
+    timetable: Timetable | None = None,
 ) -> RunResult:
-    """Carry out the plan, telling the database the number of steps once a second.
+    """Carry out the plan. A private run's timetable is told the number of steps, else the database, once a second.
 
     Args:
+        context: The process's context.
+        job: The run.
         checkpoint: To go on from, and where later ones go.
         has_stopped: Whether the worker is to stop, and what it has done is kept.
         executor: Where the steps are carried out.
+        timetable: Of a private run.
 
     Raises:
         RunCancelled: the run is to be cancelled or was taken over, or the worker has stopped.
         MachinesLost: it has cost too many machines their lives.
     """
+    if timetable is not None:
+        return executor.train(job, checkpoint, timetable.on_progress, lambda: timetable.is_cancelled or has_stopped())
     cancelled = False
     last_told = time.monotonic()
 

@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from app.algorithms.binding import DataDescription
 from app.datasets.service import LoadedDataset
 from app.datasets.table import LabelArray
-from app.runs.binding import DataDescription
-from app.runs.models import Run
+from app.tables.runs import Run
 from calibrators.plan import Plan
 from trainer.models import Model
 
@@ -40,6 +40,14 @@ class Job:
 
     def scaled_rows(self) -> tuple[npt.NDArray[np.float64], LabelArray]:
         """Features and labels as the trainer takes them, scaled by the declared bounds."""
+        return self._scaled
+
+    def make_ready(self) -> None:
+        """Do now what takes longer for more rows: a private run does it in the time that it has for loading."""
+        _ = self.rows_digest, self._scaled
+
+    @cached_property
+    def _scaled(self) -> tuple[npt.NDArray[np.float64], LabelArray]:
         features = self.description.scale(self.training.features)
         return features, self.description.scale_labels(self.training.labels)
 

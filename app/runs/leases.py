@@ -14,12 +14,12 @@ from types import TracebackType
 
 import structlog
 
+from app.context import Context
 from app.db.failures import DATABASE_FAILURES
-from app.kit.context import Context
 from app.runs import doorbell, lifecycle, liveness, repository
 from app.runs.checkpoint_files import sweep_checkpoints
-from app.runs.models import Run
 from app.runs.repository import Lease
+from app.tables.runs import Run
 
 log = structlog.get_logger()
 

@@ -7,34 +7,38 @@ A run that was started goes on under its next claim, with the noise that was dra
 long as there is a checkpoint of its stream; it never draws other noise.
 
 A run of a sweep has no reservation of its own: its sweep's is started with the first of them, and settled when all have
-ended (`app.run_sweeps.progression`). Whether such a run was started is told by its own stream.
+ended (`app.runs.sweep_progression`). Whether such a run was started is told by its own stream.
 
 Locks are taken in one order everywhere: a sweep's row, a run's, its budget's.
 """
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 from sqlalchemy.orm import Session
 
 from accounting.errors import AccountingError
-from app.kit.context import Context
-from app.ledger.states import ReservationStatus
+from app.context import Context
+from app.fence.service import touch
+from app.ledger.commands import Commit, Start, Void
 from app.problems import Problem
 from app.reservations import service as reservations
-from app.run_sweeps.charges import hash_of
-from app.run_sweeps.models import RunSweep
-from app.run_sweeps.progression import advance
-from app.run_sweeps.repository import find_for_update as find_sweep_for_update
-from app.run_sweeps.repository import plan_hashes
 from app.runs import repository
 from app.runs.checkpoint_files import CheckpointFiles
-from app.runs.models import IN_PROGRESS, Run, RunState
 from app.runs.repository import Lease
+from app.runs.schedule import Schedule
+from app.runs.sweep_charges import hash_of, law_of, quantile_of
+from app.runs.sweep_progression import advance
+from app.runs.sweep_repository import find_for_update as find_sweep_for_update
+from app.runs.sweep_repository import plan_hashes
+from app.tables.runs import Run, RunSweep
+from app.tables.states import IN_PROGRESS, ReservationStatus, RunState
 from calibrators.plan import Plan, plan_from_canonical
 
 log = structlog.get_logger()
@@ -62,8 +66,8 @@ DATASET_GONE = {
 }
 DATASET_TOO_FULL = {
     "code": "dataset_too_full",
-    "detail": "The data set has more rows than its declared size has room for, so no run on it can hide their number. "
-    "Nothing was charged; register it anew with a declared size that is nearer to the number of rows.",
+    "detail": "The data set has more rows than its capacity, so no run on it can hide their number. Nothing was "
+    "charged. Its owner can upload the file again with a larger capacity.",
 }
 PLAN_REFUSED = {
     "code": "plan_hash_mismatch",
@@ -107,6 +111,20 @@ def claim(context: Context, worker_id: str) -> Run | None:
     return run
 
 
+def schedule(context: Context, claimed: Run, stored: dict[str, Any], release_at: datetime) -> None:
+    """Store the schedule of a run on private data, and when the end of this claim is told.
+
+    Raises:
+        RefusedError: the run was taken over.
+    """
+    with context.database.write() as session:
+        run = repository.find_for_update(session, claimed.id)
+        assert run is not None, "runs are never deleted"
+        if not _is_held(run, claimed):
+            raise RefusedError(WORKER_LOST)
+        run.schedule, run.release_at = stored, release_at
+
+
 def read_plan(run: Run) -> Plan:
     """The run's plan.
 
@@ -148,6 +166,9 @@ def start(context: Context, claimed: Run, plan: Plan, stream_id: str, steps_done
         elif run.reservation_id is not None:
             _start_charge(session, context, run.reservation_id, plan, is_same_stream=run.stream_id == stream_id)
         run.stream_id, run.steps_done = stream_id, steps_done
+        if sweep is not None:
+            session.flush()
+            touch(session.connection(), run.id, None)
 
 
 def _start_charge_of_sweep(
@@ -165,16 +186,26 @@ def _start_charge_of_sweep(
         if run.score_noise_multiplier != (sweep.score or {}).get("noise_multiplier"):
             # A score is a release too, and no part of the plan.
             raise RefusedError(PLAN_REFUSED)
-        if reservation.state != ReservationStatus.STARTED:
+        if reservation.state == ReservationStatus.STARTED:
+            touch(session.connection(), reservation.budget_id, None)
+        else:
             try:
-                reservations.start(session, context, sweep.reservation_id)
+                reservations.resolve(session, context, sweep.reservation_id, Start(by_run=True))
             except Problem:
                 raise RefusedError(HOLD_LOST) from None
     if sweep.started_at is None:
         sweep.started_at = context.clock()
         if sweep.release_at is not None:
             # It was counted from the request; but time in which the sweep waited in the queue hides no trial.
-            sweep.release_at += sweep.started_at - sweep.created_at
+            sweep.release_at = sweep.started_at + max(sweep.release_at - sweep.created_at, _time_of_trials(sweep, run))
+
+
+def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
+    """How long all trials take that are made, one after the other: a public time, whatever number is drawn."""
+    if first.schedule is None or sweep.trials is None:
+        return timedelta(0)
+    trials = max(1, quantile_of(law_of(sweep.trials)))
+    return timedelta(seconds=math.ceil(trials * Schedule.from_json(first.schedule).bound_s()))
 
 
 def _start_charge(session: Session, context: Context, reservation_id: str, plan: Plan, *, is_same_stream: bool) -> None:
@@ -185,9 +216,10 @@ def _start_charge(session: Session, context: Context, reservation_id: str, plan:
         # By an earlier claim, or by this one, which did not hear of it.
         if not is_same_stream:
             raise RefusedError(WORKER_LOST)
+        touch(session.connection(), reservation.budget_id, None)
         return
     try:
-        reservations.start(session, context, reservation_id)
+        reservations.resolve(session, context, reservation_id, Start(by_run=True))
     except Problem:
         raise RefusedError(HOLD_LOST) from None
 
@@ -293,10 +325,10 @@ def settle(session: Session, context: Context, run: Run, ending: Ending) -> None
     if _is_started(session, run):
         if run.problem in _UNCHARGED:
             run.problem = WORKER_LOST
-        reservations.commit(session, context, run.reservation_id)
+        reservations.resolve(session, context, run.reservation_id, Commit(by_run=True))
     else:
         with suppress(Problem), session.begin_nested():  # a hold that ran out is released already
-            reservations.void(session, context, run.reservation_id)
+            reservations.resolve(session, context, run.reservation_id, Void(by_run=True))
 
 
 def _without_a_word_of_the_charge(problem: dict[str, str]) -> dict[str, str]:

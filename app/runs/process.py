@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 import structlog
 
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.observability.logs import configure_logging
 from app.observability.stack import stack_lines
 from app.runs import liveness
@@ -35,7 +35,7 @@ def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
     signal.signal(signal.SIGTERM, lambda _number, _frame: told_to_stop.set())
     # Control-C in a terminal reaches the whole process group; the parent decides, and sends SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    context = Context(settings, Database(settings.sqlalchemy_url))
+    context = fenced_context(settings, Database(settings.sqlalchemy_url))
     try:
         with (
             liveness.alive(settings.data_dir, worker_id),
@@ -66,7 +66,7 @@ def executor_for(settings: Settings) -> AbstractContextManager[Executor]:
 
 
 def _in_threads(count: int, action: Callable[[], None], told_to_stop: threading.Event) -> None:
-    """Do it so many times at once. One that fails tells the others to stop, and is raised when they have."""
+    """Do ``action`` in so many threads at once. A failure tells the others to stop, and is raised when they have."""
     with ThreadPoolExecutor(count, thread_name_prefix="slot") as pool:
         for done in as_completed([pool.submit(action) for _ in range(count)]):
             if done.exception() is not None:

@@ -17,13 +17,14 @@ import structlog
 from fastapi.sse import format_sse_event
 from starlette.concurrency import run_in_threadpool
 
+from app.context import Context
 from app.db.failures import DATABASE_FAILURES
-from app.kit.context import Context
 from app.observability.stack import stack_lines
 from app.problems import Problem
 from app.runs import repository
-from app.runs.models import Run, RunState
 from app.runs.schemas import ProgressBody, ProgressMessage, RunProblem
+from app.tables.runs import Run
+from app.tables.states import RunState
 
 log = structlog.get_logger()
 
@@ -79,7 +80,7 @@ class Listener:
         self._news.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Until there is news, or the time is over; whether there is."""
+        """Wait for news, for so many seconds at most; return whether there is any."""
         try:
             await asyncio.wait_for(self._news.wait(), max(0.0, seconds))
         except TimeoutError:

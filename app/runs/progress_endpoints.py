@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
-from app.kit.context import Context, CurrentContext
+from app.context import Context, CurrentContext
 from app.kit.query_parameters import KnownParametersOnly
 from app.runs import service
 from app.runs.progress import Listener, ProgressFeed, event_id, has_ended, message_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 from accounting.convention import convention
 from accounting.errors import AccountingError
 from accounting.relations import NeighboringRelation
+from app.algorithms.binding import DataDescription
+from app.algorithms.model_choice import MODEL_CHOICE
 from app.algorithms.plans import LiteralBody, noise_body, plan_body
-from app.algorithms.schemas import AchievedBody
+from app.algorithms.schemas import AchievedBody, DtypeName
 from app.algorithms.targets import (
     AchievedMuBody,
     AchievedPureBody,
@@ -20,24 +22,15 @@ from app.algorithms.targets import (
     AnyAchievedBody,
     RunTargetBody,
 )
-from app.audits import repository as audits
-from app.audits.models import Audit
-from app.budgets.models import Reservation
-from app.budgets.service import get_budget
 from app.datasets import repository as datasets
 from app.ledger import repository as ledger
 from app.ledger.amounts import limit_in_words
-from app.ledger.states import ReservationStatus
-from app.privacy.answers import ConventionBody, ProvenanceBody
-from app.privacy.schemas import EventSchema
+from app.ledger.repository import get_budget
 from app.problems import Problem
 from app.reservations import service as reservations
-from app.run_sweeps import repository as sweeps
-from app.run_sweeps.models import RunSweep, Select
-from app.runs.binding import DataDescription
+from app.runs import repository as runs
+from app.runs import sweep_repository as sweeps
 from app.runs.evaluation import evaluation, registry
-from app.runs.model_choice import MODEL_CHOICE
-from app.runs.models import Run, RunState
 from app.runs.report_schemas import (
     AuditSummary,
     BudgetSummary,
@@ -49,6 +42,11 @@ from app.runs.report_schemas import (
     SweepSummary,
 )
 from app.runs.schemas import ProgressBody, ResultBody, RunBody, RunProblem
+from app.tables.ledger import Reservation
+from app.tables.runs import Audit, Run, RunSweep
+from app.tables.states import ReservationStatus, RunState, Select
+from app.wire.answers import ConventionBody, ProvenanceBody
+from app.wire.events import EventSchema
 from calibrators.plan import Plan, plan_from_canonical
 from calibrators.registry import ALGORITHMS
 
@@ -65,8 +63,8 @@ MOST_AUDITS = 20
 
 CAVEATS = (
     "One row is taken as one {unit}: a {unit} with several rows has a weaker guarantee.",
-    "Noise is drawn in floating point from a cryptographic generator: an attacker who sees the exact bits of the model "
-    "is outside the proof.",
+    "The guarantee covers every bit of a model whose noise was drawn on a public grid. Models of earlier releases had "
+    "noise in floating point: whoever sees their exact bits is outside the proof.",
     "Step size, clip threshold and iterations are taken as chosen without looking at the private data.",
 )
 SELECTION = (
@@ -127,6 +125,8 @@ def run_body(session: Session, run: Run) -> RunBody:
         sweep_id=run.sweep_id,
         plan=None if plan is None else plan_body(plan),
         plan_hash=run.plan_hash,
+        dtype=None if plan is None else cast(DtypeName, plan.dtype),
+        dtype_reason=run.provenance.get("dtype_reason"),
         charge=charge_of(session, run),
         result=None if run.result is None else ResultBody.model_validate(run.result),
         problem=None if run.problem is None else RunProblem.model_validate(run.problem),
@@ -134,6 +134,7 @@ def run_body(session: Session, run: Run) -> RunBody:
         created_at=run.created_at,
         started_at=run.started_at,
         finished_at=run.finished_at,
+        release_at=run.release_at,
     )
 
 
@@ -179,13 +180,15 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         literal=_literal(run),
         plan=plan_body(plan),
         plan_hash=run.plan_hash,
+        dtype=cast(DtypeName, plan.dtype),
+        dtype_reason=run.provenance.get("dtype_reason"),
         budget_id=run.budget_id,
         reservation_id=reservation_id,
         charge=charge_of(session, run),
         budget=None if run.budget_id is None else _budget_summary(session, run.budget_id),
         ledger=None if reservation is None else _ledger_summary(session, reservation),
         versions=None if run.result is None else run.result["versions"],
-        audits=[_audit_summary(audit) for audit in audits.page(session, None, MOST_AUDITS, run.id)],
+        audits=[_audit_summary(audit) for audit in runs.newest_audits(session, run.id, MOST_AUDITS)],
         caveats=[*caveats, *([PUBLIC_ROWS] if data.public else []), *run.warnings],
     )
     return PrivacyReport(**dict(facts), evaluation=evaluation(facts), registry=registry(facts))
@@ -193,11 +196,13 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
 
 def _data_summary(session: Session, run: Run) -> DataSummary:
     stored = None if run.dataset_id is None else datasets.find(session, run.dataset_id)
+    description = DataDescription.model_validate(run.description)
     return DataSummary(
         dataset_id=run.dataset_id,
         name=None if stored is None or stored.deleted_at is not None else stored.name,
         public=stored is None or stored.is_public,  # rows in a request are
-        declared_size=DataDescription.model_validate(run.description).declared_size,
+        declared_size=description.declared_size,
+        capacity=description.capacity,
     )
 
 
@@ -258,7 +263,7 @@ def charge_of(session: Session, run: Run) -> dict[str, Any] | None:
 
 
 def round_up(number: float | None) -> str:
-    """At most six significant digits, never below the number.
+    """Write a number with at most six significant digits, and never below it.
 
     >>> round_up(1.2345644), round_up(1e-5), round_up(None)
     ('1.23457', '0.00001', 'unbounded')

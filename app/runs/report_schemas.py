@@ -8,15 +8,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from app.algorithms.model_choice import ModelChoice
 from app.algorithms.plans import LiteralBody, NoiseBody, PlanBody
+from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AnyAchievedBody, RunTargetBody
 from app.kit.fields import Identifier, Schema
 from app.ledger.transparency_schemas import InclusionBody
-from app.privacy.answers import ConventionBody, ProvenanceBody
-from app.privacy.schemas import EventSchema
-from app.runs.model_choice import ModelChoice
-from app.runs.models import RunState
 from app.runs.schemas import RunProblem
+from app.tables.states import RunState
+from app.wire.answers import ConventionBody, ProvenanceBody
+from app.wire.events import EventSchema
 
 
 class AuditSummary(Schema):
@@ -39,6 +40,10 @@ class DataSummary(Schema):
     name: str | None = Field(description="null for rows that came in the request, and for a data set deleted since.")
     public: bool
     declared_size: int = Field(description="The owner's public number of records, near the true one.")
+    capacity: int | None = Field(
+        description="Slots that the run kept for rows, filled or not: a public number. null for runs from before data "
+        "sets had one."
+    )
 
 
 class BudgetSummary(Schema):
@@ -56,15 +61,15 @@ class EntrySummary(Schema):
 
     id: str
     kind: str
-    sequence: int = Field(description="In its budget's chain.")
-    leaf_index: int = Field(description="Among all entries.")
+    sequence: int = Field(description="Place in the chain of its budget.")
+    leaf_index: int = Field(description="Place among all entries.")
     recorded_at: datetime
     previous_hash: str
     hash: str
 
 
 class LedgerSummary(Schema):
-    """Where the charge stands in the books."""
+    """The charge as it stands in the books."""
 
     reservation_state: str
     purpose: str
@@ -76,21 +81,21 @@ class LedgerSummary(Schema):
 
 
 class Layer(StrEnum):
-    """Of the pyramid of NIST SP 800-226: each layer rests on those below."""
+    """A layer of the pyramid of NIST SP 800-226: each one rests on those below."""
 
     GUARANTEE = "guarantee"
     """What is promised, and to whom: parameters, unit, relation."""
     ALGORITHM = "algorithm"
     """How the promise is kept: mechanism, sensitivity, utility, bias."""
     DEPLOYMENT = "deployment"
-    """Where it is kept: queries, trust, side channels, security, collection of the data."""
+    """The place where the promise is kept: queries, trust, side channels, security, collection of the data."""
 
 
 class EvaluationPoint(Schema):
     """A point of NIST SP 800-226, and what this service knows of it."""
 
     layer: Layer
-    section: str = Field(description="Of NIST SP 800-226 (2025).")
+    section: str = Field(description="Section of NIST SP 800-226 (2025).")
     point: str
     finding: str | None = Field(description="null: not stated here, the operator's to say.")
 
@@ -110,7 +115,7 @@ class SweepSummary(Schema):
     fields: list[str] = Field(description="The swept fields.")
     cells: int
     sweep_hash: str
-    guarantee: AnyAchievedBody | None = Field(description="Of all that the sweep releases.")
+    guarantee: AnyAchievedBody | None = Field(description="What holds of all that the sweep releases.")
     trials: dict[str, Any] | None = Field(description="The law of the number of trials.")
     score: dict[str, Any] | None
     theorem: str
@@ -130,7 +135,7 @@ class CardFacts(Schema):
     seeded: bool = Field(description="A seeded run repeats: its numbers are those of its plan, and protect nobody.")
     target: RunTargetBody
     achieved: AnyAchievedBody = Field(
-        description="Of the released model; where it was selected among trials, what the selection costs."
+        description="What holds of the released model; if it was selected among trials, what the selection costs."
     )
     convention: ConventionBody
     privacy_unit: str
@@ -147,12 +152,14 @@ class CardFacts(Schema):
     literal: LiteralBody | None = Field(description="The paper's own calibration, which was not executed.")
     plan: PlanBody = Field(description="What was, or would be, executed: phases, thresholds, step sizes.")
     plan_hash: str
+    dtype: DtypeName = Field(description="The numeric type in which the plan is carried out; part of its hash.")
+    dtype_reason: str | None = Field(description="Why it is float64 although the request named none; else null.")
     budget_id: str | None
     reservation_id: str | None
     charge: dict[str, Any] | None
     budget: BudgetSummary | None
     ledger: LedgerSummary | None = Field(description="null for a run without a budget.")
-    versions: dict[str, str] | None = Field(description="Of the worker that trained; null before it has.")
+    versions: dict[str, str] | None = Field(description="Versions of the worker that trained; null before it has.")
     audits: list[AuditSummary] = Field(description="The newest ones, at most 20.")
     caveats: list[str]
 

@@ -9,8 +9,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, CursorResult, case, func, select, update
 from sqlalchemy.orm import Session, load_only
 
-from app.runs.models import ENDED, IN_PROGRESS, Run, RunState
 from app.runs.turns import turns_of
+from app.tables.runs import Audit, Run
+from app.tables.states import ENDED, IN_PROGRESS, RunState
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ def find(session: Session, run_id: str) -> Run | None:
 def find_for_update(session: Session, run_id: str) -> Run | None:
     """Any run, locked until the transaction ends (SQLite's write transaction holds the lock already)."""
     return session.get(Run, run_id, with_for_update=True, populate_existing=True)
+
+
+def newest_audits(session: Session, run_id: str, limit: int) -> list[Audit]:
+    statement = select(Audit).where(Audit.run_id == run_id)
+    return list(session.scalars(statement.order_by(Audit.created_at.desc(), Audit.id.desc()).limit(limit)))
 
 
 def has_queued(session: Session) -> bool:
@@ -69,7 +75,7 @@ def next_queued(session: Session) -> Run | None:
 
 
 def progress_of(session: Session, run_ids: Sequence[str]) -> list[Run]:
-    """Of these runs what changes while they are carried out; their plans are not read."""
+    """Read what changes of these runs while they are carried out, without their plans."""
     columns = (Run.id, Run.state, Run.steps_done, Run.steps_total, Run.problem)
     statement = select(Run).where(Run.id.in_(run_ids)).options(load_only(*columns))
     return list(session.scalars(statement))
@@ -82,7 +88,7 @@ def in_progress_of(session: Session, worker_id: str) -> list[Run]:
 
 
 def leases(session: Session) -> list[Lease]:
-    """Of all runs in progress, as they are now."""
+    """Return the leases of all runs in progress, as they are now."""
     found = session.execute(select(Run.id, Run.worker_id, Run.epoch, Run.heartbeat).where(Run.state.in_(IN_PROGRESS)))
     return [Lease(run, worker, epoch, heartbeat) for run, worker, epoch, heartbeat in found if worker is not None]
 
@@ -127,13 +133,13 @@ def _held_by(claimed: Run) -> tuple[ColumnElement[bool], ...]:
 
 
 def ended_among(session: Session, run_ids: Collection[str]) -> list[Run]:
-    """Those of the runs that have ended; their plans are not read."""
+    """Return those of the runs that have ended; their plans are not read."""
     statement = select(Run).where(Run.id.in_(run_ids), Run.state.in_(ENDED))
     return list(session.scalars(statement.options(load_only(Run.id, Run.state, Run.epoch))))
 
 
 def page(session: Session, before: tuple[datetime, str] | None, limit: int, within: ColumnElement[bool]) -> list[Run]:
-    """Those that may be seen and that the reader reaches, newest first, from just after the cursor."""
+    """Return a page of runs that may be seen and that the reader reaches, newest first, from just after the cursor."""
     statement = select(Run).where(~Run.is_withheld, within).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit)
     if before is not None:
         moment, run_id = before

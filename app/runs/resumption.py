@@ -1,4 +1,4 @@
-"""Where a claim of a run begins: with a stream of randomness of its own, or where the claim before it was lost.
+"""The beginning of a claim of a run: a stream of randomness of its own, or the point where the last claim was lost.
 
 The order is what makes a run one release. The keys of the stream are on the disk before the charge starts; the start
 writes the stream's name beside the charge; noise is drawn after that. So whoever finds a charge that has started finds
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from accounting.errors import InvalidValue
-from app.kit.context import Context
+from app.context import Context
 from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.job import Job
 from app.runs.lifecycle import WORKER_LOST, RefusedError
@@ -30,14 +30,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a claim begins.
+    """The point from which a claim carries a run on.
 
     Attributes:
         stream_id: The name of the stream of randomness; it tells nothing about the stream.
-        steps: Carried out before, by an earlier claim.
+        steps: How many an earlier claim has carried out.
         binding: What the checkpoint belongs to.
-        checkpoint: To go on from; where no step is carried out, it holds the stream's keys alone.
-        score_key: Of the noise of the trial's score; None where it releases none.
+        checkpoint: The one to go on from; where no step is carried out, it holds the stream's keys alone.
+        score_key: The key of the noise of the trial's score; None where the run releases no score.
     """
 
     stream_id: str
@@ -80,7 +80,9 @@ def begin(context: Context, job: Job) -> Beginning:
 class Keeper:
     """Keeps checkpoints of one claim: one whenever the interval has passed, and one when the worker is to stop.
 
-    When one is due follows from the clock and the order to stop alone.
+    One of the last step is kept as well where the claim is not over then (``keeps_last``).
+
+    When one is due follows from the clock, the number of steps and the order to stop alone.
 
     Attributes:
         has_stopped: Whether the worker is to stop, and what it has done is kept.
@@ -94,23 +96,28 @@ class Keeper:
         beginning: Beginning,
         should_stop: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        keeps_last: bool = False,
     ) -> None:
         self.has_stopped = False
         self.score_key = beginning.score_key
         self._files, self._run, self._beginning = CheckpointFiles(context), job.run, beginning
         self._interval_s = context.settings.checkpoint_interval_s
         self._should_stop, self._clock = should_stop, clock
+        self._keeps_last = keeps_last
         self._is_stopping = False
         self._kept_at = clock()
 
     def checkpoints(self) -> Checkpoints:
-        """For the trainer."""
+        """Return what the trainer needs to save checkpoints, and to go on from one."""
         binding = self._beginning.binding
         return Checkpoints(self._save, self._is_due, binding.data_tag, binding.code_version, self._beginning.checkpoint)
 
-    def _is_due(self, _steps_done: int) -> bool:
+    def _is_due(self, steps_done: int) -> bool:
         self._is_stopping = self._should_stop()
-        return self._is_stopping or self._clock() - self._kept_at >= self._interval_s
+        # A private run may wait long for its release, and its worker may be lost meanwhile.
+        is_last = self._keeps_last and steps_done == self._run.steps_total
+        return self._is_stopping or is_last or self._clock() - self._kept_at >= self._interval_s
 
     def _save(self, content: bytes) -> None:
         run = self._run

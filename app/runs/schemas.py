@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from app.algorithms.model_choice import ModelChoice
 from app.algorithms.plans import PlanBody
+from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AlgorithmChoice
 from app.datasets.schemas import InlineDataset
-from app.kit.fields import Identifier, Integer, Schema
-from app.runs.model_choice import ModelChoice
-from app.runs.models import RunState
+from app.kit.fields import Identifier, OptionalInteger, Schema
+from app.tables.states import RunState
 
 
 class RunRequest(AlgorithmChoice):
@@ -30,7 +31,7 @@ class RunRequest(AlgorithmChoice):
     test_dataset_id: Identifier | None = Field(
         None, description="A public data set of the same columns, on which the released model is scored."
     )
-    seed: Integer | None = Field(
+    seed: OptionalInteger = Field(
         None,
         ge=0,
         le=2**63 - 1,
@@ -51,7 +52,7 @@ class MetricBody(Schema):
     records: int
     accuracy: float | None = Field(None, description="Share of rows whose class is predicted; null for regression.")
     mean_absolute_error: float | None = Field(
-        None, description="Of the label, in its own unit; null for classification."
+        None, description="Error of the label, in its own unit; null for classification."
     )
 
 
@@ -60,10 +61,10 @@ class ResultBody(Schema):
     metrics: list[MetricBody]
     noisy_score: float | None = Field(
         None,
-        description="Of the best run of a sweep that is scored so: the share of training rows predicted rightly, with "
-        "the noise that was charged.",
+        description="Share of training rows that the best run of a sweep predicts rightly, with the noise that was "
+        "charged; null unless the sweep is scored so.",
     )
-    versions: dict[str, str] = Field(description="Of the accounting engine and of the worker that trained.")
+    versions: dict[str, str] = Field(description="Versions of the accounting engine and of the worker that trained.")
     assumptions: dict[str, float] = Field(description="Constants behind the step size, where the service derived them.")
 
 
@@ -96,6 +97,10 @@ class RunBody(Schema):
     sweep_id: str | None = Field(description="The sweep whose charge the run is part of.")
     plan: PlanBody | None = Field(description="null where the stored plan no longer has its hash; a warning says so.")
     plan_hash: str
+    dtype: DtypeName | None = Field(
+        description="The numeric type of the plan: of rows, logits and sums; null where the stored plan is."
+    )
+    dtype_reason: str | None = Field(description="Why it is float64 although the request named none; else null.")
     charge: dict[str, Any] | None = Field(
         description="What the budget holds or has paid, in its filter's own fields; of a sweep, for all of its runs."
     )
@@ -105,6 +110,12 @@ class RunBody(Schema):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    release_at: datetime | None = Field(
+        description="When the end of a run on private data is told, known once a worker has it. The run may have "
+        "trained long before: the time that it took could say something about the rows, and this one follows from "
+        "public numbers alone. On a late machine the end comes at a later multiple of a public interval. A worker that "
+        "goes on with a lost run may need a later time. null for public data."
+    )
 
 
 class ModelBody(Schema):
@@ -117,7 +128,7 @@ class ModelBody(Schema):
     """
 
     kind: str
-    model: ModelChoice = Field(description="With its options, such as the activation.")
+    model: ModelChoice = Field(description="The model with its options, such as the activation.")
     plan_hash: str
     features: list[dict[str, Any]] = Field(description="The declared feature columns, in the order of the weights.")
     classes: list[str] = Field(description="Empty for regression.")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from accounting.events import Event
-from accounting.filter_costs import SMALLEST_DELTA
+from accounting.filters import SMALLEST_DELTA
 from accounting.relations import NeighboringRelation
 from app.algorithms import service as algorithms
-from app.algorithms.plans import literal_body
+from app.algorithms.binding import DataDescription, build_model, derived_assumptions
+from app.algorithms.model_choice import MODEL_CHOICE
+from app.algorithms.plans import as_published_body
 from app.algorithms.targets import (
     AlgorithmChoice,
     ApproximateDpTargetBody,
@@ -25,23 +27,23 @@ from app.algorithms.targets import (
 from app.algorithms.trainable import check_model, check_plan, check_slots
 from app.auth import reach
 from app.auth.principal import SERVICE, Principal
-from app.budgets.service import get_budget
+from app.context import Context
 from app.datasets import service as datasets
 from app.datasets.inline import load_inline
-from app.kit.context import Context
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
-from app.privacy.answers import ProvenanceBody
+from app.ledger.commands import Quote
+from app.ledger.repository import get_budget
 from app.problems import Problem, not_found, unprocessable
 from app.reservations import quotes
-from app.reservations import service as reservations
-from app.run_sweeps import progression
-from app.run_sweeps import repository as run_sweeps
+from app.reservations.commands import Asked, reserve
 from app.runs import artifacts, lifecycle, repository
-from app.runs.binding import DataDescription, build_model, derived_assumptions
-from app.runs.model_choice import MODEL_CHOICE
-from app.runs.models import Run, RunState
+from app.runs import sweep_progression as progression
+from app.runs import sweep_repository as run_sweeps
 from app.runs.schemas import ModelBody, RunRequest
+from app.tables.runs import Run
+from app.tables.states import RunState
+from app.wire.answers import ProvenanceBody
 from calibrators.registry import find_algorithm
 from calibrators.spec import Calibration, Unknown
 
@@ -57,7 +59,34 @@ class Preparation:
     data: DataDescription
     is_public: bool
     assumptions: dict[str, float] = field(default_factory=dict)
-    charge_delta: float | None = None
+    price: Price | None = None
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a run or a sweep costs in its budget.
+
+    Attributes:
+        budget_id: Which budget.
+        events: What is to be released.
+        charge_delta: The delta at which an approximate_dp budget prices them.
+        quote: What they cost.
+    """
+
+    budget_id: str
+    events: tuple[Event, ...]
+    charge_delta: float | None
+    quote: Quote
+
+    def asked(self, purpose: str = "", run_id: str | None = None, plan_hash: str | None = None) -> Asked:
+        """The reservation that is asked for, until a worker takes the run."""
+        until = timedelta(seconds=QUEUE_HOLD_S)
+        return Asked(self.budget_id, self.events, purpose, until, self.charge_delta, run_id, plan_hash)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must know about it."""
+        return [detail for _, detail in self.quote.warnings]
 
 
 def prepare(context: Context, request: RunRequest, principal: Principal = SERVICE) -> Preparation:
@@ -69,18 +98,14 @@ def prepare(context: Context, request: RunRequest, principal: Principal = SERVIC
     ready = calibrate(context, request, principal)
     if request.budget_id is not None:
         plan = ready.calibration.plan
-        delta = charge_delta(context, request.budget_id, plan.events, plan.neighboring_relation, request.target)
-        ready.charge_delta = delta
-        reservations.make_room(
-            context, request.budget_id, plan.events, charge_delta=delta, relation=plan.neighboring_relation
-        )
+        ready.price = price(context, request.budget_id, plan.events, plan.neighboring_relation, request.target)
     return ready
 
 
-def charge_delta(
-    context: Context, budget_id: str, events: Sequence[Event], relation: NeighboringRelation, target: RunTargetBody
-) -> float | None:
-    """The delta to reserve at what a target was calibrated for: in an approximate_dp budget the target's own.
+def price(
+    context: Context, budget_id: str, events: tuple[Event, ...], relation: NeighboringRelation, target: RunTargetBody
+) -> Price:
+    """The price of what a target was calibrated for: in an approximate_dp budget at the target's own delta.
 
     Raises:
         Problem: as `quotes.quote`; where a delta is missing, it points at the target.
@@ -88,13 +113,13 @@ def charge_delta(
     delta = max(target.delta, SMALLEST_DELTA) if isinstance(target, ApproximateDpTargetBody) else None
     delta = quotes.charge_delta_in(context, budget_id, delta)
     try:
-        quotes.quote(context, budget_id, events, charge_delta=delta, relation=relation)
+        quote = quotes.quote(context, budget_id, events, charge_delta=delta, relation=relation)
     except Problem as problem:
         if problem.code != "missing_charge_delta":
             raise
         detail = f"the budget prices a run at the delta of its target, and a {target.kind} target has none"
         raise unprocessable(problem.code, f"{detail}: give an approximate_dp target", "target", "kind") from None
-    return delta
+    return Price(budget_id, events, delta, quote)
 
 
 def calibrate(context: Context, request: RunRequest, principal: Principal = SERVICE) -> Preparation:
@@ -127,8 +152,9 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
         instead = f", or the assumptions {missing} that its theorem derives it from" if missing else ""
         detail = f"a run needs a step size: give hyperparameters.step_size{instead}"
         raise unprocessable("missing", detail, "hyperparameters", "step_size")
-    check_plan(plan, model)
-    check_slots(datasets.capacity_of(data.declared_size), model)
+    assert data.capacity is not None, "what is described now has one"
+    check_plan(plan, model, data.capacity)
+    check_slots(data.capacity, model)
     if request.expected_plan_hash not in (None, plan.plan_hash):
         raise unprocessable(
             "plan_hash_mismatch",
@@ -164,30 +190,20 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
     """Reserve the plan's cost and queue the run, in the caller's transaction.
 
     Raises:
-        Problem: 409 when the budget does not admit the plan or is not the data set's own.
+        Problem: 409 when the budget is not the data set's own.
+        Exceeded: the budget does not admit the plan.
     """
     plan = ready.calibration.plan
     run_id = new_id("run")
     reservation_id = None
     warnings = list(ready.calibration.warnings)
     if request.budget_id is not None:
+        assert ready.price is not None, "what is charged has a price"
         if request.dataset_id is not None:
             datasets.check_run_binding(session, datasets.get(session, request.dataset_id), request.budget_id)
-        reservation = reservations.reserve(
-            session,
-            context,
-            budget_id=request.budget_id,
-            events=plan.events,
-            purpose=f"{plan.algorithm} run {run_id}",
-            principal_id=principal_id,
-            expires_in=QUEUE_HOLD_S,
-            charge_delta=ready.charge_delta,
-            run_id=run_id,
-            relation=plan.neighboring_relation,
-            plan_hash=plan.plan_hash,
-        )
-        reservation_id = reservation.id
-        warnings += [detail for _, detail in reservation.warnings]
+        asked = ready.price.asked(f"{plan.algorithm} run {run_id}", run_id, plan.plan_hash)
+        reservation_id = reserve(session, context, principal_id, asked, ready.price.quote)
+        warnings += ready.price.warnings
     run = Run(
         **{**columns_of(request, ready), "warnings": warnings},
         id=run_id,
@@ -343,10 +359,11 @@ def _achieved(calibration: Calibration, request: RunRequest) -> dict[str, Any]:
 
 def _provenance(ready: Preparation) -> dict[str, Any]:
     calibration = ready.calibration
-    literal = literal_body(calibration.literal)
+    as_published = as_published_body(calibration.as_published)
     return {
         "hyperparameters": [ProvenanceBody.of(item).model_dump(mode="json") for item in calibration.hyperparameters],
         "utility": [ProvenanceBody.of(item).model_dump(mode="json") for item in calibration.utility],
-        "literal": None if literal is None else literal.model_dump(mode="json"),
+        "literal": None if as_published is None else as_published.model_dump(mode="json"),
         "assumptions": ready.assumptions,
+        "dtype_reason": calibration.dtype_reason,
     }

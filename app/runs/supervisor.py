@@ -11,14 +11,15 @@ from pathlib import Path
 
 import structlog
 
+from app.context import Context
 from app.db.failures import DATABASE_FAILURES
-from app.kit.context import Context
+from app.fence.watching import fence_of
 from app.ledger.integration import CannotIntegrate, integrate
 from app.observability.stack import stack_lines
 from app.reservations.service import release_due_holds
-from app.run_sweeps.progression import advance_all
 from app.runs import liveness
 from app.runs.leases import LEASE_S, LeaseWatch, Sweeper
+from app.runs.sweep_progression import advance_all
 from app.settings import environment_of
 
 log = structlog.get_logger()
@@ -60,8 +61,9 @@ class Supervisor:
         self._thread = threading.Thread(target=self._watch, name="worker-supervisor", daemon=True)
 
     def start(self) -> None:
-        self._sweeper.sweep()
-        advance_all(self._context)
+        if fence_of(self._context).look():
+            self._sweeper.sweep()
+            advance_all(self._context)
         self._fill()
         self._thread.start()
 
@@ -82,7 +84,7 @@ class Supervisor:
             self._settle(worker_id, was_told_to_stop=True)
 
     def wait(self) -> None:
-        """Until `stop` is called from elsewhere (a signal handler)."""
+        """Wait until `stop` is called from elsewhere (a signal handler)."""
         self._stopping.wait()
 
     def _watch(self) -> None:
@@ -102,6 +104,8 @@ class Supervisor:
                 log.error("supervision_failed", error_type=type(error).__name__, raised_at=stack_lines(error))
 
     def _sweep(self) -> None:
+        if not fence_of(self._context).look():
+            return  # nothing is released, taken over or gone on with, by a database that may have forgotten it
         for worker_id in self._sweeper.sweep() & self._processes.keys():
             # A stalled worker would be in the place of one that works.
             self._processes[worker_id].kill()

@@ -18,7 +18,7 @@ from accounting.canonical import canonical_bytes
 
 
 def versions(engine: str) -> dict[str, str]:
-    """Of the accounting engine that priced the plan, and of this process."""
+    """Return the versions of the accounting engine that priced the plan, and of this process."""
     return {
         "engine": engine,
         "python": platform.python_version(),
@@ -30,7 +30,7 @@ def versions(engine: str) -> dict[str, str]:
 
 @cache
 def code_version() -> str:
-    """Of everything that decides what a run draws and computes next: a checkpoint goes on under the same one alone.
+    """Hash everything that decides what a run draws and computes next: a checkpoint goes on under the same hash alone.
 
     A version's number is raised when somebody thinks of it, so the trainer's sources are part of it themselves.
     """

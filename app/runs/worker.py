@@ -1,33 +1,37 @@
 """The worker process's loop: claim a queued run, load its rows, start its charge, train, store the model, settle.
 
 Nothing that leaves this module depends on a private record, the model aside: problems have constant texts, logs hold
-types and places of exceptions and never their messages, and whatever a worker did with a private run ends a whole
-number of seconds after it began: the run itself, or this worker's part of one that another goes on with.
+types and places of exceptions and never their messages, and whatever a worker does with a private run is told at a
+public time (`app.runs.timetable`): its start, its progress, its end, and the claim of the next run.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import structlog
 
+from app.context import Context
 from app.db.failures import DATABASE_FAILURES
-from app.kit.context import Context
+from app.fence.watching import fence_of
 from app.observability.stack import stack_lines
 from app.runs import artifacts, lifecycle
 from app.runs.checkpoint_files import sweep_checkpoints
 from app.runs.doorbell import Doorbell
 from app.runs.execution import load_job, summarize, train
-from app.runs.executors.interface import Executor, MachinesLost
+from app.runs.executors.interface import Executor, MachinesLost, TrainingFailed
 from app.runs.executors.local import LOCAL
 from app.runs.job import Job
 from app.runs.leases import Heartbeat
 from app.runs.lifecycle import FAILED, NOT_STARTED, WORKER_LOST, Ending, RefusedError
-from app.runs.models import Run, RunState
 from app.runs.resumption import Keeper, begin
+from app.runs.timetable import Timetable, timetable_for
+from app.tables.runs import Run
+from app.tables.states import RunState
+from calibrators.plan import Plan
 from trainer.run import RunCancelled
 
 log = structlog.get_logger()
@@ -54,7 +58,7 @@ def work_once(
     context: Context, worker_id: str, should_stop: ShouldStop = lambda: False, executor: Executor = LOCAL
 ) -> bool:
     """Claim and carry out the oldest queued run; False when there was none, or nothing to carry it out."""
-    if not executor.is_ready():
+    if not executor.is_ready() or not fence_of(context).look():
         return False
     claimed = persist(lambda: lifecycle.claim(context, worker_id), should_stop)
     if claimed is None:
@@ -88,55 +92,106 @@ def persist(action: Callable[[], T], should_stop: ShouldStop) -> T:
             pause = min(2.0 * pause, LONGEST_PAUSE_S)
 
 
+@dataclass(frozen=True)
+class _Outcome:
+    """What became of a claim, and what is logged of it when that may be told.
+
+    Attributes:
+        ending: How the run ended; None where it is left to the next worker.
+        problem: What is logged as an error, by its name; None for nothing.
+        facts: What is logged with it.
+    """
+
+    ending: Ending | None
+    problem: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
 def _carry_out(
     context: Context, claimed: Run, heartbeat: Heartbeat, should_stop: ShouldStop, executor: Executor
 ) -> Ending | None:
-    """How the run ended; None where it is left to the next worker."""
-    began = time.monotonic()
-    job: Job | None = None
+    """How the run ended; None where it is left to the next worker. Of a private run this returns at a public time."""
+
+    def must_stop() -> bool:
+        return heartbeat.is_lost or should_stop()
+
     try:
+        # No private row is read here, so that a refusal may be told at once.
         plan = lifecycle.read_plan(claimed)
-        job = persist(lambda: load_job(context, claimed, plan), should_stop)
-        return _start_and_train(context, job, lambda: heartbeat.is_lost or should_stop(), executor)
-    except RefusedError as refused:
-        log.warning("run_refused", run_id=claimed.id, reason=str(refused))
-        return Ending(RunState.CANCELLED if refused.problem is None else RunState.FAILED, refused.problem)
+        timetable = persist(lambda: timetable_for(context, claimed, executor), should_stop)
     except DATABASE_FAILURES:
         raise
     except Exception as error:
-        log.error("run_not_started", run_id=claimed.id, stack_trace=stack_lines(error))
-        return Ending(RunState.FAILED, NOT_STARTED)
-    finally:
-        if job is not None and not job.training.public:
-            _wait_for_whole_second(began)
+        outcome = _not_started(error)
+    else:
+        if timetable is None:
+            outcome = _outcome(context, claimed, plan, must_stop, executor, None)
+        else:
+            with timetable:
+                outcome = _outcome(context, claimed, plan, must_stop, executor, timetable)
+                outcome = _held_back(outcome, timetable, must_stop)
+    if outcome.problem is not None:
+        log.error(outcome.problem, run_id=claimed.id, **outcome.facts)
+    return outcome.ending
 
 
-def _start_and_train(context: Context, job: Job, should_stop: ShouldStop, executor: Executor) -> Ending | None:
-    beginning = begin(context, job)
-    persist(
-        lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, beginning.steps),
-        should_stop,
-    )
-    return _train(context, job, Keeper(context, job, beginning, should_stop), executor)
+def _held_back(outcome: _Outcome, timetable: Timetable, must_stop: ShouldStop) -> _Outcome:
+    """Wait until the outcome may be told, and return what is told then."""
+    if outcome.ending is None:
+        timetable.wait_for_tick()
+        return outcome
+    if not timetable.wait_for_release(must_stop):
+        # The checkpoint of its last step leads to the same model again.
+        return _Outcome(None)
+    # One that is cancelled while it waits is cancelled like one that trains: nobody can tell which it does.
+    return _Outcome(Ending(RunState.CANCELLED)) if timetable.is_cancelled else outcome
 
 
-def _train(context: Context, job: Job, keeper: Keeper, executor: Executor) -> Ending | None:
+def _outcome(
+    context: Context, claimed: Run, plan: Plan, must_stop: ShouldStop, executor: Executor, timetable: Timetable | None
+) -> _Outcome:
     try:
-        trained = train(context, job, keeper.checkpoints(), lambda: keeper.has_stopped, executor)
+        try:
+            job = persist(lambda: load_job(context, claimed, plan), must_stop)
+            if timetable is not None:
+                job.make_ready()
+        finally:
+            # The charge's start is public: it must not tell how long loading took, or that it failed.
+            if timetable is not None:
+                timetable.wait_for_training()
+        beginning = begin(context, job)
+        steps = beginning.steps if timetable is None else min(beginning.steps, timetable.first)
+        persist(lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, steps), must_stop)
+    except DATABASE_FAILURES:
+        raise
+    except Exception as error:
+        if timetable is not None and isinstance(error, RefusedError) and error.problem is None:
+            timetable.give_up()
+        return _not_started(error)
+    if timetable is not None:
+        timetable.begin()
+    keeper = Keeper(context, job, beginning, must_stop, keeps_last=timetable is not None)
+    return _train(context, job, keeper, executor, timetable)
+
+
+def _not_started(error: Exception) -> _Outcome:
+    if not isinstance(error, RefusedError):
+        return _Outcome(Ending(RunState.FAILED, NOT_STARTED), "run_not_started", {"stack_trace": stack_lines(error)})
+    state = RunState.CANCELLED if error.problem is None else RunState.FAILED
+    return _Outcome(Ending(state, error.problem), "run_refused", {"reason": str(error)})
+
+
+def _train(context: Context, job: Job, keeper: Keeper, executor: Executor, timetable: Timetable | None) -> _Outcome:
+    try:
+        trained = train(context, job, keeper.checkpoints(), lambda: keeper.has_stopped, executor, timetable)
         summary = summarize(job, trained, keeper.score_key)
         artifacts.write_model(context, job.run, job.description, trained)
     except RunCancelled:
-        return None if keeper.has_stopped else Ending(RunState.CANCELLED)
+        return _Outcome(None if keeper.has_stopped else Ending(RunState.CANCELLED))
     except MachinesLost:
-        log.error("machines_lost", run_id=job.run.id)
-        return Ending(RunState.FAILED, WORKER_LOST)
+        return _Outcome(Ending(RunState.FAILED, WORKER_LOST), "machines_lost")
+    except TrainingFailed as failed:
+        return _Outcome(Ending(RunState.FAILED, FAILED), "run_failed", {"stack_trace": failed.stack})
     except Exception as error:
-        log.error("run_failed", run_id=job.run.id, stack_trace=stack_lines(error))
-        return Ending(RunState.FAILED, FAILED)
-    return Ending(RunState.SUCCEEDED, result=summary)
-
-
-def _wait_for_whole_second(began: float) -> None:
-    """How long a private run took shows in whole seconds only: finer, it would tell how many rows there are."""
-    elapsed = time.monotonic() - began
-    time.sleep(math.ceil(elapsed) - elapsed)
+        return _Outcome(Ending(RunState.FAILED, FAILED), "run_failed", {"stack_trace": stack_lines(error)})
+    return _Outcome(Ending(RunState.SUCCEEDED, result=summary))

@@ -143,13 +143,13 @@ class SecretMaterial:
             write_private_once(self.file(purpose, version), content)
 
     def file(self, purpose: Purpose, version: int) -> Path:
-        """Where a version lies, unless the settings hold it themselves."""
+        """Return the file that a version lies in, unless the settings hold it themselves."""
         if purpose is Purpose.SIGNATURES:
             return self._signing_file(version)
         return self._settings.secret_file if version == 1 else self._settings.data_dir / f"keys.{version}.key"
 
     def place(self, purpose: Purpose, version: int) -> str:
-        """Where an operator finds a version: a setting or a file."""
+        """Return where an operator finds a version: a setting or a file."""
         is_set = self._is_in_the_settings(purpose, version)
         return "EPSILOND_SECRET_KEY" if is_set else str(self.file(purpose, version))
 

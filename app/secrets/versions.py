@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from app.secrets.material import Purpose
-from app.secrets.models import SecretVersion
+from app.tables.access import SecretVersion
 
 
 def all_versions(session: Session) -> Sequence[SecretVersion]:

@@ -1,4 +1,4 @@
-"""From a sweep to its cells: the fields that take lists, and a plain request for each choice of their values."""
+"""The cells of a sweep: the fields that take lists, and a plain request for each choice of their values."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _replaced(body: Mapping[str, Any], path: Path, value: Value) -> dict[str, An
 
 
 def invalid(code: str, detail: str, *pointer: str | int) -> Problem:
-    """422 as the schemas' own faults are told."""
+    """Return a 422 in the form in which the schemas' own faults are told."""
     return Problem(
         422, "invalid_request", detail, errors=[ProblemItem(pointer=json_pointer(pointer), code=code, detail=detail)]
     )

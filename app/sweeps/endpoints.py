@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body
 from starlette.responses import Response
 
 from app.auth.rights import CurrentPrincipal
-from app.kit.context import CurrentContext
+from app.context import CurrentContext
 from app.kit.known_answers import CurrentAnswers
 from app.kit.query_parameters import KnownParametersOnly
 from app.sweeps import service

@@ -10,10 +10,11 @@ from pydantic_core import CoreSchema
 
 from app.algorithms.calibrate import CalibrateRequest, SolutionBody
 from app.algorithms.plans import NoiseBody
+from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AnyAchievedBody
 from app.kit.fields import Schema
-from app.privacy.answers import ConventionBody
 from app.problems import ProblemItem
+from app.wire.answers import ConventionBody
 
 MAX_CELLS = 10_000
 
@@ -62,7 +63,7 @@ class RowProblem(Schema):
 class RowBody(Schema):
     """One cell: its solution, or its problem."""
 
-    value: float | int | str = Field(description="Of the swept field.")
+    value: float | int | str = Field(description="Value of the swept field.")
     solution: SolutionBody | None = None
     achieved: AnyAchievedBody | None = None
     noise: NoiseBody | None = None
@@ -70,8 +71,10 @@ class RowBody(Schema):
     utility: dict[str, float | list[float] | None] = Field(
         {}, description="Bounds by name; null where a theorem's conditions fail."
     )
+    dtype: DtypeName | None = Field(None, description="The numeric type in which a run carries the plan out.")
+    dtype_reason: str | None = Field(None, description="Why it is float64 although the request names none.")
     plan_hash: str | None = None
-    fits_budget: bool | None = Field(None, description="Where the request names a budget.")
+    fits_budget: bool | None = Field(None, description="Given if the request names a budget.")
     warnings: list[str] = Field([], description="Sentences to read beside the numbers.")
     problem: RowProblem | None = None
 
@@ -82,5 +85,5 @@ class SweepAnswer(Schema):
     field: str = Field(description="The swept field, as a path with dots.")
     values: list[float | int | str]
     rows: list[RowBody]
-    conventions: dict[str, ConventionBody] = Field(description="By the neighbouring relations of the rows.")
+    conventions: dict[str, ConventionBody] = Field(description="Conventions by the neighbouring relations of the rows.")
     citations: list[str]

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from accounting.convention import convention
 from app.algorithms import service as algorithms
@@ -13,15 +14,16 @@ from app.algorithms.answers import solution_body
 from app.algorithms.budget_costs import BudgetReader
 from app.algorithms.calibrate import CalibrateRequest
 from app.algorithms.plans import noise_body
+from app.algorithms.schemas import DtypeName
 from app.algorithms.service import Question
 from app.algorithms.targets import achieved_body
 from app.auth.principal import Principal
-from app.kit.context import Context
+from app.context import Context
 from app.kit.process_pool import JobFailed
-from app.privacy.answers import ConventionBody
 from app.problems import Problem
 from app.sweeps.cells import Value, find_swept, read_cell
 from app.sweeps.schemas import RowBody, RowProblem, SweepAnswer, SweepRequest
+from app.wire.answers import ConventionBody
 from calibrators.provenance import Provenance
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Calibration
@@ -145,6 +147,8 @@ def _row(value: Value, question: Question, outcome: Cell | RowProblem) -> RowBod
         noise=noise_body(calibration.plan),
         hyperparameters=_values(calibration.hyperparameters),
         utility=_values(calibration.utility),
+        dtype=cast(DtypeName, calibration.plan.dtype),
+        dtype_reason=calibration.dtype_reason,
         plan_hash=calibration.plan.plan_hash,
         fits_budget=outcome.fits_budget,
         warnings=list(calibration.warnings),

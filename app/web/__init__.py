@@ -1,1 +1,1 @@
-"""Pages for people. Every asset is served from here; no page asks another machine for anything."""
+"""Pages for people, whose every asset is served from here, and the gates that requests pass."""

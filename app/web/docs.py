@@ -1,4 +1,4 @@
-"""The interactive documentation at /docs: Swagger UI with its assets, served by us, under a strict content policy."""
+"""The OpenAPI document, and Swagger UI at /docs with its assets, served by us, under a strict content policy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 STATIC = Path(__file__).parent / "static"
+#: The committed file, which `make openapi` writes: reading it takes no time, and a test compares it with the routes.
+DOCUMENT = Path(__file__).parents[2] / "openapi.json"
 
 # Swagger UI draws its icons from data: addresses and sets styles in attributes; its scripts are files.
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -33,7 +35,13 @@ def documentation() -> FileResponse:
     return FileResponse(STATIC / "docs.html", headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
+@router.get("/openapi.json")
+def openapi_document() -> FileResponse:
+    """The document, byte for byte as it is committed."""
+    return FileResponse(DOCUMENT, media_type="application/json")
+
+
 def add_documentation(app: FastAPI) -> None:
-    """Serve the page and its assets."""
+    """Serve the document, the page and its assets."""
     app.include_router(router)
     app.mount("/docs/assets", StaticFiles(directory=STATIC), name="assets")

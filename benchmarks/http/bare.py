@@ -12,7 +12,7 @@ from fastapi import Body, FastAPI, Request, Response
 
 from app import server
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.observability.logs import configure_logging
 from app.runs.progress import ProgressFeed
 from app.settings import Settings
@@ -48,7 +48,7 @@ def main() -> None:
     settings = Settings()
     configure_logging(settings.log_level, settings.log_format)
     # The context is read for the settings alone; no file of this name is ever opened.
-    context = Context(settings, Database(f"sqlite:///{settings.data_dir}/bare.sqlite3"))
+    context = fenced_context(settings, Database(f"sqlite:///{settings.data_dir}/bare.sqlite3"))
     app = bare_app(b'"' + b"x" * (int(os.environ[SIZE]) - 2) + b'"')
     app.state.progress = ProgressFeed(context)
     listening = server.listen(settings.host, settings.port)

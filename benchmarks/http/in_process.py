@@ -13,7 +13,7 @@ from app.algorithms.budget_costs import BudgetReader
 from app.algorithms.calibrate import CalibrateRequest
 from app.auth.principal import LOOPBACK
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.settings import Settings
 from benchmarks.http import work
 from benchmarks.http_load import WARM_UP_S, Load
@@ -26,7 +26,9 @@ def calibrate_for(gate: Gate, kind: str, seconds: float, seed: int, core: int) -
     os.sched_setaffinity(0, {core})
     settings = Settings()
     # No request names a budget, so no file of this name is ever opened.
-    budgets = BudgetReader(Context(settings, Database(f"sqlite:///{settings.data_dir}/engine.sqlite3")), LOOPBACK)
+    budgets = BudgetReader(
+        fenced_context(settings, Database(f"sqlite:///{settings.data_dir}/engine.sqlite3")), LOOPBACK
+    )
     question = service.read(CalibrateRequest.model_validate(work.request(kind)), budgets)
     target, draw = question.spec.target, random.Random(seed)
     assert isinstance(target, ApproximateDpTarget)

@@ -20,7 +20,7 @@ import psycopg
 from sqlalchemy import make_url
 
 from accounting.events import Event, event_from_json
-from app.kit.context import Context
+from app.context import Context
 from app.kit.ids import new_id
 from app.ledger.records import chain_hash, record_from_canonical
 from benchmarks.ledger import ours, work

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty
 from typing import Any, TypeVar
+
+from benchmarks.http_servers import AUTHORIZATION
 
 T = TypeVar("T")
 
@@ -26,8 +29,10 @@ def at_once(work: Callable[..., T], arguments: Sequence[tuple[Any, ...]], *, lim
     start_method = multiprocessing.get_context("forkserver")
     start_method.set_forkserver_preload([work.__module__])
     results, barrier = start_method.Queue(), start_method.Barrier(len(arguments))
+    # The server that forks keeps the environment that it was started in.
+    header = os.environ.get(AUTHORIZATION, "")
     processes = [
-        start_method.Process(target=_work, args=(work, given, number, barrier, results), daemon=True)
+        start_method.Process(target=_work, args=(work, given, number, barrier, results, header), daemon=True)
         for number, given in enumerate(arguments)
     ]
     for process in processes:
@@ -63,7 +68,8 @@ def _outcomes(results: Any, processes: Sequence[Any], until: float) -> dict[int,
     return outcomes
 
 
-def _work(work: Callable[..., T], given: tuple[Any, ...], number: int, barrier: Any, results: Any) -> None:
+def _work(work: Callable[..., T], given: tuple[Any, ...], number: int, barrier: Any, results: Any, header: str) -> None:
+    os.environ[AUTHORIZATION] = header
     try:
         results.put((number, work(lambda: barrier.wait(GATE_S), *given)))
     except BaseException as error:

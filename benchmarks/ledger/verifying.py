@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.kit.context import Context
+from app.context import Context
 from app.ledger import transparency
 from app.ledger.integration import integrate
 from app.ledger.statements import ENTRIES

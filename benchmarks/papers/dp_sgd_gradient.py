@@ -19,7 +19,7 @@ from accounting.targets import ApproximateDpTarget
 from benchmarks.papers.reproduction import Cell, HeatMap, Lines, mean_and_error, slope
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec
-from calibrators.wang_nonsmooth.theorem_11 import Theorem11, least_epsilon_of_lemma_13, least_feasible_epsilon
+from calibrators.wang_nonsmooth.feasible_noise import Theorem11, least_epsilon_of_lemma_13, least_feasible_epsilon
 from trainer.losses import QNormHinge
 from trainer.models import LinearModel
 from trainer.run import run

@@ -16,7 +16,7 @@ from scipy.optimize import linprog
 
 from accounting.targets import ApproximateDpTarget
 from benchmarks.papers.reproduction import Cell, Lines, Reproduction, mean_and_error, slope
-from calibrators.phases import SmoothedVertexSteps
+from calibrators.phases.smoothed_vertex_steps import SmoothedVertexSteps
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec
 from trainer.losses import QNormHinge

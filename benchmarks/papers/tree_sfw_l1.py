@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from accounting.targets import ApproximateDpTarget, PureDpTarget, Target
 from benchmarks.papers.reproduction import Cell, Lines, Reproduction, mean_and_error, slope
-from calibrators.phases import TreePhase
+from calibrators.phases.vertex_trees import TreePhase
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec
 from trainer.losses import Squared

@@ -57,7 +57,7 @@ def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: flo
         norms = np.linalg.norm(Washboard.gradient(np.array(path.points)), axis=1)
         smallest.append(float(norms.min()))
     mean, error = mean_and_error(smallest)
-    assert found.literal is not None
+    assert found.as_published is not None
     return {
         "records": num_records,
         "epsilon": epsilon,
@@ -68,7 +68,7 @@ def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: flo
         "bound": item.value,
         "bound / measured": item.value / mean,
         "vacuous": item.vacuous,
-        "Lemma 3.1": str(found.literal.verdict),
+        "Lemma 3.1": str(found.as_published.verdict),
     }
 
 

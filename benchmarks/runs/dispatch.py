@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.runs import repository
 from app.runs.execution import load_job
 from app.runs.lifecycle import read_plan
-from app.runs.models import IN_PROGRESS, Run, RunState
 from app.settings import Settings
+from app.tables.runs import Run
+from app.tables.states import IN_PROGRESS, RunState
 from benchmarks.http_servers import client, migrated, service
 from benchmarks.runs.work import BUDGET, run_request
 from trainer.run import run as train
@@ -52,7 +54,7 @@ class Dispatch:
 
 def dispatch(url: str, folder: Path, runs: int) -> Dispatch:
     """Measure ``runs`` runs, one after the other, on the database at ``url``."""
-    context = Context(Settings(data_dir=folder, database_url=migrated(url)), Database(url))
+    context = fenced_context(Settings(data_dir=folder, database_url=migrated(url)), Database(url))
     try:
         with service(url, folder, workers=1) as port:
             budget_id = _post(port, "/v1/budgets", BUDGET, 201)

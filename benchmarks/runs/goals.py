@@ -16,7 +16,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _dispatch(dispatch: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "what": "a run, from its answer to its end, less its training",
+        "what": "a run on public data, from its answer to its end, less its training",
         "goal": f"below {DISPATCH_MS:g} ms",
         "measured": f"{dispatch['overhead']:.1f} ms (median of {dispatch['runs']} runs; the largest "
         f"{dispatch['largest_overhead']:.0f})",

@@ -25,8 +25,9 @@ from typing import Any
 from sqlalchemy import func, select
 
 from app.db.database import Database
-from app.runs.models import IN_PROGRESS, Run, RunState
 from app.settings import Settings, environment_of
+from app.tables.runs import Run
+from app.tables.states import IN_PROGRESS, RunState
 from benchmarks import report
 from benchmarks.http_servers import HOST, client, migrated, service
 from benchmarks.runs.work import BUDGET, run_request

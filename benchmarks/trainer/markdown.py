@@ -98,7 +98,7 @@ def _ratio(found: Figures) -> str:
 def _remarks(figures: Figures) -> Iterator[str]:
     steps = figures["memory"][0]["steps"]
     yield (
-        "- Ours is one turn of `trainer.run`'s own loop: Poisson sampling and float64 noise from a cryptographic "
+        "- Ours is one turn of `trainer.run`'s own loop: Poisson sampling and exact noise from a cryptographic "
         "generator, clipping, the update, progress."
     )
     yield (

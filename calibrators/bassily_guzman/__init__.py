@@ -3,11 +3,10 @@
 2021 (ICML, "Private Stochastic Convex Optimization: Optimal Rates in l1 Geometry", arXiv 2103.01516), Guzman's talk of
 April 2022.
 
-Selection with Gumbel noise (`selection`, `selection_noise`), regularity of dual norms (`regularity`), full-batch
-Frank-Wolfe (`dp_fw`), Frank-Wolfe with a recursive estimate (`recursion`, `recursion_risk`, `poly_sfw`, and
-`private_sfw_nonconvex_l1` after Bassily, Guzman & Menart 2021, NeurIPS, arXiv 2107.05585), Frank-Wolfe on smoothed
-links (`generalized_linear_l1`, after the same), tree Frank-Wolfe (`tree`,
-`tree_risk`, `tree_sfw_l1`), the printed noise (`printed_selection`, `printed_poly_sfw`), rates (`rates`).
+Selection with Gumbel noise (`selection`), full-batch Frank-Wolfe (`dp_fw`), Frank-Wolfe with a recursive estimate
+(`recursion`, `poly_sfw`, and `private_sfw_nonconvex_l1` after Bassily, Guzman & Menart 2021, NeurIPS, arXiv
+2107.05585), Frank-Wolfe on smoothed links (`generalized_linear_l1`, after the same), tree Frank-Wolfe (`tree`,
+`tree_sfw_l1`), the printed noise (`printed_selection`, `printed_poly_sfw`), rates (`rates`).
 
 Balls of l_p, 1 < p <= 2: generalised Gaussian noise (`generalized_gaussian`), what is said of the losses
 (`lp_setting`), mirror descent (`noisy_mirror_descent`), Frank-Wolfe for convex losses (`noisy_sfw_lp`) and others

@@ -30,23 +30,29 @@ import math
 
 import numpy as np
 
-from accounting.errors import InvalidValue, Unsupported
+from accounting.errors import InvalidValue
 from accounting.events import FullBatch, PureDp, ZcDp
 from accounting.relations import NeighboringRelation
-from accounting.targets import BudgetTarget, GaussianDpTarget
-from calibrators.algorithm import Algorithm
+from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarget
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.printed_selection import printed_calibration
-from calibrators.bassily_guzman.selection import expected_regret
-from calibrators.bassily_guzman.selection_noise import Selections, checked_scales, is_pure, multiplier, refuse_penalty
+from calibrators.bassily_guzman.selection import (
+    NO_PENALTY,
+    Selections,
+    checked_scales,
+    expected_regret,
+    is_pure,
+    multiplier,
+)
 from calibrators.bassily_guzman.setting import ASSUMPTIONS, Setting, read_setting
 from calibrators.bassily_guzman.tree import Problem
-from calibrators.noise import Steps, solve_steps
-from calibrators.phases import VertexSteps
-from calibrators.plan import Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.noise import Steps, calibration_of, solve_steps
+from calibrators.phases.vertex_steps import VertexSteps
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
+from calibrators.refusals import refuse
+from calibrators.scopes import Measure, Shape, in_l1_ball
 from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import LOSS
 
 SOURCE = "Talwar, Thakurta & Zhang 2015 (Frank-Wolfe by noisy selection); derived: Gumbel noise and bound"
 BOUND_FORMULA = r"F_S(x_T) - \min F_S \le \frac{2 L_1 M^2}{T+2} + \lambda \ln K"
@@ -81,17 +87,18 @@ def calibrate(spec: Spec) -> Calibration:
     )
     [scale] = checked_scales([noise_scale(setting.problem, spec.dataset_size, steps.noise_multiplier, pure)])
     phase = VertexSteps(steps.event, spec.dataset_size, scale, setting.problem.lipschitz)
-    return Calibration(
-        plan=Plan(DP_FW.name, spec.dataset_size, spec.relation, (phase,), domain=setting.domain),
-        unknown=spec.unknown,
-        value=(scale,) if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
+    return calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        noise_scales=(scale,),
+        domain=setting.domain,
         hyperparameters=_hyperparameters(spec, iterations, scale, pure, steps),
         utility=_utility(spec, setting, iterations, scale, steps),
-        missing_assumptions=("dimension",) if setting.num_vertices is None else (),
-        warnings=(*steps.achieved.warnings, *setting.warnings),
-        literal=printed_calibration(spec, iterations),
+        missing=("dimension",) if setting.num_vertices is None else (),
+        warnings=setting.warnings,
+        as_published=printed_calibration(spec, iterations),
     )
 
 
@@ -136,7 +143,18 @@ def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, 
 
 
 def _best_iterations(spec: Spec, setting: Setting, pure: bool) -> int:
-    """At the noise that one step would need; T steps need sqrt(T) times as much, or T times where epsilons add up."""
+    """Choose T from the noise of one step: T steps need sqrt(T) times as much, or T times where epsilons add up."""
+    scale, power = one_step_scale(spec, setting, pure)
+    assert setting.num_vertices is not None, "as was checked"
+    return best_iterations(setting.problem, setting.num_vertices, scale, power)
+
+
+def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, float]:
+    """Return the noise scale that one step would need, and the power of T by which it grows with the steps.
+
+    Raises:
+        InvalidValue: nothing decides on the number of steps, and none is given.
+    """
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         raise InvalidValue(
             "iterations is needed where the dimension is not given, or the noise is: the bound decides otherwise",
@@ -145,7 +163,7 @@ def _best_iterations(spec: Spec, setting: Setting, pure: bool) -> int:
         )
     one = solve_steps(spec, Selections(pure, spec.relation), iterations=1, batch_size=spec.dataset_size)
     [scale] = checked_scales([noise_scale(setting.problem, spec.dataset_size, one.noise_multiplier, pure)])
-    return best_iterations(setting.problem, setting.num_vertices, scale, 1.0 if epsilons_add_up(spec, pure) else 0.5)
+    return scale, 1.0 if epsilons_add_up(spec, pure) else 0.5
 
 
 def epsilons_add_up(spec: Spec, pure: bool) -> bool:
@@ -162,17 +180,13 @@ def refuse_what_has_no_part(spec: Spec) -> None:
         InvalidValue: a size that does not fit the data set.
         Unsupported: a size is solved for; a penalty or a step size is given.
     """
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"{spec.unknown} is not solved for: the noise scales with the number of steps so that the cost stays. "
-            "Solve for noise_multiplier; the number of least bound is then chosen where iterations is left out",
-            pointer=("solve_for",),
-        )
-    refuse_penalty(spec)
-    if spec.step_size is not None:
-        raise Unsupported(
-            "the step sizes are 2/(t+2), for which the bound is proved; leave step_size out", pointer=("step_size",)
-        )
+    refuse(
+        spec,
+        sizes=f"{spec.unknown} is not solved for: the noise scales with the number of steps so that the cost stays. "
+        "Solve for noise_multiplier; the number of least bound is then chosen where iterations is left out",
+        penalty=NO_PENALTY,
+        step_size="the step sizes are 2/(t+2), for which the bound is proved; leave step_size out",
+    )
     if spec.dataset_size < 2:
         raise InvalidValue("dataset_size must be at least 2", pointer=("dataset_size",))
     if spec.batch_size not in (None, spec.dataset_size):
@@ -228,18 +242,12 @@ def _rate(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> Prov
         assert isinstance(mechanism, ZcDp)
         rate = rates.frank_wolfe_rate(setting.problem, num_vertices, spec.dataset_size, count * mechanism.rho)
         formula = r"c\,[A + (L_1 M^2)^{1/3} A^{2/3}],\; A = L_0 M \ln K/(n\sqrt\rho)"
-    return Provenance(
-        "excess_risk_rate",
-        setting.order_constant * rate,
-        formula,
-        "derived, by balancing",
-        ProvenanceKind.ORDER,
-        ("known up to the factor order_constant", "of the empirical risk, at the best number of steps"),
-        units=LOSS,
+    return setting.order(
+        "excess_risk_rate", rate, formula, "derived, by balancing", "of the empirical risk, at the best number of steps"
     )
 
 
-DP_FW = Algorithm(
+ALGORITHM = Algorithm(
     name="dp_fw",
     summary="Full-batch Frank-Wolfe over the l1 ball: a vertex in every step by report-noisy-max.",
     source=SOURCE,
@@ -261,4 +269,23 @@ DP_FW = Algorithm(
     "twice its epsilon: unsound.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=in_l1_ball(Shape.CONVEX, Measure.EMPIRICAL_RISK),
+    example=Example(
+        Spec(10_000, EXAMPLE_TARGET, dimension=100, assumptions={"lipschitz": 1.0, "smoothness": 0.5, "diameter": 2.0}),
+        variants={
+            "pure": {"target": ApproximateDpTarget(2.0, 0.0)},
+            "linear losses": {"assumptions": {"lipschitz": 1.0, "smoothness": 0.0, "radius": 1.0}},
+        },
+    ),
+    requests={
+        "dp_fw_theorem": ExampleRequest(
+            "Full-batch Frank-Wolfe over the l1 ball; the bound chooses the number of steps",
+            {
+                "dataset_size": 10000,
+                "dimension": 50,
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"lipschitz": 2, "smoothness": 1, "radius": 1},
+            },
+        )
+    },
 )

@@ -3,7 +3,7 @@ r"""Explicit bounds for Frank-Wolfe with estimated gradients over an l_p ball.
 With $r_t \ge E\|d_t - \nabla F(x_t)\|_*^2$ and $x_{t+1} = (1-\eta)x_t + \eta v_t$, $v_t$ the least point along $d_t$:
 
 - convex: $\Gamma_{t+1} = (1-\eta)\Gamma_t + \eta M\sqrt{r_t} + \tfrac12 L_1 M^2\eta^2$ bounds the excess risk (as in
-  `tree_risk`, without a regret);
+  `tree`, without a regret);
 - in any case $F(x_{t+1}) \le F(x_t) - \eta\,\mathrm{Gap}(x_t) + \eta M\|e_t\|_* + \tfrac12 L_1 M^2\eta^2$, and a
   telescoping sum bounds the mean gap, $\mathrm{Gap}(x) = \max_y \langle \nabla F(x), x - y\rangle$.
 
@@ -20,7 +20,8 @@ import numpy.typing as npt
 from calibrators.bassily_guzman.generalized_gaussian import mean_square
 from calibrators.bassily_guzman.lp_setting import LpSetting
 from calibrators.bassily_guzman.tree import Trees
-from calibrators.phases import EstimatePhase, GradientTreePhase
+from calibrators.phases.gradient_estimates import EstimatePhase
+from calibrators.phases.gradient_trees import GradientTreePhase
 
 Floats = npt.NDArray[np.float64]
 

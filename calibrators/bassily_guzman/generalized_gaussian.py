@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from accounting.conversions.rounding import rounded_up
 from accounting.errors import InvalidValue, NoCostInFilter
 from accounting.events import Event, ZcDp
-from accounting.filter_costs import exact
-from accounting.mechanisms.regularity import RegularityPair
+from accounting.events.regularity import RegularityPair
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarget, PureDpTarget
+from accounting.units import exact
 from calibrators.spec import OpenEpsilon, Spec
 
 #: Above it the engine states no rho.
@@ -74,7 +74,7 @@ def noise_scale(
 
     Source: derived, as above.
 
-    >>> from accounting.mechanisms.regularity import kappa_pair
+    >>> from accounting.events.regularity import kappa_pair
     >>> round(noise_scale(kappa_pair(1.5, 100), 0.01, 1, 1.0 / math.sqrt(2.0 * 0.0174689047691)), 10)
     0.0756601436
     """

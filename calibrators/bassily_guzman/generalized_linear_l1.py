@@ -38,29 +38,35 @@ import numpy as np
 from accounting.errors import InvalidValue
 from accounting.events import FullBatch, PureDp, ZcDp
 from accounting.relations import NeighboringRelation
-from calibrators.algorithm import Algorithm, Assumption
-from calibrators.assumptions import Given, read_assumptions
+from accounting.targets import ApproximateDpTarget
+from calibrators.algorithm import (
+    EXAMPLE_TARGET,
+    Algorithm,
+    Assumption,
+    Example,
+    ExampleRequest,
+    Given,
+    read_assumptions,
+)
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.dp_fw import (
     MOST_STEPS,
     best_iterations,
     empirical_risk_bound,
-    epsilons_add_up,
     noise_scale,
+    one_step_scale,
     refuse_what_has_no_part,
 )
 from calibrators.bassily_guzman.printed_selection import printed_calibration
-from calibrators.bassily_guzman.selection import expected_regret
-from calibrators.bassily_guzman.selection_noise import Selections, checked_scales, is_pure, multiplier
+from calibrators.bassily_guzman.selection import Selections, checked_scales, expected_regret, is_pure, multiplier
 from calibrators.bassily_guzman.setting import ASSUMPTIONS as SMOOTH_ASSUMPTIONS
 from calibrators.bassily_guzman.setting import Setting, setting_of
 from calibrators.bassily_guzman.tree import Problem
-from calibrators.noise import Steps, solve_steps
-from calibrators.phases import SmoothedVertexSteps
-from calibrators.plan import Plan
-from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import LOSS
+from calibrators.noise import Steps, calibration_of, solve_steps
+from calibrators.phases.smoothed_vertex_steps import SmoothedVertexSteps
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
+from calibrators.scopes import Measure, Shape, in_l1_ball
+from calibrators.spec import Calibration, Spec
 
 SOURCE = (
     "after Bassily, Guzman & Menart 2021 (arXiv 2107.05585), generalised linear losses (secondary source); derived: "
@@ -137,17 +143,17 @@ def calibrate(spec: Spec) -> Calibration:
     [scale] = checked_scales([noise_scale(setting.problem, spec.dataset_size, steps.noise_multiplier, pure)])
     phase = SmoothedVertexSteps(steps.event, spec.dataset_size, scale, setting.problem.lipschitz, smoothing)
     wanted = (("dimension", setting.num_vertices), ("link_lipschitz", link))
-    return Calibration(
-        plan=Plan(GENERALIZED_LINEAR_L1.name, spec.dataset_size, spec.relation, (phase,), domain=setting.domain),
-        unknown=spec.unknown,
-        value=(scale,) if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
+    return calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        noise_scales=(scale,),
+        domain=setting.domain,
         hyperparameters=_hyperparameters(spec, given, phase, pure, steps),
         utility=_utility(spec, setting, link, phase),
-        missing_assumptions=tuple(name for name, known in wanted if known is None),
-        warnings=steps.achieved.warnings,
-        literal=printed_calibration(spec, iterations),
+        missing=tuple(name for name, known in wanted if known is None),
+        as_published=printed_calibration(spec, iterations),
     )
 
 
@@ -201,16 +207,9 @@ def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, p
 
 
 def _best_iterations(spec: Spec, setting: Setting, link: Link | None, smoothing: float | None, pure: bool) -> int:
-    """At the noise that one step would need."""
-    if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
-        raise InvalidValue(
-            "iterations is needed where the dimension is not given, or the noise is: the bound decides otherwise",
-            code="missing",
-            pointer=("iterations",),
-        )
-    one = solve_steps(spec, Selections(pure, spec.relation), iterations=1, batch_size=spec.dataset_size)
-    [scale] = checked_scales([noise_scale(setting.problem, spec.dataset_size, one.noise_multiplier, pure)])
-    power = 1.0 if epsilons_add_up(spec, pure) else 0.5
+    """Choose the number of steps from the noise that one step would need."""
+    scale, power = one_step_scale(spec, setting, pure)
+    assert setting.num_vertices is not None, "as was checked"
     problem = setting.problem
     if smoothing is None:
         regret = expected_regret(scale, setting.num_vertices)
@@ -298,18 +297,12 @@ def _rate(spec: Spec, setting: Setting, num_vertices: int, phase: SmoothedVertex
         assert isinstance(mechanism, ZcDp)
         rate = rates.generalized_linear_rate(setting.problem, num_vertices, spec.dataset_size, count * mechanism.rho)
         formula = r"c\, L_0 M\,[(\ln K/(n\sqrt\rho))^{1/2} + (\ln K/n)^{1/2}]"
-    return Provenance(
-        "excess_risk_rate",
-        setting.order_constant * rate,
-        formula,
-        "derived, by balancing",
-        ProvenanceKind.ORDER,
-        ("known up to the factor order_constant", "at the best smoothing and number of steps"),
-        units=LOSS,
+    return setting.order(
+        "excess_risk_rate", rate, formula, "derived, by balancing", "at the best smoothing and number of steps"
     )
 
 
-GENERALIZED_LINEAR_L1 = Algorithm(
+ALGORITHM = Algorithm(
     name="generalized_linear_l1",
     summary="Full-batch Frank-Wolfe over the l1 ball on smoothed links: hinge, absolute and quantile losses.",
     source=SOURCE,
@@ -333,4 +326,30 @@ GENERALIZED_LINEAR_L1 = Algorithm(
     "unsound.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=in_l1_ball(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),
+    example=Example(
+        Spec(
+            10_000,
+            EXAMPLE_TARGET,
+            dimension=100,
+            assumptions={"lipschitz": 1.0, "link_lipschitz": 0.5, "diameter": 2.0},
+        ),
+        variants={
+            "pure": {"target": ApproximateDpTarget(2.0, 0.0)},
+            "own smoothing": {
+                "assumptions": {"lipschitz": 1.0, "link_lipschitz": 0.5, "radius": 1.0, "smoothing": 4.0}
+            },
+        },
+    ),
+    requests={
+        "generalized_linear_l1_theorem": ExampleRequest(
+            "Frank-Wolfe over the l1 ball on a smoothed hinge; the bound chooses smoothing and steps",
+            {
+                "dataset_size": 10000,
+                "dimension": 50,
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"lipschitz": 1, "link_lipschitz": 1, "radius": 1},
+            },
+        )
+    },
 )

@@ -10,9 +10,8 @@ import math
 from accounting.targets import ApproximateDpTarget
 from calibrators.bassily_guzman.lp_setting import LpSetting
 from calibrators.noise import Steps
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec
-from calibrators.units import LOSS
 
 PAPER = "Bassily, Guzman & Nandi 2021"
 TALK = f"{PAPER} in the extended version, as the talk quotes it (secondary)"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accounting.errors import InvalidValue, Unsupported
-from accounting.mechanisms.regularity import RegularityPair, kappa_pair
-from calibrators.algorithm import Assumption
-from calibrators.assumptions import Given, read_assumptions
+from accounting.errors import InvalidValue
+from accounting.events.regularity import RegularityPair, kappa_pair
+from calibrators.algorithm import Assumption, Given, read_assumptions
 from calibrators.bassily_guzman.setting import SAME, agreed_diameter
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import LpBall
-from calibrators.spec import Spec, Unknown
-from calibrators.units import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS
+from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS
+from calibrators.refusals import refuse
+from calibrators.spec import Spec
 
 NORM_ORDER = Assumption(
     "norm_order",
@@ -146,14 +146,12 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     Raises:
         Unsupported: a size is solved for, or a penalty is given.
     """
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"{spec.unknown} is not solved for: step sizes and noise change with it together. Solve for "
-            "noise_multiplier, or for epsilon or delta at given noise",
-            pointer=("solve_for",),
-        )
-    if spec.penalty is not None:
-        raise Unsupported("the steps have no proximal part: leave penalty out", pointer=("penalty",))
+    refuse(
+        spec,
+        sizes=f"{spec.unknown} is not solved for: step sizes and noise change with it together. Solve for "
+        "noise_multiplier, or for epsilon or delta at given noise",
+        penalty="the steps have no proximal part: leave penalty out",
+    )
 
 
 def _norm_order(given: Given, domain: LpBall | None) -> float:

@@ -30,7 +30,7 @@ import math
 from accounting.errors import InvalidValue
 from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
 from calibrators.bassily_guzman import lp_rates
 from calibrators.bassily_guzman.generalized_gaussian import Releases, noise_scale, refuse_pure_dp
 from calibrators.bassily_guzman.lp_setting import (
@@ -39,14 +39,14 @@ from calibrators.bassily_guzman.lp_setting import (
     read_lp_setting,
     refuse_what_has_no_part,
 )
-from calibrators.bassily_guzman.printed_lp_noise import PAPER, mirror_literal
-from calibrators.noise import Steps, solve_steps
-from calibrators.phases import MirrorPhase
-from calibrators.plan import Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.bassily_guzman.printed_lp_noise import PAPER, mirror_as_published
+from calibrators.geometry import LpBall
+from calibrators.noise import Steps, calibration_of, solve_steps
+from calibrators.phases.mirror_steps import MirrorPhase
+from calibrators.provenance import GRADIENT, LOSS, STEP, Provenance, ProvenanceKind
 from calibrators.release import AverageIterate
-from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import GRADIENT, LOSS, STEP
+from calibrators.scopes import Measure, Shape, in_lp_ball
+from calibrators.spec import Calibration, Spec
 
 SOURCE = f"{PAPER}, Algorithm 2"
 SCALE_FORMULA = r"\sigma = \sqrt\kappa\, (L_0/n)\, \sigma_{mult}"
@@ -93,25 +93,17 @@ def calibrate(spec: Spec) -> Calibration:
         lipschitz=setting.problem.lipschitz,
         step_size=step_size,
     )
-    plan = Plan(
-        NOISY_MIRROR_DESCENT.name,
-        spec.dataset_size,
-        spec.relation,
-        (phase,),
+    return calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        noise_scales=(scale,),
         domain=setting.domain,
         release=AverageIterate(),
-    )
-    return Calibration(
-        plan=plan,
-        unknown=spec.unknown,
-        value=(scale,) if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
         hyperparameters=_hyperparameters(spec, scale, step_size, iterations, steps.noise_multiplier),
         utility=_utility(spec, setting, phase, steps),
-        missing_assumptions=(),
-        warnings=steps.achieved.warnings,
-        literal=mirror_literal(spec, setting),
+        as_published=mirror_as_published(spec, setting),
     )
 
 
@@ -202,7 +194,7 @@ def _utility(spec: Spec, setting: LpSetting, phase: MirrorPhase, steps: Steps) -
     return tuple(found)
 
 
-NOISY_MIRROR_DESCENT = Algorithm(
+ALGORITHM = Algorithm(
     name="noisy_mirror_descent",
     summary="Mirror descent over an l_p ball in full batches, with generalised Gaussian noise.",
     source=SOURCE,
@@ -218,4 +210,34 @@ NOISY_MIRROR_DESCENT = Algorithm(
     verdict="The printed noise lacks the number of steps, and its minibatches a proof that they amplify: unsound.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=in_lp_ball(Shape.CONVEX, Measure.EMPIRICAL_RISK, needs_smoothness=False),
+    example=Example(
+        Spec(
+            20_000,
+            EXAMPLE_TARGET,
+            dimension=100,
+            iterations=400,
+            assumptions={"norm_order": 1.5, "lipschitz": 1.0, "diameter": 2.0},
+        ),
+        variants={
+            "euclidean": {"assumptions": {"norm_order": 2.0, "lipschitz": 1.0, "radius": 1.0, "initial_gap": 0.5}},
+            "own step in a given ball": {
+                "domain": LpBall(1.2, 1.0),
+                "step_size": 0.02,
+                "assumptions": {"lipschitz": 1.0},
+            },
+        },
+    ),
+    requests={
+        "noisy_mirror_descent_theorem": ExampleRequest(
+            "Noisy mirror descent in an l_1.5 ball: generalised Gaussian noise and the step size of least bound",
+            {
+                "dataset_size": 10000,
+                "dimension": 10,
+                "iterations": 1000,
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"norm_order": 1.5, "lipschitz": 1, "radius": 1},
+            },
+        )
+    },
 )

@@ -30,10 +30,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from accounting.errors import InvalidValue, Unsupported
+from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches
 from accounting.relations import NeighboringRelation
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.as_published import AsPublished
 from calibrators.bassily_guzman import lp_rates
 from calibrators.bassily_guzman.estimate_risk import excess_risk_bound, tree_excess_risk_bound
 from calibrators.bassily_guzman.generalized_gaussian import Releases, noise_scale, refuse_pure_dp
@@ -43,16 +44,16 @@ from calibrators.bassily_guzman.lp_setting import (
     read_lp_setting,
     refuse_what_has_no_part,
 )
-from calibrators.bassily_guzman.printed_lp_noise import PAPER, naive_literal, unknown_literal
+from calibrators.bassily_guzman.printed_lp_noise import PAPER, naive_as_published, unknown_as_published
 from calibrators.bassily_guzman.tree import Trees, possible_trees
-from calibrators.literal import Literal
-from calibrators.noise import Steps, solve_steps
-from calibrators.phases import EstimatePhase, GradientTreePhase
-from calibrators.phases.gradient_estimates import MAX_ESTIMATES
-from calibrators.plan import Plan
-from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import GRADIENT, LOSS
+from calibrators.geometry import LpBall
+from calibrators.noise import Steps, calibration_of, solve_steps
+from calibrators.phases.gradient_estimates import MAX_ESTIMATES, EstimatePhase
+from calibrators.phases.gradient_trees import GradientTreePhase
+from calibrators.provenance import GRADIENT, LOSS, Provenance, ProvenanceKind
+from calibrators.refusals import refuse, unread
+from calibrators.scopes import Measure, Shape, in_lp_ball
+from calibrators.spec import Calibration, Spec
 
 PREFIX_TREE, NAIVE, BATCH_TREE = VARIANTS = ("prefix_tree", "naive", "batch_tree")
 SOURCE = f"{PAPER}, Algorithm 3; trees of the extended version and of Asi, Feldman, Koren & Talwar 2021"
@@ -110,22 +111,22 @@ def calibrate(spec: Spec) -> Calibration:
     setting = read_lp_setting(spec, SMOOTH_ASSUMPTIONS)
     steps = solve_steps(spec, Releases(spec.relation, each=False), iterations=1, batch_size=1)
     phase = _trees(spec, setting, steps) if spec.variant == BATCH_TREE else _estimates(spec, setting, steps)
-    return Calibration(
-        plan=Plan(NOISY_SFW_LP.name, spec.dataset_size, spec.relation, (phase,), domain=setting.domain),
-        unknown=spec.unknown,
-        value=phase.noise_scale if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
+    return calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        noise_scales=phase.noise_scale,
+        domain=setting.domain,
         hyperparameters=_hyperparameters(spec, phase, steps.noise_multiplier),
         utility=_utility(spec, setting, phase, steps),
-        missing_assumptions=(),
-        warnings=(*steps.achieved.warnings, *_warnings(spec, phase)),
-        literal=_literal(spec, setting),
+        warnings=_warnings(spec, phase),
+        as_published=_as_published(spec, setting),
     )
 
 
 def layout(spec: Spec) -> Layout:
-    """Of the variants without batch trees.
+    """Return the layout of the variants without batch trees.
 
     >>> from accounting.targets import ZcdpTarget
     >>> layout(Spec(40_000, ZcdpTarget(1.0)))
@@ -134,10 +135,7 @@ def layout(spec: Spec) -> Layout:
     n = spec.dataset_size
     if n < 4:
         raise InvalidValue(f"at least 4 records are read, got dataset_size {n}", pointer=("dataset_size",))
-    if spec.batch_size is not None:
-        raise Unsupported(
-            "the batches follow from dataset_size and iterations: leave batch_size out", pointer=("batch_size",)
-        )
+    refuse(spec, batch_size="the batches follow from dataset_size and iterations: leave batch_size out")
     first = n // 2
     iterations = math.isqrt(n) if spec.iterations is None else spec.iterations
     if iterations > min(n - first, MAX_ESTIMATES - 1):
@@ -179,11 +177,10 @@ def _estimates(spec: Spec, setting: LpSetting, steps: Steps) -> EstimatePhase:
 
 def _trees(spec: Spec, setting: LpSetting, steps: Steps) -> GradientTreePhase:
     """The caller's layout, or of those that the caller leaves open the one of least bound."""
-    if spec.step_size is not None:
-        raise Unsupported(
-            "the step sizes of trees are 2/(k+2): movement and privacy are proved for them; leave step_size out",
-            pointer=("step_size",),
-        )
+    refuse(
+        spec,
+        step_size="the step sizes of trees are 2/(k+2): movement and privacy are proved for them; leave step_size out",
+    )
     if spec.batch_size is not None and spec.batch_size.bit_count() != 1:
         raise InvalidValue(
             f"batch_size is the number of records at a root, halved at every depth: a power of two, not "
@@ -353,17 +350,16 @@ def _warnings(spec: Spec, phase: EstimatePhase | GradientTreePhase) -> list[str]
         read = Trees(phase.num_trees, phase.records_per_tree).records
     else:
         read = phase.first_batch + (phase.estimates - 1) * phase.batch
-    unread = spec.dataset_size - read
-    return [f"{unread} of {spec.dataset_size} records are not read: batches are of one size."] if unread else []
+    return unread(spec, read, "batches are of one size")
 
 
-def _literal(spec: Spec, setting: LpSetting) -> Literal | None:
+def _as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
     if spec.variant == NAIVE:
-        return naive_literal(spec, setting)
-    return unknown_literal(spec, f"{PAPER}, extended version (secondary)", TREE_FORMULA)
+        return naive_as_published(spec, setting)
+    return unknown_as_published(spec, f"{PAPER}, extended version (secondary)", TREE_FORMULA)
 
 
-NOISY_SFW_LP = Algorithm(
+ALGORITHM = Algorithm(
     name="noisy_sfw_lp",
     summary="Frank-Wolfe over an l_p ball in one pass: variance-reduced gradients with generalised Gaussian noise.",
     source=SOURCE,
@@ -379,5 +375,39 @@ NOISY_SFW_LP = Algorithm(
     "2 ln d. The constants of the trees are not known: nothing to certify.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=in_lp_ball(Shape.CONVEX, Measure.POPULATION_RISK),
+    example=Example(
+        Spec(
+            40_000,
+            EXAMPLE_TARGET,
+            dimension=30,
+            assumptions={"norm_order": 1.5, "lipschitz": 2.0, "smoothness": 1.0, "radius": 1.0},
+        ),
+        variants={
+            "naive": {"variant": "naive"},
+            "batch trees": {"variant": "batch_tree"},
+            "given ball": {
+                "domain": LpBall(2.0, 1.0),
+                "assumptions": {"lipschitz": 2.0, "smoothness": 1.0, "initial_gap": 1.5},
+            },
+        },
+    ),
+    requests={
+        f"noisy_sfw_lp_{variant}": ExampleRequest(
+            f"Noisy Frank-Wolfe in an l_1.5 ball, {words}",
+            {
+                "variant": variant,
+                "dataset_size": 40000,
+                "dimension": 30,
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"norm_order": 1.5, "lipschitz": 2, "smoothness": 1, "radius": 1},
+            },
+        )
+        for variant, words in (
+            ("prefix_tree", "prefix sums of noisy changes of the gradient"),
+            ("naive", "sums of noisy changes as the paper has them, with the verdict on its noise"),
+            ("batch_tree", "trees of batches, the number of trees of least bound"),
+        )
+    },
     variants=VARIANTS,
 )

@@ -25,10 +25,10 @@ from __future__ import annotations
 
 import math
 
-from accounting.errors import InvalidValue, Unsupported
+from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches
 from accounting.relations import NeighboringRelation
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
 from calibrators.bassily_guzman import lp_rates
 from calibrators.bassily_guzman.estimate_risk import fresh_bound, mean_gap_bound
 from calibrators.bassily_guzman.generalized_gaussian import Releases, noise_scale, refuse_pure_dp
@@ -38,15 +38,15 @@ from calibrators.bassily_guzman.lp_setting import (
     read_lp_setting,
     refuse_what_has_no_part,
 )
-from calibrators.bassily_guzman.printed_lp_noise import unknown_literal
-from calibrators.noise import Steps, solve_steps
-from calibrators.phases import EstimatePhase
-from calibrators.phases.gradient_estimates import MAX_ESTIMATES
-from calibrators.plan import Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.bassily_guzman.printed_lp_noise import unknown_as_published
+from calibrators.geometry import LpBall
+from calibrators.noise import Steps, calibration_of, solve_steps
+from calibrators.phases.gradient_estimates import MAX_ESTIMATES, EstimatePhase
+from calibrators.provenance import GRADIENT, LOSS, Provenance, ProvenanceKind
+from calibrators.refusals import refuse, unread
 from calibrators.release import RandomIterate
-from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import GRADIENT, LOSS
+from calibrators.scopes import Measure, Shape, in_lp_ball
+from calibrators.spec import Calibration, Spec
 
 PAPER = "Bassily, Guzman & Menart 2021"
 SOURCE = f"{PAPER}, smooth losses over a ball (secondary: abstract and talk); derived: noise and bound"
@@ -83,36 +83,24 @@ def calibrate(spec: Spec) -> Calibration:
     setting = read_lp_setting(spec, SMOOTH_ASSUMPTIONS)
     steps = solve_steps(spec, Releases(spec.relation, each=False), iterations=1, batch_size=1)
     phase = _phase(spec, setting, steps)
-    plan = Plan(
-        NOISY_SFW_NONCONVEX_LP.name,
-        spec.dataset_size,
-        spec.relation,
-        (phase,),
+    return calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        noise_scales=phase.noise_scale,
         domain=setting.domain,
         release=RandomIterate(),
-    )
-    unread = spec.dataset_size - phase.first_batch - (phase.estimates - 1) * phase.batch
-    warnings = [f"{unread} of {spec.dataset_size} records are not read: batches are of one size."] if unread else []
-    return Calibration(
-        plan=plan,
-        unknown=spec.unknown,
-        value=phase.noise_scale if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
         hyperparameters=_hyperparameters(spec, phase, steps.noise_multiplier),
         utility=_utility(spec, setting, phase, steps),
-        missing_assumptions=(),
-        warnings=(*steps.achieved.warnings, *warnings),
-        literal=unknown_literal(spec, SECONDARY, PRINTED_FORMULA),
+        warnings=unread(spec, phase.first_batch + (phase.estimates - 1) * phase.batch, "batches are of one size"),
+        as_published=unknown_as_published(spec, SECONDARY, PRINTED_FORMULA),
     )
 
 
 def _phase(spec: Spec, setting: LpSetting, steps: Steps) -> EstimatePhase:
     n, iterations = spec.dataset_size, spec.need("iterations", "the number of steps; at least 2")
-    if spec.batch_size is not None:
-        raise Unsupported(
-            "the batches follow from dataset_size and iterations: leave batch_size out", pointer=("batch_size",)
-        )
+    refuse(spec, batch_size="the batches follow from dataset_size and iterations: leave batch_size out")
     first = n // 2
     largest = min(n - first, MAX_ESTIMATES)
     if not 1 <= iterations <= largest or first == 0:
@@ -206,7 +194,7 @@ def _utility(spec: Spec, setting: LpSetting, phase: EstimatePhase, steps: Steps)
     return tuple(found)
 
 
-NOISY_SFW_NONCONVEX_LP = Algorithm(
+ALGORITHM = Algorithm(
     name="noisy_sfw_nonconvex_lp",
     summary="Frank-Wolfe over an l_p ball for smooth losses that need not be convex, in one pass with momentum.",
     source=SOURCE,
@@ -221,4 +209,32 @@ NOISY_SFW_NONCONVEX_LP = Algorithm(
     verdict="The constants of the published noise are not known: nothing to certify.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=in_lp_ball(Shape.NONCONVEX, Measure.STATIONARITY),
+    example=Example(
+        Spec(
+            100_000,
+            EXAMPLE_TARGET,
+            dimension=100,
+            iterations=64,
+            assumptions={"norm_order": 1.5, "lipschitz": 1.0, "smoothness": 1.0, "radius": 1.0},
+        ),
+        variants={
+            "given ball": {
+                "domain": LpBall(1.8, 1.0),
+                "assumptions": {"lipschitz": 1.0, "smoothness": 1.0, "initial_gap": 0.7},
+            },
+        },
+    ),
+    requests={
+        "noisy_sfw_nonconvex_lp_theorem": ExampleRequest(
+            "Noisy Frank-Wolfe for losses that are smooth and not convex: a bound on the stationarity gap",
+            {
+                "dataset_size": 100000,
+                "dimension": 100,
+                "iterations": 64,
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"norm_order": 1.5, "lipschitz": 1, "smoothness": 1, "radius": 1},
+            },
+        )
+    },
 )

@@ -19,7 +19,7 @@ gradients and their changes, so privacy needs no property of the losses; the cos
 $\lambda$ is one for all steps. In terms of the noise multiplier $\sigma$ of all selections together, rho is
 $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$.
 
-**Utility.** The recursion of `recursion_risk`. For delta = 0 the noise of single records does not fall with n, and
+**Utility.** The recursion of `recursion`. For delta = 0 the noise of single records does not fall with n, and
 every bound is vacuous: give `iterations`, or use `tree_sfw_l1`.
 """
 
@@ -30,14 +30,14 @@ from dataclasses import replace
 
 from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches, ZcDp
-from accounting.mechanisms.regularity import kappa_pair
+from accounting.events.regularity import kappa_pair
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.as_published import AsPublished
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.printed_poly_sfw import SOURCE, printed_calibration
-from calibrators.bassily_guzman.recursion import Recursion
-from calibrators.bassily_guzman.recursion_risk import excess_risk_bound
+from calibrators.bassily_guzman.recursion import Recursion, excess_risk_bound
 from calibrators.bassily_guzman.recursive_calibration import (
     RECURSIVE_ASSUMPTIONS,
     Solved,
@@ -49,11 +49,10 @@ from calibrators.bassily_guzman.recursive_calibration import (
 )
 from calibrators.bassily_guzman.setting import Setting, read_setting
 from calibrators.bassily_guzman.tree_utility import PAPER, RISK_HOLDS, epsilon_and_delta
-from calibrators.literal import Literal
 from calibrators.phases.recursive_selections import MAX_SELECTIONS
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
+from calibrators.scopes import Measure, Shape, in_l1_ball
 from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import LOSS
 
 BOUND_FORMULA = (
     r"\Gamma_{t+1} = (1-\eta)\Gamma_t + \eta(M\sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2 \eta^2,\;"
@@ -89,7 +88,7 @@ def calibrate(spec: Spec) -> Calibration:
     solved = solve(spec)
     scale = solved.noise_scale(setting, recursion)
     return calibration(
-        POLY_SFW.name,
+        ALGORITHM.name,
         SOURCE,
         spec,
         setting,
@@ -97,7 +96,7 @@ def calibrate(spec: Spec) -> Calibration:
         solved,
         hyperparameters=_hyperparameters(spec, recursion),
         utility=_utility(spec, setting, recursion, scale, solved),
-        literal=_literal(spec, setting, solved),
+        as_published=_as_published(spec, setting, solved),
     )
 
 
@@ -213,7 +212,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
     return found
 
 
-def _literal(spec: Spec, setting: Setting, solved: Solved) -> Literal | None:
+def _as_published(spec: Spec, setting: Setting, solved: Solved) -> AsPublished | None:
     """The paper's own, under replacement of a record whatever the spec's relation."""
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         return None
@@ -223,7 +222,7 @@ def _literal(spec: Spec, setting: Setting, solved: Solved) -> Literal | None:
     return printed_calibration(spec.target, setting.problem, setting.num_vertices, spec.dataset_size, needed)
 
 
-POLY_SFW = Algorithm(
+ALGORITHM = Algorithm(
     name="poly_sfw",
     summary="Frank-Wolfe over the l1 ball in one pass: each record corrects a gradient estimate, vertices by "
     "report-noisy-max.",
@@ -242,4 +241,25 @@ POLY_SFW = Algorithm(
     "since a record's part in later selections shrinks: loose.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=in_l1_ball(Shape.CONVEX, Measure.POPULATION_RISK),
+    example=Example(
+        Spec(
+            200_000, EXAMPLE_TARGET, dimension=100, assumptions={"lipschitz": 1.0, "smoothness": 0.5, "diameter": 2.0}
+        ),
+        variants={
+            "pure": {"target": ApproximateDpTarget(2.0, 0.0), "iterations": 200},
+            "own step": {"iterations": 300, "step_size": 0.01},
+        },
+    ),
+    requests={
+        "poly_sfw_theorem": ExampleRequest(
+            "Frank-Wolfe over the l1 ball in one pass, with an estimate that every record corrects",
+            {
+                "dataset_size": 200000,
+                "dimension": 50,
+                "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-6},
+                "assumptions": {"lipschitz": 1, "smoothness": 0.5, "radius": 1},
+            },
+        )
+    },
 )

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 
-from accounting.errors import AccountingError
-from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
+from calibrators.as_published import AsPublished, Verdict
 from calibrators.bassily_guzman.generalized_gaussian import Releases
 from calibrators.bassily_guzman.lp_setting import LpSetting
-from calibrators.literal import Literal, Verdict, judge
-from calibrators.noise import solve_steps
 from calibrators.spec import Spec
+from calibrators.verdicts import RELATION, judge_steps
 
 PAPER = "Bassily, Guzman & Nandi 2021"
 MIRROR_SOURCE = f"{PAPER}, Algorithm 2"
@@ -47,7 +45,7 @@ def printed_mirror_descent(setting: LpSetting, dataset_size: int, epsilon: float
     return math.floor(steps), 8.0 * kappa * setting.problem.lipschitz**2 * log_delta / records**2
 
 
-def mirror_literal(spec: Spec, setting: LpSetting) -> Literal | None:
+def mirror_as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
     """The verdict on the printed noise of mirror descent; None for targets that the paper does not speak of."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
@@ -59,10 +57,10 @@ def mirror_literal(spec: Spec, setting: LpSetting) -> Literal | None:
         f"batches the steps cost rho {steps * once:.6g}, where their proof spends {once:.6g} on all. The minibatches "
         "that are to make up for it have no proof: amplification by sampling is not shown for this noise."
     )
-    return Literal(Verdict.UNSOUND, why, MIRROR_SOURCE, MIRROR_FORMULA)
+    return AsPublished(Verdict.UNSOUND, why, MIRROR_SOURCE, MIRROR_FORMULA)
 
 
-def naive_literal(spec: Spec, setting: LpSetting) -> Literal | None:
+def naive_as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
     """The verdict on Algorithm 3's noise with its own sizes; None for targets that the paper does not speak of."""
     target, n = spec.target, spec.dataset_size
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
@@ -73,23 +71,17 @@ def naive_literal(spec: Spec, setting: LpSetting) -> Literal | None:
             f"The printed kappa, {kappa:.6g}, is 2 ln d, which is no regularity constant of the dual norm: the least "
             f"that any l_r norm has is {valid:.6g}, so that the proof has no norm to stand on."
         )
-        return Literal(Verdict.UNSOUND, why, NAIVE_SOURCE, NAIVE_FORMULA)
+        return AsPublished(Verdict.UNSOUND, why, NAIVE_SOURCE, NAIVE_FORMULA)
     multiplier = printed_naive_multiplier(setting, n, target.epsilon, target.delta)
-    releases = Releases(NeighboringRelation.REPLACE_ONE, each=False)
-    try:
-        event = releases(multiplier, 1, 1)
-    except AccountingError as error:
-        why = f"The engine takes no such noise: {error.detail}"
-        return Literal(Verdict.UNSOUND, why, NAIVE_SOURCE, NAIVE_FORMULA)
-    verdict, why = judge(
-        [event],
-        NeighboringRelation.REPLACE_ONE,
-        target,
-        printed=multiplier,
-        needed=_needed(spec, releases),
+    verdict, why = judge_steps(
+        spec,
+        Releases(RELATION, each=False),
+        multiplier,
+        iterations=1,
+        batch_size=1,
         setting="disjoint batches, replace_one, sums of changes without trees",
     )
-    return Literal(verdict, why, NAIVE_SOURCE, NAIVE_FORMULA, noise_multiplier=multiplier)
+    return AsPublished(verdict, why, NAIVE_SOURCE, NAIVE_FORMULA, noise_multiplier=multiplier)
 
 
 def printed_naive_multiplier(setting: LpSetting, dataset_size: int, epsilon: float, delta: float) -> float:
@@ -110,17 +102,9 @@ def printed_naive_multiplier(setting: LpSetting, dataset_size: int, epsilon: flo
     return 1.0 / (math.sqrt(setting.regularity.kappa) * max(widths))
 
 
-def unknown_literal(spec: Spec, source: str, formula: str) -> Literal | None:
-    """Where the published constants are not known; None for targets that the paper does not speak of."""
+def unknown_as_published(spec: Spec, source: str, formula: str) -> AsPublished | None:
+    """Say that the published constants are unknown; None for targets that the paper does not treat."""
     if not isinstance(spec.target, ApproximateDpTarget) or not 0.0 < spec.target.delta < 1.0:
         return None
     why = "The constants of the published noise are not known here, so that there is nothing to certify."
-    return Literal(Verdict.UNSOUND, why, source, formula)
-
-
-def _needed(spec: Spec, releases: Releases) -> float | None:
-    question = Spec(spec.dataset_size, spec.target, neighboring_relation=releases.relation)
-    try:
-        return solve_steps(question, releases, iterations=1, batch_size=1).noise_multiplier
-    except AccountingError:
-        return None
+    return AsPublished(Verdict.UNSOUND, why, source, formula)

@@ -21,9 +21,9 @@ import numpy as np
 from accounting.events import Event, ZcDp
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget
+from calibrators.as_published import AsPublished, Verdict, judge
 from calibrators.bassily_guzman.recursion import Recursion, geometric_sum
 from calibrators.bassily_guzman.tree import Problem
-from calibrators.literal import Literal, Verdict, judge
 
 SOURCE = "Bassily, Guzman & Nandi 2021, Algorithm 1 and Theorem 4"
 FORMULA = (
@@ -65,7 +65,7 @@ class Printed:
         return Recursion(half + 1, half, 1, self.step_size)
 
     def noise_scale(self, step: int) -> float:
-        """Of the Laplace noise at a step, in loss units.
+        """Return the scale of the Laplace noise at a step, in loss units.
 
         >>> printed = Printed(Problem(2.0, 1.0, 2.0), 100, 10_000, 1.0, 1e-6, 2.0)
         >>> [round(printed.noise_scale(step), 9) for step in (0, 1)]
@@ -88,7 +88,7 @@ class Printed:
         return max(self._cost_of(step, settled) for step in range(settled + 1))
 
     def _cost_of(self, step: int, settled: int) -> float:
-        """Of a record that is read at a step; the noise is the same from ``settled`` on."""
+        """Return the rho of a record that is read at a step; the noise is the same from step ``settled`` on."""
         first, other = self.recursion.ranges(self.problem)
         width, kept = 2.0 * (first if step == 0 else other), 1.0 - self.step_size
         before = [width * kept ** (t - step) / self.noise_scale(t) for t in range(step, settled)]
@@ -106,7 +106,7 @@ class Printed:
 
 def printed_calibration(
     target: object, problem: Problem, num_vertices: int, dataset_size: int, needed: float
-) -> Literal | None:
+) -> AsPublished | None:
     """The paper's noise at this target, with a verdict; None where it speaks of no such target. Never executable.
 
     An odd number of records is one less: with half of them rounded down, the first scale would be too small.
@@ -116,13 +116,13 @@ def printed_calibration(
     """
     if isinstance(target, PureDpTarget) or (isinstance(target, ApproximateDpTarget) and target.delta == 0.0):
         why = "The printed noise is for delta above 0: its scales grow beyond every bound as delta falls to 0."
-        return Literal(Verdict.UNSOUND, why, SOURCE, FORMULA)
+        return AsPublished(Verdict.UNSOUND, why, SOURCE, FORMULA)
     if not isinstance(target, ApproximateDpTarget) or target.delta >= 1.0:
         return None
     n = dataset_size - dataset_size % 2
     if n <= math.log(num_vertices):
         why = f"The printed step size ln(n / ln K) / n is not positive for n = {n} and K = {num_vertices}."
-        return Literal(Verdict.UNSOUND, why, SOURCE, FORMULA)
+        return AsPublished(Verdict.UNSOUND, why, SOURCE, FORMULA)
     by_diameter, by_radius = (
         Printed(problem, num_vertices, n, target.epsilon, target.delta, length)
         for length in (problem.diameter, 0.5 * problem.diameter)
@@ -138,7 +138,7 @@ def printed_calibration(
         setting=f"single records, replace_one; its selections cost rho {rho:.6g}",
     )
     why = f"{why} With the radius in place of the diameter the lemma is false, and they cost rho {by_radius.rho:.6g}."
-    return Literal(verdict, why, SOURCE, FORMULA, noise_multiplier=multiplier)
+    return AsPublished(verdict, why, SOURCE, FORMULA, noise_multiplier=multiplier)
 
 
 def _laplace_rho(range_over_scale: float) -> float:
@@ -146,7 +146,7 @@ def _laplace_rho(range_over_scale: float) -> float:
 
 
 def _geometric_cost(largest: float, ratio: float, count: int) -> float:
-    """Of selections whose ranges over the scale fall geometrically."""
+    """Return the rho of selections whose ranges over the scale fall geometrically."""
     if count > _MOST_TERMS:
         return 0.5 * largest**2 * geometric_sum(ratio**2, count)
     ranges = largest * ratio ** np.arange(count, dtype=np.float64)

@@ -21,7 +21,7 @@ import math
 from accounting.events import Event, ZcDp
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget
-from calibrators.literal import Literal, Verdict, judge
+from calibrators.as_published import AsPublished, Verdict, judge
 from calibrators.spec import Spec
 
 SOURCE = "Guzman's talk of April 2022, report-noisy-max and composition (secondary source)"
@@ -52,7 +52,7 @@ def laplace_rho(range_over_scale: float) -> float:
     return range_over_scale * math.tanh(range_over_scale / 2.0)
 
 
-def printed_calibration(spec: Spec, iterations: int) -> Literal | None:
+def printed_calibration(spec: Spec, iterations: int) -> AsPublished | None:
     """The talk's noise for T selections at the spec's target, with a verdict; None where it speaks of no such target.
 
     Never executable.
@@ -71,7 +71,7 @@ def printed_calibration(spec: Spec, iterations: int) -> Literal | None:
             f"the ball in one dimension, two neighbours select the unlikelier vertex in all {iterations} steps with a "
             f"log-ratio of {loss:.6g}, above the target of {target.limit:.6g}."
         )
-        return Literal(Verdict.UNSOUND, why, SOURCE, PURE_FORMULA)
+        return AsPublished(Verdict.UNSOUND, why, SOURCE, PURE_FORMULA)
     each = target.limit / math.sqrt(2.0 * iterations * math.log(1.0 / delta))
     rho = laplace_rho(2.0 * each)
     _, cost = judge(
@@ -87,4 +87,4 @@ def printed_calibration(spec: Spec, iterations: int) -> Literal | None:
         f"Its proof takes a selection of this noise for {each:.6g}-DP at a target of {target.limit:.6g}. Scores of "
         f"opposite vertices move apart, and one selection attains a log-ratio of {attained:.6g}. {cost}"
     )
-    return Literal(Verdict.UNSOUND, why, SOURCE, FORMULA)
+    return AsPublished(Verdict.UNSOUND, why, SOURCE, FORMULA)

@@ -19,7 +19,7 @@ privacy needs no property of the losses; the cost is that of `recursion`. In ter
 all selections together, rho is $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$. Which
 point is released is drawn without looking at data, and all of them follow from the selections.
 
-**Utility.** The mean gap of `recursion_risk`. Left out, T is that of least bound among the powers of the square root of
+**Utility.** The mean gap of `recursion`. Left out, T is that of least bound among the powers of the square root of
 two.
 """
 
@@ -29,13 +29,13 @@ import math
 
 from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches, PureDp, ZcDp
-from accounting.mechanisms.regularity import kappa_pair
+from accounting.events.regularity import kappa_pair
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.as_published import AsPublished, Verdict
 from calibrators.bassily_guzman import rates
-from calibrators.bassily_guzman.recursion import Recursion
-from calibrators.bassily_guzman.recursion_risk import mean_gap_bound
+from calibrators.bassily_guzman.recursion import Recursion, mean_gap_bound
 from calibrators.bassily_guzman.recursive_calibration import (
     RECURSIVE_ASSUMPTIONS,
     Solved,
@@ -47,12 +47,11 @@ from calibrators.bassily_guzman.recursive_calibration import (
 )
 from calibrators.bassily_guzman.setting import Setting, read_setting
 from calibrators.bassily_guzman.tree_utility import epsilon_and_delta
-from calibrators.literal import Literal, Verdict
 from calibrators.phases.recursive_selections import MAX_SELECTIONS
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 from calibrators.release import RandomIterate
+from calibrators.scopes import Measure, Shape, in_l1_ball
 from calibrators.spec import Calibration, Spec
-from calibrators.units import LOSS
 
 SOURCE = "Bassily, Guzman & Menart 2021, smooth losses over polyhedra (secondary); derived: one round, noise and bound"
 BOUND_FORMULA = (
@@ -88,7 +87,7 @@ def calibrate(spec: Spec) -> Calibration:
     solved = solve(spec)
     recursion = _recursion(spec, setting, solved)
     return calibration(
-        PRIVATE_SFW_NONCONVEX_L1.name,
+        ALGORITHM.name,
         SOURCE,
         spec,
         setting,
@@ -96,7 +95,7 @@ def calibrate(spec: Spec) -> Calibration:
         solved,
         hyperparameters=_hyperparameters(spec, recursion),
         utility=_utility(spec, setting, recursion, solved),
-        literal=_literal(spec),
+        as_published=_as_published(spec),
         release=RandomIterate(),
     )
 
@@ -187,12 +186,6 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
     """What is known up to a constant."""
     problem, n, mechanism = setting.problem, spec.dataset_size, solved.steps.event.mechanism
 
-    def order(name: str, value: float, formula: str, source: str, *holds: str) -> Provenance:
-        assumed = ("known up to the factor order_constant", *holds)
-        return Provenance(
-            name, setting.order_constant * value, formula, source, ProvenanceKind.ORDER, assumed, units=LOSS
-        )
-
     if isinstance(mechanism, PureDp):
         rate = rates.pure_gap_rate(problem, num_vertices, n, mechanism.epsilon)
         formula = r"c\,(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n\varepsilon))^{1/3}]"
@@ -200,11 +193,11 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
         assert isinstance(mechanism, ZcDp)
         rate = rates.gap_rate(problem, num_vertices, n, mechanism.rho)
         formula = r"c\,(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n\sqrt\rho))^{2/5}]"
-    found = [order("gradient_norm_rate", rate, formula, "derived, by balancing", "at the best number of steps")]
+    found = [setting.order("gradient_norm_rate", rate, formula, "derived, by balancing", "at the best number of steps")]
     epsilon, _ = epsilon_and_delta(spec, solved.steps)
     if epsilon is not None and setting.dimension is not None:
         found.append(
-            order(
+            setting.order(
                 "gradient_norm_rate_printed",
                 rates.printed_gap_rate(problem, setting.dimension, n, epsilon),
                 r"c\,L_0 M\,\ln^{2/3} d/(n\varepsilon)^{1/3}",
@@ -215,7 +208,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
     return found
 
 
-def _literal(spec: Spec) -> Literal | None:
+def _as_published(spec: Spec) -> AsPublished | None:
     """Nothing printed can be certified."""
     if not isinstance(spec.target, ApproximateDpTarget | PureDpTarget):
         return None
@@ -225,10 +218,10 @@ def _literal(spec: Spec) -> Literal | None:
     )
     source = "Bassily, Guzman & Menart 2021, algorithm for polyhedra (secondary source)"
     formula = r"\eta_t = 1/\sqrt{t+1},\quad b_t = \lfloor b/(t+1) \rfloor,\quad b = n/\ln^2 n"
-    return Literal(Verdict.UNSOUND, why, source, formula)
+    return AsPublished(Verdict.UNSOUND, why, source, formula)
 
 
-PRIVATE_SFW_NONCONVEX_L1 = Algorithm(
+ALGORITHM = Algorithm(
     name="private_sfw_nonconvex_l1",
     summary="Frank-Wolfe over the l1 ball towards a stationary point of smooth losses, convex or not, in one pass.",
     source=SOURCE,
@@ -245,4 +238,22 @@ PRIVATE_SFW_NONCONVEX_L1 = Algorithm(
     verdict="The published constants are unspecified: there is nothing to certify, which is unsound.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=in_l1_ball(Shape.NONCONVEX, Measure.STATIONARITY),
+    example=Example(
+        Spec(
+            100_000, EXAMPLE_TARGET, dimension=100, assumptions={"lipschitz": 1.0, "smoothness": 0.5, "diameter": 2.0}
+        ),
+        variants={"pure": {"target": ApproximateDpTarget(2.0, 0.0)}, "own steps": {"iterations": 100}},
+    ),
+    requests={
+        "private_sfw_nonconvex_l1_theorem": ExampleRequest(
+            "Frank-Wolfe towards a stationary point in the l1 ball, for losses that need not be convex",
+            {
+                "dataset_size": 100000,
+                "dimension": 100,
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"lipschitz": 1, "smoothness": 1, "radius": 1},
+            },
+        )
+    },
 )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from accounting.errors import InvalidValue
-from calibrators.algorithm import Assumption
-from calibrators.assumptions import Given, read_assumptions
+from calibrators.algorithm import Assumption, Given, read_assumptions
 from calibrators.bassily_guzman.proximal_point import ProximalProblem
 from calibrators.bassily_guzman.setting import agreed_diameter
 from calibrators.geometry import L2Ball
 from calibrators.plan import Clip
+from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS
 from calibrators.spec import Spec
-from calibrators.units import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS
 
 _SMALLEST, _LARGEST = 1e-30, 1e30
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from calibrators.bassily_guzman.proximal_point import closeness_rate
 from calibrators.bassily_guzman.proximal_setting import ProximalSetting
-from calibrators.phases import ProximalPhase
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.phases.proximal_phases import ProximalPhase
+from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, Provenance, ProvenanceKind
 from calibrators.spec import Spec
-from calibrators.units import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS
 
 PAPER = "Bassily, Guzman & Menart 2021"
 SECONDARY = "secondary source"

@@ -33,17 +33,20 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.as_published import AsPublished, Verdict
 from calibrators.bassily_guzman.lp_rates import epsilon_and_delta
 from calibrators.bassily_guzman.proximal_point import balanced_rounds
 from calibrators.bassily_guzman.proximal_setting import ASSUMPTIONS, ProximalSetting, read_proximal_setting
 from calibrators.bassily_guzman.proximal_utility import PAPER, SECONDARY, recommended, utility
-from calibrators.literal import Literal, Verdict
-from calibrators.noise import Steps, one_mechanism, solve_steps
-from calibrators.phases import ProximalPhase
-from calibrators.plan import Clip, Plan
+from calibrators.geometry import L2Ball
+from calibrators.noise import Steps, calibration_of, one_mechanism, solve_steps
+from calibrators.phases.proximal_phases import ProximalPhase
+from calibrators.plan import Clip
+from calibrators.refusals import refuse, unread
 from calibrators.release import RandomIterate
-from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.scopes import Measure, Scope, Shape
+from calibrators.spec import Calibration, Spec
 
 SOURCE = f"{PAPER}, weakly convex losses (secondary: abstract and talk); derived: noise and bounds"
 PRINTED_FORMULA = r"\sigma = 100 L_0 \sqrt{d \ln(1/\delta)}/(b\,\varepsilon)"
@@ -75,51 +78,43 @@ def calibrate(spec: Spec) -> Calibration:
     steps = solve_steps(spec, one_mechanism, iterations=1, batch_size=1)
     setting = read_proximal_setting(spec)
     phase = _phase(spec, setting, steps)
-    unread = spec.dataset_size - phase.rounds * phase.records
-    warnings = [f"{unread} of {spec.dataset_size} records are not read: rounds are of one size."] if unread else []
     asked = epsilon_and_delta(spec, steps)
-    return Calibration(
-        plan=Plan(
-            PROXIMAL_WEAKLY_CONVEX.name,
-            spec.dataset_size,
-            spec.relation,
-            (phase,),
-            domain=setting.domain,
-            release=RandomIterate(),
-        ),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
+    return calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        domain=setting.domain,
+        release=RandomIterate(),
         hyperparameters=recommended(spec, phase),
         utility=utility(setting, phase, spec.dataset_size, None if asked is None else asked[0]),
-        missing_assumptions=setting.missing,
-        warnings=(*steps.achieved.warnings, *warnings, *setting.warnings),
-        literal=_literal(spec),
+        missing=setting.missing,
+        warnings=(
+            *unread(spec, phase.rounds * phase.records, "rounds are of one size"),
+            *setting.warnings,
+        ),
+        as_published=_as_published(spec),
     )
 
 
 def _refuse_what_has_no_part(spec: Spec) -> None:
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"rounds cost the same whatever their number and steps: {spec.unknown} cannot be solved for; solve for "
-            "noise_multiplier, or for epsilon or delta at given noise",
-            pointer=("solve_for",),
-        )
-    if spec.penalty is not None:
-        raise Unsupported("the only penalty is that of a round: leave penalty out", pointer=("penalty",))
+    refuse(
+        spec,
+        sizes=f"rounds cost the same whatever their number and steps: {spec.unknown} cannot be solved for; solve for "
+        "noise_multiplier, or for epsilon or delta at given noise",
+        penalty="the only penalty is that of a round: leave penalty out",
+    )
     if spec.batch_size not in (None, spec.dataset_size):  # all records is what a request for full batches comes with
         raise Unsupported(
             "a step takes all records of its round, whose number follows from dataset_size and iterations: leave "
             "batch_size out",
             pointer=("batch_size",),
         )
-    if spec.step_size is not None:
-        raise Unsupported(
-            "step sizes are 2/(omega (k+1)), which is what the average over a round's points is right for: leave "
-            "step_size out, and give weak_convexity",
-            pointer=("step_size",),
-        )
+    refuse(
+        spec,
+        step_size="step sizes are 2/(omega (k+1)), which is what the average over a round's points is right for: leave "
+        "step_size out, and give weak_convexity",
+    )
 
 
 def _phase(spec: Spec, setting: ProximalSetting, steps: Steps) -> ProximalPhase:
@@ -165,7 +160,7 @@ def _rounds(spec: Spec, steps: Steps) -> int:
     return balanced_rounds(n, spec.dimension, epsilon)
 
 
-def _literal(spec: Spec) -> Literal | None:
+def _as_published(spec: Spec) -> AsPublished | None:
     """Nothing printed can be certified."""
     if not isinstance(spec.target, ApproximateDpTarget) or not 0.0 < spec.target.delta < 1.0:
         return None
@@ -173,10 +168,10 @@ def _literal(spec: Spec) -> Literal | None:
         "The solver's noise is known from a secondary source, for minibatches whose size and number are not known "
         "here, and it rests on amplification by sampling them: there is nothing to certify."
     )
-    return Literal(Verdict.UNSOUND, why, f"Asi, Feldman, Koren & Talwar 2021 ({SECONDARY})", PRINTED_FORMULA)
+    return AsPublished(Verdict.UNSOUND, why, f"Asi, Feldman, Koren & Talwar 2021 ({SECONDARY})", PRINTED_FORMULA)
 
 
-PROXIMAL_WEAKLY_CONVEX = Algorithm(
+ALGORITHM = Algorithm(
     name="proximal_weakly_convex",
     summary="Proximal point steps by noisy gradients, round after round on fresh records, for weakly convex losses that"
     " need not be smooth; the start of a random round is released.",
@@ -194,4 +189,38 @@ PROXIMAL_WEAKLY_CONVEX = Algorithm(
     "to certify, which is unsound.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=Scope(Shape.WEAKLY_CONVEX, Measure.STATIONARITY, needs_smoothness=False),
+    example=Example(
+        Spec(
+            1_000_000,
+            EXAMPLE_TARGET,
+            dimension=50,
+            iterations=50,
+            assumptions={"lipschitz": 1.0, "weak_convexity": 0.5, "diameter": 2.0},
+        ),
+        variants={
+            "balanced rounds anywhere": {
+                "iterations": None,
+                "assumptions": {"lipschitz": 1.0, "weak_convexity": 0.5, "initial_gap": 0.7, "inner_iterations": 50.0},
+            },
+            "own threshold in a given ball": {
+                "domain": L2Ball(1.0),
+                "gradient_bound": Clip(1.5),
+                "iterations": 30,
+                "assumptions": {"lipschitz": 1.0, "weak_convexity": 0.2},
+            },
+        },
+    ),
+    requests={
+        "proximal_weakly_convex_theorem": ExampleRequest(
+            "Proximal rounds for weakly convex losses: regulariser, sizes, and how near to stationary they come",
+            {
+                "dataset_size": 1000000,
+                "dimension": 50,
+                "iterations": 50,
+                "target": {"kind": "zcdp", "rho": 0.5},
+                "assumptions": {"lipschitz": 1, "weak_convexity": 0.5, "diameter": 2},
+            },
+        )
+    },
 )

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from accounting.errors import InvalidValue, Unsupported
+from accounting.errors import InvalidValue
 from calibrators.algorithm import Assumption
+from calibrators.as_published import AsPublished
 from calibrators.bassily_guzman.recursion import Recursion
-from calibrators.bassily_guzman.selection_noise import Selections, checked_scales, is_pure, multiplier, refuse_penalty
+from calibrators.bassily_guzman.selection import NO_PENALTY, Selections, checked_scales, is_pure, multiplier
 from calibrators.bassily_guzman.setting import ASSUMPTIONS, Setting
-from calibrators.literal import Literal
-from calibrators.noise import Steps, solve_steps
-from calibrators.phases import RecursiveSelections
-from calibrators.plan import Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.noise import Steps, calibration_of, solve_steps
+from calibrators.phases.recursive_selections import RecursiveSelections
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
+from calibrators.refusals import refuse, unread
 from calibrators.release import LAST_ITERATE, Release
-from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import LOSS
+from calibrators.spec import Calibration, Spec
 
 SCALE_FORMULA = (
     r"\lambda = \tfrac{\sigma}{2} \max\Bigl\{\tfrac{M L_0}{n_0} \sqrt{\tfrac{1-(1-\eta)^{2T}}{\eta(2-\eta)}},"
@@ -76,13 +75,12 @@ def refuse_what_has_no_part(spec: Spec) -> None:
         Unsupported: a size is solved for; a penalty is given.
         InvalidValue: a batch size is given.
     """
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"{spec.unknown} is not solved for: the noise scales with the selections and the batches so that the cost "
-            "stays. Solve for noise_multiplier",
-            pointer=("solve_for",),
-        )
-    refuse_penalty(spec)
+    refuse(
+        spec,
+        sizes=f"{spec.unknown} is not solved for: the noise scales with the selections and the batches so that the "
+        "cost stays. Solve for noise_multiplier",
+        penalty=NO_PENALTY,
+    )
     if spec.dataset_size < 2:
         raise InvalidValue("dataset_size must be at least 2", pointer=("dataset_size",))
     if spec.batch_size is not None:
@@ -133,7 +131,7 @@ def calibration(
     *,
     hyperparameters: tuple[Provenance, ...],
     utility: tuple[Provenance, ...],
-    literal: Literal | None,
+    as_published: AsPublished | None,
     release: Release = LAST_ITERATE,
 ) -> Calibration:
     """The answer, with what all of these algorithms say in it.
@@ -155,14 +153,14 @@ def calibration(
     )
     derived = ProvenanceKind.DERIVED
     sizes = (float(recursion.first_batch), float(recursion.batch))
-    unread = spec.dataset_size - recursion.records
-    warnings = [f"{unread} of {spec.dataset_size} records are not read."] if unread > 0 else []
-    return Calibration(
-        plan=Plan(name, spec.dataset_size, spec.relation, (phase,), domain=setting.domain, release=release),
-        unknown=spec.unknown,
-        value=(scale,) if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
+    return calibration_of(
+        name,
+        spec,
+        steps,
+        phase,
+        noise_scales=(scale,),
+        domain=setting.domain,
+        release=release,
         hyperparameters=(
             Provenance(
                 "noise_scale",
@@ -191,7 +189,10 @@ def calibration(
                 ProvenanceKind.EXACT,
             ),
         ),
-        missing_assumptions=("dimension",) if setting.num_vertices is None else (),
-        warnings=(*steps.achieved.warnings, *warnings, *setting.warnings),
-        literal=literal,
+        missing=("dimension",) if setting.num_vertices is None else (),
+        warnings=(
+            *unread(spec, recursion.records),
+            *setting.warnings,
+        ),
+        as_published=as_published,
     )

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from accounting.errors import InvalidValue
 from accounting.numbers import MAX_DIMENSION, read_integer
-from calibrators.algorithm import Assumption
-from calibrators.assumptions import Given, read_assumptions
+from calibrators.algorithm import Assumption, Given, read_assumptions
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import L1Ball, L2Ball, LpBall
+from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, Provenance, ProvenanceKind
 from calibrators.spec import Spec
-from calibrators.units import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS
 
 #: Relative difference that two ways of giving the same length may have.
 SAME = 1e-12
@@ -96,9 +95,15 @@ class Setting:
         largest = self.problem.lipschitz * self.problem.diameter
         return largest if self.initial_gap is None else min(largest, self.initial_gap)
 
+    def order(self, name: str, value: float, formula: str, source: str, *holds: str) -> Provenance:
+        """Return a number that is known up to the caller's constant, in loss units."""
+        assumed = ("known up to the factor order_constant", *holds)
+        number = self.order_constant * value
+        return Provenance(name, number, formula, source, ProvenanceKind.ORDER, assumed, units=LOSS)
+
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Where a run has other vertices than the bounds."""
+        """Warn where a run selects among other vertices than the bounds assume."""
         if self.num_vertices is None or self.dimension is None or self.num_vertices == 2 * self.dimension:
             return ()
         return (

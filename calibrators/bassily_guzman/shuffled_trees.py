@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 
-from calibrators.literal import Literal, Verdict
+from calibrators.as_published import AsPublished, Verdict
 
 SOURCE = "Asi, Feldman, Koren & Talwar 2021, tree Frank-Wolfe (secondary source)"
 FORMULA = r"\lambda \propto L_0 D\, 2^{T/2} \ln(n/\delta) / (b \varepsilon),\quad b = n/\ln^2 n"
@@ -36,18 +36,18 @@ def attained_loss(epsilon: float, records_per_tree: int) -> float:
     return 2.0 * (epsilon - math.log((1.0 + gap / 2.0) / (1.0 + (gap - epsilon) / 2.0)))
 
 
-def printed_calibration(epsilon: float, delta: float, dataset_size: int) -> Literal:
+def printed_calibration(epsilon: float, delta: float, dataset_size: int) -> AsPublished:
     """The paper's noise at this target, with a verdict. Never executable."""
     if delta > 0.0:
         why = (
             "The constants are unspecified: the printed noise is known up to a factor, and its proof amplifies by "
             "shuffling, which is not accounted here. There is nothing to certify."
         )
-        return Literal(Verdict.UNSOUND, why, SOURCE, FORMULA)
+        return AsPublished(Verdict.UNSOUND, why, SOURCE, FORMULA)
     records = max(2, math.floor(dataset_size / math.log(dataset_size) ** 2))
     why = (
         f"The printed noise takes the radius for the diameter. On losses +-L_0 x over [-D, D], with b = {records}, two "
         f"neighbours select the unlikelier vertex at both leaves of the first tree with a log-ratio of "
         f"{attained_loss(epsilon, records):.6g}, above the target of {epsilon:.6g}."
     )
-    return Literal(Verdict.UNSOUND, why, SOURCE, PURE_FORMULA)
+    return AsPublished(Verdict.UNSOUND, why, SOURCE, PURE_FORMULA)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from accounting.mechanisms.regularity import kappa_pair
+from accounting.events.regularity import kappa_pair
 from calibrators.bassily_guzman.rates import lower_bound_rate, poly_sfw_rate, tree_rate_as_printed
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.comparison import Expression, Row, Setting, Table

@@ -4,14 +4,34 @@ Tree $\tau = 1..T$ has depth $\tau$ and $2^\tau$ leaves; every leaf is one Frank
 counted through all trees. The root averages gradients over b fresh records, a left child copies its parent, a right
 child at depth j adds the mean of gradient *changes*, between its parent's entry point and its own, over $b/2^j$ fresh
 records.
+
+**The excess population risk.**
+
+For a step in direction $v_k$ with estimate $d_k$ of $\nabla F(x_k)$ and expected selection regret $a_k$:
+$F(x_{k+1}) \le F(x_k) + \eta_k \langle \nabla F(x_k), v_k - x_k \rangle + \tfrac12 L_1 M^2 \eta_k^2$, and
+$\langle \nabla F, v_k - x_k\rangle \le \langle \nabla F - d_k, v_k - x^* \rangle + \langle \nabla F, x^* - x_k\rangle +
+a_k$. Hence $\Gamma_{k+1} = (1-\eta_k)\Gamma_k + \eta_k (M \sqrt{r_k} + a_k) + \tfrac12 L_1 M^2 \eta_k^2$ bounds the
+excess, where $r_k \ge E\|d_k - \nabla F(x_k)\|_*^2$. The nodes on a leaf's path average fresh records, so their errors
+are martingale differences and regularity of the dual norm gives
+$r = 4\kappa L_0^2/b + \sum_{j:\,\text{right at } j} 4 \kappa c_j^2\, 2^j/b$ with
+$c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$ (a centred vector is at most twice as long).
+
+With $\eta_k = 2/(k+2)$ the recursion has the closed form
+$\Gamma_N = \frac{1}{N(N+1)} \sum_{k<N} \left(2(k+1)(M\sqrt{r_k} + a_k) + 2 L_1 M^2 \frac{k+1}{k+2}\right)$: the first
+step goes all the way to a vertex, so $\Gamma_0$ has no part in it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calibrators.phases.vertex_trees import MAX_TREES
+import numpy as np
+import numpy.typing as npt
+
+from calibrators.bassily_guzman.selection import expected_regret
+from calibrators.phases.trees import MAX_TREES, node_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +49,8 @@ class Problem:
     diameter: float
 
     def contribution_bound(self, depth: int) -> float:
-        r"""Dual norm of what one record brings to the mean of a node at this depth.
-
-        $c_0 = L_0$, $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$ from j = 1 on: the gradient changes between two points
-        that are `movement` apart.
-
-        >>> [Problem(2.0, 1.0, 2.0).contribution_bound(depth) for depth in (0, 1, 2, 3)]
-        [2.0, 2.0, 1.0, 0.5]
-        """
-        if depth == 0:
-            return self.lipschitz
-        return min(2.0 * self.lipschitz, self.smoothness * movement(self.diameter, depth))
+        """Return the dual norm of what one record brings to the mean of a node at this depth, at most."""
+        return node_bound(self.lipschitz, self.smoothness, self.diameter, depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,7 @@ class Trees:
 
     @property
     def gradient_evaluations(self) -> int:
-        r"""Per-record gradients: one for a record of a root, two for any other; $b \sum_\tau (1 + \tau)$.
+        r"""Gradients of single records: one for a record of a root, two for any other; $b \sum_\tau (1 + \tau)$.
 
         >>> Trees(4, 4096).gradient_evaluations
         57344
@@ -98,18 +109,6 @@ class Trees:
         return problem.diameter * problem.contribution_bound(depth) / records
 
 
-def movement(diameter: float, depth: int) -> float:
-    r"""How far the iterate moves at most between the entry of a node and that of its right child at this depth.
-
-    Between them lie the $2^{\tau-j}$ leaves of the left sibling; in tree $\tau$ every $\eta_k \le 2/2^\tau$, and a step
-    moves by at most $\eta_k M$: together $2^{1-j} M$, and never more than M.
-
-    >>> [movement(2.0, depth) for depth in (1, 2, 3)]
-    [2.0, 1.0, 0.5]
-    """
-    return diameter * min(1.0, 2.0 ** (1 - depth))
-
-
 def largest_records_per_tree(dataset_size: int, num_trees: int) -> int:
     r"""b = the largest power of two for which every record is read at most once; 0 where not even one fits.
 
@@ -130,3 +129,39 @@ def possible_trees(dataset_size: int, records_per_tree: int | None = None) -> li
     return [
         trees for trees in layouts if trees.records_per_tree >= 1 << trees.num_trees and trees.records <= dataset_size
     ]
+
+
+def excess_risk_bound(
+    problem: Problem, trees: Trees, noise_scales: Sequence[float], *, num_vertices: int, kappa: float
+) -> float:
+    r"""$\Gamma_N$ after the last leaf, in loss units.
+
+    Args:
+        problem: Convex losses, L_0-Lipschitz and L_1-smooth.
+        trees: The layout.
+        noise_scales: Gumbel scale in each tree.
+        num_vertices: K of the polytope.
+        kappa: Regularity constant of the dual norm (`kappa_pair`).
+
+    Source: derived; see the module.
+    """
+    total = 0.0
+    for tree, scale in enumerate(noise_scales, start=1):
+        first = (1 << tree) - 2
+        k = np.arange(first, first + (1 << tree), dtype=np.float64)
+        error = problem.diameter * np.sqrt(squared_errors(problem, trees, tree, kappa))
+        curvature = problem.smoothness * problem.diameter**2 * (k + 1.0) / (k + 2.0)
+        total += float(np.sum(2.0 * (k + 1.0) * (error + expected_regret(scale, num_vertices)) + 2.0 * curvature))
+    return total / (trees.steps * (trees.steps + 1.0))
+
+
+def squared_errors(problem: Problem, trees: Trees, tree: int, kappa: float) -> npt.NDArray[np.float64]:
+    """r at each leaf of a tree: bounds of the expected squared dual norm of the gradient's error; shape (2^tree,)."""
+    errors = np.array([_node(problem, trees, 0, kappa)])
+    for depth in range(1, tree + 1):
+        errors = np.stack([errors, errors + _node(problem, trees, depth, kappa)], axis=1).ravel()
+    return errors
+
+
+def _node(problem: Problem, trees: Trees, depth: int, kappa: float) -> float:
+    return 4.0 * kappa * problem.contribution_bound(depth) ** 2 / (trees.records_per_tree >> depth)

@@ -30,29 +30,29 @@ imply) $\lambda_\tau = \sigma M \max_j c_j b^{-1} 2^\tau$ costs $\epsilon = s/\s
 since sizes, positions and the assignment of slots stay, and null records contribute zero: half the distance of
 `replace_one`. `add_or_remove_one` is not: slots would move.
 
-**Utility.** The recursion of `tree_risk`, for every T; the default T has the least bound. The bound's constants are
+**Utility.** The recursion of `tree`, for every T; the default T has the least bound. The bound's constants are
 those of a worst case, far above what is measured, so the best T may be another: `iterations` sets it.
 """
 
 from __future__ import annotations
 
-from accounting.errors import InvalidValue, Unsupported
+from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget
-from calibrators.algorithm import Algorithm
-from calibrators.bassily_guzman.selection_noise import Selections, checked_scales, is_pure, multiplier, refuse_penalty
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.as_published import AsPublished
+from calibrators.bassily_guzman.selection import NO_PENALTY, Selections, checked_scales, is_pure, multiplier
 from calibrators.bassily_guzman.setting import ASSUMPTIONS, Setting, read_setting
 from calibrators.bassily_guzman.shuffled_trees import printed_calibration
 from calibrators.bassily_guzman.tree import Trees, possible_trees
 from calibrators.bassily_guzman.tree_utility import LAYOUT_SOURCE, bound_of, utility
-from calibrators.literal import Literal
-from calibrators.noise import solve_steps
-from calibrators.phases import TreePhase
-from calibrators.plan import Plan
-from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import LOSS
+from calibrators.noise import calibration_of, solve_steps
+from calibrators.phases.vertex_trees import TreePhase
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
+from calibrators.refusals import refuse, unread
+from calibrators.scopes import Measure, Shape, in_l1_ball
+from calibrators.spec import Calibration, Spec
 
 SOURCE = "Asi, Feldman, Koren & Talwar 2021 (trees); derived: noise and bound, without shuffling"
 SCALE_FORMULA = r"\lambda_\tau = \tfrac{\sigma}{2} M \max_{0 \le j \le \tau} c_j \tfrac{2^j}{b} 2^{(\tau-j)/2}"
@@ -79,7 +79,13 @@ def calibrate(spec: Spec) -> Calibration:
         Unsupported: the number of trees or the batch size is solved for; a penalty or a step size is given.
         Unreachable: no noise meets the target.
     """
-    _refuse_what_has_no_part(spec)
+    refuse(
+        spec,
+        sizes=f"{spec.unknown} is not solved for: the noise scales grow with the trees so that the cost stays. Solve "
+        "for noise_multiplier; the number of trees of least bound is then chosen where iterations is left out",
+        penalty=NO_PENALTY,
+        step_size="the step sizes are 2/(k+2): movement and privacy are proved for them; leave step_size out",
+    )
     setting = read_setting(spec)
     selections = Selections(is_pure(spec), spec.relation)
     steps = solve_steps(spec, selections, iterations=1, batch_size=1)
@@ -93,33 +99,19 @@ def calibrate(spec: Spec) -> Calibration:
         lipschitz=setting.problem.lipschitz,
         smoothness=setting.problem.smoothness,
     )
-    return Calibration(
-        plan=Plan(TREE_SFW_L1.name, spec.dataset_size, spec.relation, (phase,), domain=setting.domain),
-        unknown=spec.unknown,
-        value=scales if spec.unknown is Unknown.NOISE_MULTIPLIER else steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
+    return calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        noise_scales=scales,
+        domain=setting.domain,
         hyperparameters=_hyperparameters(spec, trees, scales, selections.pure, steps.noise_multiplier),
         utility=utility(spec, setting, trees, scales, steps),
-        missing_assumptions=("dimension",) if setting.num_vertices is None else (),
-        warnings=(*steps.achieved.warnings, *_warnings(spec, setting, trees)),
-        literal=_literal(spec),
+        missing=("dimension",) if setting.num_vertices is None else (),
+        warnings=(*unread(spec, trees.records, "each tree takes a power of two at its root"), *setting.warnings),
+        as_published=_as_published(spec),
     )
-
-
-def _refuse_what_has_no_part(spec: Spec) -> None:
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"{spec.unknown} is not solved for: the noise scales grow with the trees so that the cost stays. Solve for "
-            "noise_multiplier; the number of trees of least bound is then chosen where iterations is left out",
-            pointer=("solve_for",),
-        )
-    refuse_penalty(spec)
-    if spec.step_size is not None:
-        raise Unsupported(
-            "the step sizes are 2/(k+2): movement and privacy are proved for them; leave step_size out",
-            pointer=("step_size",),
-        )
 
 
 def _noise_scales(setting: Setting, trees: Trees, pure: bool, noise_multiplier: float) -> tuple[float, ...]:
@@ -188,17 +180,7 @@ def _hyperparameters(
     )
 
 
-def _warnings(spec: Spec, setting: Setting, trees: Trees) -> list[str]:
-    warnings = []
-    unread = spec.dataset_size - trees.records
-    if unread > 0:
-        warnings.append(
-            f"{unread} of {spec.dataset_size} records are not read: each tree takes a power of two at its root."
-        )
-    return [*warnings, *setting.warnings]
-
-
-def _literal(spec: Spec) -> Literal | None:
+def _as_published(spec: Spec) -> AsPublished | None:
     match spec.target:
         case ApproximateDpTarget(epsilon=epsilon, delta=delta) if delta < 1.0:
             return printed_calibration(epsilon, delta, spec.dataset_size)
@@ -207,7 +189,7 @@ def _literal(spec: Spec) -> Literal | None:
     return None
 
 
-TREE_SFW_L1 = Algorithm(
+ALGORITHM = Algorithm(
     name="tree_sfw_l1",
     summary="Frank-Wolfe over the l1 ball in one pass: gradients from binary trees, vertices by report-noisy-max.",
     source=SOURCE,
@@ -225,4 +207,34 @@ TREE_SFW_L1 = Algorithm(
     "delta = 0 the printed scale takes the radius for the diameter and loses up to twice the target: unsound.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=in_l1_ball(Shape.CONVEX, Measure.POPULATION_RISK),
+    example=Example(
+        Spec(
+            100_000, EXAMPLE_TARGET, dimension=100, assumptions={"lipschitz": 1.0, "smoothness": 0.5, "diameter": 2.0}
+        ),
+        variants={
+            "pure": {"target": ApproximateDpTarget(2.0, 0.0)},
+            "radius": {"assumptions": {"lipschitz": 1.0, "smoothness": 0.5, "radius": 1.0, "initial_gap": 0.5}},
+        },
+    ),
+    requests={
+        "tree_sfw_l1_theorem": ExampleRequest(
+            "Tree Frank-Wolfe over the l1 ball: the scale of Gumbel noise in each tree",
+            {
+                "dataset_size": 50000,
+                "dimension": 50,
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"lipschitz": 2, "smoothness": 1, "radius": 1},
+            },
+        ),
+        "tree_sfw_l1_pure": ExampleRequest(
+            "The same with pure differential privacy",
+            {
+                "dataset_size": 50000,
+                "dimension": 50,
+                "target": {"kind": "pure_dp", "epsilon": 1},
+                "assumptions": {"lipschitz": 2, "smoothness": 1, "radius": 1},
+            },
+        ),
+    },
 )

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 
 from accounting.events import PureDp, ZcDp
-from accounting.mechanisms.regularity import kappa_pair
+from accounting.events.regularity import kappa_pair
 from accounting.targets import ApproximateDpTarget, PureDpTarget
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.setting import Setting
-from calibrators.bassily_guzman.tree import Trees
-from calibrators.bassily_guzman.tree_risk import excess_risk_bound
+from calibrators.bassily_guzman.tree import Trees, excess_risk_bound
 from calibrators.noise import Steps
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec
-from calibrators.units import LOSS
 
 PAPER = "Bassily, Guzman & Nandi 2021"
 LAYOUT_SOURCE = "derived; trees of Asi, Feldman, Koren & Talwar 2021"
@@ -69,12 +67,8 @@ def utility(
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> list[Provenance]:
     """What is known up to a constant."""
-    problem, n, c = setting.problem, spec.dataset_size, setting.order_constant
+    problem, n = setting.problem, spec.dataset_size
     mechanism = steps.event.mechanism
-
-    def order(name: str, value: float, formula: str, source: str, *holds: str) -> Provenance:
-        assumed = ("known up to the factor order_constant", *holds)
-        return Provenance(name, c * value, formula, source, ProvenanceKind.ORDER, assumed, units=LOSS)
 
     if isinstance(mechanism, PureDp):
         rate = rates.pure_tree_rate(problem, num_vertices, n, mechanism.epsilon)
@@ -83,13 +77,13 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
         assert isinstance(mechanism, ZcDp)
         rate = rates.tree_rate(problem, num_vertices, n, mechanism.rho)
         formula = r"c\,[A\sqrt{\ln K/n} + (L_1 M^2)^{1/3} (A \ln K/(n\sqrt\rho))^{2/3}],\; A = (L_0 + L_1 M) M"
-    found = [order("excess_risk_rate", rate, formula, "derived, by balancing")]
+    found = [setting.order("excess_risk_rate", rate, formula, "derived, by balancing")]
     epsilon, delta = epsilon_and_delta(spec, steps)
     dimension = setting.dimension
     if epsilon is not None and 0.0 < delta < 1.0:
         if dimension is not None:
             found.append(
-                order(
+                setting.order(
                     "excess_risk_rate_printed",
                     rates.tree_rate_as_printed(problem, dimension, n, epsilon, delta),
                     r"c\,[(L_0 D + L_1 D^2)\sqrt{\ln d/n}\ln n"
@@ -100,7 +94,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
             )
         if n > math.log(num_vertices):
             found.append(
-                order(
+                setting.order(
                     "poly_sfw_rate",
                     rates.poly_sfw_rate(problem, num_vertices, n, epsilon, delta),
                     r"c\,M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} / (\varepsilon\sqrt n)",
@@ -111,7 +105,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
     if dimension is not None:
         small = delta < 1.0 / n
         found.append(
-            order(
+            setting.order(
                 "lower_bound_rate",
                 rates.lower_bound_rate(problem, dimension, n, epsilon if small else None),
                 r"c\,L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})",

@@ -36,8 +36,7 @@ from dataclasses import replace
 
 from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches
-from calibrators.algorithm import Algorithm, Assumption
-from calibrators.assumptions import read_assumptions
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Assumption, Example, ExampleRequest, read_assumptions
 from calibrators.lowy_razaviyayn.convex_smooth import ConvexSmoothProblem
 from calibrators.lowy_razaviyayn.moments import (
     DIAMETER,
@@ -55,18 +54,18 @@ from calibrators.lowy_razaviyayn.one_pass import (
     ball,
     check_unknown,
     choose,
-    gradient_evaluations,
     l2_strength,
     solve_pass,
     with_diameter,
 )
+from calibrators.lowy_razaviyayn.planned_acceleration import PlannedAcceleration
+from calibrators.lowy_razaviyayn.planned_risk import calibration_of_pass
 from calibrators.lowy_razaviyayn.printed_noise import printed_noise
-from calibrators.lowy_razaviyayn.theorem_9 import PlannedAcceleration
 from calibrators.lowy_razaviyayn.zcdp import paper_epsilon
-from calibrators.plan import Clip, Phase, Plan
-from calibrators.provenance import Provenance
+from calibrators.plan import Clip, Phase
+from calibrators.provenance import SMOOTHNESS
+from calibrators.scopes import Shape, heavy_tailed
 from calibrators.spec import Calibration, Spec
-from calibrators.units import SMOOTHNESS
 
 _NAME = "clipped_acsa"
 
@@ -104,35 +103,23 @@ def calibrate(spec: Spec) -> Calibration:
     chosen = choose(spec, problem, paper_epsilon(noise.noise_multiplier), preset_words="that of Theorem 9")
     steps = solve_pass(spec, rounds=chosen.iterations)
     phase = Phase(steps.event, chosen.bound, chosen.batch_size, spec.step_size)
-    hyperparameters: tuple[Provenance, ...] = ()
-    utility: tuple[Provenance, ...] = (gradient_evaluations(phase, r"s T \le n", f"{PAPER}, Algorithm 2"),)
-    warnings = list(steps.achieved.warnings)
+    planned = None
     if problem is not None:
         batches = PlannedBatches(phase, problem.dimension, problem.moments, spec.dataset_size, spec.relation)
         planned = PlannedAcceleration(batches, spec.step_size, order_constant, problem)
         if spec.step_size is None:
             phase = replace(phase, step_size=planned.recommended_step_size)
-        hyperparameters = planned.recommended()
-        utility += planned.utility()
-        warnings += planned.warnings()
-    return Calibration(
-        plan=Plan(
-            _NAME,
-            spec.dataset_size,
-            spec.relation,
-            (phase,),
-            domain=ball(spec, spec.assumptions.get("diameter") if problem is None else problem.diameter),
-            penalty=spec.penalty,
-        ),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
-        hyperparameters=hyperparameters,
-        utility=utility,
-        missing_assumptions=missing,
-        warnings=tuple(warnings),
-        literal=printed_noise(spec, phase, algorithm=2, rounds=phase.steps),
+    return calibration_of_pass(
+        _NAME,
+        spec,
+        steps,
+        phase,
+        planned,
+        source=f"{PAPER}, Algorithm 2",
+        evaluations=r"s T \le n",
+        domain=ball(spec, spec.assumptions.get("diameter") if problem is None else problem.diameter),
+        missing=missing,
+        as_published=printed_noise(spec, phase, algorithm=2, rounds=phase.steps),
     )
 
 
@@ -158,7 +145,10 @@ def _read_problem(spec: Spec) -> tuple[ConvexSmoothProblem | None, tuple[str, ..
     return problem, (), known["order_constant"]
 
 
-CLIPPED_ACSA = Algorithm(
+#: What the example assumes.
+_EXAMPLE_CONSTANTS = {"smoothness": 2.0, "diameter": 1.0, "moment_order": 4.0, "moment_bound": 2.0}
+
+ALGORITHM = Algorithm(
     name=_NAME,
     summary="One accelerated pass over disjoint batches for convex smooth losses with heavy-tailed gradients: clip, "
     "average, add Gaussian noise, take ever longer steps, project; release the aggregated point.",
@@ -193,4 +183,23 @@ CLIPPED_ACSA = Algorithm(
         "The listing of Algorithm 2 omits the clip threshold in its calls of the mean oracle; it is one C for a run.",
     ),
     calibrate=calibrate,
+    scope=heavy_tailed(Shape.CONVEX),
+    example=Example(
+        Spec(100_000, EXAMPLE_TARGET, dimension=50, assumptions=_EXAMPLE_CONSTANTS),
+        variants={
+            "own threshold": {"gradient_bound": Clip(5.0), "iterations": 12},
+            "linear losses": {"assumptions": _EXAMPLE_CONSTANTS | {"smoothness": 0.0}},
+        },
+    ),
+    requests={
+        "clipped_acsa_theorem": ExampleRequest(
+            "Clipped accelerated SGD, convex losses with four moments: steps, clip threshold and step size",
+            {
+                "dataset_size": 100000,
+                "dimension": 50,
+                "target": {"kind": "zcdp", "rho": 0.1},
+                "assumptions": {"smoothness": 2, "diameter": 1, "moment_order": 4, "moment_bound": 2},
+            },
+        )
+    },
 )

@@ -24,25 +24,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from accounting.errors import InvalidValue
 from accounting.events import FullBatch
-from calibrators.algorithm import Algorithm
-from calibrators.assumptions import read_assumptions
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, read_assumptions
 from calibrators.lowy_razaviyayn.lower_bounds import mean_lower_bound
 from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
 from calibrators.lowy_razaviyayn.moments import MOMENT_BOUND as GRADIENT_MOMENT_BOUND
 from calibrators.lowy_razaviyayn.moments import MOMENT_BOUND_2 as GRADIENT_MOMENT_BOUND_2
 from calibrators.lowy_razaviyayn.moments import MOMENT_ORDER as GRADIENT_MOMENT_ORDER
 from calibrators.lowy_razaviyayn.moments import PAPER, Moments
-from calibrators.lowy_razaviyayn.one_pass import RELATIONS
+from calibrators.lowy_razaviyayn.one_pass import RELATIONS, clip_of
 from calibrators.lowy_razaviyayn.one_release import balanced_threshold, check_one_step
 from calibrators.lowy_razaviyayn.printed_noise import printed_noise
 from calibrators.lowy_razaviyayn.zcdp import paper_rho
-from calibrators.noise import solve_gaussian_steps
-from calibrators.plan import Clip, Phase, Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.noise import calibration_of, solve_gaussian_steps
+from calibrators.plan import Clip, Phase
+from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
+from calibrators.scopes import MEAN_ESTIMATION
 from calibrators.spec import Calibration, Spec
-from calibrators.units import GRADIENT, Units
 
 _NAME = "clipped_mean"
 #: Of squared distances between means.
@@ -77,7 +75,7 @@ def calibrate(spec: Spec) -> Calibration:
     preset = None
     if moments is not None:
         preset = balanced_threshold(moments, steps.noise_multiplier, spec.dataset_size, spec.need("dimension"))
-    phase = Phase(steps.event, _bound(spec, preset), spec.dataset_size, 1.0)
+    phase = Phase(steps.event, clip_of(spec, preset, "the moments and the dimension"), spec.dataset_size, 1.0)
     hyperparameters: tuple[Provenance, ...] = ()
     evaluations = float(spec.dataset_size)
     utility: tuple[Provenance, ...] = (
@@ -93,17 +91,15 @@ def calibrate(spec: Spec) -> Calibration:
         )
         hyperparameters = _recommended(preset)
         utility += _PlannedMean(oracle).utility()
-    return Calibration(
-        plan=Plan(_NAME, spec.dataset_size, spec.relation, (phase,)),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
+    return calibration_of(
+        _NAME,
+        spec,
+        steps,
+        phase,
         hyperparameters=hyperparameters,
         utility=utility,
-        missing_assumptions=known.missing,
-        warnings=steps.achieved.warnings,
-        literal=printed_noise(spec, phase, algorithm=1, rounds=1),
+        missing=known.missing,
+        as_published=printed_noise(spec, phase, algorithm=1, rounds=1),
     )
 
 
@@ -171,19 +167,6 @@ class _PlannedMean:
         return self.oracle.moments.second**2
 
 
-def _bound(spec: Spec, preset: float | None) -> Clip:
-    if spec.gradient_bound is not None:
-        assert isinstance(spec.gradient_bound, Clip), "the registry has seen to the gradient bound"
-        return spec.gradient_bound
-    if preset is None:
-        raise InvalidValue(
-            "gradient_bound is needed: without the moments and the dimension there is no preset for max_grad_norm",
-            code="missing",
-            pointer=("gradient_bound",),
-        )
-    return Clip(preset)
-
-
 def _recommended(threshold: float) -> tuple[Provenance, ...]:
     derived = ProvenanceKind.DERIVED
     return (
@@ -200,7 +183,7 @@ def _recommended(threshold: float) -> tuple[Provenance, ...]:
     )
 
 
-CLIPPED_MEAN = Algorithm(
+ALGORITHM = Algorithm(
     name=_NAME,
     summary="The mean of heavy-tailed records: clip each record, average all, add Gaussian noise.",
     source=f"{PAPER}, Algorithm 1, Lemma 6",
@@ -221,4 +204,21 @@ CLIPPED_MEAN = Algorithm(
         "The paper has no threshold for a mean alone; here it is that of its theorems for one round.",
     ),
     calibrate=calibrate,
+    scope=MEAN_ESTIMATION,
+    one_step=True,
+    example=Example(
+        Spec(100_000, EXAMPLE_TARGET, dimension=50, assumptions={"moment_order": 4.0, "moment_bound": 2.0}),
+        variants={"own threshold": {"gradient_bound": Clip(8.0)}},
+    ),
+    requests={
+        "clipped_mean": ExampleRequest(
+            "The clipped noisy mean of records with three moments: threshold, noise, error",
+            {
+                "dataset_size": 10000,
+                "dimension": 10,
+                "target": {"kind": "zcdp", "rho": 0.5},
+                "assumptions": {"moment_order": 3, "moment_bound": 2, "moment_bound_2": 1.5},
+            },
+        )
+    },
 )

@@ -33,8 +33,8 @@ from dataclasses import replace
 
 from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches
-from calibrators.algorithm import Algorithm, Assumption
-from calibrators.assumptions import read_assumptions
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Assumption, Example, ExampleRequest, read_assumptions
+from calibrators.geometry import L1Penalty, L2Ball
 from calibrators.lowy_razaviyayn.moments import (
     LARGEST,
     MOMENT_BOUND,
@@ -50,17 +50,17 @@ from calibrators.lowy_razaviyayn.one_pass import (
     PlannedBatches,
     check_unknown,
     choose,
-    gradient_evaluations,
     solve_pass,
 )
+from calibrators.lowy_razaviyayn.planned_descent import PlannedDescent
+from calibrators.lowy_razaviyayn.planned_risk import calibration_of_pass
 from calibrators.lowy_razaviyayn.printed_noise import printed_noise
 from calibrators.lowy_razaviyayn.proximal_pl import ProximalPlProblem
-from calibrators.lowy_razaviyayn.theorem_20 import PlannedDescent
 from calibrators.lowy_razaviyayn.zcdp import paper_epsilon
-from calibrators.plan import Clip, Phase, Plan
-from calibrators.provenance import Provenance
+from calibrators.plan import Clip, Phase
+from calibrators.provenance import LOSS, SMOOTHNESS
+from calibrators.scopes import Shape, heavy_tailed
 from calibrators.spec import Calibration, Spec
-from calibrators.units import LOSS, SMOOTHNESS
 
 _NAME = "clipped_prox_sgd"
 
@@ -115,28 +115,23 @@ def calibrate(spec: Spec) -> Calibration:
     chosen = choose(spec, problem, paper_epsilon(noise.noise_multiplier), preset_words=words)
     steps = solve_pass(spec, rounds=chosen.iterations)
     phase = Phase(steps.event, chosen.bound, chosen.batch_size, spec.step_size)
-    hyperparameters: tuple[Provenance, ...] = ()
-    utility: tuple[Provenance, ...] = (gradient_evaluations(phase, r"s T \le n", f"{PAPER}, Algorithm 8"),)
-    warnings = list(steps.achieved.warnings)
+    planned = None
     if problem is not None:
         batches = PlannedBatches(phase, problem.dimension, problem.moments, spec.dataset_size, spec.relation)
         planned = PlannedDescent(batches, spec.step_size, order_constant, problem)
         if spec.step_size is None:
             phase = replace(phase, step_size=problem.step_size)
-        hyperparameters = planned.recommended()
-        utility += planned.utility()
-        warnings += planned.warnings()
-    return Calibration(
-        plan=Plan(_NAME, spec.dataset_size, spec.relation, (phase,), domain=spec.domain, penalty=spec.penalty),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
-        hyperparameters=hyperparameters,
-        utility=utility,
-        missing_assumptions=missing,
-        warnings=tuple(warnings),
-        literal=printed_noise(spec, phase, algorithm=8, rounds=phase.steps),
+    return calibration_of_pass(
+        _NAME,
+        spec,
+        steps,
+        phase,
+        planned,
+        source=f"{PAPER}, Algorithm 8",
+        evaluations=r"s T \le n",
+        domain=spec.domain,
+        missing=missing,
+        as_published=printed_noise(spec, phase, algorithm=8, rounds=phase.steps),
     )
 
 
@@ -162,7 +157,7 @@ def _read_problem(spec: Spec) -> tuple[ProximalPlProblem | None, tuple[str, ...]
     return problem, (), known["order_constant"]
 
 
-CLIPPED_PROX_SGD = Algorithm(
+ALGORITHM = Algorithm(
     name=_NAME,
     summary="One proximal pass over disjoint batches for losses with the proximal PL inequality, convex or not, and "
     "with heavy-tailed gradients: clip, average, add Gaussian noise, step, take the penalty's prox.",
@@ -193,4 +188,41 @@ CLIPPED_PROX_SGD = Algorithm(
         "The listing of Algorithm 8 omits the clip threshold in its calls of the mean oracle; it is one C for a run.",
     ),
     calibrate=calibrate,
+    scope=heavy_tailed(Shape.POLYAK_LOJASIEWICZ),
+    example=Example(
+        Spec(
+            100_000,
+            EXAMPLE_TARGET,
+            dimension=20,
+            assumptions={
+                "smoothness": 4.0,
+                "pl_constant": 0.5,
+                "initial_gap": 2.0,
+                "moment_order": 4.0,
+                "moment_bound": 1.5,
+            },
+        ),
+        variants={
+            "sparse": {"penalty": L1Penalty(0.1), "domain": L2Ball(3.0)},
+            "own steps": {"gradient_bound": Clip(3.0), "iterations": 60, "step_size": 0.2},
+        },
+    ),
+    requests={
+        "clipped_prox_sgd_theorem": ExampleRequest(
+            "Clipped proximal SGD under the proximal PL inequality: steps and clip threshold from moments",
+            {
+                "dataset_size": 50000,
+                "dimension": 10,
+                "target": {"kind": "zcdp", "rho": 0.5},
+                "penalty": {"kind": "l1", "strength": 0.1},
+                "assumptions": {
+                    "smoothness": 4,
+                    "pl_constant": 1,
+                    "initial_gap": 8,
+                    "moment_order": 3,
+                    "moment_bound": 2,
+                },
+            },
+        )
+    },
 )

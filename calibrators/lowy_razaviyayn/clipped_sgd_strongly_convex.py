@@ -33,8 +33,7 @@ from __future__ import annotations
 
 from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches
-from calibrators.algorithm import Algorithm, Assumption
-from calibrators.assumptions import read_assumptions
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Assumption, Example, ExampleRequest, read_assumptions
 from calibrators.lowy_razaviyayn.moments import (
     DIAMETER,
     LARGEST,
@@ -48,24 +47,24 @@ from calibrators.lowy_razaviyayn.moments import (
 )
 from calibrators.lowy_razaviyayn.one_pass import (
     RELATIONS,
-    Chosen,
     PlannedBatches,
     ball,
     check_unknown,
-    gradient_evaluations,
+    choose,
     l2_strength,
     solve_pass,
     with_diameter,
 )
+from calibrators.lowy_razaviyayn.planned_pass import PlannedPass
+from calibrators.lowy_razaviyayn.planned_risk import calibration_of_pass
 from calibrators.lowy_razaviyayn.printed_noise import printed_noise
 from calibrators.lowy_razaviyayn.strongly_convex import StronglyConvexProblem
-from calibrators.lowy_razaviyayn.theorem_11 import PlannedPass
 from calibrators.lowy_razaviyayn.zcdp import paper_epsilon
-from calibrators.plan import MAX_SCHEDULE, Clip, Phase, Plan
-from calibrators.provenance import Provenance
+from calibrators.plan import Clip, Phase
+from calibrators.provenance import SMOOTHNESS
 from calibrators.release import LAST_ITERATE, Release, WeightedAverage
+from calibrators.scopes import Shape, heavy_tailed
 from calibrators.spec import Calibration, Spec
-from calibrators.units import SMOOTHNESS
 
 _NAME = "clipped_sgd_strongly_convex"
 
@@ -108,7 +107,13 @@ def calibrate(spec: Spec) -> Calibration:
     check_unknown(spec)
     problem, missing, order_constant = _read_problem(spec)
     noise = solve_pass(spec, rounds=2)
-    chosen = _choose(spec, problem, paper_epsilon(noise.noise_multiplier))
+    chosen = choose(
+        spec,
+        problem,
+        paper_epsilon(noise.noise_multiplier),
+        preset_words="4 (kappa + 1/2) ln X",
+        extra_rounds=1,
+    )
     steps = solve_pass(spec, rounds=chosen.iterations + 1)
     schedule = None if problem is None else problem.schedule(chosen.iterations, spec.step_size)
     release: Release = LAST_ITERATE
@@ -119,34 +124,22 @@ def calibrate(spec: Spec) -> Calibration:
     elif step_size is not None:
         release = WeightedAverage((1.0 / (chosen.iterations + 1),) * (chosen.iterations + 1))
     phase = Phase(steps.event, chosen.bound, chosen.batch_size, step_size)
-    hyperparameters: tuple[Provenance, ...] = ()
-    utility: tuple[Provenance, ...] = (gradient_evaluations(phase, r"s (T + 1) \le n", f"{PAPER}, Algorithm 6"),)
-    warnings = list(steps.achieved.warnings)
+    planned = None
     if problem is not None and schedule is not None:
         batches = PlannedBatches(phase, problem.dimension, problem.moments, spec.dataset_size, spec.relation)
         planned = PlannedPass(batches, spec.step_size, order_constant, problem, schedule)
-        hyperparameters = planned.recommended()
-        utility += planned.utility()
-        warnings += planned.warnings()
-    return Calibration(
-        plan=Plan(
-            _NAME,
-            spec.dataset_size,
-            spec.relation,
-            (phase,),
-            domain=ball(spec, spec.assumptions.get("diameter") if problem is None else problem.diameter),
-            penalty=spec.penalty,
-            release=release,
-        ),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
-        hyperparameters=hyperparameters,
-        utility=utility,
-        missing_assumptions=missing,
-        warnings=tuple(warnings),
-        literal=printed_noise(spec, phase, algorithm=6, rounds=phase.steps - 1),
+    return calibration_of_pass(
+        _NAME,
+        spec,
+        steps,
+        phase,
+        planned,
+        source=f"{PAPER}, Algorithm 6",
+        evaluations=r"s (T + 1) \le n",
+        domain=ball(spec, spec.assumptions.get("diameter") if problem is None else problem.diameter),
+        missing=missing,
+        as_published=printed_noise(spec, phase, algorithm=6, rounds=phase.steps - 1),
+        release=release,
     )
 
 
@@ -190,43 +183,16 @@ def _check_consistent(problem: StronglyConvexProblem) -> None:
         )
 
 
-def _choose(spec: Spec, problem: StronglyConvexProblem | None, epsilon_p: float) -> Chosen:
-    n = spec.dataset_size
-    if spec.iterations is not None:
-        iterations = spec.iterations
-    elif problem is not None:
-        iterations = problem.recommended_iterations(n, epsilon_p)
-    else:
-        iterations = spec.need("iterations", "T of T + 1 rounds, which without the theorem's assumptions has no preset")
-    most = min(n, MAX_SCHEDULE) - 1
-    if iterations > most:
-        asked = "got " if spec.iterations is not None else "the preset, 4 (kappa + 1/2) ln X, is "
-        raise InvalidValue(
-            f"iterations must be at most {most}: each of iterations + 1 rounds needs records of its own, and there are "
-            f"at most {MAX_SCHEDULE} rounds; {asked}{iterations}",
-            code="too_few_records" if iterations >= n else None,
-            pointer=("iterations",),
-        )
-    size = n // (iterations + 1)
-    if spec.batch_size not in (None, size):
-        raise InvalidValue(
-            f"batch_size follows from one pass in {iterations + 1} rounds: leave it out (it is {size})",
-            code="overdetermined",
-            pointer=("batch_size",),
-        )
-    if spec.gradient_bound is not None:
-        assert isinstance(spec.gradient_bound, Clip), "the registry has seen to the gradient bound"
-        return Chosen(iterations, size, spec.gradient_bound)
-    if problem is None:
-        raise InvalidValue(
-            "gradient_bound is needed: without the theorem's assumptions there is no preset for max_grad_norm",
-            code="missing",
-            pointer=("gradient_bound",),
-        )
-    return Chosen(iterations, size, Clip(problem.clip_threshold(iterations, n, epsilon_p)))
+#: What the example assumes.
+_EXAMPLE_CONSTANTS = {
+    "smoothness": 2.0,
+    "strong_convexity": 0.5,
+    "diameter": 2.0,
+    "moment_order": 4.0,
+    "moment_bound": 1.5,
+}
 
-
-CLIPPED_SGD_STRONGLY_CONVEX = Algorithm(
+ALGORITHM = Algorithm(
     name=_NAME,
     summary="One pass over disjoint batches for strongly convex losses with heavy-tailed gradients: clip, average, add "
     "Gaussian noise, step, project; release a weighted mean of the points.",
@@ -259,4 +225,26 @@ CLIPPED_SGD_STRONGLY_CONVEX = Algorithm(
         "The listing of Algorithm 6 omits the clip threshold in its calls of the mean oracle; it is one C for a run.",
     ),
     calibrate=calibrate,
+    scope=heavy_tailed(Shape.STRONGLY_CONVEX),
+    example=Example(
+        Spec(100_000, EXAMPLE_TARGET, dimension=20, assumptions=_EXAMPLE_CONSTANTS),
+        variants={"own threshold": {"gradient_bound": Clip(3.0), "iterations": 50}},
+    ),
+    requests={
+        "clipped_sgd_strongly_convex_theorem": ExampleRequest(
+            "Noisy clipped SGD with heavy-tailed gradients: steps, clip threshold and schedule from moments",
+            {
+                "dataset_size": 20000,
+                "dimension": 10,
+                "target": {"kind": "zcdp", "rho": 0.5},
+                "assumptions": {
+                    "smoothness": 4,
+                    "strong_convexity": 1,
+                    "diameter": 2,
+                    "moment_order": 3,
+                    "moment_bound": 2,
+                },
+            },
+        )
+    },
 )

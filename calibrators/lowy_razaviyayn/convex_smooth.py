@@ -47,8 +47,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrators.lowy_razaviyayn.drawn_batches import Vector
-from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
+from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle, Vector
 from calibrators.lowy_razaviyayn.moments import LARGEST, Moments, trivial_excess_risk
 
 

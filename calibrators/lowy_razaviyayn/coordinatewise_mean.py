@@ -27,86 +27,41 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from accounting.errors import InvalidValue
 from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
-from calibrators.algorithm import Algorithm, Assumption
-from calibrators.assumptions import Given, read_assumptions
-from calibrators.literal import Literal
+from calibrators.algorithm import (
+    EXAMPLE_TARGET,
+    Algorithm,
+    Example,
+    ExampleRequest,
+    read_assumptions,
+)
+from calibrators.as_published import AsPublished
 from calibrators.lowy_razaviyayn.median_of_means import (
-    MedianOfMeans,
-    balanced_radius,
     groups_needed,
     noise_stddev_on_medians,
     normal_length,
 )
 from calibrators.lowy_razaviyayn.medians_at_plan import PlannedMedians, recommended
-from calibrators.lowy_razaviyayn.moments import LARGEST, MOMENT_BOUND, MOMENT_ORDER, ORDER_CONSTANT, PAPER, SMALLEST
+from calibrators.lowy_razaviyayn.medians_setting import (
+    ASSUMPTIONS,
+    best_radius,
+    medians_of,
+    read_groups,
+    read_radius,
+)
+from calibrators.lowy_razaviyayn.moments import PAPER
 from calibrators.lowy_razaviyayn.one_release import check_one_step
 from calibrators.lowy_razaviyayn.printed_noise import judged, printed_noise_multiplier, rho_of
-from calibrators.noise import Steps, solve_gaussian_steps
-from calibrators.phases import MedianPhase
-from calibrators.phases.median_of_means import MAX_GROUPS
-from calibrators.plan import Plan
+from calibrators.noise import calibration_of, solve_gaussian_steps
+from calibrators.phases.median_of_means import MedianPhase
 from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.scopes import MEAN_ESTIMATION
 from calibrators.spec import Calibration, Spec
-from calibrators.units import GRADIENT, PURE
 
 _NAME = "coordinatewise_mean"
 #: Where a record comes or goes, every later one may change its group.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
-
-TRUNCATION_RADIUS = Assumption(
-    "truncation_radius",
-    r"\tau",
-    GRADIENT,
-    "every coordinate of a record is clamped to [-tau, tau]; from the moments where it is left out",
-    lower=SMALLEST,
-    upper=LARGEST,
-    required=False,
-)
-NUM_GROUPS = Assumption(
-    "num_groups",
-    "m",
-    PURE,
-    "how many groups of records have a mean of their own; ceil(ln(2 d / zeta) / 0.4802) where it is left out",
-    lower=1.0,
-    upper=float(MAX_GROUPS),
-    required=False,
-)
-MEAN_BOUND = Assumption(
-    "mean_bound",
-    "L",
-    GRADIENT,
-    "the mean of the records' distribution is no longer than this",
-    lower=SMALLEST,
-    upper=LARGEST,
-)
-COORDINATE_MOMENT_BOUND = replace(
-    MOMENT_BOUND,
-    name="coordinate_moment_bound",
-    symbol=r"\gamma^{1/k}",
-    meaning="of each coordinate about its mean: E[|x_j - nu_j|^k]^(1/k) <= gamma^(1/k)",
-)
-FAILURE_PROBABILITY = Assumption(
-    "failure_probability",
-    r"\zeta",
-    PURE,
-    "with what probability the error may be larger than its bound",
-    lower=1e-12,
-    upper=0.5,
-    required=False,
-    default=0.01,
-)
-ASSUMPTIONS = (
-    TRUNCATION_RADIUS,
-    NUM_GROUPS,
-    replace(MOMENT_ORDER, meaning="how many central moments of each coordinate are bounded; a real number"),
-    COORDINATE_MOMENT_BOUND,
-    MEAN_BOUND,
-    FAILURE_PROBABILITY,
-    ORDER_CONSTANT,
-)
 
 
 def calibrate(spec: Spec) -> Calibration:
@@ -126,71 +81,37 @@ def calibrate(spec: Spec) -> Calibration:
     recommended_groups = groups_needed(dimension, known["failure_probability"])
     groups = read_groups(spec, known, recommended_groups)
     size = spec.dataset_size // groups
-    preset = None if known.missing else _radius(known, dimension, size, steps)
-    radius = known.get("truncation_radius") or preset
-    if radius is None:
-        raise InvalidValue(
-            f"truncation_radius is needed: it follows from {', '.join(known.missing)}, which are missing",
-            code="missing",
-            pointer=("assumptions", "truncation_radius"),
-        )
+    noise_per_radius = noise_stddev_on_medians(steps.noise_multiplier, 1.0, dimension, size)
+    preset = None
+    if not known.missing:
+        length = noise_per_radius * normal_length(dimension, known["failure_probability"])
+        preset = best_radius(known, dimension, length)
+    radius = read_radius(known, preset)
     noise = noise_stddev_on_medians(steps.noise_multiplier, radius, dimension, size)
     phase = MedianPhase(steps.event, groups, size, dimension, radius, noise)
-    evaluations = float(phase.batch_size)
-    utility: tuple[Provenance, ...] = (
-        Provenance("gradient_evaluations", evaluations, r"m b \le n", f"{PAPER}, Algorithm 12", ProvenanceKind.EXACT),
-    )
-    warnings = steps.achieved.warnings
+    planned = None
     if not known.missing:
-        k, g, zeta = (known[name] for name in ("moment_order", "coordinate_moment_bound", "failure_probability"))
-        medians = MedianOfMeans(radius, groups, size, dimension, k, g, zeta)
+        medians = medians_of(known, dimension, groups, size, radius)
         planned = PlannedMedians(
             phase, steps.noise_multiplier, spec.dataset_size, medians, known["mean_bound"], known["order_constant"]
         )
-        utility += planned.utility()
-        warnings += planned.warnings()
-    return Calibration(
-        plan=Plan(_NAME, spec.dataset_size, spec.relation, (phase,)),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
+    evaluations = Provenance(
+        "gradient_evaluations", float(phase.batch_size), r"m b \le n", f"{PAPER}, Algorithm 12", ProvenanceKind.EXACT
+    )
+    return calibration_of(
+        _NAME,
+        spec,
+        steps,
+        phase,
         hyperparameters=recommended(recommended_groups, preset),
-        utility=utility,
-        missing_assumptions=known.missing,
-        warnings=warnings,
-        literal=_printed(spec, phase),
+        utility=(evaluations, *(planned.utility() if planned else ())),
+        missing=known.missing,
+        warnings=planned.warnings() if planned else (),
+        as_published=_printed(spec, phase),
     )
 
 
-def read_groups(spec: Spec, known: Given, sufficient: int) -> int:
-    """m: the caller's, or what suffices.
-
-    Raises:
-        InvalidValue: it is no whole number, or there are fewer records than groups.
-    """
-    stated = known.get("num_groups")
-    groups = sufficient if stated is None else int(stated)
-    if stated is not None and stated != groups:
-        raise InvalidValue(f"num_groups must be a whole number, got {stated!r}", pointer=("assumptions", "num_groups"))
-    if groups > spec.dataset_size:
-        words = "suffice at this failure_probability" if stated is None else "were asked for"
-        raise InvalidValue(
-            f"{groups} groups {words}, and there are {spec.dataset_size} records: take fewer groups",
-            pointer=("assumptions", "num_groups"),
-        )
-    return groups
-
-
-def _radius(known: Given, dimension: int, group_size: int, steps: Steps) -> float:
-    """tau of the preset, for these groups and this noise."""
-    noise_per_radius = noise_stddev_on_medians(steps.noise_multiplier, 1.0, dimension, group_size)
-    length = noise_per_radius * normal_length(dimension, known["failure_probability"])
-    k, g, mean_bound = (known[name] for name in ("moment_order", "coordinate_moment_bound", "mean_bound"))
-    return min(LARGEST, balanced_radius(dimension, k, g, length, mean_bound))
-
-
-def _printed(spec: Spec, phase: MedianPhase) -> Literal | None:
+def _printed(spec: Spec, phase: MedianPhase) -> AsPublished | None:
     """The listing's noise at this spec, and Lemma 52's; None for targets that the paper does not speak of."""
     rho = rho_of(spec.target)
     if rho is None:
@@ -204,7 +125,7 @@ def _printed(spec: Spec, phase: MedianPhase) -> Literal | None:
             f"n/m = {spec.dataset_size}/{phase.groups} is no number of records; judged on groups of "
             f"{phase.group_size}. "
         )
-    return Literal(
+    return AsPublished(
         verdict,
         f"{cut}{why} Lemma 52 prints 72 for the listing's 4, which is {other}: {other_why}",
         f"{PAPER}, Algorithm 12 (Proposition 3 for targets in epsilon and delta)",
@@ -217,7 +138,7 @@ def _printed(spec: Spec, phase: MedianPhase) -> Literal | None:
     )
 
 
-COORDINATEWISE_MEAN = Algorithm(
+ALGORITHM = Algorithm(
     name=_NAME,
     summary="The mean of records with heavy-tailed coordinates: clamp each coordinate, average groups, take the median "
     "of their means, add Gaussian noise.",
@@ -246,4 +167,36 @@ COORDINATEWISE_MEAN = Algorithm(
         "The paper has no threshold and no number of groups for a mean alone; the preset is ours.",
     ),
     calibrate=calibrate,
+    scope=MEAN_ESTIMATION,
+    one_step=True,
+    example=Example(
+        Spec(
+            100_000,
+            EXAMPLE_TARGET,
+            dimension=50,
+            assumptions={"moment_order": 4.0, "coordinate_moment_bound": 1.0, "mean_bound": 2.0},
+        ),
+        variants={
+            "own radius and groups": {
+                "assumptions": {
+                    "moment_order": 4.0,
+                    "coordinate_moment_bound": 1.0,
+                    "mean_bound": 2.0,
+                    "truncation_radius": 6.0,
+                    "num_groups": 32.0,
+                }
+            }
+        },
+    ),
+    requests={
+        "coordinatewise_mean": ExampleRequest(
+            "The coordinate-wise median of means, noised: groups, truncation radius, error",
+            {
+                "dataset_size": 100000,
+                "dimension": 50,
+                "target": {"kind": "zcdp", "rho": 0.5},
+                "assumptions": {"moment_order": 4, "coordinate_moment_bound": 1, "mean_bound": 2},
+            },
+        )
+    },
 )

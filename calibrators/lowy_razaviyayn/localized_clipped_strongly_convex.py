@@ -9,35 +9,34 @@ reads (a power of two), from the point where the run before it ended. The last p
 
 **Privacy.** As for one run: all blocks of all runs are disjoint, and each is a Gaussian mechanism with the same mu.
 
-**Guarantee.** `theorem_18` has the bound: that of `localization` run by run, each from a bound on its distance from the
-minimum that strong convexity makes of the last one. Less than half of the records are in the last run, and it alone
-counts in the end: below some $10^6$ records the bound is mostly vacuous.
+**Guarantee.** `planned_reduction` has the bound: that of `localization` run by run, each from a bound on its distance
+from the minimum that strong convexity makes of the last one. Less than half of the records are in the last run, and it
+alone counts in the end: below some $10^6$ records the bound is mostly vacuous.
 """
 
 from __future__ import annotations
 
 from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches
-from calibrators.algorithm import Algorithm, Assumption
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Assumption, Example, ExampleRequest
+from calibrators.geometry import L2Penalty
 from calibrators.lowy_razaviyayn.localization import LocalizedProblem, block_sizes
-from calibrators.lowy_razaviyayn.localized_clipped_subgradient import ERRATA, gradient_evaluations, unread
+from calibrators.lowy_razaviyayn.localized_clipped_subgradient import ERRATA, calibration_of_runs
 from calibrators.lowy_razaviyayn.localized_setting import (
     ASSUMPTIONS,
+    EXAMPLE_CONSTANTS,
     RELATIONS,
     LocalizedRun,
-    phase_of,
-    printed_noise,
     read_setting,
     solve_noise,
     thresholds,
 )
 from calibrators.lowy_razaviyayn.moments import LARGEST, PAPER, SMALLEST
-from calibrators.lowy_razaviyayn.one_pass import ball
-from calibrators.lowy_razaviyayn.theorem_18 import PlannedReduction, default_power, localized_chain, run_sizes
-from calibrators.plan import Clip, Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.lowy_razaviyayn.planned_reduction import PlannedReduction, default_power, localized_chain, run_sizes
+from calibrators.plan import Clip
+from calibrators.provenance import SMOOTHNESS, Provenance, ProvenanceKind
+from calibrators.scopes import Shape, heavy_tailed
 from calibrators.spec import Calibration, Spec
-from calibrators.units import SMOOTHNESS
 
 NAME = "localized_clipped_strongly_convex"
 _POWERS = "a run has twice as many as the one before, a power of two, and the last one at most half of all"
@@ -62,7 +61,7 @@ def calibrate(spec: Spec) -> Calibration:
         Unreachable: no noise multiplier meets the target.
     """
     steps = solve_noise(spec)
-    setting = read_setting(spec, NAME, LOCALIZED_CLIPPED_STRONGLY_CONVEX.assumptions)
+    setting = read_setting(spec, NAME, ALGORITHM.assumptions)
     problem, z = setting.problem, steps.noise_multiplier
     if problem is not None:
         _check_consistent(problem)
@@ -76,40 +75,7 @@ def calibrate(spec: Spec) -> Calibration:
     runs = tuple(LocalizedRun(each, spec.step_size) for each in blocks)
     if problem is not None:
         runs = localized_chain(problem, blocks, z, spec.step_size)
-    phase = phase_of(steps.event, z, runs)
-    hyperparameters: tuple[Provenance, ...] = ()
-    utility: tuple[Provenance, ...] = (gradient_evaluations(phase),)
-    if problem is not None:
-        planned = PlannedReduction(
-            problem=problem,
-            runs=runs,
-            phase=phase,
-            noise_multiplier=z,
-            dataset_size=spec.dataset_size,
-            order_constant=setting.order_constant,
-            own_numbers=spec.step_size is not None or spec.gradient_bound is not None,
-        )
-        hyperparameters = (_iterations(totals), *planned.recommended())
-        utility += planned.utility()
-    return Calibration(
-        plan=Plan(
-            NAME,
-            spec.dataset_size,
-            spec.relation,
-            (phase,),
-            domain=ball(spec, spec.assumptions.get("diameter")),
-            penalty=spec.penalty,
-        ),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
-        hyperparameters=hyperparameters,
-        utility=utility,
-        missing_assumptions=setting.missing,
-        warnings=(*steps.achieved.warnings, *unread(spec, phase, _POWERS)),
-        literal=printed_noise(spec),
-    )
+    return calibration_of_runs(NAME, spec, setting, steps, runs, PlannedReduction, _iterations(totals), why=_POWERS)
 
 
 def _totals(spec: Spec) -> tuple[int, ...]:
@@ -161,7 +127,7 @@ def _iterations(totals: tuple[int, ...]) -> Provenance:
     )
 
 
-LOCALIZED_CLIPPED_STRONGLY_CONVEX = Algorithm(
+ALGORITHM = Algorithm(
     name=NAME,
     summary="Localised clipped subgradient steps, run after run on ever more records: for strongly convex losses that "
     "need not be smooth, with heavy-tailed subgradients.",
@@ -185,4 +151,34 @@ LOCALIZED_CLIPPED_STRONGLY_CONVEX = Algorithm(
         *ERRATA,
     ),
     calibrate=calibrate,
+    scope=heavy_tailed(Shape.STRONGLY_CONVEX, needs_smoothness=False),
+    example=Example(
+        Spec(1_000_000, EXAMPLE_TARGET, dimension=20, assumptions=EXAMPLE_CONSTANTS | {"strong_convexity": 0.5}),
+        variants={
+            "ridge": {
+                "penalty": L2Penalty(0.2),
+                "assumptions": {name: value for name, value in EXAMPLE_CONSTANTS.items() if name != "lipschitz"}
+                | {"localization_power": 1.0, "strong_convexity": 0.5},
+            },
+        },
+    ),
+    requests={
+        "localized_clipped_strongly_convex_theorem": ExampleRequest(
+            "The same for strongly convex losses: runs on ever more records, each from the last one's end",
+            {
+                "dataset_size": 1000000,
+                "dimension": 20,
+                "target": {"kind": "zcdp", "rho": 0.5},
+                "assumptions": {
+                    "strong_convexity": 0.5,
+                    "diameter": 2,
+                    "moment_order": 4,
+                    "moment_bound_2k": 1.5,
+                    "moment_bound_2": 1.2,
+                    "moment_bound_1": 1,
+                    "lipschitz": 3,
+                },
+            },
+        )
+    },
 )

@@ -28,14 +28,18 @@ is about $n^{p+1} \ln n$ gradients, so that runs are for some ten thousand recor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
 from calibrators.lowy_razaviyayn.localization import Blocks, Localization, LocalizedProblem, block_sizes
 from calibrators.lowy_razaviyayn.localized_setting import (
     ASSUMPTIONS,
+    EXAMPLE_CONSTANTS,
     RELATIONS,
     LocalizedRun,
+    LocalizedSetting,
     phase_of,
     printed_noise,
     read_setting,
@@ -44,10 +48,11 @@ from calibrators.lowy_razaviyayn.localized_setting import (
 )
 from calibrators.lowy_razaviyayn.moments import PAPER
 from calibrators.lowy_razaviyayn.one_pass import ball
-from calibrators.lowy_razaviyayn.theorem_12 import PlannedLocalization
-from calibrators.phases import LocalizedPhase
-from calibrators.plan import Clip, Plan
+from calibrators.lowy_razaviyayn.planned_localization import PlannedLocalization
+from calibrators.noise import Steps, calibration_of
+from calibrators.plan import Clip
 from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.scopes import Shape, heavy_tailed
 from calibrators.spec import Calibration, Spec
 
 NAME = "localized_clipped_subgradient"
@@ -85,40 +90,7 @@ def calibrate(spec: Spec) -> Calibration:
     run = LocalizedRun(blocks, spec.step_size)
     if setting.problem is not None:
         run = _localized(setting.problem, blocks, steps.noise_multiplier, spec.step_size)
-    phase = phase_of(steps.event, steps.noise_multiplier, [run])
-    hyperparameters: tuple[Provenance, ...] = ()
-    utility: tuple[Provenance, ...] = (gradient_evaluations(phase),)
-    if setting.problem is not None:
-        planned = PlannedLocalization(
-            problem=setting.problem,
-            runs=(run,),
-            phase=phase,
-            noise_multiplier=steps.noise_multiplier,
-            dataset_size=spec.dataset_size,
-            order_constant=setting.order_constant,
-            own_numbers=spec.step_size is not None or spec.gradient_bound is not None,
-        )
-        hyperparameters = (_iterations(sizes), *planned.recommended())
-        utility += planned.utility()
-    return Calibration(
-        plan=Plan(
-            NAME,
-            spec.dataset_size,
-            spec.relation,
-            (phase,),
-            domain=ball(spec, spec.assumptions.get("diameter")),
-            penalty=spec.penalty,
-        ),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=None,
-        hyperparameters=hyperparameters,
-        utility=utility,
-        missing_assumptions=setting.missing,
-        warnings=(*steps.achieved.warnings, *unread(spec, phase, _HALVES)),
-        literal=printed_noise(spec),
-    )
+    return calibration_of_runs(NAME, spec, setting, steps, (run,), PlannedLocalization, _iterations(sizes), why=_HALVES)
 
 
 def _blocks(spec: Spec) -> int:
@@ -165,26 +137,65 @@ def _iterations(sizes: tuple[int, ...]) -> Provenance:
     )
 
 
-def gradient_evaluations(phase: LocalizedPhase) -> Provenance:
-    """Of all blocks."""
-    return Provenance(
+def calibration_of_runs(
+    algorithm: str,
+    spec: Spec,
+    setting: LocalizedSetting,
+    steps: Steps,
+    runs: Sequence[LocalizedRun],
+    planned_type: type[PlannedLocalization],
+    iterations: Provenance,
+    *,
+    why: str,
+) -> Calibration:
+    """Return the answer of localised runs, with what their theorem says where its constants are there.
+
+    Args:
+        algorithm, spec, steps: As `calibration_of` has them.
+        setting: What the spec says.
+        runs: Of Algorithm 4, one after the other.
+        planned_type: The theorem's numbers.
+        iterations: The recommended number of blocks or runs.
+        why: Why records are left over, in words.
+    """
+    phase = phase_of(steps.event, steps.noise_multiplier, runs)
+    evaluations = Provenance(
         "gradient_evaluations",
         float(phase.gradient_evaluations),
         r"\sum_i n_i T_i",
         f"{PAPER}, Algorithms 3 and 4",
         ProvenanceKind.EXACT,
     )
-
-
-def unread(spec: Spec, phase: LocalizedPhase, why: str) -> tuple[str, ...]:
-    """A warning where more than one record is in no block."""
+    planned = None
+    if setting.problem is not None:
+        planned = planned_type(
+            problem=setting.problem,
+            runs=runs,
+            phase=phase,
+            noise_multiplier=steps.noise_multiplier,
+            dataset_size=spec.dataset_size,
+            order_constant=setting.order_constant,
+            own_numbers=spec.step_size is not None or spec.gradient_bound is not None,
+        )
     left = spec.dataset_size - sum(phase.records)
-    if left <= 1:
-        return ()
-    return (f"{left} of {spec.dataset_size} records are in no block, and are not read: {why}.",)
+    # Halving a power of two down to 1 leaves one record over.
+    unread = [f"{left} of {spec.dataset_size} records are in no block, and are not read: {why}."] if left > 1 else []
+    return calibration_of(
+        algorithm,
+        spec,
+        steps,
+        phase,
+        domain=ball(spec, spec.assumptions.get("diameter")),
+        penalty=spec.penalty,
+        hyperparameters=(iterations, *planned.recommended()) if planned else (),
+        utility=(evaluations, *(planned.utility() if planned else ())),
+        missing=setting.missing,
+        warnings=unread,
+        as_published=printed_noise(spec),
+    )
 
 
-LOCALIZED_CLIPPED_SUBGRADIENT = Algorithm(
+ALGORITHM = Algorithm(
     name=NAME,
     summary="Noisy clipped subgradient steps over all records of a block, block after block, each near where the last "
     "one ended: for convex losses that need not be smooth, with heavy-tailed subgradients.",
@@ -202,4 +213,33 @@ LOCALIZED_CLIPPED_SUBGRADIENT = Algorithm(
     "3. Computed anew for every request.",
     errata=ERRATA,
     calibrate=calibrate,
+    scope=heavy_tailed(Shape.CONVEX, needs_smoothness=False),
+    example=Example(
+        Spec(1_000_000, EXAMPLE_TARGET, dimension=20, assumptions=EXAMPLE_CONSTANTS),
+        variants={
+            "heavy tails": {
+                "assumptions": {name: value for name, value in EXAMPLE_CONSTANTS.items() if name != "lipschitz"}
+                | {"localization_power": 1.0}
+            },
+            "own threshold": {"gradient_bound": Clip(2.0), "iterations": 12},
+        },
+    ),
+    requests={
+        "localized_clipped_subgradient_theorem": ExampleRequest(
+            "Localised clipped subgradients, convex losses without smoothness: blocks, steps, clip thresholds",
+            {
+                "dataset_size": 1000000,
+                "dimension": 20,
+                "target": {"kind": "zcdp", "rho": 0.5},
+                "assumptions": {
+                    "diameter": 2,
+                    "moment_order": 4,
+                    "moment_bound_2k": 1.5,
+                    "moment_bound_2": 1.2,
+                    "moment_bound_1": 1,
+                    "lipschitz": 3,
+                },
+            },
+        )
+    },
 )

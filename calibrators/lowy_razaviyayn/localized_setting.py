@@ -6,22 +6,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accounting.errors import AccountingError, InvalidValue, Unsupported
+from accounting.errors import InvalidValue
 from accounting.events import Event
 from accounting.relations import NeighboringRelation
-from accounting.targets import ApproximateDpTarget, ZcdpTarget
-from calibrators.algorithm import Assumption
-from calibrators.assumptions import read_assumptions
-from calibrators.literal import Literal, Verdict, judge
+from calibrators.algorithm import Assumption, read_assumptions
+from calibrators.as_published import AsPublished
 from calibrators.lowy_razaviyayn.localization import Blocks, Localization, LocalizedProblem, UniformMoments
 from calibrators.lowy_razaviyayn.moments import DIAMETER, LARGEST, MOMENT_ORDER, ORDER_CONSTANT, PAPER, SMALLEST
-from calibrators.lowy_razaviyayn.one_pass import l2_strength, with_diameter
-from calibrators.lowy_razaviyayn.zcdp import proposition_3_rho
+from calibrators.lowy_razaviyayn.one_pass import clip_of, l2_strength, with_diameter
+from calibrators.lowy_razaviyayn.printed_noise import rho_of
 from calibrators.noise import Steps, one_mechanism, solve_steps
-from calibrators.phases import LocalizedPhase
-from calibrators.plan import Clip
-from calibrators.spec import Spec, Unknown
-from calibrators.units import GRADIENT, PURE
+from calibrators.phases.localized_phases import LocalizedPhase
+from calibrators.provenance import GRADIENT, PURE
+from calibrators.refusals import refuse
+from calibrators.spec import Spec
+from calibrators.verdicts import judge_steps
 
 #: Slots and block sizes stay under these; where a record comes or goes, later blocks would shift.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
@@ -120,7 +119,7 @@ class LocalizedRun:
 
     @property
     def bound(self) -> float:
-        """On the excess risk after it, in loss units."""
+        """The bound on the excess risk after the run, in loss units."""
         assert self.localization is not None, "asked for where bounds are"
         assert self.step_size is not None, "which there is with a localization"
         return self.localization.bound(self.start, self.step_size)
@@ -133,12 +132,11 @@ def solve_noise(spec: Spec) -> Steps:
         Unsupported: a number of steps or of records is solved for.
         InvalidValue: a batch size is given.
     """
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"the blocks cost the same whatever the number of their steps: {spec.unknown} cannot be solved for; solve "
-            "for noise_multiplier, and the theorem chooses blocks and steps",
-            pointer=("solve_for",),
-        )
+    refuse(
+        spec,
+        sizes=f"the blocks cost the same whatever the number of their steps: {spec.unknown} cannot be solved for; "
+        "solve for noise_multiplier, and the theorem chooses blocks and steps",
+    )
     if spec.batch_size is not None:
         raise InvalidValue(
             "a step takes its whole block, whose size follows from dataset_size: leave batch_size out",
@@ -182,14 +180,9 @@ def thresholds(
     Raises:
         InvalidValue: neither is there (``missing``), or blocks have too many steps.
     """
-    if isinstance(spec.gradient_bound, Clip):
-        return Blocks(sizes, power, (spec.gradient_bound.max_grad_norm,) * len(sizes))
-    if problem is None:
-        raise InvalidValue(
-            "gradient_bound is needed: without the theorem's assumptions there is no preset for max_grad_norm",
-            code="missing",
-            pointer=("gradient_bound",),
-        )
+    if problem is None or spec.gradient_bound is not None:
+        own = clip_of(spec, None, "the theorem's assumptions")
+        return Blocks(sizes, power, (own.max_grad_norm,) * len(sizes))
     return Blocks(sizes, power, balanced_thresholds(problem, sizes, power, noise_multiplier))
 
 
@@ -226,27 +219,23 @@ def phase_of(event: Event, noise_multiplier: float, runs: Sequence[LocalizedRun]
     )
 
 
-def printed_noise(spec: Spec) -> Literal | None:
+def printed_noise(spec: Spec) -> AsPublished | None:
     """Algorithm 3's noise at this spec with the engine's verdict; None for targets that the paper does not speak of."""
-    target = spec.target
-    if isinstance(target, ZcdpTarget):
-        rho = target.rho
-    elif isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:
-        rho = proposition_3_rho(target.epsilon, target.delta)
-    else:
+    rho = rho_of(spec.target)
+    if rho is None:
         return None
-    source = f"{PAPER}, Algorithms 3 and 4 (with Algorithm 1, and Proposition 3 for targets in epsilon and delta)"
     printed = math.sqrt(2.0 / rho)
-    own = Spec(spec.dataset_size, target, neighboring_relation=NeighboringRelation.REPLACE_ONE)
-    try:
-        event = one_mechanism(printed, 1, 1)
-    except AccountingError as error:
-        # It is for comparison: what the engine does not take refuses no request.
-        why = f"The engine takes no such noise: {error.detail}"
-        return Literal(Verdict.UNSOUND, why, source, PRINTED_FORMULA, noise_multiplier=printed)
-    try:
-        needed = solve_steps(own, one_mechanism, iterations=1, batch_size=1).noise_multiplier
-    except AccountingError:
-        needed = None
-    verdict, why = judge([event], own.relation, target, printed=printed, needed=needed, setting=_SETTING)
-    return Literal(verdict, why, source, PRINTED_FORMULA, noise_multiplier=printed)
+    source = f"{PAPER}, Algorithms 3 and 4 (with Algorithm 1, and Proposition 3 for targets in epsilon and delta)"
+    verdict, why = judge_steps(spec, one_mechanism, printed, iterations=1, batch_size=1, setting=_SETTING)
+    return AsPublished(verdict, why, source, PRINTED_FORMULA, noise_multiplier=printed)
+
+
+#: What the examples of these algorithms assume.
+EXAMPLE_CONSTANTS = {
+    "diameter": 2.0,
+    "moment_order": 4.0,
+    "moment_bound_2k": 1.5,
+    "moment_bound_2": 1.2,
+    "moment_bound_1": 1.0,
+    "lipschitz": 3.0,
+}

@@ -12,12 +12,23 @@ $\int_C^\infty P(\|z\| > t)\,dt \le \int_C^\infty r_k^k t^{-k}\,dt$. Clipping do
 varies by at most $\min(r_2^2, C^2)$. *Sharper:* $(x - C)_+ \le \kappa_k x^k / C^{k-1}$ with
 $\kappa_k = (k-1)^{k-1}/k^k$ (equal at $x = C k / (k - 1)$, where both sides touch), hence
 $B \le \kappa_k r_k^k / C^{k-1}$, which a two-point law attains. $\square$
+
+**Batches that are drawn (add or remove one record).** Each of n records draws one of R batches, independently; the
+sum is divided by $s = \lfloor n/R \rfloor$. Given what earlier steps have read, $R_t \sim \mathrm{Bin}(n, f)$ records
+are left before step $t = 0..R-1$, $f = (R - t)/R$, each of which is in batch t with probability $1/(R - t)$. So the
+oracle's mean is $(1 + \alpha_t)$ times that of a clipped record, with
+$\mathbb{E}\alpha_t^2 = \big(\frac{n}{R s} - 1\big)^2 + \frac{n (1 - f)}{f R^2 s^2}$. Hence its root mean square bias is
+at most $B + \min(r_2, C) \sqrt{\mathbb{E} \alpha_t^2}$ (Minkowski), and the records' part of $\Sigma^2$ is
+$\frac{n}{R s} \min(r_2, C)^2 / s$.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from calibrators.lowy_razaviyayn.moments import Moments
 
@@ -82,3 +93,27 @@ class MeanOracle:
         k, r = self.moments.order, self.moments.bound
         exponent = log_constant + (k - 1.0) * math.log(r / self.max_grad_norm)
         return r * math.exp(min(exponent, 0.0))
+
+
+Vector = npt.NDArray[np.float64]
+
+
+def constant_errors(oracle: MeanOracle, rounds: int) -> tuple[Vector, float]:
+    """Return the sharp bias of every step and the sharp variance, for batches of a fixed size."""
+    return np.full(rounds, oracle.sharp_bias), oracle.sharp_variance
+
+
+def errors_of_drawn_batches(oracle: MeanOracle, rounds: int, records: int) -> tuple[Vector, float]:
+    """The same where each record draws its batch, and sums are divided by the oracle's s.
+
+    Returns:
+        A bound on the root mean square bias of each step, shape (rounds,), in gradient units, and one on the variance
+        of every step, in squared gradient units.
+    """
+    size = oracle.batch_size
+    left = np.arange(rounds, 0, -1) / rounds
+    load = records / (rounds * size)
+    deviation = np.sqrt((load - 1.0) ** 2 + load * (1.0 - left) / (left * rounds * size))
+    bias: Vector = oracle.sharp_bias + math.sqrt(oracle.clipped_second_moment) * deviation
+    variance = oracle.dimension * oracle.noise_variance + load * oracle.clipped_second_moment / size
+    return bias, variance

@@ -54,7 +54,7 @@ def groups_printed(dimension: int, failure_probability: float) -> int:
 def noise_stddev_on_medians(
     noise_multiplier: float, truncation_radius: float, dimension: int, group_size: int
 ) -> float:
-    """Of Gaussian noise with this multiplier on the l2 norm sqrt(d) tau of a clamped record, after the division by b.
+    """Return the noise of a group's mean: the multiplier times the norm sqrt(d) tau of a clamped record, over b.
 
     >>> round(noise_stddev_on_medians(2.0, 4.0, 5, 20) ** 2, 12)
     0.8
@@ -107,7 +107,7 @@ class MedianOfMeans:
         return 0.5 * math.exp(tail) / (1.0 + math.sqrt(-math.expm1(tail)))
 
     def deviation(self, noise_variance: float = 0.0) -> float:
-        """Of every coordinate's median from its mean, with probability at least 1 - zeta / 2, bias aside.
+        """Bound each median's deviation from its mean, with probability at least 1 - zeta / 2 and apart from bias.
 
         Args:
             noise_variance: Of independent noise of mean 0 that every group's mean has of its own.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from calibrators.lowy_razaviyayn.lower_bounds import failed_conditions, strongly_convex_lower_rate
 from calibrators.lowy_razaviyayn.median_of_means import MedianOfMeans, medians_rate, normal_length
+from calibrators.lowy_razaviyayn.medians_setting import warnings_of
 from calibrators.lowy_razaviyayn.moments import PAPER
 from calibrators.lowy_razaviyayn.zcdp import paper_rho
-from calibrators.phases import MedianPhase
-from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.units import GRADIENT, Units
+from calibrators.phases.median_of_means import MedianPhase
+from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
 
 #: Of squared distances between means.
 _SQUARED = Units(loss=2, parameter=-2)
@@ -50,12 +50,7 @@ class PlannedMedians:
 
     def warnings(self) -> tuple[str, ...]:
         """Sentences for numbers that are left out."""
-        if self._is_covered:
-            return ()
-        return (
-            f"the theorem needs a truncation_radius of at least 2 L = {2.0 * self.mean_bound:g}, and this one is "
-            f"{self.phase.truncation_radius:g}. The bounds on the error are left out.",
-        )
+        return warnings_of(self.phase.truncation_radius, self.mean_bound)
 
     def utility(self) -> tuple[Provenance, ...]:
         """Bounds that hold with a probability, biases, the noise, and what is known up to constants."""

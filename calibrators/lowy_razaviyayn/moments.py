@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from calibrators.algorithm import Assumption
-from calibrators.units import GRADIENT, PARAMETER, PURE
+from calibrators.provenance import GRADIENT, PARAMETER, PURE
 
 PAPER = "Lowy & Razaviyayn 2023"
 

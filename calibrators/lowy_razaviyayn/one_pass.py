@@ -11,14 +11,13 @@ from typing import Protocol
 from accounting.errors import InvalidValue, Unsupported
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L2Ball, L2Penalty
-from calibrators.lowy_razaviyayn.drawn_batches import Vector, constant_errors, errors_of_drawn_batches
-from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
+from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle, Vector, constant_errors, errors_of_drawn_batches
 from calibrators.lowy_razaviyayn.moments import Moments
 from calibrators.lowy_razaviyayn.zcdp import paper_epsilon, paper_rho
 from calibrators.noise import Steps, gaussian_event, solve_steps
 from calibrators.plan import Clip, Phase
-from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.spec import Spec, Unknown
+from calibrators.refusals import refuse
+from calibrators.spec import Spec
 
 FIXED_BATCHES = "batches have the same size, which fails under add_or_remove_one"
 
@@ -111,12 +110,11 @@ def check_unknown(spec: Spec) -> None:
     Raises:
         Unsupported: the number of steps or the batch size is solved for.
     """
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"one pass over disjoint batches costs the same whatever the number of its steps: {spec.unknown} cannot be "
-            "solved for; leave it to the preset, or give iterations",
-            pointer=("solve_for",),
-        )
+    refuse(
+        spec,
+        sizes="one pass over disjoint batches costs the same whatever the number of its steps: "
+        f"{spec.unknown} cannot be solved for; leave it to the preset, or give iterations",
+    )
 
 
 def solve_pass(spec: Spec, rounds: int) -> Steps:
@@ -124,51 +122,72 @@ def solve_pass(spec: Spec, rounds: int) -> Steps:
     return solve_steps(spec, gaussian_event(spec), iterations=rounds, batch_size=max(1, spec.dataset_size // rounds))
 
 
-def choose(spec: Spec, preset: Preset | None, paper_epsilon: float, *, preset_words: str) -> Chosen:
-    """T rounds of floor(n / T) records, and C: the spec's own where it has them, else the preset's.
+def choose(
+    spec: Spec, preset: Preset | None, paper_epsilon: float, *, preset_words: str, extra_rounds: int = 0
+) -> Chosen:
+    """Return T, batches of floor(n / rounds) records, and C: the spec's own where it has them, else the preset's.
 
     Args:
         preset: None where the theorem's assumptions are not there.
         paper_epsilon: Of the noise that was solved for.
         preset_words: The preset's formula for T.
+        extra_rounds: How many rounds there are beside T.
 
     Raises:
         InvalidValue: there are more rounds than records or than `MAX_ROUNDS`, the batch size is given and another one,
             or what no preset fills in is missing.
     """
     n = spec.dataset_size
+    each, number = "each round", "the number of rounds, which without the assumptions"
+    if extra_rounds:
+        each, number = "each of iterations + 1 rounds", "T of T + 1 rounds, which without the theorem's assumptions"
     if spec.iterations is not None:
         iterations = spec.iterations
     elif preset is not None:
         iterations = preset.recommended_iterations(n, paper_epsilon)
     else:
-        iterations = spec.need("iterations", "the number of rounds, which without the assumptions has no preset")
-    most = min(n, MAX_ROUNDS)
+        iterations = spec.need("iterations", f"{number} has no preset")
+    rounds, most = iterations + extra_rounds, min(n, MAX_ROUNDS) - extra_rounds
     if iterations > most:
         asked = "got " if spec.iterations is not None else f"the preset, {preset_words}, is "
         raise InvalidValue(
-            f"iterations must be at most {most}: each round needs records of its own, and there are at most "
+            f"iterations must be at most {most}: {each} needs records of its own, and there are at most "
             f"{MAX_ROUNDS} rounds; {asked}{iterations}",
-            code="too_few_records" if iterations > n else None,
+            code="too_few_records" if rounds > n else None,
             pointer=("iterations",),
         )
-    size = n // iterations
+    size = n // rounds
     if spec.batch_size not in (None, size):
         raise InvalidValue(
-            f"batch_size follows from one pass in {iterations} rounds: leave it out (it is {size})",
+            f"batch_size follows from one pass in {rounds} rounds: leave it out (it is {size})",
             code="overdetermined",
             pointer=("batch_size",),
         )
+    threshold = None
+    if preset is not None and spec.gradient_bound is None:
+        threshold = preset.clip_threshold(iterations, n, paper_epsilon)
+    return Chosen(iterations, size, clip_of(spec, threshold, "the theorem's assumptions"))
+
+
+def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
+    """Return the spec's own clip threshold, or the preset's.
+
+    Args:
+        preset: None where it cannot be computed.
+        needs: What it would be computed from.
+
+    Raises:
+        InvalidValue: neither is there.
+    """
     if spec.gradient_bound is not None:
-        assert isinstance(spec.gradient_bound, Clip), "the registry has seen to the gradient bound"
-        return Chosen(iterations, size, spec.gradient_bound)
+        return spec.clip
     if preset is None:
         raise InvalidValue(
-            "gradient_bound is needed: without the theorem's assumptions there is no preset for max_grad_norm",
+            f"gradient_bound is needed: without {needs} there is no preset for max_grad_norm",
             code="missing",
             pointer=("gradient_bound",),
         )
-    return Chosen(iterations, size, Clip(preset.clip_threshold(iterations, n, paper_epsilon)))
+    return Clip(preset)
 
 
 def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
@@ -204,7 +223,7 @@ def ball(spec: Spec, diameter: float | None) -> L2Ball | None:
 
 
 def l2_strength(spec: Spec, algorithm: str) -> float:
-    """Of the penalty whose gradient is added outside the clip; 0 without one.
+    """Return the strength of the penalty whose gradient is added outside the clip; 0 without one.
 
     Raises:
         Unsupported: the penalty has no gradient everywhere.
@@ -218,9 +237,3 @@ def l2_strength(spec: Spec, algorithm: str) -> float:
             pointer=("penalty", "kind"),
         )
     return spec.penalty.strength
-
-
-def gradient_evaluations(phase: Phase, formula: str, source: str) -> Provenance:
-    """The number of per-record gradients of the plan."""
-    evaluations = float(phase.steps * phase.divisor)
-    return Provenance("gradient_evaluations", evaluations, formula, source, ProvenanceKind.EXACT)

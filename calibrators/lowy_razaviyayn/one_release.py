@@ -7,7 +7,8 @@ import math
 from accounting.errors import InvalidValue, Unsupported
 from calibrators.lowy_razaviyayn.moments import LARGEST, Moments
 from calibrators.lowy_razaviyayn.zcdp import paper_epsilon
-from calibrators.spec import Spec, Unknown
+from calibrators.refusals import refuse
+from calibrators.spec import Spec
 
 
 def check_one_step(spec: Spec, name: str) -> None:
@@ -17,10 +18,7 @@ def check_one_step(spec: Spec, name: str) -> None:
         InvalidValue: more than one step, another batch than all records, or another step size than 1.
         Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.
     """
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"{name} reads all records in one step: there is no {spec.unknown} to solve for", pointer=("solve_for",)
-        )
+    refuse(spec, sizes=f"{name} reads all records in one step: there is no {spec.unknown} to solve for")
     for field, value, only in (
         ("iterations", spec.iterations, 1),
         ("batch_size", spec.batch_size, spec.dataset_size),

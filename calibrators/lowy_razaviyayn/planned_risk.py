@@ -1,21 +1,36 @@
-"""What the theorems of the paper's one-pass algorithms have in common, as numbers with their sources."""
+"""What the paper's one-pass algorithms have in common: numbers of their theorems with sources, and their answer."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Protocol
 
+from calibrators.as_published import AsPublished
+from calibrators.geometry import Domain
 from calibrators.lowy_razaviyayn.lower_bounds import failed_conditions
 from calibrators.lowy_razaviyayn.moments import PAPER
 from calibrators.lowy_razaviyayn.one_pass import FIXED_BATCHES, PlannedBatches
-from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.units import LOSS
+from calibrators.noise import Steps, calibration_of
+from calibrators.plan import Phase
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
+from calibrators.release import LAST_ITERATE, Release
+from calibrators.spec import Calibration, Spec
 
 #: The lower rate of strongly convex problems, to which Theorems 11 and 20 are held.
 STRONGLY_CONVEX_LOWER_RATE = (
     r"c \tfrac{r_k^2}{\mu}\left(\tfrac1n + \min\left\{1, \tfrac{\sqrt d}{\sqrt\rho n}\right\}^{(2k-2)/k}\right)"
     r",\; \rho = 2/z^2"
 )
+
+
+class Problem(Protocol):
+    """Constants of an objective."""
+
+    @property
+    def trivial_excess_risk(self) -> float:
+        """What holds without a step, in loss units: a bound above it says nothing."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +41,47 @@ class PlannedRisk(ABC):
         batches: The oracle's calls.
         step_size: The caller's own; None where it is the theorem's.
         order_constant: c of the rates.
+        problem: Constants of the objective.
     """
 
     batches: PlannedBatches
     step_size: float | None
     order_constant: float
+    problem: Problem
+
+    @property
+    def _iterations(self) -> int:
+        """T."""
+        return self.batches.phase.steps
 
     @property
     @abstractmethod
-    def trivial_excess_risk(self) -> float:
-        """What every point of the domain has at most: a bound above it says nothing."""
+    def _used_step_size(self) -> float:
+        """The step size of the plan: the caller's, or the theorem's."""
+
+    @property
+    @abstractmethod
+    def _is_covered(self) -> bool:
+        """Whether the theorem holds at that step size."""
+
+    @property
+    @abstractmethod
+    def _largest_step_size(self) -> tuple[str, float]:
+        """The largest step size that the theorem covers, where there is one: its formula and its value."""
+
+    @abstractmethod
+    def recommended(self) -> tuple[Provenance, ...]:
+        """Return the numbers that the theorem would take with this plan's noise."""
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return sentences for numbers that are left out."""
+        if self._is_covered:
+            return ()
+        formula, largest = self._largest_step_size
+        return (
+            f"the theorem does not cover the step size {self._used_step_size:g}: the largest is {formula} = "
+            f"{largest:g}. The bounds on the excess risk are left out.",
+        )
 
     def utility(self) -> tuple[Provenance, ...]:
         """Bounds and rates; those that this plan is outside of have no value, and their assumptions say why."""
@@ -80,7 +126,7 @@ class PlannedRisk(ABC):
         kind: ProvenanceKind,
         assumptions: tuple[str, ...],
     ) -> Provenance:
-        vacuous = None if value is None else value >= self.trivial_excess_risk
+        vacuous = None if value is None else value >= self.problem.trivial_excess_risk
         return Provenance(name, value, formula, source, kind, assumptions, vacuous=vacuous, units=LOSS)
 
     def _lower(self, value: float, formula: str, theorem: str, worst: str) -> Provenance:
@@ -104,3 +150,44 @@ class PlannedRisk(ABC):
             ),
             units=LOSS,
         )
+
+
+def calibration_of_pass(
+    algorithm: str,
+    spec: Spec,
+    steps: Steps,
+    phase: Phase,
+    planned: PlannedRisk | None,
+    *,
+    source: str,
+    evaluations: str,
+    domain: Domain | None,
+    missing: tuple[str, ...],
+    as_published: AsPublished | None,
+    release: Release = LAST_ITERATE,
+) -> Calibration:
+    """Return the answer of one pass, with what its theorem says where its constants are there.
+
+    Args:
+        planned: None where the theorem lacks a constant.
+        source: Where the algorithm is printed.
+        evaluations: Formula of the number of per-record gradients.
+        algorithm, spec, steps, phase, domain, missing, as_published, release: As `calibration_of` has them.
+    """
+    gradients = Provenance(
+        "gradient_evaluations", float(phase.steps * phase.divisor), evaluations, source, ProvenanceKind.EXACT
+    )
+    return calibration_of(
+        algorithm,
+        spec,
+        steps,
+        phase,
+        domain=domain,
+        penalty=spec.penalty,
+        release=release,
+        hyperparameters=planned.recommended() if planned else (),
+        utility=(gradients, *(planned.utility() if planned else ())),
+        missing=missing,
+        warnings=planned.warnings() if planned else (),
+        as_published=as_published,
+    )

@@ -1,28 +1,35 @@
-"""The noise that Algorithms 1, 2, 6 and 8 print, at the batches that their rounds can have."""
+"""The noise that the paper prints, at the rounds and the shuffled bits that its listings can have."""
 
 from __future__ import annotations
 
 import math
 
-from accounting.errors import AccountingError
 from accounting.events import DisjointBatches, FullBatch
-from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, Target, ZcdpTarget
-from calibrators.literal import Literal, Verdict, judge
+from calibrators.as_published import AsPublished, Verdict
 from calibrators.lowy_razaviyayn.moments import PAPER
+from calibrators.lowy_razaviyayn.shuffled_noise import solve_counts
+from calibrators.lowy_razaviyayn.shuffled_sums import (
+    composed_epsilon,
+    noise_bits,
+    reach_of_coordinates,
+    share_of_delta,
+)
 from calibrators.lowy_razaviyayn.zcdp import proposition_3_rho
-from calibrators.noise import GaussianSteps, solve_steps
+from calibrators.noise import GaussianSteps
+from calibrators.phases.shuffled_counts import ShuffledBits
+from calibrators.phases.shuffled_medians import ShuffledMedians
 from calibrators.plan import Phase
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec
+from calibrators.verdicts import RELATION, judge_steps, target_of
 
 FORMULA = (
     r"\sigma^2 = \frac{4 C^2 T^2}{\varepsilon_p^2 n^2},\; \varepsilon_p = \sqrt{2 \rho},\;"
     r" \rho = (\sqrt{\ln(1/\delta) + \varepsilon} - \sqrt{\ln(1/\delta)})^2"
 )
-_RELATION = NeighboringRelation.REPLACE_ONE
 
 
-def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> Literal | None:
+def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> AsPublished | None:
     """An algorithm's noise at this spec with the engine's verdict; None for targets that the paper does not speak of.
 
     It reads batches of n/T records. Where there are more rounds than T, or T does not divide n, that is more records
@@ -41,7 +48,7 @@ def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> L
     size, steps = phase.divisor, phase.steps
     printed = printed_noise_multiplier(rho, rounds, size, spec.dataset_size)
     verdict, why = judged(spec, printed, steps, size)
-    return Literal(
+    return AsPublished(
         verdict,
         _shares(steps, rounds, size, spec.dataset_size) + why,
         source,
@@ -61,19 +68,10 @@ def rho_of(target: Target | OpenEpsilon | OpenDelta) -> float | None:
 
 
 def judged(spec: Spec, noise_multiplier: float, steps: int, size: int) -> tuple[Verdict, str]:
-    """What the engine says of printed noise in one pass over batches of ``size``, where a record is replaced.
-
-    It is for comparison: noise that the engine does not take refuses no request.
-    """
-    assert not isinstance(spec.target, OpenEpsilon | OpenDelta), "the paper has noise for targets alone"
-    own = GaussianSteps(FullBatch.kind if steps == 1 else DisjointBatches.kind, spec.dataset_size, _RELATION)
-    try:
-        event = own(noise_multiplier, steps, size)
-    except AccountingError as error:
-        return Verdict.UNSOUND, f"The engine takes no such noise: {error.detail}"
+    """What the engine says of printed noise in one pass over batches of ``size``, where a record is replaced."""
+    own = GaussianSteps(FullBatch.kind if steps == 1 else DisjointBatches.kind, spec.dataset_size, RELATION)
     setting = "all records in one step, replace_one" if steps == 1 else "one pass over disjoint batches, replace_one"
-    needed = _needed(spec, own, steps, size)
-    return judge([event], _RELATION, spec.target, printed=noise_multiplier, needed=needed, setting=setting)
+    return judge_steps(spec, own, noise_multiplier, iterations=steps, batch_size=size, setting=setting)
 
 
 def _shares(steps: int, rounds: int, size: int, records: int) -> str:
@@ -94,9 +92,70 @@ def printed_noise_multiplier(rho: float, iterations: int, batch_size: int, recor
     return math.sqrt(2.0 / rho) * batch_size * iterations / records
 
 
-def _needed(spec: Spec, own: GaussianSteps, steps: int, size: int) -> float | None:
-    question = Spec(spec.dataset_size, spec.target, neighboring_relation=_RELATION)
-    try:
-        return solve_steps(question, own, iterations=steps, batch_size=size).noise_multiplier
-    except AccountingError:
+_REPLACED = 2.0
+
+
+def printed_coordinate_epsilon(epsilon: float, delta: float, dimension: int) -> float:
+    """The listing's epsilon_j, with its delta_j = delta / (2 d).
+
+    >>> round(printed_coordinate_epsilon(1.0, 1e-5, 8), 10)
+    0.0165360615
+    """
+    return epsilon / (4.0 * math.sqrt(2.0 * dimension * math.log(1.0 / share_of_delta(delta, dimension))))
+
+
+def printed_composition(epsilon: float, delta: float, dimension: int) -> float:
+    """epsilon' of the proof: d calls at 2 epsilon_j, by advanced composition with delta_j.
+
+    >>> round(printed_composition(1.0, 1e-5, 8), 10)
+    0.5088964235
+    """
+    twice = 2.0 * printed_coordinate_epsilon(epsilon, delta, dimension)
+    spread = math.sqrt(2.0 * dimension * math.log(1.0 / share_of_delta(delta, dimension)))
+    return dimension * twice * math.expm1(twice) + twice * spread
+
+
+def printed_calibration(spec: Spec, phase: ShuffledMedians) -> AsPublished | None:
+    """The listing's epsilon_j at the plan's levels, judged as the plan is charged; a record is replaced."""
+    target = spec.target
+    if not isinstance(target, ApproximateDpTarget):
         return None
+    dimension, users, levels = phase.dimension, phase.users, phase.levels
+    each = printed_coordinate_epsilon(target.epsilon, target.delta, dimension)
+    bits = noise_bits(users, levels, each, share_of_delta(target.delta, dimension))
+    printed = math.sqrt(users * bits) / levels
+    reach = reach_of_coordinates(_REPLACED, dimension, levels)
+    cost = composed_epsilon(each, 0.5 * target.delta, reach)
+    own = printed_composition(target.epsilon, target.delta, dimension)
+    side = "within" if own <= target.limit else "above"
+    why = f"The paper's own composition gives epsilon' = {own:.6g}, {side} the target. Ours certifies {cost:.6g}"
+    verdict, why = judge_counts(spec, why, cost, printed, phase, reach)
+    return AsPublished(
+        verdict,
+        why,
+        f"{PAPER}, Algorithm 13, Proposition 53",
+        r"\varepsilon_j = \tfrac{\varepsilon}{4 \sqrt{2 d \ln(1/\delta_j)}},\; \delta_j = \tfrac{\delta}{2d}",
+        noise_multiplier=printed,
+        noise_stddev_on_mean=printed * phase.truncation_radius / users,
+    )
+
+
+def judge_counts(
+    spec: Spec, why: str, cost: float, printed: float, phase: ShuffledBits, reach: float
+) -> tuple[Verdict, str]:
+    """Judge printed noise bits by what they cost when a record is replaced, charged as the plan is.
+
+    Args:
+        spec: Of the target, in epsilon and delta.
+        why: The first words of the reason.
+        cost: Of the printed bits.
+        printed: Their noise multiplier.
+        phase: Of the plan, whose sizes are the printed ones.
+        reach: K where a record is replaced.
+    """
+    target = target_of(spec)
+    if cost > target.limit:
+        return Verdict.UNSOUND, f"{why}, above the target of {target.limit:.6g}."
+    question = Spec(spec.dataset_size, target, neighboring_relation=RELATION)
+    needed = solve_counts(question, phase.users, phase.dimension, phase.levels, reach).counts.noise_multiplier
+    return Verdict.LOOSE, f"{why}: it meets the target with {printed / needed:.4g} times the noise."

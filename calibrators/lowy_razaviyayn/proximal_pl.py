@@ -38,8 +38,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrators.lowy_razaviyayn.drawn_batches import Vector
-from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
+from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle, Vector
 from calibrators.lowy_razaviyayn.moments import LARGEST, Moments
 
 
@@ -73,7 +72,7 @@ class ProximalPlProblem:
 
     @property
     def trivial_excess_risk(self) -> float:
-        """Of the starting point, which nothing has to be read for."""
+        """The excess risk of the starting point, for which no record has to be read."""
         return self.initial_gap
 
     def covers(self, step_size: float) -> bool:

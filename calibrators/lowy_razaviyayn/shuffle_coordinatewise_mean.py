@@ -32,28 +32,32 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from accounting.errors import InvalidValue
 from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
-from calibrators.algorithm import Algorithm
-from calibrators.assumptions import Given, read_assumptions
-from calibrators.lowy_razaviyayn.coordinatewise_mean import ASSUMPTIONS, read_groups
-from calibrators.lowy_razaviyayn.median_of_means import MedianOfMeans, balanced_radius, groups_needed
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, Given, read_assumptions
+from calibrators.lowy_razaviyayn.median_of_means import groups_needed
 from calibrators.lowy_razaviyayn.medians_at_plan import HOLDS
-from calibrators.lowy_razaviyayn.moments import LARGEST, PAPER
+from calibrators.lowy_razaviyayn.medians_setting import (
+    ASSUMPTIONS,
+    best_radius,
+    medians_of,
+    read_groups,
+    read_radius,
+    warnings_of,
+)
+from calibrators.lowy_razaviyayn.moments import PAPER
 from calibrators.lowy_razaviyayn.one_release import check_one_step
-from calibrators.lowy_razaviyayn.proposition_53 import printed_calibration
+from calibrators.lowy_razaviyayn.printed_noise import printed_calibration
 from calibrators.lowy_razaviyayn.shuffled_noise import check_target, solve_counts
 from calibrators.lowy_razaviyayn.shuffled_sums import (
-    ShuffledSum,
     levels_for,
     reach_of_coordinates,
 )
-from calibrators.phases import ShuffledMedians
-from calibrators.plan import Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.noise import calibration_of
+from calibrators.phases.shuffled_medians import ShuffledMedians
+from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
+from calibrators.scopes import MEAN_ESTIMATION
 from calibrators.spec import Calibration, Spec
-from calibrators.units import GRADIENT, Units
 
 _NAME = "shuffle_coordinatewise_mean"
 _SQUARED = Units(loss=2, parameter=-2)
@@ -81,16 +85,14 @@ def calibrate(spec: Spec) -> Calibration:
     levels = levels_for(size)
     change = float(spec.relation.sensitivity)
     solved = solve_counts(spec, size, dimension, levels, reach_of_coordinates(change, dimension, levels))
-    preset = None if known.missing else _radius(known, dimension, groups, solved.counts)
-    radius = known.get("truncation_radius") or preset
-    if radius is None:
-        raise InvalidValue(
-            f"truncation_radius is needed: it follows from {', '.join(known.missing)}, which are missing",
-            code="missing",
-            pointer=("assumptions", "truncation_radius"),
-        )
+    preset = None
+    if not known.missing:
+        p = medians_of(known, dimension, groups, size, 1.0).bad_group_probability
+        deviation = solved.counts.multiplier_with_rounding / size / math.sqrt(p)
+        preset = best_radius(known, dimension, math.sqrt(dimension) * deviation)
+    radius = read_radius(known, preset)
     phase = ShuffledMedians(
-        event=solved.event,
+        event=solved.steps.event,
         groups=groups,
         users=size,
         dimension=dimension,
@@ -103,26 +105,21 @@ def calibrate(spec: Spec) -> Calibration:
         coordinate_delta=solved.coordinate_delta,
     )
     exact = ProvenanceKind.EXACT
-    utility: tuple[Provenance, ...] = (
-        Provenance("gradient_evaluations", float(phase.batch_size), r"m b \le n", f"{PAPER}, Algorithm 13", exact),
-        Provenance("message_bits", float(phase.message_bits), r"m b d (g + B)", f"{PAPER}, Algorithm 14", exact),
-    )
-    warnings = solved.achieved.warnings
-    if not known.missing:
-        planned = _PlannedMedians(phase, spec.dataset_size, known)
-        utility += planned.utility()
-        warnings += planned.warnings()
-    return Calibration(
-        plan=Plan(_NAME, spec.dataset_size, spec.relation, (phase,)),
-        unknown=spec.unknown,
-        value=solved.value,
-        achieved=solved.achieved,
-        next_achieved=None,
+    planned = None if known.missing else _PlannedMedians(phase, spec.dataset_size, known)
+    return calibration_of(
+        _NAME,
+        spec,
+        solved.steps,
+        phase,
         hyperparameters=_hyperparameters(phase, recommended_groups, preset),
-        utility=utility,
-        missing_assumptions=known.missing,
-        warnings=warnings,
-        literal=printed_calibration(spec, phase),
+        utility=(
+            Provenance("gradient_evaluations", float(phase.batch_size), r"m b \le n", f"{PAPER}, Algorithm 13", exact),
+            Provenance("message_bits", float(phase.message_bits), r"m b d (g + B)", f"{PAPER}, Algorithm 14", exact),
+            *(planned.utility() if planned else ()),
+        ),
+        missing=known.missing,
+        warnings=warnings_of(radius, known["mean_bound"]) if planned else (),
+        as_published=printed_calibration(spec, phase),
     )
 
 
@@ -144,17 +141,9 @@ class _PlannedMedians:
     def _is_covered(self) -> bool:
         return self.phase.truncation_radius >= 2.0 * self.known["mean_bound"]
 
-    def warnings(self) -> tuple[str, ...]:
-        if self._is_covered:
-            return ()
-        return (
-            f"the theorem needs a truncation_radius of at least 2 L = {2.0 * self.known['mean_bound']:g}, and this one "
-            f"is {self.phase.truncation_radius:g}. The bounds on the error are left out.",
-        )
-
     def utility(self) -> tuple[Provenance, ...]:
         phase, known, derived = self.phase, self.known, ProvenanceKind.DERIVED
-        medians = _medians(known, phase.dimension, phase.groups, phase.users, phase.truncation_radius)
+        medians = medians_of(known, phase.dimension, phase.groups, phase.users, phase.truncation_radius)
         variance = (phase.truncation_radius * phase.counts.multiplier_with_rounding / phase.users) ** 2
         outside = () if self._is_covered else (_TOO_SMALL,)
         error = medians.error(variance) if self._is_covered else None
@@ -210,19 +199,6 @@ class _PlannedMedians:
         return (noise / (self.records * phase.charged.epsilon)) ** 2 + d * (g**2 / self.records + cut**2)
 
 
-def _medians(known: Given, dimension: int, groups: int, size: int, radius: float) -> MedianOfMeans:
-    k, g, zeta = (known[name] for name in ("moment_order", "coordinate_moment_bound", "failure_probability"))
-    return MedianOfMeans(radius, groups, size, dimension, k, g, zeta)
-
-
-def _radius(known: Given, dimension: int, groups: int, counts: ShuffledSum) -> float:
-    """tau of the preset, for these groups and this noise."""
-    p = _medians(known, dimension, groups, counts.users, 1.0).bad_group_probability
-    deviation = counts.multiplier_with_rounding / counts.users / math.sqrt(p)
-    k, g, mean_bound = (known[name] for name in ("moment_order", "coordinate_moment_bound", "mean_bound"))
-    return min(LARGEST, balanced_radius(dimension, k, g, math.sqrt(dimension) * deviation, mean_bound))
-
-
 def _hyperparameters(phase: ShuffledMedians, groups: int, preset: float | None) -> tuple[Provenance, ...]:
     derived = ProvenanceKind.DERIVED
     change = "K is sqrt(d) under replace_one and sqrt(d) ceil(g/2)/g under replace_special"
@@ -273,7 +249,7 @@ def _hyperparameters(phase: ShuffledMedians, groups: int, preset: float | None) 
     return tuple(found)
 
 
-SHUFFLE_COORDINATEWISE_MEAN = Algorithm(
+ALGORITHM = Algorithm(
     name=_NAME,
     summary="The mean of records with heavy-tailed coordinates without a trusted curator: medians of groups' means, "
     "each from shuffled bits.",
@@ -306,4 +282,36 @@ SHUFFLE_COORDINATEWISE_MEAN = Algorithm(
         "The paper does not say which median an even m has; here it is the lower one.",
     ),
     calibrate=calibrate,
+    scope=MEAN_ESTIMATION,
+    one_step=True,
+    example=Example(
+        Spec(
+            1_000_000,
+            EXAMPLE_TARGET,
+            dimension=10,
+            assumptions={"moment_order": 4.0, "coordinate_moment_bound": 1.0, "mean_bound": 2.0},
+        ),
+        variants={
+            "own radius and groups": {
+                "assumptions": {
+                    "moment_order": 4.0,
+                    "coordinate_moment_bound": 1.0,
+                    "mean_bound": 2.0,
+                    "truncation_radius": 6.0,
+                    "num_groups": 32.0,
+                }
+            }
+        },
+    ),
+    requests={
+        "shuffle_coordinatewise_mean": ExampleRequest(
+            "Coordinate-wise medians of means without a trusted curator: shuffled bits in each group",
+            {
+                "dataset_size": 1000000,
+                "dimension": 10,
+                "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-6},
+                "assumptions": {"moment_order": 4, "coordinate_moment_bound": 1, "mean_bound": 2},
+            },
+        )
+    },
 )

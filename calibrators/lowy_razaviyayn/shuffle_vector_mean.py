@@ -38,18 +38,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from accounting.errors import InvalidValue
 from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import Algorithm
-from calibrators.assumptions import read_assumptions
-from calibrators.literal import Literal, Verdict
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, read_assumptions
+from calibrators.as_published import AsPublished
 from calibrators.lowy_razaviyayn.clipped_mean import ASSUMPTIONS as CLIPPED_MEAN_ASSUMPTIONS
 from calibrators.lowy_razaviyayn.clipped_mean import HOLDS
 from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
 from calibrators.lowy_razaviyayn.moments import ORDER_CONSTANT, PAPER, Moments
+from calibrators.lowy_razaviyayn.one_pass import clip_of
 from calibrators.lowy_razaviyayn.one_release import balanced_threshold, check_one_step
+from calibrators.lowy_razaviyayn.printed_noise import judge_counts
 from calibrators.lowy_razaviyayn.shuffled_noise import Solved, check_target, solve_counts
 from calibrators.lowy_razaviyayn.shuffled_sums import (
     composed_epsilon,
@@ -58,11 +58,12 @@ from calibrators.lowy_razaviyayn.shuffled_sums import (
     reach_in_l2,
     share_of_delta,
 )
-from calibrators.phases import ShuffledCounts
-from calibrators.plan import Clip, Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.noise import calibration_of
+from calibrators.phases.shuffled_counts import ShuffledCounts
+from calibrators.plan import Clip
+from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
+from calibrators.scopes import MEAN_ESTIMATION
 from calibrators.spec import Calibration, Spec
-from calibrators.units import GRADIENT, Units
 
 _NAME = "shuffle_vector_mean"
 _SQUARED = Units(loss=2, parameter=-2)
@@ -97,10 +98,10 @@ def calibrate(spec: Spec) -> Calibration:
         moments = Moments(known["moment_order"], known["moment_bound"], known.get("moment_bound_2"))
         preset = balanced_threshold(moments, noise_multiplier, n, dimension)
     phase = ShuffledCounts(
-        event=solved.event,
+        event=solved.steps.event,
         users=n,
         dimension=dimension,
-        max_grad_norm=_threshold(spec, preset),
+        max_grad_norm=clip_of(spec, preset, "the moments").max_grad_norm,
         change=change,
         levels=levels,
         noise_bits=solved.counts.noise_bits,
@@ -108,25 +109,21 @@ def calibrate(spec: Spec) -> Calibration:
         coordinate_epsilon=solved.coordinate_epsilon,
         coordinate_delta=solved.coordinate_delta,
     )
-    utility: tuple[Provenance, ...] = (
-        Provenance("gradient_evaluations", float(n), "n", f"{PAPER}, Algorithm 10", ProvenanceKind.EXACT),
-        Provenance(
-            "message_bits", float(phase.message_bits), r"n d (g + b)", f"{PAPER}, Algorithm 14", ProvenanceKind.EXACT
-        ),
-    )
-    if moments is not None:
-        utility += _PlannedMean(phase, moments, known["order_constant"]).utility()
-    return Calibration(
-        plan=Plan(_NAME, n, spec.relation, (phase,)),
-        unknown=spec.unknown,
-        value=solved.value,
-        achieved=solved.achieved,
-        next_achieved=None,
+    exact = ProvenanceKind.EXACT
+    planned = None if moments is None else _PlannedMean(phase, moments, known["order_constant"])
+    return calibration_of(
+        _NAME,
+        spec,
+        solved.steps,
+        phase,
         hyperparameters=_hyperparameters(phase, solved, preset),
-        utility=utility,
-        missing_assumptions=known.missing,
-        warnings=solved.achieved.warnings,
-        literal=_earlier_preset(spec, phase),
+        utility=(
+            Provenance("gradient_evaluations", float(n), "n", f"{PAPER}, Algorithm 10", exact),
+            Provenance("message_bits", float(phase.message_bits), r"n d (g + b)", f"{PAPER}, Algorithm 14", exact),
+            *(planned.utility() if planned else ()),
+        ),
+        missing=known.missing,
+        as_published=_earlier_preset(spec, phase),
     )
 
 
@@ -207,19 +204,6 @@ def _levels(users: int, dimension: int) -> int:
     return levels_for(users, least=2.0 * math.sqrt(dimension))
 
 
-def _threshold(spec: Spec, preset: float | None) -> float:
-    if spec.gradient_bound is not None:
-        assert isinstance(spec.gradient_bound, Clip), "the registry has seen to the gradient bound"
-        return spec.gradient_bound.max_grad_norm
-    if preset is None:
-        raise InvalidValue(
-            "gradient_bound is needed: without the moments there is no preset for max_grad_norm",
-            code="missing",
-            pointer=("gradient_bound",),
-        )
-    return preset
-
-
 def _hyperparameters(phase: ShuffledCounts, solved: Solved, preset: float | None) -> tuple[Provenance, ...]:
     derived, counts = ProvenanceKind.DERIVED, solved.counts
     change = "K's first term is 1 under replace_one and 1/2 under replace_special"
@@ -260,7 +244,7 @@ def _hyperparameters(phase: ShuffledCounts, solved: Solved, preset: float | None
     return tuple(found)
 
 
-def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> Literal | None:
+def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> AsPublished | None:
     """The parameters of the paper that P_vec is taken from, judged as the plan is charged; a record is replaced."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget):
@@ -272,14 +256,8 @@ def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> Literal | None:
     printed = math.sqrt(users * bits) / levels
     cost = composed_epsilon(epsilon, 0.5 * target.delta, reach_in_l2(_REPLACED, dimension, levels))
     why = f"The paper says that there are g, b and p, and prints none. Those of the earlier paper cost {cost:.6g}"
-    if cost > target.limit:
-        verdict, why = Verdict.UNSOUND, f"{why}, above the target of {target.limit:.6g}."
-    else:
-        own = Spec(spec.dataset_size, target, neighboring_relation=NeighboringRelation.REPLACE_ONE)
-        reach = reach_in_l2(_REPLACED, dimension, phase.levels)
-        needed = solve_counts(own, users, dimension, phase.levels, reach).counts.noise_multiplier
-        verdict, why = Verdict.LOOSE, f"{why}: it meets the target with {printed / needed:.4g} times the noise."
-    return Literal(
+    verdict, why = judge_counts(spec, why, cost, printed, phase, reach_in_l2(_REPLACED, dimension, phase.levels))
+    return AsPublished(
         verdict,
         why,
         f"{PAPER}, Algorithm 11 (prints none; secondary: Cheu, Joseph, Mao & Peng 2021, as recalled)",
@@ -290,7 +268,7 @@ def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> Literal | None:
     )
 
 
-SHUFFLE_VECTOR_MEAN = Algorithm(
+ALGORITHM = Algorithm(
     name=_NAME,
     summary="The mean of heavy-tailed records without a trusted curator: clipped, rounded, sent as shuffled bits.",
     source=f"{PAPER}, Algorithms 10, 11 and 14, Lemmas 49 and 56",
@@ -318,4 +296,21 @@ SHUFFLE_VECTOR_MEAN = Algorithm(
         "coins, drawn exactly. The number of bits and the variance are those of the printed p, to within 1e-5.",
     ),
     calibrate=calibrate,
+    scope=MEAN_ESTIMATION,
+    one_step=True,
+    example=Example(
+        Spec(100_000, EXAMPLE_TARGET, dimension=20, assumptions={"moment_order": 4.0, "moment_bound": 2.0}),
+        variants={"own threshold": {"gradient_bound": Clip(8.0)}},
+    ),
+    requests={
+        "shuffle_vector_mean": ExampleRequest(
+            "The same mean without a trusted curator: what users send as shuffled bits, and what it costs",
+            {
+                "dataset_size": 10000,
+                "dimension": 10,
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"moment_order": 3, "moment_bound": 2, "moment_bound_2": 1.5},
+            },
+        )
+    },
 )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from accounting.errors import Unreachable, Unsupported
 from accounting.events import ApproximateDp, Event
-from accounting.intervals import Answer
 from accounting.solve import solve_delta, solve_epsilon
 from accounting.targets import ApproximateDpTarget
 from calibrators.lowy_razaviyayn.shuffled_sums import (
@@ -20,6 +19,7 @@ from calibrators.lowy_razaviyayn.shuffled_sums import (
     noise_bits_for,
     share_of_delta,
 )
+from calibrators.noise import Steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 
 #: What is charged stays below the target's epsilon by so much, which pays for the rounding of sums of epsilons.
@@ -36,17 +36,13 @@ class Solved:
         counts: The messages of one coordinate.
         coordinate_epsilon: epsilon_hat.
         coordinate_delta: delta_hat.
-        event: What all coordinates cost.
-        achieved: The same as certified by the engine.
-        value: Of what was solved for.
+        steps: What all coordinates cost, in one step.
     """
 
     counts: ShuffledSum
     coordinate_epsilon: float
     coordinate_delta: float
-    event: Event
-    achieved: Answer
-    value: float
+    steps: Steps
 
 
 def check_target(spec: Spec) -> None:
@@ -98,7 +94,8 @@ def solve_counts(spec: Spec, users: int, dimension: int, levels: int, reach: flo
         counts = ShuffledSum(users, levels, int(bits))
         event = Event(ApproximateDp(epsilon, delta))
         achieved = target.assess([event], spec.relation)
-        return Solved(counts, asked, share_of_delta(delta, dimension), event, achieved, counts.noise_multiplier)
+        steps = Steps(event, counts.noise_multiplier, users, counts.noise_multiplier, achieved)
+        return Solved(counts, asked, share_of_delta(delta, dimension), steps)
     counts = _given(spec, users, levels)
     if isinstance(target, OpenEpsilon):
         delta = target.delta
@@ -114,7 +111,7 @@ def solve_counts(spec: Spec, users: int, dimension: int, levels: int, reach: flo
     if found > LARGEST_EPSILON:
         raise _too_large(found, ("noise_multiplier",), "give a larger noise_multiplier")
     assert spec.unknown in (Unknown.EPSILON, Unknown.DELTA), "sizes were refused"
-    return Solved(counts, found, share, event, achieved, achieved.value.upper)
+    return Solved(counts, found, share, Steps(event, counts.noise_multiplier, users, achieved.value.upper, achieved))
 
 
 def _given(spec: Spec, users: int, levels: int) -> ShuffledSum:

@@ -32,7 +32,7 @@ $F(\hat w_T) \le \sum_t \zeta_t F(w_{t+1})$ by convexity. $\square$
 A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping changes nothing in this: F includes it, with
 $\beta$ and $\mu$ of the sum, and the moments are those of the gradients that are clipped.
 
-Where records draw their batches, `drawn_batches` has the root mean square bias of each step and the variance, and the
+Where records draw their batches, `mean_oracle` has the root mean square bias of each step and the variance, and the
 proof holds with them for B and $\Sigma^2$.
 """
 
@@ -44,8 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from calibrators.lowy_razaviyayn.drawn_batches import errors_of_drawn_batches
-from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
+from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle, errors_of_drawn_batches
 from calibrators.lowy_razaviyayn.moments import LARGEST, Moments, trivial_excess_risk
 from calibrators.lowy_razaviyayn.stich_schedule import Schedule, closed_form, constant_schedule, stich_schedule
 

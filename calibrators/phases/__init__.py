@@ -1,56 +1,33 @@
-"""Phases of plans by their kinds. Noisy gradient steps that are alike have none: they are `calibrators.plan.Phase`."""
+"""Phases of plans by their kinds. Noisy gradient steps that are alike have none: they are `calibrators.plan.Phase`.
 
-from calibrators.phases.gradient_estimates import EstimatePhase
-from calibrators.phases.gradient_trees import GradientTreePhase
-from calibrators.phases.localized_phases import LocalizedPhase
-from calibrators.phases.median_of_means import MedianPhase
-from calibrators.phases.mirror_steps import MirrorPhase
-from calibrators.phases.output_perturbation import OutputPerturbation
-from calibrators.phases.proximal_phases import ProximalPhase
-from calibrators.phases.recursive_selections import RecursiveSelections
-from calibrators.phases.shuffled_counts import ShuffledCounts
-from calibrators.phases.shuffled_medians import ShuffledMedians
-from calibrators.phases.smoothed_vertex_steps import SmoothedVertexSteps
+A kind registers by being there: `PHASES` holds the phase of every module in this folder.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from inspect import isabstract
+from pkgutil import iter_modules
+
 from calibrators.phases.structured import StructuredPhase
-from calibrators.phases.variance_reduced_epochs import VarianceReducedEpochs
-from calibrators.phases.vertex_steps import VertexSteps
-from calibrators.phases.vertex_trees import TreePhase
 
-__all__ = [
-    "PHASES",
-    "EstimatePhase",
-    "GradientTreePhase",
-    "LocalizedPhase",
-    "MedianPhase",
-    "MirrorPhase",
-    "OutputPerturbation",
-    "ProximalPhase",
-    "RecursiveSelections",
-    "ShuffledCounts",
-    "ShuffledMedians",
-    "SmoothedVertexSteps",
-    "StructuredPhase",
-    "TreePhase",
-    "VarianceReducedEpochs",
-    "VertexSteps",
-]
 
-PHASES: dict[str, type[StructuredPhase]] = {
-    phase.kind: phase
-    for phase in (
-        TreePhase,
-        VertexSteps,
-        SmoothedVertexSteps,
-        RecursiveSelections,
-        MirrorPhase,
-        VarianceReducedEpochs,
-        LocalizedPhase,
-        ProximalPhase,
-        OutputPerturbation,
-        EstimatePhase,
-        GradientTreePhase,
-        MedianPhase,
-        ShuffledCounts,
-        ShuffledMedians,
-    )
-}
+def _by_kind() -> dict[str, type[StructuredPhase]]:
+    """Return the phases that the modules of this folder define.
+
+    Raises:
+        ValueError: two of them are of the same kind.
+    """
+    found: dict[str, type[StructuredPhase]] = {}
+    for module in iter_modules(__path__, f"{__name__}."):
+        for value in vars(import_module(module.name)).values():
+            if isinstance(value, type) and issubclass(value, StructuredPhase) and value.__module__ == module.name:
+                if isabstract(value):
+                    continue  # what several kinds share
+                if value.kind in found:
+                    raise ValueError(f"two phases are of the kind {value.kind!r}: {found[value.kind]} and {value}")
+                found[value.kind] = value
+    return found
+
+
+PHASES: dict[str, type[StructuredPhase]] = _by_kind()

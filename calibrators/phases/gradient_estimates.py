@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from accounting.described import Real, Whole
 from accounting.errors import InvalidValue, one_of
 from accounting.events import ZcDp
-from accounting.numbers import MAX_DATASET_SIZE, read_integer, read_real
-from calibrators.phases.mirror_steps import read_orders
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, SMOOTHNESS, Units
+from calibrators.phases.mirror_steps import NormOrder, read_noise_order
+from calibrators.phases.structured import Charge, Nonnegative, Positive, Records, StructuredPhase
+from calibrators.provenance import GRADIENT, SMOOTHNESS
 
 #: A plan has at most as many steps.
 MAX_ESTIMATES = 1 << 21
@@ -47,44 +46,38 @@ class EstimatePhase(StructuredPhase):
         step_size: eta in (0, 1].
     """
 
-    kind: ClassVar[str] = "gradient_estimates"
-    units: ClassVar[Mapping[str, Units]] = {
+    kind = "gradient_estimates"
+    units: ClassVar = {
         "first_scale": GRADIENT,
         "scale": GRADIENT,
         "lipschitz": GRADIENT,
         "smoothness": SMOOTHNESS,
     }
+    charge = Charge((ZcDp,), "estimates of the gradient are one zcdp event")
     estimator: str
-    norm_order: float
+    norm_order: NormOrder
     noise_order: float
-    estimates: int
-    first_batch: int
-    batch: int
-    first_scale: float
-    scale: float
-    lipschitz: float
-    smoothness: float
-    step_size: float
+    estimates: Annotated[int, Whole(1, MAX_ESTIMATES)]
+    first_batch: Records
+    batch: Records
+    first_scale: Positive
+    scale: Nonnegative
+    lipschitz: Positive
+    smoothness: Nonnegative
+    step_size: Annotated[float, Real(0.0, 1.0, open_lower=True)]
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.event.mechanism, ZcDp) or self.event.count != 1:
-            raise InvalidValue("estimates of the gradient are one zcdp event", pointer=("event", "mechanism"))
+    def check(self) -> None:
         if self.estimator not in ESTIMATORS:
             raise InvalidValue(f"estimator must be {one_of(ESTIMATORS)}", pointer=("estimator",))
-        order, noise_order = read_orders(self.norm_order, self.noise_order)
-        object.__setattr__(self, "norm_order", order)
-        object.__setattr__(self, "noise_order", noise_order)
-        for name, largest in (
-            ("estimates", MAX_ESTIMATES),
-            ("first_batch", MAX_DATASET_SIZE),
-            ("batch", MAX_DATASET_SIZE),
-        ):
-            object.__setattr__(self, name, read_integer(name, getattr(self, name), 1, largest))
-        for name in ("first_scale", "lipschitz"):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1e30, open_lower=True))
-        for name in ("scale", "smoothness"):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1e30))
-        object.__setattr__(self, "step_size", read_real("step_size", self.step_size, 0.0, 1.0, open_lower=True))
+        object.__setattr__(self, "noise_order", read_noise_order(self.norm_order, self.noise_order))
+
+    def change_bound(self, radius: float) -> float:
+        """Return the bound on a record's change of gradient in a step, in a ball of this radius, in gradient units."""
+        return min(2.0 * self.lipschitz, self.smoothness * 2.0 * radius * self.step_size)
+
+    def smallest_change(self, radius: float) -> float | None:
+        change = self.change_bound(radius)
+        return change / self.lipschitz if change > 0.0 else None
 
     @property
     def steps(self) -> int:
@@ -104,7 +97,7 @@ class EstimatePhase(StructuredPhase):
         Args:
             radius: Of the ball, in which a step moves by at most ``2 radius step_size``.
         """
-        change = min(2.0 * self.lipschitz, self.smoothness * 2.0 * radius * self.step_size)
+        change = self.change_bound(radius)
         if self.estimator != "momentum":
             return change
         return (1.0 - self.step_size) * change + self.step_size * self.lipschitz

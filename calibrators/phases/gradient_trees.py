@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from accounting.errors import InvalidValue
 from accounting.events import ZcDp
-from accounting.numbers import read_real
-from calibrators.phases.mirror_steps import read_orders
-from calibrators.phases.structured import StructuredPhase
-from calibrators.phases.vertex_trees import read_layout
-from calibrators.units import GRADIENT, SMOOTHNESS, Units
+from calibrators.phases.mirror_steps import NormOrder, read_noise_order
+from calibrators.phases.structured import Charge, Nonnegative, Positive, Records
+from calibrators.phases.trees import NumTrees, TreesOfMeans
+from calibrators.provenance import GRADIENT, SMOOTHNESS
 
 
 @dataclass(frozen=True, slots=True)
-class GradientTreePhase(StructuredPhase):
+class GradientTreePhase(TreesOfMeans):
     """Tree Frank-Wolfe over an l_p ball: the trees of `TreePhase`, with noise on what each node reads.
 
     Tree number tau = 1..T has depth tau; each of its nodes but the left children averages records that no other node
@@ -36,44 +34,22 @@ class GradientTreePhase(StructuredPhase):
         smoothness: Bound on its change per unit of l_p distance.
     """
 
-    kind: ClassVar[str] = "gradient_trees"
-    units: ClassVar[Mapping[str, Units]] = {"scales": GRADIENT, "lipschitz": GRADIENT, "smoothness": SMOOTHNESS}
-    norm_order: float
+    kind = "gradient_trees"
+    units: ClassVar = {"scales": GRADIENT, "lipschitz": GRADIENT, "smoothness": SMOOTHNESS}
+    charge = Charge((ZcDp,), "trees of gradients are one zcdp event")
+    norm_order: NormOrder
     noise_order: float
-    num_trees: int
-    records_per_tree: int
-    scales: tuple[float, ...]
-    lipschitz: float
-    smoothness: float
+    num_trees: NumTrees
+    records_per_tree: Records
+    scales: tuple[Nonnegative, ...]
+    lipschitz: Positive
+    smoothness: Nonnegative
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.event.mechanism, ZcDp) or self.event.count != 1:
-            raise InvalidValue("trees of gradients are one zcdp event", pointer=("event", "mechanism"))
-        order, noise_order = read_orders(self.norm_order, self.noise_order)
-        object.__setattr__(self, "norm_order", order)
-        object.__setattr__(self, "noise_order", noise_order)
-        num_trees, records = read_layout(self.num_trees, self.records_per_tree)
-        object.__setattr__(self, "num_trees", num_trees)
-        object.__setattr__(self, "records_per_tree", records)
-        scales = tuple(read_real("scales", scale, 0.0, 1e30) for scale in self.scales)
-        if len(scales) != self.num_trees + 1:
+    def check(self) -> None:
+        TreesOfMeans.check(self)
+        object.__setattr__(self, "noise_order", read_noise_order(self.norm_order, self.noise_order))
+        if len(self.scales) != self.num_trees + 1:
             raise InvalidValue("scales must have one number for each depth, 0 included", pointer=("scales",))
-        object.__setattr__(self, "scales", scales)
-        object.__setattr__(self, "lipschitz", read_real("lipschitz", self.lipschitz, 0.0, 1e30, open_lower=True))
-        object.__setattr__(self, "smoothness", read_real("smoothness", self.smoothness, 0.0, 1e30))
-
-    @property
-    def steps(self) -> int:
-        """Leaves of all trees."""
-        return (1 << (self.num_trees + 1)) - 2
-
-    @property
-    def batch_size(self) -> int:
-        return self.records_per_tree
-
-    @property
-    def contribution_bound(self) -> float:
-        return self.lipschitz
 
     @property
     def noise_scale(self) -> tuple[float, ...]:

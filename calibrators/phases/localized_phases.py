@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from accounting.described import Real, Whole
 from accounting.errors import InvalidValue
-from accounting.events import Event, FullBatch, Gaussian
-from accounting.numbers import MAX_DATASET_SIZE, read_integer, read_real
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, PARAMETER, SMOOTHNESS, STEP, Units
+from accounting.events import Event, Gaussian
+from calibrators.phases.structured import Charge, MaxGradNorm, Positive, Records, StructuredPhase
+from calibrators.provenance import GRADIENT, PARAMETER, SMOOTHNESS, STEP
 
 #: A plan has at most as many blocks, and a block at most as many steps, whose number any reader of JSON can hold.
 MAX_BLOCKS = 1000
 MAX_BLOCK_STEPS = 2**53
 #: By which the noise of a block may fall short of what is charged: rounding, which the trainer's margin covers.
 _ROUNDING = 1e-12
+#: What steps on disjoint blocks of records are charged as.
+ONE_GAUSSIAN = Charge((Gaussian,), "blocks of steps are one gaussian event over full batches", full_batch=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,41 +42,24 @@ class LocalizedPhase(StructuredPhase):
         radius: D_i; empty where there is no ball but the domain.
     """
 
-    kind: ClassVar[str] = "localized_phases"
-    units: ClassVar[Mapping[str, Units]] = {
+    kind = "localized_phases"
+    units: ClassVar = {
         "max_grad_norm": GRADIENT,
         "noise_stddev_on_mean": GRADIENT,
         "step_size": STEP,
         "regularizer": SMOOTHNESS,
         "radius": PARAMETER,
     }
-    records: tuple[int, ...]
-    inner_iterations: tuple[int, ...]
-    max_grad_norm: tuple[float, ...]
-    noise_stddev_on_mean: tuple[float, ...]
-    step_size: tuple[float, ...]
-    regularizer: tuple[float, ...]
-    radius: tuple[float, ...]
+    charge = ONE_GAUSSIAN
+    records: tuple[Records, ...]
+    inner_iterations: tuple[Annotated[int, Whole(1, MAX_BLOCK_STEPS)], ...]
+    max_grad_norm: tuple[MaxGradNorm, ...]
+    noise_stddev_on_mean: tuple[Positive, ...]
+    step_size: tuple[Positive, ...]
+    regularizer: tuple[Annotated[float, Real(0.0, 1e60, open_lower=True)], ...]
+    radius: tuple[Positive, ...]
 
-    def __post_init__(self) -> None:
-        charged = check_block_event(self.event)
-        for name, most in (("records", MAX_DATASET_SIZE), ("inner_iterations", MAX_BLOCK_STEPS)):
-            counts = tuple(read_integer(name, count, 1, most) for count in getattr(self, name))
-            object.__setattr__(self, name, counts)
-        for name, largest in (("max_grad_norm", 1e12), ("noise_stddev_on_mean", 1e30), ("step_size", 1e30)):
-            self._read(name, largest)
-        self._read("regularizer", 1e60)
-        self._read("radius", 1e30)
-        self._check_lengths()
-        each = zip(self.records, self.inner_iterations, self.max_grad_norm, self.noise_stddev_on_mean, strict=True)
-        for index, (records, steps, bound, stddev) in enumerate(each):
-            check_block_noise(charged, records, steps, bound, stddev, pointer=("noise_stddev_on_mean", index))
-
-    def _read(self, name: str, largest: float) -> None:
-        numbers = tuple(read_real(name, number, 0.0, largest, open_lower=True) for number in getattr(self, name))
-        object.__setattr__(self, name, numbers)
-
-    def _check_lengths(self) -> None:
+    def check(self) -> None:
         blocks = len(self.records)
         if not 1 <= blocks <= MAX_BLOCKS:
             raise InvalidValue(f"there are 1 to {MAX_BLOCKS} blocks", pointer=("records",))
@@ -87,15 +71,18 @@ class LocalizedPhase(StructuredPhase):
                 raise InvalidValue(f"{name} must have one number for each block, or none", pointer=(name,))
         if len(self.step_size) != len(self.regularizer):
             raise InvalidValue("step_size and regularizer come together", pointer=("regularizer",))
+        each = zip(self.records, self.inner_iterations, self.max_grad_norm, self.noise_stddev_on_mean, strict=True)
+        for index, (records, steps, bound, stddev) in enumerate(each):
+            check_block_noise(self.event, records, steps, bound, stddev, pointer=("noise_stddev_on_mean", index))
 
     @property
     def steps(self) -> int:
-        """Of all blocks."""
+        """The number of steps of all blocks."""
         return sum(self.inner_iterations)
 
     @property
     def gradient_evaluations(self) -> int:
-        """Per-record gradients of all steps."""
+        """The number of gradients of single records in all steps."""
         return sum(steps * records for steps, records in zip(self.inner_iterations, self.records, strict=True))
 
     @property
@@ -107,6 +94,15 @@ class LocalizedPhase(StructuredPhase):
         return max(self.max_grad_norm)
 
     @property
+    def smallest_bound(self) -> float:
+        return min(self.max_grad_norm)
+
+    @property
+    def smallest_noise(self) -> float:
+        sums = zip(self.noise_stddev_on_mean, self.records, self.max_grad_norm, strict=True)
+        return min(stddev * records / bound for stddev, records, bound in sums)
+
+    @property
     def noise_scale(self) -> tuple[float, ...]:
         return self.noise_stddev_on_mean
 
@@ -115,26 +111,13 @@ class LocalizedPhase(StructuredPhase):
         return bool(self.step_size)
 
 
-def check_block_event(event: Event) -> float:
-    """The noise multiplier of the one event of steps on disjoint blocks of records.
-
-    Raises:
-        InvalidValue: it is no single Gaussian mechanism over full batches.
-    """
-    if not isinstance(event.mechanism, Gaussian) or event.count != 1:
-        raise InvalidValue("blocks of steps are one gaussian event", pointer=("event", "mechanism"))
-    if not isinstance(event.sampling, FullBatch):
-        raise InvalidValue("the event of blocks of steps is over full batches", pointer=("event", "sampling"))
-    return event.mechanism.noise_multiplier
-
-
 def check_block_noise(
-    charged: float, records: int, steps: int, bound: float, stddev: float, *, pointer: tuple[str | int, ...]
+    event: Event, records: int, steps: int, bound: float, stddev: float, *, pointer: tuple[str | int, ...]
 ) -> None:
     """Refuse noise on a block's means with which its steps together are worse than what is charged.
 
     Args:
-        charged: Noise multiplier of the event.
+        event: What is charged: one Gaussian mechanism.
         records: That the block's sums are divided by.
         steps: Of the block.
         bound: On a record's contribution to a sum.
@@ -144,6 +127,8 @@ def check_block_noise(
     Raises:
         InvalidValue: it is below ``charged * bound * sqrt(steps) / records``, but for rounding.
     """
+    assert isinstance(event.mechanism, Gaussian), "as is charged"
+    charged = event.mechanism.noise_multiplier
     if stddev * records < charged * bound * math.sqrt(steps) * (1.0 - _ROUNDING):
         raise InvalidValue(
             "a block's noise is below what the event is charged for: noise_stddev_on_mean must be at least "

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from accounting.described import Whole
 from accounting.errors import InvalidValue
-from accounting.events import FullBatch, Gaussian
-from accounting.numbers import MAX_DATASET_SIZE, read_integer, read_real
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, Units
+from accounting.events import Gaussian
+from calibrators.phases.structured import Charge, Positive, Records, StructuredPhase
+from calibrators.provenance import GRADIENT
 
 #: As many as the paper's own number of groups ever is; all their means are kept at a time.
 MAX_GROUPS = 1 << 14
-_MAX_DIMENSION = 10**10
+NumGroups = Annotated[int, Whole(1, MAX_GROUPS)]
+Dimension = Annotated[int, Whole(1, 10**10)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +37,18 @@ class MedianPhase(StructuredPhase):
         noise_stddev: Per coordinate, of what is released.
     """
 
-    kind: ClassVar[str] = "median_of_means"
-    units: ClassVar[Mapping[str, Units]] = {"truncation_radius": GRADIENT, "noise_stddev": GRADIENT}
-    groups: int
-    group_size: int
-    dimension: int
-    truncation_radius: float
-    noise_stddev: float
+    kind = "median_of_means"
+    units: ClassVar = {"truncation_radius": GRADIENT, "noise_stddev": GRADIENT}
+    charge = Charge((Gaussian,), "a median of means is one gaussian event on all records", full_batch=True)
+    groups: NumGroups
+    group_size: Records
+    dimension: Dimension
+    truncation_radius: Positive
+    noise_stddev: Positive
 
-    def __post_init__(self) -> None:
-        event = self.event
-        if not isinstance(event.mechanism, Gaussian) or event.sampling != FullBatch() or event.count != 1:
-            raise InvalidValue("a median of means is one gaussian event on all records", pointer=("event", "mechanism"))
-        object.__setattr__(self, "groups", read_integer("groups", self.groups, 1, MAX_GROUPS))
-        object.__setattr__(self, "group_size", read_integer("group_size", self.group_size, 1, MAX_DATASET_SIZE))
-        object.__setattr__(self, "dimension", read_integer("dimension", self.dimension, 1, _MAX_DIMENSION))
-        for name in ("truncation_radius", "noise_stddev"):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1e30, open_lower=True))
-        charged = event.mechanism.noise_multiplier * self.contribution_bound / self.group_size
+    def check(self) -> None:
+        assert isinstance(self.event.mechanism, Gaussian), "as is charged"
+        charged = self.event.mechanism.noise_multiplier * self.contribution_bound / self.group_size
         if self.noise_stddev < charged * (1.0 - 1e-12):
             raise InvalidValue(
                 f"noise_stddev must be at least {charged!r}, which the event charges for, got {self.noise_stddev!r}",

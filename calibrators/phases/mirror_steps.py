@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from accounting.errors import InvalidValue
-from accounting.events import FullBatch, ZcDp
-from accounting.numbers import MAX_DATASET_SIZE, read_integer, read_real
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, STEP, Units
+from accounting.described import Real
+from accounting.events import ZcDp
+from accounting.numbers import read_real
+from calibrators.phases.structured import Charge, Positive, Records, StructuredPhase
+from calibrators.provenance import GRADIENT, STEP
+
+#: p of the norm in which parameters are measured.
+NormOrder = Annotated[float, Real(1.0, 2.0, open_lower=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +32,18 @@ class MirrorPhase(StructuredPhase):
         step_size: Of every mirror step.
     """
 
-    kind: ClassVar[str] = "mirror_steps"
-    units: ClassVar[Mapping[str, Units]] = {"scale": GRADIENT, "lipschitz": GRADIENT, "step_size": STEP}
-    norm_order: float
+    kind = "mirror_steps"
+    units: ClassVar = {"scale": GRADIENT, "lipschitz": GRADIENT, "step_size": STEP}
+    charge = Charge((ZcDp,), "mirror steps are zcdp events in full batches", once=False, full_batch=True)
+    norm_order: NormOrder
     noise_order: float
-    records: int
-    scale: float
-    lipschitz: float
-    step_size: float
+    records: Records
+    scale: Positive
+    lipschitz: Positive
+    step_size: Positive
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.event.mechanism, ZcDp) or not isinstance(self.event.sampling, FullBatch):
-            raise InvalidValue("mirror steps are zcdp events in full batches", pointer=("event", "mechanism"))
-        order, noise_order = read_orders(self.norm_order, self.noise_order)
-        object.__setattr__(self, "norm_order", order)
-        object.__setattr__(self, "noise_order", noise_order)
-        object.__setattr__(self, "records", read_integer("records", self.records, 1, MAX_DATASET_SIZE))
-        for name in ("scale", "lipschitz", "step_size"):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1e30, open_lower=True))
+    def check(self) -> None:
+        object.__setattr__(self, "noise_order", read_noise_order(self.norm_order, self.noise_order))
 
     @property
     def steps(self) -> int:
@@ -66,12 +62,11 @@ class MirrorPhase(StructuredPhase):
         return (self.scale,)
 
 
-def read_orders(norm_order: float, noise_order: float) -> tuple[float, float]:
-    """p in (1, 2] and r in [2, q] of a phase.
+def read_noise_order(norm_order: float, noise_order: float) -> float:
+    """Return r, which is from 2 to q.
 
     Raises:
-        InvalidValue: one is outside its range.
+        InvalidValue: it is not.
     """
-    order = read_real("norm_order", norm_order, 1.0, 2.0, open_lower=True)
-    largest = max(2.0, order / (order - 1.0) * (1.0 + 1e-12))
-    return order, read_real("noise_order", noise_order, 2.0, largest)
+    largest = max(2.0, norm_order / (norm_order - 1.0) * (1.0 + 1e-12))
+    return read_real("noise_order", noise_order, 2.0, largest)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from accounting.errors import InvalidValue
+from accounting.described import Real, Whole
 from accounting.events import ApproximateDp
-from accounting.numbers import MAX_COUNT, read_integer, read_real
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, PARAMETER, STEP, Units
+from accounting.numbers import MAX_COUNT
+from accounting.relations import NeighboringRelation
+from calibrators.phases.structured import Charge, Noise, Nonnegative, Positive, StructuredPhase
+from calibrators.provenance import GRADIENT, PARAMETER, STEP, Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +32,22 @@ class OutputPerturbation(StructuredPhase):
         noise_stddev: Per coordinate, on the average.
     """
 
-    kind: ClassVar[str] = "output_perturbation"
-    units: ClassVar[Mapping[str, Units]] = {
+    kind = "output_perturbation"
+    units: ClassVar = {
         "step_size": STEP,
         "holder_constant": Units(loss=1, parameter=-1, holder=-1),
         "gradient_norm": GRADIENT,
         "radius": PARAMETER,
         "noise_stddev": PARAMETER,
     }
-    iterations: int
-    step_size: float
-    holder_exponent: float
-    holder_constant: float
-    gradient_norm: float
-    radius: float
-    noise_stddev: float
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.event.mechanism, ApproximateDp) or self.event.count != 1:
-            raise InvalidValue("output perturbation is one approximate_dp event", pointer=("event", "mechanism"))
-        object.__setattr__(self, "iterations", read_integer("iterations", self.iterations, 1, MAX_COUNT))
-        object.__setattr__(self, "holder_exponent", read_real("holder_exponent", self.holder_exponent, 0.0, 1.0))
-        object.__setattr__(self, "holder_constant", read_real("holder_constant", self.holder_constant, 0.0, 1e30))
-        for name in ("step_size", "gradient_norm", "radius", "noise_stddev"):
-            value = read_real(name, getattr(self, name), 0.0, 1e30, open_lower=True)
-            object.__setattr__(self, name, value)
+    charge = Charge((ApproximateDp,), "output perturbation is one approximate_dp event")
+    iterations: Annotated[int, Whole(1, MAX_COUNT)]
+    step_size: Positive
+    holder_exponent: Annotated[float, Real(0.0, 1.0)]
+    holder_constant: Nonnegative
+    gradient_norm: Positive
+    radius: Positive
+    noise_stddev: Positive
 
     @property
     def steps(self) -> int:
@@ -73,3 +64,7 @@ class OutputPerturbation(StructuredPhase):
     @property
     def noise_scale(self) -> tuple[float, ...]:
         return (self.noise_stddev,)
+
+    def noise(self, relation: NeighboringRelation) -> Noise:
+        """Return the noise on the mean of points; how far that may move is random."""
+        return Noise(stddev_on_mean=self.noise_stddev)

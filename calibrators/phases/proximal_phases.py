@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from accounting.described import Real, Whole
 from accounting.errors import InvalidValue
-from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
-from calibrators.phases.localized_phases import check_block_event, check_block_noise
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, PARAMETER, SMOOTHNESS, Units
+from accounting.numbers import MAX_COUNT
+from accounting.relations import NeighboringRelation
+from calibrators.phases.localized_phases import ONE_GAUSSIAN, check_block_noise
+from calibrators.phases.structured import MaxGradNorm, Noise, Positive, Records, StructuredPhase
+from calibrators.provenance import GRADIENT, PARAMETER, SMOOTHNESS
+
+_Constant = Annotated[float | None, Real(0.0, 1e60, open_lower=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class ProximalPhase(StructuredPhase):
     the domain and the l2 ball of ``radius`` about w'. A round ends at the mean of the points x_k that its steps start
     from, weighted by k. No record is in two rounds, so that the steps of one round are all that a record pays for.
 
-    A random release of such a plan is the point that a round starts from, each of the rounds alike likely.
+    A random release of such a plan is the point that a round starts from, each of the rounds equally likely.
 
     Attributes:
         event: One Gaussian mechanism, count 1, over full batches: by its noise multiplier z, a round's steps together
@@ -38,41 +41,30 @@ class ProximalPhase(StructuredPhase):
         radius: Of the ball about w'; None likewise.
     """
 
-    kind: ClassVar[str] = "proximal_phases"
-    units: ClassVar[Mapping[str, Units]] = {
+    kind = "proximal_phases"
+    units: ClassVar = {
         "max_grad_norm": GRADIENT,
         "noise_stddev_on_mean": GRADIENT,
         "weak_convexity": SMOOTHNESS,
         "regularizer": SMOOTHNESS,
         "radius": PARAMETER,
     }
-    rounds: int
-    records: int
-    inner_iterations: int
-    max_grad_norm: float
-    noise_stddev_on_mean: float
-    weak_convexity: float | None
-    regularizer: float | None
-    radius: float | None
+    charge = ONE_GAUSSIAN
+    rounds: Records
+    records: Records
+    inner_iterations: Annotated[int, Whole(1, MAX_COUNT)]
+    max_grad_norm: MaxGradNorm
+    noise_stddev_on_mean: Positive
+    weak_convexity: _Constant
+    regularizer: _Constant
+    radius: _Constant
 
-    def __post_init__(self) -> None:
-        charged = check_block_event(self.event)
-        for name, most in (
-            ("rounds", MAX_DATASET_SIZE),
-            ("records", MAX_DATASET_SIZE),
-            ("inner_iterations", MAX_COUNT),
-        ):
-            object.__setattr__(self, name, read_integer(name, getattr(self, name), 1, most))
-        for name, largest in (("max_grad_norm", 1e12), ("noise_stddev_on_mean", 1e30)):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, largest, open_lower=True))
-        for name in ("weak_convexity", "regularizer", "radius"):
-            value = getattr(self, name)
-            if (value is None) != (self.weak_convexity is None):
+    def check(self) -> None:
+        for name in ("regularizer", "radius"):
+            if (getattr(self, name) is None) != (self.weak_convexity is None):
                 raise InvalidValue("weak_convexity, regularizer and radius come together", pointer=(name,))
-            if value is not None:
-                object.__setattr__(self, name, read_real(name, value, 0.0, 1e60, open_lower=True))
         check_block_noise(
-            charged,
+            self.event,
             self.records,
             self.inner_iterations,
             self.max_grad_norm,
@@ -82,12 +74,12 @@ class ProximalPhase(StructuredPhase):
 
     @property
     def steps(self) -> int:
-        """Of all rounds."""
+        """The number of steps of all rounds."""
         return self.rounds * self.inner_iterations
 
     @property
     def gradient_evaluations(self) -> int:
-        """Per-record gradients of all steps."""
+        """The number of gradients of single records in all steps."""
         return self.steps * self.records
 
     @property
@@ -101,6 +93,18 @@ class ProximalPhase(StructuredPhase):
     @property
     def noise_scale(self) -> tuple[float, ...]:
         return (self.noise_stddev_on_mean,)
+
+    @property
+    def smallest_noise(self) -> float:
+        return self.noise_stddev_on_mean * self.records / self.max_grad_norm
+
+    def noise(self, relation: NeighboringRelation) -> Noise:
+        """Return the noise on a step's sum of clipped gradients."""
+        return Noise(
+            stddev_on_sum=self.noise_stddev_on_mean * self.records,
+            stddev_on_mean=self.noise_stddev_on_mean,
+            l2_sensitivity=relation.sensitivity * self.max_grad_norm,
+        )
 
     @property
     def is_executable(self) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from accounting.errors import InvalidValue
+from accounting.described import Real, Whole
 from accounting.events import PureDp, ZcDp
-from accounting.numbers import MAX_DATASET_SIZE, read_integer, read_real
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, LOSS, PURE, SMOOTHNESS, Units
+from calibrators.phases.structured import Charge, Nonnegative, Positive, Records, StructuredPhase
+from calibrators.provenance import GRADIENT, LOSS, PURE, SMOOTHNESS
 
 #: Selections of one plan at most.
 MAX_SELECTIONS = 1_000_000
@@ -36,31 +34,25 @@ class RecursiveSelections(StructuredPhase):
         smoothness: Bound on its change per unit of l1 distance.
     """
 
-    kind: ClassVar[str] = "recursive_selections"
-    units: ClassVar[Mapping[str, Units]] = {
+    kind = "recursive_selections"
+    units: ClassVar = {
         "step_size": PURE,
         "gumbel_scale": LOSS,
         "lipschitz": GRADIENT,
         "smoothness": SMOOTHNESS,
     }
-    selections: int
-    first_batch: int
-    batch: int
-    step_size: float
-    gumbel_scale: float
-    lipschitz: float
-    smoothness: float
+    charge = Charge((ZcDp, PureDp), "selections that share records are one zcdp or pure_dp event", pointer=("event",))
+    selections: Annotated[int, Whole(1, MAX_SELECTIONS)]
+    first_batch: Records
+    batch: Records
+    step_size: Annotated[float, Real(0.0, 1.0, open_lower=True)]
+    gumbel_scale: Positive
+    lipschitz: Positive
+    smoothness: Nonnegative
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.event.mechanism, ZcDp | PureDp) or self.event.count != 1:
-            raise InvalidValue("selections that share records are one zcdp or pure_dp event", pointer=("event",))
-        object.__setattr__(self, "selections", read_integer("selections", self.selections, 1, MAX_SELECTIONS))
-        for name in ("first_batch", "batch"):
-            object.__setattr__(self, name, read_integer(name, getattr(self, name), 1, MAX_DATASET_SIZE))
-        object.__setattr__(self, "step_size", read_real("step_size", self.step_size, 0.0, 1.0, open_lower=True))
-        for name in ("gumbel_scale", "lipschitz"):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1e30, open_lower=True))
-        object.__setattr__(self, "smoothness", read_real("smoothness", self.smoothness, 0.0, 1e30))
+    def smallest_change(self, radius: float) -> float | None:
+        change = min(2.0 * self.lipschitz, self.smoothness * self.step_size * (2.0 * radius))
+        return change / self.lipschitz if change > 0.0 else None
 
     @property
     def steps(self) -> int:

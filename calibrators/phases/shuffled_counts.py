@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from accounting.described import Real, Whole
 from accounting.errors import InvalidValue
-from accounting.events import ApproximateDp, Event, FullBatch
-from accounting.numbers import MAX_DATASET_SIZE, read_integer, read_real
+from accounting.events import ApproximateDp
+from accounting.numbers import MAX_DATASET_SIZE
 from calibrators.lowy_razaviyayn.shuffled_sums import (
     LARGEST_EPSILON,
     LEAST_LEVELS,
@@ -18,81 +19,106 @@ from calibrators.lowy_razaviyayn.shuffled_sums import (
     composed_epsilon,
     reach_in_l2,
 )
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, Units
+from calibrators.phases.median_of_means import Dimension
+from calibrators.phases.structured import Charge, MaxGradNorm, Records, StructuredPhase
+from calibrators.provenance import GRADIENT
 
-MAX_DIMENSION = 10**10
 #: By which the numbers may fall short of what is charged: rounding, for which the trainer's margin has room.
 _ROUNDING = 1e-12
+Change = Annotated[float, Real(0.0, 2.0, open_lower=True)]
+Levels = Annotated[int, Whole(LEAST_LEVELS, MAX_DATASET_SIZE)]
+NoiseBits = Annotated[int, Whole(1, MAX_NOISE_BITS)]
+CoordinateEpsilon = Annotated[float, Real(0.0, LARGEST_EPSILON, open_lower=True)]
+CoordinateDelta = Annotated[float, Real(0.0, 0.5, open_lower=True)]
 
 
-def check_event(event: Event) -> None:
-    """Refuse what shuffled counts are not charged as.
+class ShuffledBits(StructuredPhase):
+    """Sums of vectors whose coordinates users send as shuffled bits; what is charged covers what the sums cost.
 
-    Raises:
-        InvalidValue: it is not one (epsilon, delta) on all records.
+    Attributes:
+        change: Of a changed record's part in the sums, over what coordinates are bounded by.
+        users: Of one sum; all of them send, whether they have a record or not.
+        dimension: d.
+        levels: g.
+        noise_bits: b, fair coins of each user and coordinate.
+        flip_probability: Of a coin: a half.
+        coordinate_epsilon, coordinate_delta: What one coordinate costs.
     """
-    if not isinstance(event.mechanism, ApproximateDp) or event.sampling != FullBatch() or event.count != 1:
-        raise InvalidValue("shuffled counts are one approximate_dp event", pointer=("event", "mechanism"))
 
+    __slots__ = ()
+    change: float
+    charge = Charge((ApproximateDp,), "shuffled counts are one approximate_dp event", full_batch=True)
+    users: int
+    dimension: int
+    levels: int
+    noise_bits: int
+    flip_probability: float
+    coordinate_epsilon: float
+    coordinate_delta: float
 
-def read_counts(users: int, dimension: int, levels: int, noise_bits: int) -> dict[str, int]:
-    """The sizes of the messages, by their names.
+    def check(self) -> None:
+        """Refuse coins that are not fair, and costs that are below what the bits are worth.
 
-    Raises:
-        InvalidValue: one is outside its range.
-    """
-    return {
-        "users": read_integer("users", users, 1, MAX_DATASET_SIZE),
-        "dimension": read_integer("dimension", dimension, 1, MAX_DIMENSION),
-        "levels": read_integer("levels", levels, LEAST_LEVELS, MAX_DATASET_SIZE),
-        "noise_bits": read_integer("noise_bits", noise_bits, 1, MAX_NOISE_BITS),
-    }
+        Raises:
+            InvalidValue: the coordinates cost more than is charged, or than so few noise bits make them cost.
+        """
+        if self.flip_probability != 0.5:
+            raise InvalidValue(
+                f"noise bits are fair coins, got {self.flip_probability!r}", pointer=("flip_probability",)
+            )
+        needed = self.counts.epsilon(self.coordinate_delta)
+        if self.coordinate_epsilon < needed * (1.0 - _ROUNDING):
+            raise InvalidValue(
+                f"with so few noise bits a coordinate costs {needed!r}, got {self.coordinate_epsilon!r}",
+                pointer=("coordinate_epsilon",),
+            )
+        left = self.charged.delta - self.dimension * self.coordinate_delta
+        if left <= 0.0:
+            raise InvalidValue("the coordinates' deltas use up what is charged", pointer=("coordinate_delta",))
+        cost = composed_epsilon(self.coordinate_epsilon, left, self.reach)
+        if self.charged.epsilon < cost * (1.0 - _ROUNDING):
+            raise InvalidValue(
+                f"all coordinates together cost epsilon {cost!r}, and {self.charged.epsilon!r} is charged",
+                pointer=("event", "mechanism", "epsilon"),
+            )
 
+    @property
+    def charged(self) -> ApproximateDp:
+        """The cost of all that is released."""
+        assert isinstance(self.event.mechanism, ApproximateDp), "checked"
+        return self.event.mechanism
 
-def check_coins(flip_probability: float) -> None:
-    """Refuse noise bits that are no fair coins.
+    @property
+    def counts(self) -> ShuffledSum:
+        """The messages of one coordinate in one sum."""
+        return ShuffledSum(self.users, self.levels, self.noise_bits)
 
-    Raises:
-        InvalidValue: the probability of a one is not a half.
-    """
-    if flip_probability != 0.5:
-        raise InvalidValue(f"noise bits are fair coins, got {flip_probability!r}", pointer=("flip_probability",))
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """K: how far apart the counts of neighbours are in the l2 norm, over g."""
 
+    @property
+    @abstractmethod
+    def noise_stddev_on_mean(self) -> float:
+        """Standard deviation per coordinate of the coins in a mean."""
 
-def check_cost(
-    charged: ApproximateDp,
-    counts: ShuffledSum,
-    dimension: int,
-    reach: float,
-    coordinate_epsilon: float,
-    coordinate_delta: float,
-) -> None:
-    """What is charged covers the coordinates' costs, and these cover what so few noise bits cost.
+    @property
+    @abstractmethod
+    def message_bits(self) -> int:
+        """Bits of all users and coordinates."""
 
-    Raises:
-        InvalidValue: it does not, or a coordinate's cost is outside the range of Lemma 56.
-    """
-    epsilon = read_real("coordinate_epsilon", coordinate_epsilon, 0.0, LARGEST_EPSILON, open_lower=True)
-    delta = read_real("coordinate_delta", coordinate_delta, 0.0, 0.5, open_lower=True)
-    needed = counts.epsilon(delta)
-    if epsilon < needed * (1.0 - _ROUNDING):
-        raise InvalidValue(
-            f"with so few noise bits a coordinate costs {needed!r}, got {epsilon!r}", pointer=("coordinate_epsilon",)
-        )
-    left = charged.delta - dimension * delta
-    if left <= 0.0:
-        raise InvalidValue("the coordinates' deltas use up what is charged", pointer=("coordinate_delta",))
-    cost = composed_epsilon(epsilon, left, reach)
-    if charged.epsilon < cost * (1.0 - _ROUNDING):
-        raise InvalidValue(
-            f"all coordinates together cost epsilon {cost!r}, and {charged.epsilon!r} is charged",
-            pointer=("event", "mechanism", "epsilon"),
-        )
+    @property
+    def steps(self) -> int:
+        return 1
+
+    @property
+    def noise_scale(self) -> tuple[float, ...]:
+        return (self.noise_stddev_on_mean,)
 
 
 @dataclass(frozen=True, slots=True)
-class ShuffledCounts(StructuredPhase):
+class ShuffledCounts(ShuffledBits):
     """Each of ``users`` clips a vector to l2 norm C, and sends each coordinate as shuffled bits.
 
     A coordinate in [-C, C] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as so many
@@ -113,39 +139,17 @@ class ShuffledCounts(StructuredPhase):
         coordinate_delta: delta_hat.
     """
 
-    kind: ClassVar[str] = "shuffled_counts"
-    units: ClassVar[Mapping[str, Units]] = {"max_grad_norm": GRADIENT}
-    users: int
-    dimension: int
-    max_grad_norm: float
-    change: float
-    levels: int
-    noise_bits: int
+    kind = "shuffled_counts"
+    units: ClassVar = {"max_grad_norm": GRADIENT}
+    users: Records
+    dimension: Dimension
+    max_grad_norm: MaxGradNorm
+    change: Change
+    levels: Levels
+    noise_bits: NoiseBits
     flip_probability: float
-    coordinate_epsilon: float
-    coordinate_delta: float
-
-    def __post_init__(self) -> None:
-        check_event(self.event)
-        for name, value in read_counts(self.users, self.dimension, self.levels, self.noise_bits).items():
-            object.__setattr__(self, name, value)
-        for name, largest in (("max_grad_norm", 1e12), ("change", 2.0)):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, largest, open_lower=True))
-        check_coins(self.flip_probability)
-        check_cost(
-            self.charged, self.counts, self.dimension, self.reach, self.coordinate_epsilon, self.coordinate_delta
-        )
-
-    @property
-    def charged(self) -> ApproximateDp:
-        """Of all that is released."""
-        assert isinstance(self.event.mechanism, ApproximateDp), "checked"
-        return self.event.mechanism
-
-    @property
-    def counts(self) -> ShuffledSum:
-        """The messages of one coordinate."""
-        return ShuffledSum(self.users, self.levels, self.noise_bits)
+    coordinate_epsilon: CoordinateEpsilon
+    coordinate_delta: CoordinateDelta
 
     @property
     def reach(self) -> float:
@@ -158,10 +162,6 @@ class ShuffledCounts(StructuredPhase):
         return self.users * self.dimension * (self.levels + self.noise_bits)
 
     @property
-    def steps(self) -> int:
-        return 1
-
-    @property
     def batch_size(self) -> int:
         return self.users
 
@@ -171,9 +171,5 @@ class ShuffledCounts(StructuredPhase):
 
     @property
     def noise_stddev_on_mean(self) -> float:
-        """Per coordinate, of the coins alone."""
+        """The standard deviation of the coins alone, for each coordinate of the mean."""
         return self.max_grad_norm * math.sqrt(self.noise_bits / self.users) / self.levels
-
-    @property
-    def noise_scale(self) -> tuple[float, ...]:
-        return (self.noise_stddev_on_mean,)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from accounting.events import ApproximateDp
-from accounting.numbers import read_integer, read_real
-from calibrators.lowy_razaviyayn.shuffled_sums import ShuffledSum, reach_of_coordinates
-from calibrators.phases.median_of_means import MAX_GROUPS
-from calibrators.phases.shuffled_counts import check_coins, check_cost, check_event, read_counts
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, Units
+from calibrators.lowy_razaviyayn.shuffled_sums import reach_of_coordinates
+from calibrators.phases.median_of_means import Dimension, NumGroups
+from calibrators.phases.shuffled_counts import (
+    Change,
+    CoordinateDelta,
+    CoordinateEpsilon,
+    Levels,
+    NoiseBits,
+    ShuffledBits,
+)
+from calibrators.phases.structured import MaxGradNorm, Records
+from calibrators.provenance import GRADIENT
 
 
 @dataclass(frozen=True, slots=True)
-class ShuffledMedians(StructuredPhase):
+class ShuffledMedians(ShuffledBits):
     """ShuffleMeanOracle2: every coordinate clamped, sent as shuffled bits within a group; medians of the groups' means.
 
     A coordinate in [-tau, tau] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as so
@@ -40,41 +44,18 @@ class ShuffledMedians(StructuredPhase):
         coordinate_delta: delta_j.
     """
 
-    kind: ClassVar[str] = "shuffled_medians"
-    units: ClassVar[Mapping[str, Units]] = {"truncation_radius": GRADIENT}
-    groups: int
-    users: int
-    dimension: int
-    truncation_radius: float
-    change: float
-    levels: int
-    noise_bits: int
+    kind = "shuffled_medians"
+    units: ClassVar = {"truncation_radius": GRADIENT}
+    groups: NumGroups
+    users: Records
+    dimension: Dimension
+    truncation_radius: MaxGradNorm
+    change: Change
+    levels: Levels
+    noise_bits: NoiseBits
     flip_probability: float
-    coordinate_epsilon: float
-    coordinate_delta: float
-
-    def __post_init__(self) -> None:
-        check_event(self.event)
-        object.__setattr__(self, "groups", read_integer("groups", self.groups, 1, MAX_GROUPS))
-        for name, value in read_counts(self.users, self.dimension, self.levels, self.noise_bits).items():
-            object.__setattr__(self, name, value)
-        for name, largest in (("truncation_radius", 1e12), ("change", 2.0)):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, largest, open_lower=True))
-        check_coins(self.flip_probability)
-        check_cost(
-            self.charged, self.counts, self.dimension, self.reach, self.coordinate_epsilon, self.coordinate_delta
-        )
-
-    @property
-    def charged(self) -> ApproximateDp:
-        """Of all that is released."""
-        assert isinstance(self.event.mechanism, ApproximateDp), "checked"
-        return self.event.mechanism
-
-    @property
-    def counts(self) -> ShuffledSum:
-        """The messages of one coordinate in one group."""
-        return ShuffledSum(self.users, self.levels, self.noise_bits)
+    coordinate_epsilon: CoordinateEpsilon
+    coordinate_delta: CoordinateDelta
 
     @property
     def reach(self) -> float:
@@ -87,10 +68,6 @@ class ShuffledMedians(StructuredPhase):
         return self.groups * self.users * self.dimension * (self.levels + self.noise_bits)
 
     @property
-    def steps(self) -> int:
-        return 1
-
-    @property
     def batch_size(self) -> int:
         return self.groups * self.users
 
@@ -101,9 +78,5 @@ class ShuffledMedians(StructuredPhase):
 
     @property
     def noise_stddev_on_mean(self) -> float:
-        """Per coordinate, of a group's mean, of the coins alone."""
+        """The standard deviation of the coins alone, for each coordinate of a group's mean."""
         return self.truncation_radius * math.sqrt(self.noise_bits / self.users) / self.levels
-
-    @property
-    def noise_scale(self) -> tuple[float, ...]:
-        return (self.noise_stddev_on_mean,)

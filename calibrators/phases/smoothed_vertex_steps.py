@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from accounting.numbers import read_real
+from calibrators.phases.structured import Positive
 from calibrators.phases.vertex_steps import VertexSteps
-from calibrators.units import GRADIENT, LOSS, Units
+from calibrators.provenance import GRADIENT, LOSS
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +21,6 @@ class SmoothedVertexSteps(VertexSteps):
         smoothing: beta, of the envelopes' quadratic, in losses per squared logit.
     """
 
-    kind: ClassVar[str] = "smoothed_vertex_steps"
-    units: ClassVar[Mapping[str, Units]] = {"gumbel_scale": LOSS, "lipschitz": GRADIENT, "smoothing": LOSS}
-    smoothing: float
-
-    def __post_init__(self) -> None:
-        VertexSteps.__post_init__(self)  # with slots, super() is of the class that they replaced
-        object.__setattr__(self, "smoothing", read_real("smoothing", self.smoothing, 0.0, 1e30, open_lower=True))
+    kind = "smoothed_vertex_steps"
+    units: ClassVar = {"gumbel_scale": LOSS, "lipschitz": GRADIENT, "smoothing": LOSS}
+    smoothing: Positive

@@ -1,33 +1,115 @@
-"""Phases that are not noisy gradient steps alike: each kind of them is a file here, and an entry in `PHASES`."""
+"""Phases that are not noisy gradient steps alike: each kind of them is a file here."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from accounting.canonical import Json
-from accounting.events import Event, event_from_json
-from calibrators.units import Units
+from accounting.described import Real, Whole
+from accounting.errors import InvalidValue
+from accounting.events import Event, FullBatch, Mechanism, event_from_json
+from accounting.numbers import MAX_DATASET_SIZE
+from accounting.relations import NeighboringRelation
+from calibrators.provenance import Units
+
+Positive = Annotated[float, Real(0.0, 1e30, open_lower=True)]
+Nonnegative = Annotated[float, Real(0.0, 1e30)]
+MaxGradNorm = Annotated[float, Real(0.0, open_lower=True)]
+Records = Annotated[int, Whole(1, MAX_DATASET_SIZE)]
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What the event of a phase must be.
+
+    Attributes:
+        mechanisms: Of one of these kinds.
+        words: The rule as a sentence, for refusals.
+        once: Whether its count is 1.
+        full_batch: Whether it is on all records.
+        pointer: Where a refusal points.
+    """
+
+    mechanisms: tuple[type[Mechanism], ...]
+    words: str
+    once: bool = True
+    full_batch: bool = False
+    pointer: tuple[str, ...] = ("event", "mechanism")
+
+    def check(self, event: Event) -> None:
+        """Refuse an event of another kind.
+
+        Raises:
+            InvalidValue: it breaks the rule.
+        """
+        if (
+            not isinstance(event.mechanism, self.mechanisms)
+            or (self.once and event.count != 1)
+            or (self.full_batch and not isinstance(event.sampling, FullBatch))
+        ):
+            raise InvalidValue(self.words, pointer=self.pointer)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The noise of a phase's steps, as far as it has such a number.
+
+    Attributes:
+        stddev_on_sum: Standard deviation per coordinate on the one sum, in the unit of a record's contribution.
+        stddev_on_mean: The same after the division by the public batch size.
+        l2_sensitivity: Largest distance of the sums of two neighbours, in the same unit.
+        noise_scale: Where the noise is on no one sum or mean, or of several sizes: all of them, in the order in which
+            they are first drawn.
+    """
+
+    stddev_on_sum: float | None = None
+    stddev_on_mean: float | None = None
+    l2_sensitivity: float | None = None
+    noise_scale: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StructuredPhase(ABC):
     """Steps that share records, noise or a cost in a way of their own.
 
-    Its JSON is its kind and its fields, which are an event, numbers and tuples of numbers. A subclass checks them in
-    ``__post_init__``.
+    Its JSON is its kind and its fields, which are an event, numbers and tuples of numbers. A number's range stands in
+    its annotation, and holds for each number of a tuple; what else must hold is for `check`.
 
     Attributes:
         kind: Its name in a plan.
+        charge: What its event must be.
+        ranges: Of each number, by the field's name; made from the annotations.
         units: Of each number that has any, by the field's name.
         event: What is charged: all steps together, or one step with as many counts as there are steps.
     """
 
     kind: ClassVar[str]
     units: ClassVar[Mapping[str, Units]]
+    charge: ClassVar[Charge]
+    ranges: ClassVar[Mapping[str, Real | Whole]]
     event: Event
+
+    def __init_subclass__(cls) -> None:
+        annotations = get_type_hints(cls, include_extras=True)
+        found = {name: _range_of(hint) for name, hint in annotations.items()}
+        cls.ranges = {name: within for name, within in found.items() if within is not None}
+
+    def __post_init__(self) -> None:
+        self.charge.check(self.event)
+        for name, within in self.ranges.items():
+            object.__setattr__(self, name, _checked(name, getattr(self, name), within))
+        self.check()
+
+    def check(self) -> None:
+        """Refuse numbers that do not go together; each is in its own range.
+
+        Raises:
+            InvalidValue: they do not.
+        """
+        return
 
     @property
     @abstractmethod
@@ -47,7 +129,29 @@ class StructuredPhase(ABC):
     @property
     @abstractmethod
     def noise_scale(self) -> tuple[float, ...]:
-        """Of the noise, wherever it changes: in the order in which it is first drawn."""
+        """The scales of the noise, in the order in which each is first drawn."""
+
+    @property
+    def smallest_bound(self) -> float:
+        """The smallest bound on a gradient, in gradient units."""
+        return self.contribution_bound
+
+    @property
+    def smallest_noise(self) -> float | None:
+        """The least noise on a sum over its contribution bound, where sums are formed in the run's type; else None."""
+        return None
+
+    def smallest_change(self, radius: float) -> float | None:
+        """Return the smallest bound on a change of a gradient over the bound on a gradient; None without changes.
+
+        Args:
+            radius: Of the ball in which the steps go.
+        """
+        return None
+
+    def noise(self, relation: NeighboringRelation) -> Noise:
+        """Return what is said of the noise: a kind with one sum or mean says more than its scales."""
+        return Noise(noise_scale=self.noise_scale)
 
     @property
     def is_executable(self) -> bool:
@@ -68,6 +172,23 @@ class StructuredPhase(ABC):
         types = get_type_hints(cls)
         given = {field.name: _read(types[field.name], value[field.name]) for field in fields(cls)}
         return cls(**given)
+
+
+def _range_of(annotation: Any) -> Real | Whole | None:
+    """Return the range that an annotation gives a number, or each number of a tuple; None where it gives none."""
+    if get_origin(annotation) is tuple:
+        return _range_of(get_args(annotation)[0])
+    found: Real | Whole | None = get_args(annotation)[1] if get_origin(annotation) is Annotated else None
+    return found
+
+
+def _checked(name: str, value: Any, within: Real | Whole) -> Any:
+    """Return a number, or each of a tuple of numbers, if it is in its range; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, tuple | list):
+        return tuple(_checked(name, item, within) for item in value)
+    return within.read(name, value)
 
 
 def _read(annotation: Any, value: Any) -> Any:

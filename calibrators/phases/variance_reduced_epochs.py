@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from accounting.described import Real, Whole
 from accounting.errors import InvalidValue
 from accounting.events import RenyiDp
-from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, STEP, Units
+from accounting.numbers import MAX_COUNT
+from accounting.relations import NeighboringRelation
+from calibrators.phases.structured import Charge, MaxGradNorm, Noise, Positive, Records, StructuredPhase
+from calibrators.provenance import GRADIENT, STEP
 
 #: At most as many epochs.
 MAX_EPOCHS = 10_000
+_WORDS = "epochs of inner steps are one renyi_dp event, with as many counts as there are inner steps"
 
 
 @dataclass(frozen=True, slots=True)
 class VarianceReducedEpochs(StructuredPhase):
     """Variance-reduced descent: every epoch takes the full gradient at a snapshot and steps on batches beside it.
 
-    A step draws ``records_per_step`` of the declared records, each set of them alike likely, and takes the mean over
+    A step draws ``records_per_step`` of the declared records, each set of them equally likely, and takes the mean over
     them of each gradient's change since the snapshot, plus the snapshot's mean gradient over all records, plus noise.
     Every gradient, wherever it is taken, is clipped to l2 norm ``max_grad_norm``, so that a change is no longer than
     twice that. The full gradient has no noise of its own and is never released: each step's noise hides it anew.
@@ -34,35 +36,24 @@ class VarianceReducedEpochs(StructuredPhase):
         step_size: Of every step; None in a plan that was made for its privacy alone.
     """
 
-    kind: ClassVar[str] = "variance_reduced_epochs"
-    units: ClassVar[Mapping[str, Units]] = {
+    kind = "variance_reduced_epochs"
+    units: ClassVar = {
         "max_grad_norm": GRADIENT,
         "noise_stddev_on_mean": GRADIENT,
         "step_size": STEP,
     }
-    inner_iterations: tuple[int, ...]
-    records_per_step: int
-    max_grad_norm: float
-    noise_stddev_on_mean: float
-    step_size: float | None
+    charge = Charge((RenyiDp,), _WORDS, once=False, pointer=("event",))
+    inner_iterations: tuple[Annotated[int, Whole(1, MAX_COUNT)], ...]
+    records_per_step: Records
+    max_grad_norm: MaxGradNorm
+    noise_stddev_on_mean: Positive
+    step_size: Annotated[float | None, Real(0.0, open_lower=True)]
 
-    def __post_init__(self) -> None:
-        steps = tuple(read_integer("inner_iterations", count, 1, MAX_COUNT) for count in self.inner_iterations)
-        if not 1 <= len(steps) <= MAX_EPOCHS:
+    def check(self) -> None:
+        if not 1 <= len(self.inner_iterations) <= MAX_EPOCHS:
             raise InvalidValue(f"there are 1 to {MAX_EPOCHS} epochs", pointer=("inner_iterations",))
-        if not isinstance(self.event.mechanism, RenyiDp) or self.event.count != sum(steps):
-            raise InvalidValue(
-                "epochs of inner steps are one renyi_dp event, with as many counts as there are inner steps",
-                pointer=("event",),
-            )
-        object.__setattr__(self, "inner_iterations", steps)
-        records = read_integer("records_per_step", self.records_per_step, 1, MAX_DATASET_SIZE)
-        object.__setattr__(self, "records_per_step", records)
-        for name, largest in (("max_grad_norm", 1e12), ("noise_stddev_on_mean", 1e30)):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, largest, open_lower=True))
-        if self.step_size is not None:
-            size = read_real("step_size", self.step_size, 0.0, 1e12, open_lower=True)
-            object.__setattr__(self, "step_size", size)
+        if self.event.count != self.steps:
+            raise InvalidValue(_WORDS, pointer=("event",))
 
     @property
     def steps(self) -> int:
@@ -80,6 +71,18 @@ class VarianceReducedEpochs(StructuredPhase):
     @property
     def noise_scale(self) -> tuple[float, ...]:
         return (self.noise_stddev_on_mean,)
+
+    @property
+    def smallest_noise(self) -> float:
+        return self.noise_stddev_on_mean * self.records_per_step / self.max_grad_norm
+
+    def noise(self, relation: NeighboringRelation) -> Noise:
+        """Return the noise on a batch's sum of changes of gradients, each at most twice as long as the bound."""
+        return Noise(
+            stddev_on_sum=self.noise_stddev_on_mean * self.records_per_step,
+            stddev_on_mean=self.noise_stddev_on_mean,
+            l2_sensitivity=2.0 * relation.sensitivity * self.max_grad_norm,
+        )
 
     @property
     def is_executable(self) -> bool:

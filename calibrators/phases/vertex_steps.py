@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from accounting.errors import InvalidValue
 from accounting.events import PureDp, ZcDp
-from accounting.numbers import MAX_DATASET_SIZE, read_integer, read_real
-from calibrators.phases.structured import StructuredPhase
-from calibrators.units import GRADIENT, LOSS, Units
+from calibrators.phases.structured import Charge, Positive, Records, StructuredPhase
+from calibrators.provenance import GRADIENT, LOSS
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +25,12 @@ class VertexSteps(StructuredPhase):
         lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
     """
 
-    kind: ClassVar[str] = "vertex_steps"
-    units: ClassVar[Mapping[str, Units]] = {"gumbel_scale": LOSS, "lipschitz": GRADIENT}
-    divisor: int
-    gumbel_scale: float
-    lipschitz: float
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.event.mechanism, ZcDp | PureDp):
-            raise InvalidValue("selections are zcdp or pure_dp events", pointer=("event", "mechanism"))
-        object.__setattr__(self, "divisor", read_integer("divisor", self.divisor, 1, MAX_DATASET_SIZE))
-        for name in ("gumbel_scale", "lipschitz"):
-            object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1e30, open_lower=True))
+    kind = "vertex_steps"
+    units: ClassVar = {"gumbel_scale": LOSS, "lipschitz": GRADIENT}
+    charge = Charge((ZcDp, PureDp), "selections are zcdp or pure_dp events", once=False)
+    divisor: Records
+    gumbel_scale: Positive
+    lipschitz: Positive
 
     @property
     def steps(self) -> int:

@@ -24,7 +24,6 @@ from functools import lru_cache
 from typing import Protocol
 
 import scipy
-from scipy.special import erfc
 
 from accounting.numbers import MAX_COUNT
 from calibrators.geometry import Domain, L1Ball, L2Ball
@@ -125,7 +124,9 @@ def _largest_of_normals(count: int, power: int) -> float:
     """E max_j |N_j|^power of so many independent standard normals: the integral of power t^(power-1) P(max > t)."""
 
     def integrand(t: float) -> float:
-        return float(-power * t ** (power - 1) * math.expm1(count * math.log1p(-erfc(t / math.sqrt(2.0)))))
+        return float(
+            -power * t ** (power - 1) * math.expm1(count * math.log1p(-scipy.special.erfc(t / math.sqrt(2.0))))
+        )
 
     # P(max > t) falls from 1 to 0 around the middle; ten beyond, count * erfc is below e^-50.
     middle = math.sqrt(2.0 * math.log(2.0 * count))

@@ -13,17 +13,25 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import Algorithm, Assumption
-from calibrators.assumptions import Given, read_assumptions
+from calibrators.algorithm import (
+    EXAMPLE_TARGET,
+    Algorithm,
+    Assumption,
+    Example,
+    ExampleRequest,
+    Given,
+    read_assumptions,
+)
 from calibrators.geometry import Domain, L1Ball, L2Ball
-from calibrators.noise import solve_gaussian_steps
-from calibrators.plan import Clip, Phase, Plan
-from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import LOSS, PARAMETER, PURE, SMOOTHNESS, STEP
+from calibrators.noise import calibration_of, solve_gaussian_steps
+from calibrators.plan import Clip, Phase
+from calibrators.provenance import LOSS, PARAMETER, PURE, SMOOTHNESS, STEP, Provenance, ProvenanceKind
+from calibrators.refusals import refuse
+from calibrators.scopes import Measure, Scope, Shape
+from calibrators.spec import Calibration, Spec
 from calibrators.wang_erm.accelerated import Accelerated, Entropic, Euclidean, Geometry
-from calibrators.wang_erm.full_gradient import PAPER
-from calibrators.wang_erm.printed_accmd import printed_accmd
+from calibrators.wang_erm.full_gradient import PAPER, choose_iterations
+from calibrators.wang_erm.paper_noise import printed_accmd
 
 SOURCE = f"{PAPER}, Algorithm 3 with one noisy gradient per step (derived)"
 HOLDS = (
@@ -47,20 +55,22 @@ def calibrate(spec: Spec) -> Calibration:
         Unsupported: a domain that is no l2 or l1 ball, a penalty; the batch size of full batches is solved for.
         Unreachable: no noise multiplier meets the target.
     """
-    bound = spec.gradient_bound
-    assert isinstance(bound, Clip), "the registry has seen to the gradient bound"
-    if spec.penalty is not None:
-        raise Unsupported("dp_accmd has no penalty; put it into the loss and its constants", pointer=("penalty",))
+    bound = spec.clip
+    refuse(spec, penalty="dp_accmd has no penalty; put it into the loss and its constants")
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     domain = _ball(spec, given)
     given = replace(given, missing=tuple(name for name in given.missing if name != "radius"))  # the domain has it
     theorem, warnings = _theorem(spec, given, domain)
-    chosen: list[Provenance] = []
-    if spec.iterations is None and spec.unknown is Unknown.NOISE_MULTIPLIER and theorem is not None:
-        spec = replace(spec, iterations=theorem.best_iterations(_noise_of_one_step(spec, bound)))
-        chosen = [_iterations(spec.need("iterations"))]
-    elif spec.unknown is not Unknown.ITERATIONS:
-        spec.need("iterations", _why_iterations(spec, given))
+    spec, chosen = choose_iterations(
+        spec,
+        theorem,
+        given.missing,
+        chooser="the bound",
+        silent="bound speaks of this step size",
+        formula=r"T = \arg\min_{T \ge 1} \text{bound}(\sigma_1 \sqrt{T}, T) \approx"
+        r" \sqrt{L_C \sqrt{48 B / (\sigma_1^2 W)}}",
+        source=SOURCE,
+    )
     steps = solve_gaussian_steps(spec)
     iterations = steps.event.count
     phase = Phase(steps.event, bound, steps.batch_size, spec.step_size or _recommended(given))
@@ -72,17 +82,17 @@ def calibrate(spec: Spec) -> Calibration:
         ProvenanceKind.EXACT,
     )
     utility = [] if theorem is None else _utility(spec, given, theorem, phase, bound.max_grad_norm)
-    return Calibration(
-        plan=Plan(DP_ACCMD.name, spec.dataset_size, spec.relation, (phase,), domain=domain),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
+    return calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        domain=domain,
         hyperparameters=(*_step_size(given), *chosen),
         utility=(evaluations, *utility),
-        missing_assumptions=given.missing,
-        warnings=(*steps.achieved.warnings, *warnings),
-        literal=printed_accmd(spec, iterations, bound.max_grad_norm, given["order_constant"]),
+        missing=given.missing,
+        warnings=warnings,
+        as_published=printed_accmd(spec, iterations, bound.max_grad_norm, given["order_constant"]),
     )
 
 
@@ -139,35 +149,6 @@ def _theorem(spec: Spec, given: Given, domain: Domain) -> tuple[Accelerated | No
             "left out. The privacy does not depend on it."
         ]
     return Accelerated(geometry, 1.0 / spec.step_size), []  # a smaller step is that of a larger L
-
-
-def _noise_of_one_step(spec: Spec, bound: Clip) -> float:
-    """sigma_1 on the mean; the cost of T full batches depends on the noise over sqrt(T) alone."""
-    one = solve_gaussian_steps(replace(spec, iterations=1))
-    return Phase(one.event, bound, one.batch_size).noise_stddev_on_mean
-
-
-def _why_iterations(spec: Spec, given: Given) -> str:
-    if given.missing:
-        return f"the number of steps (the bound can choose it, given {', '.join(given.missing)})"
-    if spec.unknown is not Unknown.NOISE_MULTIPLIER:
-        return "the number of steps (the bound can choose it where the noise is solved for)"
-    return "the number of steps (no bound speaks of this step size and could choose it)"
-
-
-def _iterations(value: int) -> Provenance:
-    return Provenance(
-        "iterations",
-        float(value),
-        r"T = \arg\min_{T \ge 1} \text{bound}(\sigma_1 \sqrt{T}, T) \approx"
-        r" \sqrt{L_C \sqrt{48 B / (\sigma_1^2 W)}}",
-        SOURCE,
-        ProvenanceKind.DERIVED,
-        (
-            r"sigma_1 is the noise on the mean with which one step meets the target; T steps need sqrt(T) times it",
-            "the least bound among all T >= 1",
-        ),
-    )
 
 
 def _recommended(given: Given) -> float | None:
@@ -300,7 +281,7 @@ ASSUMPTIONS = (
     ),
 )
 
-DP_ACCMD = Algorithm(
+ALGORITHM = Algorithm(
     name="dp_accmd",
     summary="Accelerated mirror descent in an l2 or l1 ball, one noisy full gradient per step; releases the last y.",
     source=f"{PAPER}, Algorithm 3, with the step for y made private",
@@ -335,4 +316,30 @@ DP_ACCMD = Algorithm(
         "Any centrally symmetric C is allowed there; here are the l2 ball and the l1 ball, with their mirror maps.",
     ),
     calibrate=calibrate,
+    scope=Scope(Shape.CONVEX, Measure.EMPIRICAL_RISK, lambda order: order in (1.0, 2.0), "the l1 or the l2 norm"),
+    example=Example(
+        Spec(
+            10_000,
+            EXAMPLE_TARGET,
+            gradient_bound=Clip(1.0),
+            dimension=20,
+            assumptions={"smoothness": 2.0, "radius": 1.0},
+        ),
+        variants={
+            "l1 ball": {"domain": L1Ball(1.0), "assumptions": {"smoothness": 2.0}},
+            "own steps": {"iterations": 20, "step_size": 0.2},
+        },
+    ),
+    requests={
+        "dp_accmd_theorem": ExampleRequest(
+            "DP-AccMD in the l1 ball, in its private form; the bound chooses the number of steps",
+            {
+                "dataset_size": 10000,
+                "dimension": 1000,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"smoothness": 1, "radius": 1, "norm_order": 1},
+            },
+        )
+    },
 )

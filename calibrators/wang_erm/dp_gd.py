@@ -8,15 +8,29 @@ from dataclasses import replace
 from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import Algorithm, Assumption
-from calibrators.assumptions import Given, read_assumptions
-from calibrators.noise import solve_gaussian_steps
-from calibrators.plan import Clip, Phase, Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.algorithm import (
+    EXAMPLE_TARGET,
+    Algorithm,
+    Assumption,
+    Example,
+    ExampleRequest,
+    Given,
+    read_assumptions,
+)
+from calibrators.noise import calibration_of, solve_gaussian_steps
+from calibrators.plan import Clip, Phase
+from calibrators.provenance import GRADIENT, LOSS, PURE, SMOOTHNESS, STEP, Provenance, ProvenanceKind
 from calibrators.release import LAST_ITERATE, RandomIterate
-from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import GRADIENT, LOSS, PURE, SMOOTHNESS, STEP
-from calibrators.wang_erm.full_gradient import PAPER, FullGradientTheorem, NonConvex, PolyakLojasiewicz, Smooth
+from calibrators.scopes import Measure, Scope, Shape
+from calibrators.spec import Calibration, Spec
+from calibrators.wang_erm.full_gradient import (
+    PAPER,
+    FullGradientTheorem,
+    NonConvex,
+    PolyakLojasiewicz,
+    Smooth,
+    choose_iterations,
+)
 from calibrators.wang_erm.paper_noise import paper_noise
 
 HOLDS = (
@@ -41,16 +55,18 @@ def calibrate(spec: Spec) -> Calibration:
         Unsupported: the batch size of full batches is solved for.
         Unreachable: no noise multiplier meets the target.
     """
-    bound = spec.gradient_bound
-    assert isinstance(bound, Clip), "the registry has seen to the gradient bound"
+    bound = spec.clip
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     theorem, warnings = _theorem(spec, given)
-    chosen: list[Provenance] = []
-    if spec.iterations is None and spec.unknown is Unknown.NOISE_MULTIPLIER and theorem is not None:
-        spec = replace(spec, iterations=theorem.best_iterations(_noise_of_one_step(spec, bound)))
-        chosen = [_iterations(theorem, spec.need("iterations"))]
-    elif spec.unknown is not Unknown.ITERATIONS:
-        spec.need("iterations", _why_iterations(spec, given))
+    spec, chosen = choose_iterations(
+        spec,
+        theorem,
+        given.missing,
+        chooser="the theorem",
+        silent="theorem speaks of this step size, domain or penalty",
+        formula="" if theorem is None else theorem.iterations_formula,
+        source="" if theorem is None else theorem.source,
+    )
     steps = solve_gaussian_steps(spec)
     event, iterations = steps.event, steps.event.count
     s = Phase(event, bound, steps.batch_size).noise_stddev_on_mean
@@ -82,25 +98,19 @@ def calibrate(spec: Spec) -> Calibration:
         )
         utility += _rates(spec, theorem, bound.max_grad_norm, given["order_constant"])
     phase = Phase(event, bound, steps.batch_size, step_size)
-    return Calibration(
-        plan=Plan(
-            DP_GD.name,
-            spec.dataset_size,
-            spec.relation,
-            (phase,),
-            domain=spec.domain,
-            penalty=spec.penalty,
-            release=RandomIterate() if given.get("pl_constant") is None else LAST_ITERATE,
-        ),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
+    return calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        domain=spec.domain,
+        penalty=spec.penalty,
+        release=RandomIterate() if given.get("pl_constant") is None else LAST_ITERATE,
         hyperparameters=(*_recommended_step(spec, given), *chosen),
         utility=tuple(utility),
-        missing_assumptions=given.missing,
-        warnings=(*steps.achieved.warnings, *warnings),
-        literal=paper_noise(spec, iterations, bound.max_grad_norm, given["order_constant"]),
+        missing=given.missing,
+        warnings=warnings,
+        as_published=paper_noise(spec, iterations, bound.max_grad_norm, given["order_constant"]),
     )
 
 
@@ -128,34 +138,6 @@ def _theorem(spec: Spec, given: Given) -> tuple[FullGradientTheorem | None, list
 
 def _is_constrained(spec: Spec) -> bool:
     return spec.domain is not None or spec.penalty is not None
-
-
-def _noise_of_one_step(spec: Spec, bound: Clip) -> float:
-    """sigma_1 on the mean; the cost of T full batches depends on the noise over sqrt(T) alone."""
-    one = solve_gaussian_steps(replace(spec, iterations=1))
-    return Phase(one.event, bound, one.batch_size).noise_stddev_on_mean
-
-
-def _why_iterations(spec: Spec, given: Given) -> str:
-    if given.missing:
-        return f"the number of steps (the theorem can choose it, given {', '.join(given.missing)})"
-    if spec.unknown is not Unknown.NOISE_MULTIPLIER:
-        return "the number of steps (the theorem can choose it where the noise is solved for)"
-    return "the number of steps (no theorem speaks of this step size, domain or penalty and could choose it)"
-
-
-def _iterations(theorem: FullGradientTheorem, value: int) -> Provenance:
-    return Provenance(
-        "iterations",
-        float(value),
-        theorem.iterations_formula,
-        theorem.source,
-        ProvenanceKind.DERIVED,
-        (
-            r"sigma_1 is the noise on the mean with which one step meets the target; T steps need sqrt(T) times it",
-            "the least bound among all T >= 1",
-        ),
-    )
 
 
 def _recommended_step(spec: Spec, given: Given) -> tuple[Provenance, ...]:
@@ -243,7 +225,10 @@ ASSUMPTIONS = (
     ),
 )
 
-DP_GD = Algorithm(
+#: What the example assumes.
+_EXAMPLE_CONSTANTS = {"smoothness": 2.0, "initial_gap": 1.0}
+
+ALGORITHM = Algorithm(
     name="dp_gd",
     summary="Gradient descent on all records, each gradient clipped to l2 norm G, with Gaussian noise in every step.",
     source=f"{PAPER}, Algorithm 4, Theorems 6.2 and 6.3",
@@ -277,4 +262,30 @@ DP_GD = Algorithm(
         "as the iterates stay where gradients are no longer than max_grad_norm.",
     ),
     calibrate=calibrate,
+    scope=Scope(Shape.NONCONVEX, Measure.STATIONARITY),
+    example=Example(
+        Spec(
+            10_000,
+            EXAMPLE_TARGET,
+            gradient_bound=Clip(1.0),
+            dimension=20,
+            assumptions=_EXAMPLE_CONSTANTS | {"pl_constant": 0.2},
+        ),
+        variants={
+            "any smooth loss": {"assumptions": _EXAMPLE_CONSTANTS},
+            "own steps": {"iterations": 30, "step_size": 0.1},
+        },
+    ),
+    requests={
+        "dp_gd_theorem": ExampleRequest(
+            "DP-GD under the Polyak-Lojasiewicz inequality; the theorem chooses the number of steps",
+            {
+                "dataset_size": 10000,
+                "dimension": 10,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"smoothness": 1, "initial_gap": 1, "pl_constant": 0.1},
+            },
+        )
+    },
 )

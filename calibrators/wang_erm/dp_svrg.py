@@ -5,7 +5,7 @@ r"""DP-SVRG: epochs of variance-reduced proximal descent (Wang, Ye & Xu 2017, Al
     repeat T times:
         v~ <- mean of the clipped gradients of all records at x~           (never released)
         x <- x~;  repeat m times:
-            B a fresh batch of b records, each set of b alike likely
+            B a fresh batch of b records, each set of b equally likely
             v <- mean over B of (clip grad f(x, z) - clip grad f(x~, z)) + v~ + sigma Z
             x <- prox of eta r at x - eta v
         x~ <- mean of the m points x
@@ -27,13 +27,20 @@ import math
 from accounting.errors import InvalidValue
 from accounting.events import WithoutReplacement
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import Algorithm, Assumption
-from calibrators.assumptions import Given, read_assumptions
+from calibrators.algorithm import (
+    EXAMPLE_TARGET,
+    Algorithm,
+    Assumption,
+    Example,
+    ExampleRequest,
+    Given,
+    read_assumptions,
+)
 from calibrators.geometry import L2Penalty
 from calibrators.plan import Clip
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.provenance import LOSS, PURE, SMOOTHNESS, STEP, Provenance, ProvenanceKind
+from calibrators.scopes import Measure, Scope, Shape
 from calibrators.spec import Calibration, Spec
-from calibrators.units import LOSS, PURE, SMOOTHNESS, STEP
 from calibrators.wang_erm.epochs import StronglyConvexEpochs
 from calibrators.wang_erm.full_gradient import PAPER
 from calibrators.wang_erm.variance_reduction import (
@@ -68,8 +75,7 @@ def calibrate(spec: Spec) -> Calibration:
         NoCostInFilter: the target is none that Renyi divergences imply.
         Unreachable: nothing meets the target.
     """
-    bound = spec.gradient_bound
-    assert isinstance(bound, Clip), "the registry has seen to the gradient bound"
+    bound = spec.clip
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     refuse_what_has_no_part(spec)
     epochs = epochs_of(spec)
@@ -88,7 +94,7 @@ def calibrate(spec: Spec) -> Calibration:
                 f"{theorem.inner_iterations} and more halve it."
             )
     return answer(
-        DP_SVRG.name,
+        ALGORITHM.name,
         spec,
         solved,
         step_size,
@@ -96,7 +102,7 @@ def calibrate(spec: Spec) -> Calibration:
         utility=(*utility, *_rates(spec, given, bound.max_grad_norm)),
         missing=given.missing,
         warnings=warnings,
-        literal=printed_noise(
+        as_published=printed_noise(
             spec,
             solved,
             bound,
@@ -162,7 +168,7 @@ def _schedule(theorem: StronglyConvexEpochs | None, inner: int, given: Given) ->
 
 
 def _evaluations(spec: Spec, solved: Solved) -> Provenance:
-    """Of all epochs, with two gradients of each record of a batch."""
+    """Count the gradients of all epochs, two for each record of a batch."""
     epochs, batch = len(solved.inner_iterations), solved.steps.batch_size
     value = float(epochs * spec.dataset_size + 2 * batch * solved.count)
     return Provenance("gradient_evaluations", value, "T (n + 2 b m)", f"{PAPER}, Algorithm 1", ProvenanceKind.EXACT)
@@ -231,7 +237,10 @@ ASSUMPTIONS = (
     ORDER_CONSTANT,
 )
 
-DP_SVRG = Algorithm(
+#: What the example assumes.
+_EXAMPLE_CONSTANTS = {"smoothness": 2.0, "initial_gap": 1.0}
+
+ALGORITHM = Algorithm(
     name="dp_svrg",
     summary="Variance-reduced proximal descent in epochs that restart at their snapshot, for strongly convex losses.",
     source=SOURCE,
@@ -256,4 +265,36 @@ DP_SVRG = Algorithm(
         "from the penalty.",
     ),
     calibrate=calibrate,
+    scope=Scope(Shape.STRONGLY_CONVEX, Measure.EMPIRICAL_RISK),
+    example=Example(
+        Spec(
+            100_000,
+            EXAMPLE_TARGET,
+            iterations=12,
+            gradient_bound=Clip(1.0),
+            dimension=20,
+            assumptions=_EXAMPLE_CONSTANTS | {"strong_convexity": 0.2},
+        ),
+        variants={
+            "own steps": {
+                "batch_size": 500,
+                "step_size": 0.01,
+                "assumptions": _EXAMPLE_CONSTANTS | {"strong_convexity": 0.2, "inner_iterations": 2500.0},
+            }
+        },
+    ),
+    requests={
+        "dp_svrg_theorem": ExampleRequest(
+            "DP-SVRG with its safe noise: step size, inner steps and bound from strong convexity",
+            {
+                "dataset_size": 100000,
+                "dimension": 10,
+                "iterations": 12,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "penalty": {"kind": "l2", "strength": 0.1},
+                "assumptions": {"smoothness": 1, "strong_convexity": 0.1, "initial_gap": 1},
+            },
+        )
+    },
 )

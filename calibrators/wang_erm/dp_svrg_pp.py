@@ -18,12 +18,19 @@ import math
 from accounting.errors import InvalidValue
 from accounting.events import WithoutReplacement
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import Algorithm, Assumption
-from calibrators.assumptions import Given, read_assumptions
+from calibrators.algorithm import (
+    EXAMPLE_TARGET,
+    Algorithm,
+    Assumption,
+    Example,
+    ExampleRequest,
+    Given,
+    read_assumptions,
+)
 from calibrators.plan import Clip
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.provenance import LOSS, PARAMETER, STEP, Provenance, ProvenanceKind
+from calibrators.scopes import Measure, Scope, Shape
 from calibrators.spec import Calibration, Spec
-from calibrators.units import LOSS, PARAMETER, STEP
 from calibrators.wang_erm.epochs import ConvexEpochs
 from calibrators.wang_erm.full_gradient import PAPER
 from calibrators.wang_erm.variance_reduction import (
@@ -59,8 +66,7 @@ def calibrate(spec: Spec) -> Calibration:
         NoCostInFilter: the target is none that Renyi divergences imply.
         Unreachable: nothing meets the target.
     """
-    bound = spec.gradient_bound
-    assert isinstance(bound, Clip), "the registry has seen to the gradient bound"
+    bound = spec.clip
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     refuse_what_has_no_part(spec)
     epochs = epochs_of(spec)
@@ -85,7 +91,7 @@ def calibrate(spec: Spec) -> Calibration:
     elif theorem is not None:
         utility += _bound(spec, theorem, solved, first)
     return answer(
-        DP_SVRG_PP.name,
+        ALGORITHM.name,
         spec,
         solved,
         step_size,
@@ -93,7 +99,7 @@ def calibrate(spec: Spec) -> Calibration:
         utility=(*utility, *_rates(spec, given, bound.max_grad_norm)),
         missing=given.missing,
         warnings=warnings,
-        literal=printed_noise(
+        as_published=printed_noise(
             spec,
             solved,
             bound,
@@ -134,7 +140,7 @@ def _schedule(given: Given, step_size: float | None, solved: Solved) -> tuple[Pr
 
 
 def _evaluations(spec: Spec, solved: Solved) -> Provenance:
-    """Of all epochs, with two gradients of each record of a batch."""
+    """Count the gradients of all epochs, two for each record of a batch."""
     value = float(len(solved.inner_iterations) * spec.dataset_size + 2 * solved.steps.batch_size * solved.count)
     formula = r"T n + 2 b M,\; M = m (2^{T+1} - 2)"
     return Provenance("gradient_evaluations", value, formula, f"{PAPER}, Algorithm 2", ProvenanceKind.EXACT)
@@ -203,7 +209,10 @@ ASSUMPTIONS = (
     ORDER_CONSTANT,
 )
 
-DP_SVRG_PP = Algorithm(
+#: What the example assumes.
+_EXAMPLE_CONSTANTS = {"smoothness": 2.0, "initial_gap": 1.0}
+
+ALGORITHM = Algorithm(
     name="dp_svrg_pp",
     summary="Variance-reduced proximal descent in epochs that double, each from the last one's end, for convex losses.",
     source=SOURCE,
@@ -226,4 +235,29 @@ DP_SVRG_PP = Algorithm(
         "The epochs are numbered from 1, so that the first has 2 m steps; delta appears as 2/delta here alone.",
     ),
     calibrate=calibrate,
+    scope=Scope(Shape.CONVEX, Measure.EMPIRICAL_RISK),
+    example=Example(
+        Spec(
+            100_000,
+            EXAMPLE_TARGET,
+            iterations=8,
+            gradient_bound=Clip(1.0),
+            dimension=20,
+            assumptions=_EXAMPLE_CONSTANTS | {"initial_distance": 1.5},
+        ),
+        variants={"own m": {"assumptions": _EXAMPLE_CONSTANTS | {"initial_distance": 1.5, "inner_iterations": 100.0}}},
+    ),
+    requests={
+        "dp_svrg_pp_theorem": ExampleRequest(
+            "DP-SVRG++ with its safe noise: epochs that double, for convex losses",
+            {
+                "dataset_size": 100000,
+                "dimension": 10,
+                "iterations": 8,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {"smoothness": 1, "initial_gap": 0.5, "initial_distance": 2},
+            },
+        )
+    },
 )

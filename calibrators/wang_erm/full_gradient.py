@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from accounting.errors import InvalidValue
 from accounting.numbers import MAX_COUNT
-from calibrators.units import GRADIENT, LOSS, Units
+from calibrators.noise import solve_gaussian_steps
+from calibrators.plan import Phase
+from calibrators.provenance import GRADIENT, LOSS, Provenance, ProvenanceKind, Units
+from calibrators.spec import Spec, Unknown
 
 PAPER = "Wang, Ye & Xu 2017"
 
@@ -212,3 +215,53 @@ def _best_of(theorem: FullGradientTheorem, noise_stddev_of_one_step: float, near
     """The better of the integers around ``near``, within what a plan can hold."""
     below = min(max(1, math.floor(near)), MAX_COUNT - 1)
     return min((below, below + 1), key=lambda count: theorem.bound(noise_stddev_of_one_step * math.sqrt(count), count))
+
+
+class Chooser(Protocol):
+    """Chooses a number of steps."""
+
+    def best_iterations(self, noise_stddev_of_one_step: float) -> int: ...
+
+
+def choose_iterations(
+    spec: Spec,
+    theorem: Chooser | None,
+    missing: tuple[str, ...],
+    *,
+    chooser: str,
+    silent: str,
+    formula: str,
+    source: str,
+) -> tuple[Spec, list[Provenance]]:
+    """Return the spec with its number of steps, and what is said of one that was chosen.
+
+    Where the noise is solved for, it is the number of least bound; the cost of T full batches depends on the noise over
+    sqrt(T) alone.
+
+    Args:
+        theorem: None where none speaks of the spec.
+        missing: Constants that it would need.
+        chooser: What chooses, in words.
+        silent: Why no theorem speaks of a spec that has all constants.
+        formula, source: Of the number that is chosen.
+
+    Raises:
+        InvalidValue: the number is missing, and nothing can choose it.
+    """
+    if spec.iterations is None and spec.unknown is Unknown.NOISE_MULTIPLIER and theorem is not None:
+        one = solve_gaussian_steps(replace(spec, iterations=1))
+        chosen = theorem.best_iterations(Phase(one.event, spec.clip, one.batch_size).noise_stddev_on_mean)
+        words = (
+            "sigma_1 is the noise on the mean with which one step meets the target; T steps need sqrt(T) times it",
+            "the least bound among all T >= 1",
+        )
+        said = Provenance("iterations", float(chosen), formula, source, ProvenanceKind.DERIVED, words)
+        return replace(spec, iterations=chosen), [said]
+    if spec.unknown is not Unknown.ITERATIONS:
+        why = f"no {silent} and could choose it"
+        if missing:
+            why = f"{chooser} can choose it, given {', '.join(missing)}"
+        elif spec.unknown is not Unknown.NOISE_MULTIPLIER:
+            why = f"{chooser} can choose it where the noise is solved for"
+        spec.need("iterations", f"the number of steps ({why})")
+    return spec, []

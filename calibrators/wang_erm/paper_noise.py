@@ -1,16 +1,15 @@
-"""The paper's own noise for full gradients, of which it leaves the constant open."""
+"""The paper's own noise for full gradients, whose constant it leaves open: of DP-GD, and of DP-AccMD as printed."""
 
 from __future__ import annotations
 
 import math
 
-from accounting.errors import AccountingError
-from accounting.events import Event, FullBatch, Gaussian
-from accounting.relations import NeighboringRelation
+from accounting.events import FullBatch
 from accounting.targets import ApproximateDpTarget
-from calibrators.literal import Literal, Verdict, judge
-from calibrators.noise import GaussianSteps, solve_steps
+from calibrators.as_published import AsPublished, Verdict
+from calibrators.noise import GaussianSteps
 from calibrators.spec import Spec
+from calibrators.verdicts import RELATION, judge_steps
 from calibrators.wang_erm.full_gradient import PAPER
 
 SOURCE = f"{PAPER}, section 6, noise of Algorithm 4 (c is order_constant)"
@@ -42,7 +41,7 @@ def sufficient_order_constant(epsilon: float, delta: float) -> float:
     return 2.0 * (1.0 + math.sqrt(1.0 + epsilon / -math.log(delta))) ** 2
 
 
-def paper_noise(spec: Spec, iterations: int, lipschitz: float, order_constant: float) -> Literal | None:
+def paper_noise(spec: Spec, iterations: int, lipschitz: float, order_constant: float) -> AsPublished | None:
     """The printed noise at this spec with the engine's verdict; None for targets that the paper does not speak of."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
@@ -50,27 +49,33 @@ def paper_noise(spec: Spec, iterations: int, lipschitz: float, order_constant: f
     printed = printed_noise_stddev_on_mean(
         target.epsilon, target.delta, spec.dataset_size, iterations, lipschitz, order_constant
     )
-    multiplier = printed * spec.dataset_size / lipschitz
-    try:
-        event = Event(Gaussian(multiplier), FullBatch(), iterations)
-    except AccountingError as error:
-        why = f"The engine takes no such noise: {error.detail}"
-        return Literal(Verdict.UNSOUND, why, SOURCE, FORMULA, noise_stddev_on_mean=printed)
-    verdict, why = judge(
-        [event],
-        NeighboringRelation.REPLACE_ONE,
-        target,
-        printed=multiplier,
-        needed=_needed(spec, iterations),
+    verdict, why = judge_steps(
+        spec,
+        GaussianSteps(FullBatch.kind, spec.dataset_size, RELATION),
+        printed * spec.dataset_size / lipschitz,
+        iterations=iterations,
+        batch_size=spec.dataset_size,
         setting=f"{SETTING}, c = {order_constant:g}",
     )
-    return Literal(verdict, why, SOURCE, FORMULA, noise_stddev_on_mean=printed)
+    return AsPublished(verdict, why, SOURCE, FORMULA, noise_stddev_on_mean=printed)
 
 
-def _needed(spec: Spec, iterations: int) -> float | None:
-    own = GaussianSteps(FullBatch.kind, spec.dataset_size, NeighboringRelation.REPLACE_ONE)
-    question = Spec(spec.dataset_size, spec.target, neighboring_relation=NeighboringRelation.REPLACE_ONE)
-    try:
-        return solve_steps(question, own, iterations=iterations, batch_size=spec.dataset_size).noise_multiplier
-    except AccountingError:
+def printed_accmd(spec: Spec, iterations: int, lipschitz: float, order_constant: float) -> AsPublished | None:
+    """Return DP-AccMD's printed noise, which no constant makes sound; None for targets that it does not speak of."""
+    target = spec.target
+    if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None
+    printed = printed_noise_stddev_on_mean(
+        target.epsilon, target.delta, spec.dataset_size, iterations, lipschitz, order_constant
+    )
+    return AsPublished(
+        Verdict.UNSOUND,
+        f"No such noise meets epsilon {target.epsilon:.6g}: the printed step for y uses the gradient without noise, "
+        "and y_T is released. With T = 1 the released point has no noise at all, so that one record with another "
+        "gradient at x_0 is seen for certain (delta = 1). With T = 2 and linear losses the released point moves by 5 "
+        "times the sensitivity over the noise where the proof charges sqrt(2). Where iterates are seen, as its "
+        "composition allows, every y is exact; and with a mirror map of larger modulus no sigma suffices for any T.",
+        f"{PAPER}, Algorithm 3, equation (9) (c is order_constant)",
+        FORMULA,
+        noise_stddev_on_mean=printed,
+    )

@@ -10,16 +10,13 @@ from accounting.errors import AccountingError, InvalidValue, NoCostInFilter, Uns
 from accounting.numbers import MAX_COUNT
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget
-from calibrators.algorithm import Assumption
-from calibrators.assumptions import Given
-from calibrators.literal import Literal, Verdict
-from calibrators.noise import Steps, solve_steps
-from calibrators.phases import VarianceReducedEpochs
-from calibrators.phases.variance_reduced_epochs import MAX_EPOCHS
-from calibrators.plan import Clip, Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.algorithm import Assumption, Given
+from calibrators.as_published import AsPublished, Verdict
+from calibrators.noise import Steps, calibration_of, solve_steps
+from calibrators.phases.variance_reduced_epochs import MAX_EPOCHS, VarianceReducedEpochs
+from calibrators.plan import Clip
+from calibrators.provenance import GRADIENT, PURE, SMOOTHNESS, Provenance, ProvenanceKind
 from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.units import GRADIENT, PURE, SMOOTHNESS
 from calibrators.wang_erm.full_gradient import PAPER
 from calibrators.wang_erm.inner_steps import InnerSteps
 
@@ -109,23 +106,23 @@ def answer(
     utility: Sequence[Provenance],
     missing: tuple[str, ...],
     warnings: Sequence[str],
-    literal: Literal | None,
+    as_published: AsPublished | None,
 ) -> Calibration:
     """The calibration of epochs that were solved for; what all such epochs recommend and warn of is added."""
-    bound = spec.gradient_bound
-    assert isinstance(bound, Clip), "the registry has seen to the gradient bound"
+    bound = spec.clip
     phase = solved.phase(bound, step_size)
-    return Calibration(
-        plan=Plan(algorithm, spec.dataset_size, spec.relation, (phase,), domain=spec.domain, penalty=spec.penalty),
-        unknown=spec.unknown,
-        value=solved.steps.value,
-        achieved=solved.steps.achieved,
-        next_achieved=solved.steps.next_achieved,
+    return calibration_of(
+        algorithm,
+        spec,
+        solved.steps,
+        phase,
+        domain=spec.domain,
+        penalty=spec.penalty,
         hyperparameters=(*hyperparameters, *_hyperparameters(spec, solved)),
         utility=tuple(utility),
-        missing_assumptions=missing,
+        missing=missing,
         warnings=(*_warnings_of(spec, solved), *warnings),
-        literal=literal,
+        as_published=as_published,
     )
 
 
@@ -250,7 +247,7 @@ def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
 
 def _warnings_of(spec: Spec, solved: Solved) -> list[str]:
     """What a reader must see beside the numbers."""
-    found = list(solved.steps.achieved.warnings)
+    found = []
     if solved.steps.batch_size == spec.dataset_size:
         found.append(
             "Batches of all records are gradient descent at three times its noise, since the snapshot's gradient is "
@@ -261,7 +258,7 @@ def _warnings_of(spec: Spec, solved: Solved) -> list[str]:
 
 def printed_noise(
     spec: Spec, solved: Solved, bound: Clip, order_constant: float, *, steps: float, numerator: float, formula: str
-) -> Literal | None:
+) -> AsPublished | None:
     """The paper's noise at this spec; None for targets that it does not speak of.
 
     Args:
@@ -280,7 +277,7 @@ def printed_noise(
         f"{_certified(spec, target, solved.count, root / (2.0 * n * target.epsilon))}"
     )
     source = f"{PAPER}, equation ({3 if numerator == 1.0 else 6}) (c is order_constant)"
-    return Literal(Verdict.UNSOUND, why, source, formula, noise_stddev_on_mean=printed)
+    return AsPublished(Verdict.UNSOUND, why, source, formula, noise_stddev_on_mean=printed)
 
 
 def _certified(spec: Spec, target: ApproximateDpTarget, count: int, noise_multiplier: float) -> str:

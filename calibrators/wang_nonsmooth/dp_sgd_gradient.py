@@ -30,20 +30,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from accounting.errors import InvalidValue, Unsupported
+from accounting.errors import InvalidValue
 from accounting.events import FullBatch, Poisson, WithoutReplacement
 from accounting.numbers import MAX_COUNT
 from accounting.relations import NeighboringRelation
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
 from calibrators.geometry import L2Ball
-from calibrators.noise import solve_gaussian_steps
-from calibrators.plan import Clip, Phase, Plan
+from calibrators.noise import calibration_of, solve_gaussian_steps
+from calibrators.plan import Clip, Phase
 from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.refusals import refuse
 from calibrators.release import AverageIterate
+from calibrators.scopes import Measure, Scope, Shape
 from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.wang_nonsmooth.holder import ASSUMPTIONS, HOLDER_NAMES, PAPER, HolderProblem, read_problem
-from calibrators.wang_nonsmooth.literal import theorem_11
-from calibrators.wang_nonsmooth.theorem_12 import STEPS_FORMULA, STEPS_SOURCE, paper_iterations
+from calibrators.wang_nonsmooth.feasible_noise import theorem_11
+from calibrators.wang_nonsmooth.holder import (
+    ASSUMPTIONS,
+    EXAMPLE_CONSTANTS,
+    HOLDER_NAMES,
+    PAPER,
+    HolderProblem,
+    read_problem,
+)
+from calibrators.wang_nonsmooth.optimisation_error import STEPS_FORMULA, STEPS_SOURCE, paper_iterations
 from calibrators.wang_nonsmooth.utility import Run, utility_of
 
 
@@ -56,10 +65,7 @@ def calibrate(spec: Spec) -> Calibration:
         Unsupported: a domain that is no l2 ball, a penalty, or a sampling that is not available.
         Unreachable: nothing meets the target.
     """
-    if spec.penalty is not None:
-        raise Unsupported(
-            "dp_sgd_gradient has no penalty; put it into the loss and the constants", pointer=("penalty",)
-        )
+    refuse(spec, penalty="dp_sgd_gradient has no penalty; put it into the loss and the constants")
     problem = read_problem(spec)
     clip = _gradient_bound(spec, problem)
     chosen: list[Provenance] = []
@@ -67,24 +73,18 @@ def calibrate(spec: Spec) -> Calibration:
     steps = solve_gaussian_steps(filled)
     phase = Phase(steps.event, clip, steps.batch_size)
     found = utility_of(Run(filled, problem, phase, steps.achieved.value.upper))
-    return Calibration(
-        plan=Plan(
-            "dp_sgd_gradient",
-            spec.dataset_size,
-            spec.relation,
-            (replace(phase, step_size=found.step_size),),
-            domain=None if problem.radius is None else L2Ball(problem.radius),
-            release=AverageIterate(),
-        ),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
+    return calibration_of(
+        "dp_sgd_gradient",
+        spec,
+        steps,
+        replace(phase, step_size=found.step_size),
+        domain=None if problem.radius is None else L2Ball(problem.radius),
+        release=AverageIterate(),
         hyperparameters=(*chosen, *found.hyperparameters),
         utility=found.utility,
-        missing_assumptions=problem.missing,
-        warnings=(*steps.achieved.warnings, *found.warnings),
-        literal=theorem_11(filled, phase),
+        missing=problem.missing,
+        warnings=found.warnings,
+        as_published=theorem_11(filled, phase),
     )
 
 
@@ -126,7 +126,7 @@ def _with_sizes(spec: Spec, problem: HolderProblem, chosen: list[Provenance]) ->
     return spec
 
 
-DP_SGD_GRADIENT = Algorithm(
+ALGORITHM = Algorithm(
     name="dp_sgd_gradient",
     summary="Projected subgradient steps of one record each, Gaussian noise on each gradient; releases the average.",
     source=f"{PAPER}, Algorithm 2, Theorems 11 and 12",
@@ -170,4 +170,32 @@ DP_SGD_GRADIENT = Algorithm(
         "literal calibration carries Theorem 11 over to batches by its own Lemma 3.",
     ),
     calibrate=calibrate,
+    scope=Scope(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),
+    example=Example(
+        Spec(10_000, EXAMPLE_TARGET, batch_size=50, dimension=20, assumptions=EXAMPLE_CONSTANTS),
+        variants={
+            "one record each": {"dataset_size": 1000, "batch_size": None},
+            "lipschitz": {"assumptions": {"radius": 2.0, "lipschitz": 1.0, "failure_probability": 0.05}},
+            "smooth": {"assumptions": EXAMPLE_CONSTANTS | {"holder_exponent": 1.0}},
+        },
+    ),
+    requests={
+        "dp_sgd_gradient_theorem": ExampleRequest(
+            "DP-SGD-Gradient for a 1.5-norm hinge in the unit ball: noise, step size, explicit bound",
+            {
+                "dataset_size": 10000,
+                "dimension": 50,
+                "iterations": 10000,
+                "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-6},
+                "assumptions": {
+                    "holder_exponent": 0.5,
+                    "holder_constant": 1.5,
+                    "gradient_at_zero": 1.5,
+                    "loss_at_zero": 1,
+                    "radius": 1,
+                    "failure_probability": 0.05,
+                },
+            },
+        )
+    },
 )

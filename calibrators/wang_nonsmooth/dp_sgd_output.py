@@ -26,17 +26,25 @@ from accounting.numbers import MAX_COUNT
 from accounting.relations import NeighboringRelation
 from accounting.solve import solve_delta, solve_epsilon
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
 from calibrators.geometry import L2Ball
-from calibrators.phases import OutputPerturbation
+from calibrators.phases.output_perturbation import OutputPerturbation
 from calibrators.plan import Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.provenance import PARAMETER, STEP, Provenance, ProvenanceKind
+from calibrators.refusals import refuse
 from calibrators.release import AverageIterate
+from calibrators.scopes import Measure, Scope, Shape
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
-from calibrators.units import PARAMETER, STEP
-from calibrators.wang_nonsmooth.holder import ASSUMPTIONS, HOLDER_NAMES, PAPER, HolderProblem, read_problem
+from calibrators.wang_nonsmooth.holder import (
+    ASSUMPTIONS,
+    EXAMPLE_CONSTANTS,
+    HOLDER_NAMES,
+    PAPER,
+    HolderProblem,
+    read_problem,
+)
 from calibrators.wang_nonsmooth.mixture import Mixture
-from calibrators.wang_nonsmooth.output_literal import analytic_stddev, theorem_8
+from calibrators.wang_nonsmooth.other_output_noise import analytic_stddev, theorem_8
 from calibrators.wang_nonsmooth.output_rates import OutputRate
 from calibrators.wang_nonsmooth.output_utility import HOLDS, OutputNoise, OutputRun, utility_of
 from calibrators.wang_nonsmooth.stability import Stability, iterate_radius
@@ -109,7 +117,7 @@ def calibrate(spec: Spec) -> Calibration:
     value = {Unknown.EPSILON: achieved.value.upper, Unknown.DELTA: achieved.value.upper}.get(spec.unknown, multiplier)
     return Calibration(
         plan=Plan(
-            DP_SGD_OUTPUT.name,
+            ALGORITHM.name,
             spec.dataset_size,
             spec.relation,
             (phase,),
@@ -124,12 +132,12 @@ def calibrate(spec: Spec) -> Calibration:
         utility=tuple(utility_of(run)),
         missing_assumptions=problem.missing,
         warnings=achieved.warnings,
-        literal=theorem_8(spec, problem, stability),
+        as_published=theorem_8(spec, problem, stability),
     )
 
 
 def mixture_of(stability: Stability, dataset_size: int, sensitivity: float) -> Mixture:
-    """In units of what one draw moves, G eta."""
+    """Return the mixture in units of G eta, which is what one draw moves."""
     return Mixture(
         stability.iterations,
         dataset_size,
@@ -150,18 +158,16 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
         )
     if not isinstance(target, OpenDelta) and not 0.0 < target.delta < 1.0:
         raise Unsupported("Gaussian noise needs a delta in (0, 1)", pointer=("target", "delta"))
-    if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
-        raise Unsupported(
-            f"{spec.unknown} is not solved for: the theorem's step size goes with the steps, and each step takes one "
-            "record. Solve for noise_multiplier",
-            pointer=("solve_for",),
-        )
+    refuse(
+        spec,
+        sizes=f"{spec.unknown} is not solved for: the theorem's step size goes with the steps, and each step takes one "
+        "record. Solve for noise_multiplier",
+    )
     if spec.batch_size not in (None, 1):
         raise Unsupported(
             "the stability of the steps is proved for one record in each: batch_size is 1", pointer=("batch_size",)
         )
-    if spec.penalty is not None:
-        raise Unsupported("dp_sgd_output has no penalty; put it into the loss and the constants", pointer=("penalty",))
+    refuse(spec, penalty="dp_sgd_output has no penalty; put it into the loss and the constants")
 
 
 def _steps(spec: Spec, problem: HolderProblem) -> _Steps:
@@ -307,7 +313,7 @@ def _noise(spec: Spec, stability: Stability, multiplier: float, stddev: float) -
     return found
 
 
-DP_SGD_OUTPUT = Algorithm(
+ALGORITHM = Algorithm(
     name="dp_sgd_output",
     summary="Projected subgradient steps of one record each, without noise; Gaussian noise on the released average.",
     source=f"{PAPER}, Algorithm 1, Theorems 7 to 10",
@@ -348,4 +354,38 @@ DP_SGD_OUTPUT = Algorithm(
         "train linear models, and scale rows down to where the model's constants are within the plan's.",
     ),
     calibrate=calibrate,
+    scope=Scope(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),
+    example=Example(
+        Spec(1_000_000, EXAMPLE_TARGET, dimension=50, assumptions=EXAMPLE_CONSTANTS),
+        variants={
+            "smooth": {"dataset_size": 100_000, "assumptions": EXAMPLE_CONSTANTS | {"holder_exponent": 1.0}},
+            "lipschitz": {
+                "dataset_size": 100_000,
+                "iterations": 4000,
+                "assumptions": {"radius": 2.0, "lipschitz": 1.0, "loss_at_zero": 1.0, "failure_probability": 0.05},
+            },
+            "all of space": {
+                "assumptions": {name: value for name, value in EXAMPLE_CONSTANTS.items() if name != "radius"}
+                | {"initial_distance": 2.0}
+            },
+        },
+    ),
+    requests={
+        "dp_sgd_output_theorem": ExampleRequest(
+            "DP-SGD-Output for a 1.5-norm hinge in the unit ball: noise on the average alone",
+            {
+                "dataset_size": 100000,
+                "dimension": 50,
+                "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+                "assumptions": {
+                    "holder_exponent": 0.5,
+                    "holder_constant": 1.5,
+                    "gradient_at_zero": 1.5,
+                    "loss_at_zero": 1,
+                    "radius": 1,
+                    "failure_probability": 0.05,
+                },
+            },
+        )
+    },
 )

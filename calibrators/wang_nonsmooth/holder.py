@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 
 from accounting.errors import InvalidValue, Unsupported
-from calibrators.algorithm import Assumption
-from calibrators.assumptions import Given, read_assumptions
+from calibrators.algorithm import Assumption, Given, read_assumptions
 from calibrators.geometry import L2Ball
+from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, Units
 from calibrators.spec import Spec
-from calibrators.units import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, Units
 
 PAPER = "Wang, Lei, Ying & Zhang 2022"
 
@@ -200,3 +199,14 @@ def _gradient_norm(
     if exponent == 0.0:
         return gradient_at_zero + constant
     return None if radius is None else gradient_norm_in_ball(gradient_at_zero, constant, exponent, radius)
+
+
+#: What the examples of these algorithms assume.
+EXAMPLE_CONSTANTS = {
+    "radius": 2.0,
+    "holder_exponent": 0.5,
+    "holder_constant": 0.3,
+    "gradient_at_zero": 0.5,
+    "loss_at_zero": 1.0,
+    "failure_probability": 0.05,
+}

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
+import scipy
 
 from accounting.errors import Unreachable
 from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
@@ -152,8 +152,8 @@ def _gaussian_delta(epsilon: float, mu: Floats) -> Floats:
     """Upper bounds of delta_G(epsilon; mu), 0 at mu = 0."""
     moved = mu > 0.0
     safe = np.where(moved, mu, 1.0)
-    log_first = log_ndtr(0.5 * safe - epsilon / safe)
-    log_second = epsilon + log_ndtr(-0.5 * safe - epsilon / safe)
+    log_first = scipy.special.log_ndtr(0.5 * safe - epsilon / safe)
+    log_second = epsilon + scipy.special.log_ndtr(-0.5 * safe - epsilon / safe)
     first = np.exp(np.maximum(log_first, -745.0))
     difference = -first * np.expm1(np.minimum(log_second - log_first, 0.0))
     # Arguments are off by some units relatively, logarithms by their slope, which is about |x|, times that.

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 
 from calibrators.wang_nonsmooth.holder import PAPER
-from calibrators.wang_nonsmooth.theorem_12 import paper_iterations
+from calibrators.wang_nonsmooth.optimisation_error import paper_iterations
 
 #: Below this exponent Theorem 9 takes more than n steps.
 _FEW_STEPS = (math.sqrt(73.0) - 7.0) / 4.0
@@ -83,7 +83,7 @@ class OutputRate:
         return max(self._sampling_term, self._privacy_term)
 
     def step_size(self, iterations: int, order_constant: float) -> float:
-        """In parameter^2 / loss."""
+        """Return the step size in parameter^2 / loss."""
         if self.bounded:
             return 1.0 / (order_constant * iterations * self.scale)
         power = 1.0 / (3.0 + self.exponent)

@@ -16,11 +16,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.units import LOSS
+from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 from calibrators.wang_nonsmooth.holder import PAPER, HolderProblem
+from calibrators.wang_nonsmooth.optimisation_error import OptimisationError
 from calibrators.wang_nonsmooth.output_rates import OutputRate
-from calibrators.wang_nonsmooth.theorem_12 import OptimisationError
 from calibrators.wang_nonsmooth.utility import is_vacuous
 
 HOLDS = (

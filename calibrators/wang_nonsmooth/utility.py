@@ -9,13 +9,12 @@ from accounting.errors import InvalidValue
 from accounting.events import FullBatch, Poisson
 from accounting.targets import ApproximateDpTarget
 from calibrators.plan import Clip, Phase
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.provenance import LOSS, STEP, Provenance, ProvenanceKind
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec
-from calibrators.units import LOSS, STEP
-from calibrators.wang_nonsmooth import theorem_12
+from calibrators.wang_nonsmooth import optimisation_error
+from calibrators.wang_nonsmooth.feasible_noise import Theorem11
 from calibrators.wang_nonsmooth.holder import HolderProblem
-from calibrators.wang_nonsmooth.theorem_11 import Theorem11
-from calibrators.wang_nonsmooth.theorem_12 import OptimisationError, Rate, paper_iterations
+from calibrators.wang_nonsmooth.optimisation_error import OptimisationError, Rate, paper_iterations
 
 #: Below this share of epsilon in Theorem 11 the noise that Theorem 12 assumes is far from the noise that is needed.
 _ATTAINED_BETA = 0.1
@@ -114,7 +113,9 @@ def utility_of(run: Run) -> Utility:
     """
     steps, size = run.phase.steps, run.phase.divisor
     utility = [
-        Provenance("gradient_evaluations", float(steps * size), "T b", theorem_12.STEPS_SOURCE, ProvenanceKind.EXACT)
+        Provenance(
+            "gradient_evaluations", float(steps * size), "T b", optimisation_error.STEPS_SOURCE, ProvenanceKind.EXACT
+        )
     ]
     warnings: list[str] = []
     if run.problem.radius is None and not run.problem.is_lipschitz:
@@ -153,8 +154,8 @@ def step_sizes(run: Run) -> list[Provenance]:
             Provenance(
                 "step_size_of_least_bound" if found else "step_size",
                 min(error.balanced_step_size, limit * (1.0 - 1e-9)),
-                theorem_12.BALANCED_FORMULA,
-                f"{theorem_12.EXPECTED_SOURCE}: the step size at which that bound is least",
+                optimisation_error.BALANCED_FORMULA,
+                f"{optimisation_error.EXPECTED_SOURCE}: the step size at which that bound is least",
                 ProvenanceKind.DERIVED,
                 HOLDS,
                 units=STEP,
@@ -178,8 +179,8 @@ def _paper_step_size(run: Run, rate: Rate) -> Provenance | None:
     return Provenance(
         "step_size",
         value,
-        theorem_12.STEP_SIZE_FORMULA,
-        theorem_12.STEP_SIZE_SOURCE,
+        optimisation_error.STEP_SIZE_FORMULA,
+        optimisation_error.STEP_SIZE_SOURCE,
         ProvenanceKind.ORDER,
         (*HOLDS, f"constant c = {run.problem.order_constant:g} (order_constant)", "step size below min(1, 1/L)"),
         units=STEP,
@@ -195,8 +196,8 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
         Provenance(
             "expected_excess_risk_bound",
             expected,
-            theorem_12.EXPECTED_FORMULA,
-            theorem_12.EXPECTED_SOURCE,
+            optimisation_error.EXPECTED_FORMULA,
+            optimisation_error.EXPECTED_SOURCE,
             ProvenanceKind.DERIVED,
             (*HOLDS, "bounds the empirical optimisation error, in expectation over batches and noise"),
             vacuous=is_vacuous(problem, expected),
@@ -224,8 +225,8 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
         Provenance(
             "excess_risk_bound",
             bound,
-            theorem_12.ERROR_FORMULA,
-            theorem_12.ERROR_SOURCE,
+            optimisation_error.ERROR_FORMULA,
+            optimisation_error.ERROR_SOURCE,
             ProvenanceKind.EXACT if exact else ProvenanceKind.DERIVED,
             (*HOLDS, why, "gamma > 18 exp(-T d / 8)"),
             vacuous=None if bound is None else is_vacuous(problem, bound),
@@ -263,8 +264,8 @@ def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
         Provenance(
             "excess_risk_rate",
             value,
-            theorem_12.RATE_FORMULA,
-            theorem_12.RATE_SOURCE,
+            optimisation_error.RATE_FORMULA,
+            optimisation_error.RATE_SOURCE,
             ProvenanceKind.ORDER,
             tuple(assumptions),
             vacuous=None if value is None else is_vacuous(problem, value),

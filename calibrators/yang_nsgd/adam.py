@@ -18,11 +18,10 @@ would settle elsewhere, so there is none.
 from __future__ import annotations
 
 from accounting.errors import Unsupported
-from calibrators.algorithm import Algorithm
-from calibrators.assumptions import read_assumptions
+from calibrators.algorithm import Algorithm, read_assumptions
 from calibrators.geometry import Box
-from calibrators.noise import solve_gaussian_steps
-from calibrators.plan import Phase, Plan
+from calibrators.noise import calibration_of, solve_gaussian_steps
+from calibrators.plan import Phase
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.spec import Calibration, Spec
 from calibrators.yang_nsgd.lemma_3_1 import lemma_3_1
@@ -71,12 +70,13 @@ def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
     steps = solve_gaussian_steps(spec)
     event, size = steps.event, steps.batch_size
     phase = Phase(event, spec.gradient_bound, size, spec.step_size)
-    return Calibration(
-        plan=Plan(algorithm.name, spec.dataset_size, spec.relation, (phase,), domain=spec.domain, penalty=spec.penalty),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
+    return calibration_of(
+        algorithm.name,
+        spec,
+        steps,
+        phase,
+        domain=spec.domain,
+        penalty=spec.penalty,
         hyperparameters=(
             _constant("first_moment_decay", FIRST_DECAY, "b_1"),
             _constant("second_moment_decay", SECOND_DECAY, "b_2"),
@@ -87,9 +87,11 @@ def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
                 "gradient_evaluations", float(event.count * size), "T B", algorithm.source, ProvenanceKind.EXACT
             ),
         ),
-        missing_assumptions=(),
-        warnings=(*steps.achieved.warnings, NO_THEOREM, *(() if spec.step_size else (_NO_STEP_SIZE,))),
-        literal=lemma_3_1(spec, phase),
+        warnings=(
+            NO_THEOREM,
+            *(() if spec.step_size else (_NO_STEP_SIZE,)),
+        ),
+        as_published=lemma_3_1(spec, phase),
     )
 
 

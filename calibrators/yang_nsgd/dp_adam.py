@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
 from calibrators.plan import Clip
+from calibrators.scopes import NO_THEOREM
 from calibrators.spec import Calibration, Spec
 from calibrators.yang_nsgd.adam import ERRATA, calibrate_adam
 from calibrators.yang_nsgd.nonconvex import PAPER, RELATIONS, SAMPLINGS, VERDICT
@@ -15,10 +16,10 @@ def calibrate(spec: Spec) -> Calibration:
     Raises:
         As `calibrate_adam`.
     """
-    return calibrate_adam(DP_ADAM, spec)
+    return calibrate_adam(ALGORITHM, spec)
 
 
-DP_ADAM = Algorithm(
+ALGORITHM = Algorithm(
     name="dp_adam",
     summary="Clip each record's gradient to l2 norm c, sum, add Gaussian noise, and feed the mean to Adam.",
     source=f"{PAPER}, Appendix D with equation (2)",
@@ -35,4 +36,33 @@ DP_ADAM = Algorithm(
     verdict=VERDICT,
     errata=ERRATA,
     calibrate=calibrate,
+    scope=NO_THEOREM,
+    example=Example(
+        Spec(
+            50_000,
+            EXAMPLE_TARGET,
+            batch_size=1000,
+            iterations=5000,
+            gradient_bound=Clip(1.5),
+            dimension=20,
+            step_size=0.001,
+        ),
+        bounded=False,
+    ),
+    requests={
+        "dp_adam_poisson": ExampleRequest(
+            "DP-Adam, Poisson batches; the step size is the caller's",
+            {
+                "dataset_size": 50000,
+                "batch_size": 1000,
+                "iterations": 2000,
+                "sampling": "poisson",
+                "neighboring_relation": "add_or_remove_one",
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 3, "delta": 1e-5},
+                "hyperparameters": {"step_size": 0.001},
+                "dtype": "float32",
+            },
+        )
+    },
 )

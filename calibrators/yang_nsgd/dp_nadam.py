@@ -5,8 +5,9 @@ The N is for normalised, not for Nesterov.
 
 from __future__ import annotations
 
-from calibrators.algorithm import Algorithm
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
 from calibrators.plan import Normalize
+from calibrators.scopes import NO_THEOREM
 from calibrators.spec import Calibration, Spec
 from calibrators.yang_nsgd.adam import ERRATA, calibrate_adam
 from calibrators.yang_nsgd.nonconvex import PAPER, RELATIONS, SAMPLINGS, VERDICT
@@ -18,10 +19,10 @@ def calibrate(spec: Spec) -> Calibration:
     Raises:
         As `calibrate_adam`.
     """
-    return calibrate_adam(DP_NADAM, spec)
+    return calibrate_adam(ALGORITHM, spec)
 
 
-DP_NADAM = Algorithm(
+ALGORITHM = Algorithm(
     name="dp_nadam",
     summary="Divide each record's gradient g by (r + |g|), sum, add Gaussian noise, and feed the mean to Adam.",
     source=f"{PAPER}, Appendix D with equation (3)",
@@ -38,4 +39,30 @@ DP_NADAM = Algorithm(
     verdict=VERDICT,
     errata=(*ERRATA, "The noise on the sum is sigma whatever r is: scaling it by r voids the guarantee."),
     calibrate=calibrate,
+    scope=NO_THEOREM,
+    example=Example(
+        Spec(
+            50_000,
+            EXAMPLE_TARGET,
+            batch_size=1000,
+            iterations=5000,
+            gradient_bound=Normalize(1.0),
+            dimension=20,
+            step_size=0.001,
+        ),
+        bounded=False,
+    ),
+    requests={
+        "dp_nadam_replace_one": ExampleRequest(
+            "DP-NAdam (normalised Adam) in the paper's own setting: batches of a fixed size, replace-one",
+            {
+                "dataset_size": 50000,
+                "batch_size": 1000,
+                "iterations": 2000,
+                "gradient_bound": {"kind": "normalize", "regularizer": 0.1},
+                "target": {"kind": "approximate_dp", "epsilon": 3, "delta": 1e-5},
+                "hyperparameters": {"step_size": 0.001},
+            },
+        )
+    },
 )

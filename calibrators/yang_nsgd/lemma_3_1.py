@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 
-from accounting.errors import AccountingError
-from accounting.events import Event, Gaussian, WithoutReplacement
-from accounting.relations import NeighboringRelation
+from accounting.events import WithoutReplacement
 from accounting.targets import ApproximateDpTarget
-from calibrators.literal import Literal, Verdict, judge
-from calibrators.noise import GaussianSteps, solve_steps
+from calibrators.as_published import AsPublished, Verdict
+from calibrators.noise import GaussianSteps
 from calibrators.plan import Phase
 from calibrators.spec import Spec
+from calibrators.verdicts import RELATION, judge_steps
 from calibrators.yang_nsgd.nonconvex import PAPER
 
 SOURCE = f"{PAPER}, Lemma 3.1 (constants derived, sensitivity 1 as in its Proposition E.3)"
@@ -52,7 +51,7 @@ def failed_conditions(epsilon: float, delta: float, sampling_fraction: float, it
     return tuple(words for holds, words in conditions if not holds)
 
 
-def lemma_3_1(spec: Spec, phase: Phase) -> Literal | None:
+def lemma_3_1(spec: Spec, phase: Phase) -> AsPublished | None:
     """The lemma at this spec with the engine's verdict; None for targets that it does not speak of."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or target.delta == 0.0:
@@ -61,33 +60,11 @@ def lemma_3_1(spec: Spec, phase: Phase) -> Literal | None:
     fraction = size / spec.dataset_size
     failed = failed_conditions(target.epsilon, target.delta, fraction, steps)
     if failed:
-        return Literal(Verdict.UNSOUND, f"The lemma does not apply: it needs {'; '.join(failed)}.", SOURCE, FORMULA)
+        return AsPublished(Verdict.UNSOUND, f"The lemma does not apply: it needs {'; '.join(failed)}.", SOURCE, FORMULA)
     printed = printed_noise_multiplier(target.epsilon, target.delta, fraction, steps)
-    relation = NeighboringRelation.REPLACE_ONE
-    try:
-        event = Event(Gaussian(printed), WithoutReplacement(size, spec.dataset_size), steps)
-    except AccountingError as error:
-        # It is for comparison: what the engine does not take refuses no request.
-        why = f"The engine takes no such noise: {error.detail}"
-        return Literal(Verdict.UNSOUND, why, SOURCE, FORMULA, noise_multiplier=printed)
-    verdict, why = judge(
-        [event],
-        relation,
-        target,
-        printed=printed,
-        needed=_needed(spec, steps, size),
-        setting=SETTING,
-    )
-    return Literal(verdict, why, SOURCE, FORMULA, noise_multiplier=printed)
-
-
-def _needed(spec: Spec, steps: int, size: int) -> float | None:
-    own = GaussianSteps(WithoutReplacement.kind, spec.dataset_size, NeighboringRelation.REPLACE_ONE)
-    question = Spec(spec.dataset_size, spec.target, neighboring_relation=NeighboringRelation.REPLACE_ONE)
-    try:
-        return solve_steps(question, own, iterations=steps, batch_size=size).noise_multiplier
-    except AccountingError:
-        return None
+    batches = GaussianSteps(WithoutReplacement.kind, spec.dataset_size, RELATION)
+    verdict, why = judge_steps(spec, batches, printed, iterations=steps, batch_size=size, setting=SETTING)
+    return AsPublished(verdict, why, SOURCE, FORMULA, noise_multiplier=printed)
 
 
 def _rho(epsilon: float, delta: float) -> float:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from accounting.errors import InvalidValue
 from accounting.events import FullBatch, Poisson, WithoutReplacement
 from accounting.relations import NeighboringRelation
-from calibrators.algorithm import Assumption
-from calibrators.assumptions import read_assumptions
+from calibrators.algorithm import Assumption, read_assumptions
+from calibrators.provenance import GRADIENT, LOSS, PURE, SMOOTHNESS, Units
 from calibrators.spec import Spec
-from calibrators.units import GRADIENT, LOSS, PURE, SMOOTHNESS, Units
 
 PAPER = "Yang, Zhang, Chen & Liu 2022"
 
@@ -116,3 +115,13 @@ def read_problem(spec: Spec) -> tuple[Problem | None, tuple[str, ...]]:
             pointer=("assumptions", "generalized_smoothness_l0"),
         )
     return problem, ()
+
+
+#: What the examples of these algorithms assume.
+EXAMPLE_CONSTANTS = {
+    "initial_gap": 2.0,
+    "generalized_smoothness_l0": 1.0,
+    "generalized_smoothness_l1": 0.05,
+    "deviation_tau0": 0.3,
+    "deviation_tau1": 0.2,
+}

@@ -1,17 +1,16 @@
-"""From a spec and a gradient-norm theorem to a Calibration: the part that DP-SGD and DP-NSGD share."""
+"""The gradient-norm theorem of DP-SGD and DP-NSGD, and the calibration that follows from it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import ClassVar, Protocol
+from dataclasses import dataclass
 
 from calibrators.algorithm import Algorithm
-from calibrators.noise import solve_gaussian_steps
-from calibrators.plan import Phase, Plan
-from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.noise import calibration_of, solve_gaussian_steps
+from calibrators.plan import Phase
+from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
 from calibrators.spec import Calibration, Spec
-from calibrators.units import GRADIENT, Units
 from calibrators.yang_nsgd.lemma_3_1 import lemma_3_1
 from calibrators.yang_nsgd.nonconvex import Problem, read_problem
 
@@ -22,18 +21,64 @@ HOLDS = (
 )
 
 
-class GradientNormTheorem(Protocol):
-    """A bound on the expected smallest gradient norm; s is the noise's standard deviation on the mean."""
+@dataclass(frozen=True, slots=True)
+class GradientNormTheorem:
+    r"""A bound on the expected smallest gradient norm of T steps, for bounded records and for normalised ones.
 
-    source: ClassVar[str]
-    step_size_formula: ClassVar[str]
-    step_size_units: ClassVar[Units]
-    bound_formula: ClassVar[str]
+    With $V = d s^2 + b^2$, where b bounds a contribution and s is the noise's standard deviation on the mean:
+    $E_T = \tfrac{2}{\kappa} (D_0/(\eta T) + \eta K_0 V/2)$, and the bound is $\sqrt{\theta E_T} + E_T$ plus the floor.
 
-    def step_size(self, noise_stddev_on_mean: float, iterations: int) -> float: ...
-    def largest_step_size(self, noise_stddev_on_mean: float) -> float: ...
-    def fewest_iterations(self, noise_stddev_on_mean: float) -> float: ...
-    def bound(self, step_size: float, noise_stddev_on_mean: float, iterations: int) -> float: ...
+    Attributes:
+        problem: Constants of the objective.
+        contribution: b, in the unit of contributions.
+        theta: Where the two regimes meet, in gradient units.
+        kappa: Share of the gradient that survives beyond theta, in the unit of contributions.
+        floor: What no number of steps removes, in gradient units.
+        source, step_size_formula, step_size_units, bound_formula: Of what is served.
+
+    Guarantees:
+        - With every valid step size eta, E[min_k |grad f(x_k)|] is at most `bound`.
+    """
+
+    problem: Problem
+    contribution: float
+    theta: float
+    kappa: float
+    floor: float
+    source: str
+    step_size_formula: str
+    step_size_units: Units
+    bound_formula: str
+
+    @property
+    def k0(self) -> float:
+        """Smoothness constant below theta: L_0 + L_1 theta."""
+        return self.problem.l0 + self.problem.l1 * self.theta
+
+    def _second_moment(self, noise_stddev_on_mean: float) -> float:
+        return self.problem.dimension * noise_stddev_on_mean**2 + self.contribution**2
+
+    def step_size(self, noise_stddev_on_mean: float, iterations: int) -> float:
+        """Return eta = sqrt(2 D_0 / (K_0 V T)), in parameter units over those of a contribution."""
+        v = self._second_moment(noise_stddev_on_mean)
+        return math.sqrt(2.0 * self.problem.initial_gap / (self.k0 * v * iterations))
+
+    def largest_step_size(self, noise_stddev_on_mean: float) -> float:
+        """Return the largest step size that the theorem covers: eta L_1 V <= kappa."""
+        scale = self.problem.l1 * self._second_moment(noise_stddev_on_mean)
+        return self.kappa / scale if scale > 0.0 else math.inf
+
+    def fewest_iterations(self, noise_stddev_on_mean: float) -> float:
+        """Return from how many steps on the recommended step size is valid: 2 D_0 L_1^2 V / (K_0 kappa^2)."""
+        p = self.problem
+        v = self._second_moment(noise_stddev_on_mean)
+        return 2.0 * p.initial_gap * p.l1**2 * v / (self.k0 * self.kappa**2)
+
+    def bound(self, step_size: float, noise_stddev_on_mean: float, iterations: int) -> float:
+        """Return sqrt(theta E_T) + E_T + floor, in gradient units."""
+        v = self._second_moment(noise_stddev_on_mean)
+        e_t = (2.0 / self.kappa) * (self.problem.initial_gap / (step_size * iterations) + step_size * self.k0 * v / 2.0)
+        return math.sqrt(self.theta * e_t) + e_t + self.floor
 
 
 def calibrate_with_theorem(
@@ -98,17 +143,18 @@ def calibrate_with_theorem(
         if warning:
             warnings.append(warning)
     phase = Phase(event, spec.gradient_bound, steps.batch_size, step_size)
-    return Calibration(
-        plan=Plan(algorithm.name, spec.dataset_size, spec.relation, (phase,), domain=spec.domain, penalty=spec.penalty),
-        unknown=spec.unknown,
-        value=steps.value,
-        achieved=steps.achieved,
-        next_achieved=steps.next_achieved,
+    return calibration_of(
+        algorithm.name,
+        spec,
+        steps,
+        phase,
+        domain=spec.domain,
+        penalty=spec.penalty,
         hyperparameters=tuple(hyperparameters),
         utility=tuple(utility),
-        missing_assumptions=missing,
-        warnings=(*steps.achieved.warnings, *warnings),
-        literal=lemma_3_1(spec, phase),
+        missing=missing,
+        warnings=warnings,
+        as_published=lemma_3_1(spec, phase),
     )
 
 

@@ -1,4 +1,7 @@
-"""Writes the generated pages of this folder: `python -m docs.algorithms.generate`. A test compares them."""
+"""Writes the generated pages of this folder: `python -m docs.algorithms.generate`.
+
+README.md is committed, and a test compares it. The pages of the algorithms are not: they say what the modules say.
+"""
 
 from __future__ import annotations
 

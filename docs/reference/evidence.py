@@ -23,7 +23,10 @@ TRIED: Mapping[str, str] = {
     "openapi_cases": "Generated requests to every operation, and sequences: all answers documented, no 5xx",
     "fuzz": "Coverage-guided fuzzing of all that reads what others wrote",
     "load": "Mixed load at four fifths of what the server can do: no error, steady memory, no long tail",
+    "lattice": "Distinguishers on the last bits of noisy sums, and on two ways of adding noise that show a record",
+    "run_times": "Times of private runs on neighbouring data sets: none is told from another; without waiting they are",
     "private_accuracy": "Accuracy of one private run on bundled data, over fresh noise",
+    "numeric_types": "Scores of every algorithm's example in float64 and float32, with equal seeds",
 }
 #: Of a campaign's figures, those that say how it went.
 _TOLD: Mapping[str, Sequence[str]] = {
@@ -32,7 +35,10 @@ _TOLD: Mapping[str, Sequence[str]] = {
     "openapi": ("cases", "operations", "faults"),
     "fuzz": ("seconds", "executions", "crashes"),
     "load": ("seconds", "answered", "errors", "p50_ms", "p99_ms", "p99_over_p50", "megabytes_a_minute"),
+    "lattice": ("trials_a_side", "epsilon_charged", "largest_epsilon_shown", "smallest_epsilon_of_controls"),
+    "run": ("runs_of_each", "comparisons", "smallest_p_times_comparisons", "p_of_control"),
     "private": ("runs", "quantiles"),
+    "numeric": ("runs_of_each", "algorithms", "beyond_noise", "largest_difference_of_means"),
 }
 _HEAD = """\
 # Evidence

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from app.auth.principal import Scope
 from app.auth.rights import get_principal
 from app.main import RESOURCES
-from app.openapi import TAGS
+from app.openapi.document import TAGS
 
 PAGE = Path(__file__).parent / "http.md"
 _OPEN = "/health/"

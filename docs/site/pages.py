@@ -10,6 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 INDEX = Path("docs/README.md")
+#: Of each algorithm, made of its module before the site is: `python -m docs.algorithms.generate`.
+PAGES_OF_ALGORITHMS = Path("docs/algorithms")
 #: Pages outside docs/ that pages in it lead to.
 ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
@@ -34,8 +36,10 @@ def is_page(path: Path) -> bool:
 
 
 def _target(page: Path, link: str) -> Path:
-    """Where a link leads, from the root of the repository."""
-    return Path(os.path.normpath(page.parent / link.partition("#")[0]))
+    """Where a link leads, from the root of the repository; for the module of an algorithm, to the page made of it."""
+    path = Path(os.path.normpath(page.parent / link.partition("#")[0]))
+    made = PAGES_OF_ALGORITHMS / f"{path.stem}.md"
+    return made if path.parts[0] == "calibrators" and is_page(made) else path
 
 
 def _without_links_to_files(page: Path, text: str) -> str:
@@ -43,9 +47,12 @@ def _without_links_to_files(page: Path, text: str) -> str:
 
     def words_or_link(link: re.Match[str]) -> str:
         leads = link[2]
-        if leads.startswith(("http:", "https:", "#")) or is_page(_target(page, leads)):
+        if leads.startswith(("http:", "https:", "#")):
             return link[0]
-        return link[1]
+        target = _target(page, leads)
+        if target.parent == PAGES_OF_ALGORITHMS and not leads.endswith(".md"):
+            return f"[{link[1]}]({os.path.relpath(target, page.parent)})"
+        return link[0] if is_page(target) else link[1]
 
     return _LINK.sub(words_or_link, text)
 

@@ -18,8 +18,8 @@ from alembic import op
 
 from accounting.canonical import canonical_text, sha256_hex
 from accounting.events import Event, event_from_json
+from accounting.events.schedules import resolve_schedules
 from accounting.relations import NeighboringRelation
-from accounting.sampling.schedules import resolve_schedules
 
 revision = "0005"
 down_revision = "0004"

@@ -1,4 +1,7 @@
-"""Fifteen random specs per scheme against an independent referee; `make soak` runs a thousand."""
+"""Fifteen random specs per scheme against an independent referee; `make soak` runs a thousand.
+
+`make test` runs the schemes of `QUICK`, and `make test-all` the others.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,22 @@ FEW = {
     "group_poisson": 2,
     "group_exponential": 4,
 }
+#: One scheme of full batches, one of samples and one of a discrete mechanism.
+QUICK = {"gaussian_full_batch", "gaussian_poisson", "exponential"}
 #: Schemes that take long for any: `make soak` runs them.
 LATER = {"gaussian_with_replacement"}
 #: Where something is claimed from below of half the specs alone.
 SHARE_FROM_BELOW = {"generalized_gaussian": 0.25}
 
 
-@pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme not in LATER])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        pytest.param(scheme, marks=() if scheme in QUICK else pytest.mark.thorough)
+        for scheme in SCHEMES
+        if scheme not in LATER
+    ],
+)
 def test_random_specs_agree_with_the_referee(scheme: str) -> None:
     specs = FEW.get(scheme, 15)
     outcome = run_campaign(scheme, specs)

@@ -52,6 +52,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("events", "relation", "epsilon"), LISTS)
+@pytest.mark.one_in(4)
 def test_an_independent_pessimistic_account_agrees(
     events: list[Event], relation: NeighboringRelation, epsilon: float
 ) -> None:
@@ -97,7 +98,7 @@ def test_the_referee_says_which_event_it_refuses() -> None:
 
 
 def test_poisson_batches_under_replace_one_are_refereed() -> None:
-    """Its pair is the one that `sampling.poisson` proves dominating: (1-q)N(0)+qN(1), (1-q)N(0)+qN(-1)."""
+    """Its pair is the one that `accounting.losses.poisson` proves dominating: (1-q)N(0)+qN(1), (1-q)N(0)+qN(-1)."""
     events = [Event(Gaussian(2.0), Poisson(0.1), 50)]
     ours = epsilon_for_delta(events, NeighboringRelation.REPLACE_ONE, 1e-5).value
     found = referee_epsilon(events, NeighboringRelation.REPLACE_ONE, 1e-5)

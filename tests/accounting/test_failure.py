@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
+from accounting.composition.composition import compose
 from accounting.events import ApproximateDp, Event, Gaussian, PureDp, ZcDp
 from accounting.failure import Failure
 from accounting.intervals import Interval
-from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from accounting.accountant import delta_for_epsilon
+from accounting.composition.composition import compose
 from accounting.composition.fourier import FourierInversion
 from accounting.events import Event, Gaussian, Poisson
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
-from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 
 

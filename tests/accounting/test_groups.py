@@ -10,6 +10,7 @@ import pytest
 from scipy.special import comb
 
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
+from accounting.composition.composition import compose
 from accounting.composition.convolution import Convolution
 from accounting.errors import InvalidValue
 from accounting.events import (
@@ -36,9 +37,8 @@ from accounting.groups import (
     group_delta_for_epsilon,
     group_epsilon_for_delta,
 )
-from accounting.privacy_loss import compose
+from accounting.losses.group_poisson import GroupPoissonLoss, group_poisson_loss
 from accounting.relations import NeighboringRelation
-from accounting.sampling.group_poisson import GroupPoissonLoss, group_poisson_loss
 from tests.accounting.references import gaussian_epsilon
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE

@@ -82,6 +82,7 @@ def change(event: Event, *, noise: float = 1.0, probability: float = 1.0, count:
 
 
 @every_spec
+@pytest.mark.one_in(4)
 def test_monotone_in_every_parameter(seed: int, relation: NeighboringRelation, events: list[Event]) -> None:
     """More noise, fewer steps, less sampling and a larger delta never cost more."""
     factor = 1.0 + float(np.random.default_rng([5, seed]).choice([1e-3, 0.03, 0.3]))
@@ -157,6 +158,7 @@ CORNERS = [
 
 @pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE])
 @pytest.mark.parametrize("corner", CORNERS)
+@pytest.mark.one_in(6)
 def test_corners_of_the_range(relation: NeighboringRelation, corner: tuple[float, float, int, float]) -> None:
     """Neither NaN nor an exception nor inf at the ends of every range, for both questions."""
     noise, probability, count, target = corner
@@ -169,6 +171,7 @@ def test_corners_of_the_range(relation: NeighboringRelation, corner: tuple[float
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.one_in(3)
 def test_random_extremes(seed: int) -> None:
     """Anywhere in the range, alone and in lists of two, every scheme: an interval, whatever the numbers."""
     rng = np.random.default_rng([7, seed])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
+from accounting.composition.composition import compose
 from accounting.dp_events import from_dp_event
 from accounting.events import (
     ApproximateDp,
@@ -24,9 +25,8 @@ from accounting.events import (
     TreeAggregation,
     WithoutReplacement,
 )
-from accounting.privacy_loss import compose
+from accounting.losses.shuffle_model import closed_form_epsilon
 from accounting.relations import NeighboringRelation
-from accounting.sampling.shuffle_model import closed_form_epsilon
 from tests.accounting.references import poisson_moment
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE

@@ -10,9 +10,9 @@ import pytest
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
 from accounting.events import Event, Gaussian, Poisson
 from accounting.relations import NeighboringRelation
-from tests.references.direct import bound_with_cut
-from tests.references.loader import KnownDelta, load_references
-from tests.references.loss_quadrature import PoissonGaussian
+from tests.high_precision.direct import bound_with_cut
+from tests.high_precision.loader import KnownDelta, load_references
+from tests.high_precision.loss_quadrature import PoissonGaussian
 
 REFERENCES = load_references()
 #: Widths of entries marked as goals, in units of max(1e-6, 1e-6 epsilon).
@@ -27,6 +27,7 @@ every_reference_in_range = pytest.mark.parametrize(
 
 
 @every_reference
+@pytest.mark.one_in(4)
 def test_delta_contains_the_reference(known: KnownDelta) -> None:
     value = delta_for_epsilon(known.events, known.relation, known.epsilon).value
     assert Decimal(value.lower) <= known.delta + known.error
@@ -34,6 +35,7 @@ def test_delta_contains_the_reference(known: KnownDelta) -> None:
 
 
 @every_reference_in_range
+@pytest.mark.one_in(4)
 def test_epsilon_contains_the_reference(known: KnownDelta) -> None:
     """Asked at the nearest floats on both sides of the reference's delta, so that its own rounding cannot decide."""
     above = float(known.delta + known.error)

@@ -10,14 +10,14 @@ import pytest
 
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
 from accounting.composition.basic import BasicComposition
+from accounting.composition.composition import compose
 from accounting.composition.convolution import Convolution
-from accounting.composition.evaluator import Bounds
 from accounting.composition.gaussian_dp import AnalyticGaussian
 from accounting.composition.intersection import CROSSING_ALLOWANCE, intersect
 from accounting.composition.renyi import RenyiBound
 from accounting.events import Event, Gaussian, Laplace, Poisson
 from accounting.filters import RenyiFilter, default_orders
-from accounting.privacy_loss import compose
+from accounting.intervals import Bounds
 from accounting.relations import NeighboringRelation
 
 ADD_OR_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE

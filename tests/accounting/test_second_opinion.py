@@ -38,6 +38,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("events", "relation"), LISTS)
+@pytest.mark.one_in(4)
 def test_it_agrees_with_what_is_right_and_not_with_what_is_wrong(
     events: list[Event], relation: NeighboringRelation
 ) -> None:

@@ -20,8 +20,7 @@ from accounting.events import (
     WithoutReplacement,
     ZcDp,
 )
-from accounting.filter_costs import gaussian_dp_cost, pure_dp_cost, zcdp_cost
-from accounting.filters import PureDpFilter
+from accounting.filters import PureDpFilter, gaussian_dp_cost, pure_dp_cost, zcdp_cost
 from accounting.relations import NeighboringRelation
 from accounting.solve import solve_noise
 from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget

@@ -100,7 +100,7 @@ def test_sampling_without_a_proof_is_refused_and_names_what_works() -> None:
         (lambda: ApproximateDp(1.0, 1.5), ("delta",)),
         (lambda: ApproximateDp(-1.0, 0.5), ("epsilon",)),
         (lambda: RenyiDp((), ()), ("orders",)),
-        (lambda: RenyiDp((1.0,), (0.1,)), ("orders",)),
+        (lambda: RenyiDp((1.0,), (0.1,)), ("orders", 0)),
         (lambda: RenyiDp((3.0, 2.0), (0.1, 0.2)), ("orders",)),
         (lambda: RenyiDp(tuple(range(2, 67)), (0.1,) * 65), ("orders",)),
         (lambda: RenyiDp((2.0, 3.0), (0.1,)), ("epsilons",)),

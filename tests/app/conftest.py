@@ -8,30 +8,36 @@ from contextlib import ExitStack
 import pytest
 from starlette.testclient import TestClient
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.main import create_app
 from app.settings import Settings
 from tests.app.documented_problems import assert_documented
 from tests.databases import DatabaseFactory
+from tests.local_access import BASE_URL, LOOPBACK_PEER, local_client
 from tests.warm_processes import WarmProcesses
-
-BASE_URL = "http://127.0.0.1:8000"
-LOOPBACK_PEER = ("127.0.0.1", 50000)
 
 ConnectAs = Callable[..., TestClient]
 
 
 @pytest.fixture
 def connect(context: Context) -> Iterator[ConnectAs]:
-    """Make a client of the application: ``connect(base_url=..., peer=..., headers=...)``."""
+    """Make a client of the application: ``connect(base_url=..., peer=..., headers=..., is_local=False)``.
+
+    It shows the token of a server without keys, unless it is told that it is not the operator's.
+    """
     app = create_app(context)
     with ExitStack() as stack:
 
         def client(
-            base_url: str = BASE_URL, peer: tuple[str, int] = LOOPBACK_PEER, headers: dict[str, str] | None = None
+            base_url: str = BASE_URL,
+            peer: tuple[str, int] = LOOPBACK_PEER,
+            headers: dict[str, str] | None = None,
+            is_local: bool = True,
         ) -> TestClient:
-            made = TestClient(app, base_url=base_url, client=peer, headers=headers, follow_redirects=False)
+            make = local_client if is_local else TestClient
+            made = make(app, base_url=base_url, client=peer, headers=headers, follow_redirects=False)
             made.event_hooks["response"].append(assert_documented)
             return stack.enter_context(made)
 
@@ -40,7 +46,7 @@ def connect(context: Context) -> Iterator[ConnectAs]:
 
 @pytest.fixture
 def client(connect: ConnectAs) -> TestClient:
-    """A client on the machine itself, without a key."""
+    """A client on the machine itself, without a key but with the token."""
     return connect()
 
 
@@ -52,8 +58,8 @@ def reader(
     url = sqlite_databases.migrated()
     settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0, max_upload_bytes=4096)
     database = Database(url)
-    app = create_app(Context(settings, database, **warm_processes.pools()))
-    with TestClient(app, base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    app = create_app(fenced_context(settings, database, **warm_processes.pools()))
+    with local_client(app) as client:
         client.event_hooks["response"].append(assert_documented)
         yield client
     database.dispose()

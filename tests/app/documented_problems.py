@@ -9,7 +9,8 @@ from pathlib import Path
 
 from httpx2 import Response
 
-from app.openapi_values import told
+from app.openapi.errors import codes_in
+from app.openapi.sharing import resolved
 from app.problems import MEDIA_TYPE
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,9 @@ def _operations() -> list[tuple[str, re.Pattern[str], frozenset[tuple[str, str]]
     for path, item in sorted(document["paths"].items(), key=lambda each: "{" in each[0]):
         form = re.compile(re.sub(r"\{[^}]*\}", "[^/]+", path))
         for method, operation in item.items():
-            answers = {status: told(answer["description"]) for status, answer in operation["responses"].items()}
+            answers = {
+                status: codes_in(resolved(document, answer)["description"])
+                for status, answer in operation["responses"].items()
+            }
             found.append((method, form, frozenset((status, code) for status in answers for code in answers[status])))
     return found

@@ -18,14 +18,14 @@ from starlette.testclient import TestClient
 
 from app.auth.principal import Principal, Scope
 from app.auth.rights import CurrentPrincipal, requires
-from app.kit.context import Context, CurrentContext
+from app.context import Context, CurrentContext
 from app.main import create_app
 from app.runs import service as runs
 from tests.app.auth.rights_world import EVENT, FILTER, Ids, NoAudits, Side, World, budget_request, send, upload
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import REQUEST, ROWS
 from tests.databases import on_one_engine
+from tests.local_access import local_client
 
 Request = dict[str, Any]
 
@@ -102,7 +102,7 @@ def app(context: Context) -> FastAPI:
 
 @pytest.fixture
 def client(app: FastAPI) -> Iterator[TestClient]:
-    with TestClient(app, base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    with local_client(app) as client:
         yield client
 
 

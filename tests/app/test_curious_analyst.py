@@ -28,16 +28,19 @@ from starlette.testclient import TestClient
 
 from app.auth import service as keys
 from app.auth.principal import Scope
+from app.context import Context
 from app.db.database import Database
+from app.fence.watching import fenced_context
 from app.kit import ids
-from app.kit.context import Context
 from app.kit.private_files import write_private_once
 from app.main import create_app
 from app.observability.logs import configure_logging
+from app.openapi.sharing import resolved
 from app.runs import worker
 from app.settings import Settings
 from tests.app.runs.conftest import COLUMNS, REQUEST, ROWS
 from tests.databases import DatabaseFactory, on_one_engine
+from tests.local_access import local_client
 
 #: The last row replaced by one at the other end of every range, and beyond it; and taken away.
 REPLACED = ROWS.replace("8,0,green,yes", "-1e300,7,red,no")
@@ -175,7 +178,7 @@ def reads(client: TestClient) -> list[tuple[str, list[str | None]]]:
         if "get" in methods and not path.startswith(("/health", "/metrics")):
             [schema] = [
                 parameter["schema"]
-                for parameter in methods["get"].get("parameters", ())
+                for parameter in (resolved(document, each) for each in methods["get"].get("parameters", ()))
                 if parameter["name"] == "format"
             ] or [{}]
             named = document["components"]["schemas"].get(schema.get("$ref", "").rpartition("/")[2], schema)
@@ -189,8 +192,6 @@ def service(url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     """A new service whose identifiers, clock and secrets are those of every other one."""
     numbers = count(1)
     monkeypatch.setattr(ids, "_random_bytes", lambda: next(numbers).to_bytes(15))
-    # A private run ends at a whole second of the clock, which stands still here.
-    monkeypatch.setattr(worker, "_wait_for_whole_second", lambda began: None)
     settings = Settings(
         data_dir=folder,
         database_url=url,
@@ -199,12 +200,13 @@ def service(url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         checkpoint_key_file=folder.parent / "checkpoint.key",
         requests_per_second=0,
         concurrent_requests=0,
+        release_interval_s=0.05,
     )
     database = Database(url)
-    context = Context(settings, database, lambda: MOMENT)
+    context = fenced_context(settings, database, lambda: MOMENT)
     created = {scope: keys.create_key(context, scope, [Scope(scope)]) for scope in ("owner", "analyst", "auditor")}
     tokens = {scope: key.token for scope, key in created.items() if key is not None}
-    with TestClient(create_app(context), base_url="http://127.0.0.1:8000", client=("127.0.0.1", 50000)) as client:
+    with local_client(create_app(context)) as client:
         yield Life(client, context, tokens, reads(client))
     database.dispose()
 

@@ -7,8 +7,9 @@ from starlette.testclient import TestClient
 
 from app.auth import service
 from app.auth.principal import Scope
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.main import create_app
 from app.settings import Settings
 from tests.app.conftest import LOOPBACK_PEER, ConnectAs
@@ -152,7 +153,9 @@ def test_the_first_key_ends_the_keyless_mode_of_a_running_server(connect: Connec
 
 def test_without_a_schema_nothing_is_answered_but_health(settings: Settings, databases: DatabaseFactory) -> None:
     database = Database(databases.empty())
-    client = TestClient(create_app(Context(settings, database)), base_url="http://127.0.0.1:8000", client=LOOPBACK_PEER)
+    client = TestClient(
+        create_app(fenced_context(settings, database)), base_url="http://127.0.0.1:8000", client=LOOPBACK_PEER
+    )
     assert_problem(client.get("/v1/algorithms"), 503, "database_unavailable")
     assert_problem(client.get("/health/ready"), 503, "database_unavailable")
     assert client.get("/health/live").json() == {"status": "ok"}
@@ -163,7 +166,9 @@ def test_a_database_that_is_away_is_503(tmp_path_factory: pytest.TempPathFactory
     url = "postgresql+psycopg://nobody:secret@127.0.0.1:1/nothing"
     database = Database(url)
     settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0)
-    client = TestClient(create_app(Context(settings, database)), base_url="http://127.0.0.1:8000", client=LOOPBACK_PEER)
+    client = TestClient(
+        create_app(fenced_context(settings, database)), base_url="http://127.0.0.1:8000", client=LOOPBACK_PEER
+    )
     for path in ("/v1/algorithms", "/health/ready"):
         response = client.get(path)
         assert_problem(response, 503, "database_unavailable")

@@ -16,14 +16,14 @@ from structlog.testing import capture_logs
 
 from accounting.errors import Unsupported
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.main import create_app
 from app.observability.requests import AnswerInterrupted
 from app.problems import Problem
 from app.settings import Settings
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
 from tests.databases import DatabaseFactory
+from tests.local_access import local_client
 
 DATUM = "datum-48151623"
 
@@ -68,7 +68,9 @@ def failing_app(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.Temp
     """The real application with routes that fail; they exist in this test alone."""
     url = sqlite_databases.migrated()
     database = Database(url)
-    app = create_app(Context(Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0), database))
+    app = create_app(
+        fenced_context(Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0), database)
+    )
     for name, error in FAILURES.items():
         app.add_api_route(f"/v1/failing/{name}", failing(error))
     app.add_api_route("/v1/failing/interrupted", interrupted)
@@ -78,7 +80,7 @@ def failing_app(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 def failing_client(failing_app: FastAPI) -> TestClient:
-    return TestClient(failing_app, base_url=BASE_URL, client=LOOPBACK_PEER)
+    return local_client(failing_app)
 
 
 @pytest.mark.parametrize(

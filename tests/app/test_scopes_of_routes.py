@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
 from app.auth.service import create_key
-from app.kit.context import Context
+from app.context import Context
 from tests.app.conftest import ConnectAs
 from tests.app.datasets.uploads import create_budget
 from tests.app.problem_assertions import assert_problem
@@ -38,6 +38,7 @@ ALLOWED: dict[str, frozenset[Scope]] = {
     ),
     **dict.fromkeys(["list_algorithms", "compare_algorithms", "get_algorithm"], EVERYBODY),
     **dict.fromkeys(["list_datasets", "get_dataset"], READERS),
+    "list_shared_contents": frozenset({Scope.AUDITOR}),
     "derive_assumptions": SPENDERS,
     "upload_dataset": OWNERS,
     "delete_dataset": OWNERS,

@@ -95,6 +95,32 @@ def test_the_banner_says_where_on_what_and_for_whom(server: Running) -> None:
     assert "no key created yet: only this machine is answered" in server.banner
 
 
+def test_the_banner_has_an_address_that_signs_in_once_and_nothing_has_the_token(server: Running) -> None:
+    printed = re.search(rf"http://127\.0\.0\.1:{server.port}/dashboard/sign-in\?code=(\S+)", server.banner)
+    assert printed is not None, server.banner
+    form = f"code={printed[1]}".encode()
+
+    def redeem() -> RawAnswer:
+        origin = f"Origin: http://127.0.0.1:{server.port}"
+        fields = (origin, "Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(form)}")
+        host = f"127.0.0.1:{server.port}"
+        return server.ask(head(*fields, target="POST /dashboard/sign-in", host=host) + form)
+
+    answer = redeem()
+    assert answer.status_code == 303, answer.body
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    assert server.ask(head(f"Cookie: {cookie}", target="GET /dashboard/budgets")).status_code == 200
+    assert redeem().status_code == 401
+    file = server.data_dir / "local-token"
+    token = file.read_text().split()[-1]
+    assert file.stat().st_mode & 0o777 == 0o600
+    log = (server.data_dir / "log").read_text()
+    assert "/dashboard/sign-in" in log
+    for text in (server.banner, log, cookie):
+        assert token not in text
+    assert printed[1] not in log
+
+
 def test_it_answers(server: Running) -> None:
     assert server.ask(head(target="GET /health/ready")).json()["status"] == "ok"
     answer = server.ask(head(target="GET /docs"))

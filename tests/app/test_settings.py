@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -11,6 +12,13 @@ from pydantic import ValidationError
 from sqlalchemy import make_url
 
 from app.settings import Settings, environment_of, settings_faults
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have a service of their own."""
+    for name in [name for name in os.environ if name.startswith("EPSILOND_")]:
+        monkeypatch.delenv(name)
 
 
 def test_defaults() -> None:
@@ -66,6 +74,39 @@ def test_a_database_that_is_not_to_be_had_is_refused_without_its_password(
     assert text.startswith("EPSILOND_DATABASE_URL: ")
     assert len(text.splitlines()) == 1
     assert "password1" not in text
+
+
+@pytest.mark.parametrize(
+    ("database", "fence"),
+    [
+        ("postgresql://ledger:password1@host/name", "postgresql://fence:password1@host:5432/name?sslmode=require"),
+        ("sqlite:////folder/ledger", "sqlite:////folder/ledger"),
+        ("sqlite:////folder/ledger", "/folder/ledger"),
+        ("", "sqlite:///var/epsilond.sqlite3"),
+        ("", "var/epsilond.sqlite3"),
+    ],
+)
+def test_a_fence_inside_the_ledgers_database_is_refused_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, database: str, fence: str
+) -> None:
+    monkeypatch.setenv("EPSILOND_DATABASE_URL", database)
+    monkeypatch.setenv("EPSILOND_FENCE", fence)
+    with pytest.raises(ValidationError) as caught:
+        Settings()
+    assert re.fullmatch("EPSILOND_FENCE: it is the ledger's own database; .*", settings_faults(caught.value))
+
+
+def test_a_fence_is_a_file_or_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().fence_place == Path("var/fence").absolute()
+    monkeypatch.setenv("EPSILOND_FENCE", "elsewhere/fence")
+    assert Settings().fence_place == Path("elsewhere/fence").absolute()
+    monkeypatch.setenv("EPSILOND_DATABASE_URL", "postgresql://user@host/name")
+    monkeypatch.setenv("EPSILOND_FENCE", "postgresql://user@host/another")
+    assert Settings().fence_place == "postgresql+psycopg://user@host/another"
+    monkeypatch.setenv("EPSILOND_FENCE", "mysql://user:password1@host/name")
+    with pytest.raises(ValidationError) as caught:
+        Settings()
+    assert settings_faults(caught.value) == "EPSILOND_FENCE: the database is SQLite, or PostgreSQL through psycopg 3."
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

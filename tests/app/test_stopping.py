@@ -77,7 +77,8 @@ def test_the_server_ends_while_a_request_waits_for_a_lock(tmp_path: Path) -> Non
         body = b'{"name": "a", "neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp", "rho": 1}}'
         head = (
             "POST /v1/budgets HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            f"Idempotency-Key: k\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+            f"Idempotency-Key: k\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n"
+            f"{settings.local_token_file.read_text().strip()}\r\n\r\n"
         )
         with locked(tmp_path / "epsilond.sqlite3"), socket.create_connection(("127.0.0.1", int(port[1])), 10) as client:
             client.sendall(head.encode())
@@ -156,17 +157,19 @@ def test_streams_of_progress_end_at_once_and_whole(tmp_path: Path) -> None:
             {"name": "a", "type": "number", "lower": 0, "upper": 2},
             {"name": "y", "type": "category", "categories": ["no", "yes"]},
         ]
+        line = settings.local_token_file.read_text().strip()
+        name, _, value = line.partition(": ")
         request = Request(
             f"http://127.0.0.1:{port[1]}/v1/runs",
             json.dumps(
                 REQUEST | {"dataset": {"public": True, "columns": columns, "label": "y", "rows": rows}}
             ).encode(),
-            {"Content-Type": "application/json", "Idempotency-Key": "k"},
+            {"Content-Type": "application/json", "Idempotency-Key": "k", name: value},
         )
         with urlopen(request, timeout=30) as answer:
             run_id = json.load(answer)["id"]
         with socket.create_connection(("127.0.0.1", int(port[1])), 10) as client:
-            client.sendall(f"GET /v1/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            client.sendall(f"GET /v1/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n{line}\r\n\r\n".encode())
             heard = b""
             while b"queued-0" not in heard:
                 heard += client.recv(10_000)

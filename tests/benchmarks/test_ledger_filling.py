@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import func, select
 
-from app.budgets.models import Reservation
-from app.kit.context import Context
+from app.context import Context
+from app.tables.ledger import Reservation
 from benchmarks.ledger import ours, work
 from benchmarks.ledger.filling import TEMPLATES, filled_budget
 from tests.app.ledger.audit import audit

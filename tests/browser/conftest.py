@@ -10,12 +10,15 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 
+from app.auth.sessions import COOKIE
 from tests.browser.pages import PATIENCE_S, WatchedPage
 from tests.crash.server_process import running_server
 from tests.databases import DatabaseFactory
+from tests.local_access import session_cookie
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -76,16 +79,21 @@ def server(serve: Serve) -> str:
 def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
     """Open an address: ``open_page(server + "/docs", viewport=NARROW, color_scheme="dark")``.
 
-    Options are those of Playwright's `Browser.new_context`. When the test ends, a fault of any page fails it.
+    It is signed in to a server without keys, unless it is told otherwise. Options are those of Playwright's
+    `Browser.new_context`. When the test ends, a fault of any page fails it.
     """
     with ExitStack() as stack:
         opened: list[WatchedPage] = []
 
-        def start(url: str, **options: Any) -> WatchedPage:
+        def start(url: str, *, is_signed_in: bool = True, **options: Any) -> WatchedPage:
             # What moves is measured on its way, and not where it ends.
             options = {"viewport": WIDE, "reduced_motion": "reduce"} | options
             context = stack.enter_context(browser.new_context(**options))
             context.set_default_timeout(PATIENCE_S * 1000)
+            cookie = session_cookie(urlsplit(url).port or 80)
+            if cookie is not None and is_signed_in:
+                # For every page: the path of a cookie would be that of its address.
+                context.add_cookies([{"name": COOKIE, "value": cookie, "url": urljoin(url, "/")}])
             opened.append(WatchedPage(context.new_page(), url))
             return opened[-1]
 

@@ -32,6 +32,7 @@ def await_charts(watched: WatchedPage, count: int = 3) -> None:
     charts.nth(count - 1).wait_for(timeout=1000 * PATIENCE_S)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("path", ["/", "/dashboard/compare", "/dashboard/algorithms/dp_svrg_pp"])
 def test_a_page_is_for_every_reader_and_every_width(open_page: OpenPage, server: str, path: str, width: int) -> None:
@@ -60,6 +61,7 @@ def test_the_answer_the_charts_and_the_address_follow_what_is_typed(open_page: O
     page.locator("#summary", has_text="epsilon at most 2 ").wait_for()
 
 
+@pytest.mark.thorough
 def test_a_fault_is_told_at_its_field_and_goes_when_it_is_mended(open_page: OpenPage, server: str) -> None:
     watched = open_page(server + QUICK)
     field = watched.page.get_by_label("Steps", exact=True)
@@ -72,6 +74,7 @@ def test_a_fault_is_told_at_its_field_and_goes_when_it_is_mended(open_page: Open
     assert fault.text_content() == ""
 
 
+@pytest.mark.thorough
 def test_fields_come_and_go_with_what_is_chosen(open_page: OpenPage, server: str) -> None:
     watched = open_page(server + QUICK)
     page = watched.page
@@ -86,6 +89,7 @@ def test_fields_come_and_go_with_what_is_chosen(open_page: OpenPage, server: str
     assert page.evaluate("document.activeElement.name") == "algorithm"
 
 
+@pytest.mark.thorough
 def test_all_of_it_is_reached_and_done_by_keyboard(open_page: OpenPage, server: str) -> None:
     watched = open_page(server + QUICK)
     page = watched.page
@@ -108,6 +112,7 @@ def test_all_of_it_is_reached_and_done_by_keyboard(open_page: OpenPage, server: 
     assert parse_qs(urlsplit(sent.value.url).query)["epsilon"] == ["0.5"], "the form is sent"
 
 
+@pytest.mark.thorough
 def test_without_scripts_the_form_is_sent_as_it_is(open_page: OpenPage, server: str) -> None:
     page = open_page(server + "/dashboard/algorithms/dp_sgd").page
     # Playwright does not come back from a browser whose scripts are off: this page's only script is empty instead.
@@ -122,6 +127,7 @@ def test_without_scripts_the_form_is_sent_as_it_is(open_page: OpenPage, server: 
     assert urlsplit(page.url).path == "/dashboard/calibrate/steps"
 
 
+@pytest.mark.thorough
 def test_the_comparison_follows_what_is_chosen(open_page: OpenPage, server: str) -> None:
     watched = open_page(f"{server}/dashboard/compare")
     page = watched.page
@@ -134,6 +140,7 @@ def test_the_comparison_follows_what_is_chosen(open_page: OpenPage, server: str)
     assert "dataset_size=20000" in page.url
 
 
+@pytest.mark.thorough
 def test_signing_in_and_out(open_page: OpenPage, serve: Serve) -> None:
     server = serve()
     host, port = server.removeprefix("http://").split(":")
@@ -164,6 +171,7 @@ def test_signing_in_and_out(open_page: OpenPage, serve: Serve) -> None:
     assert page.context.cookies() == []
 
 
+@pytest.mark.thorough
 def test_a_session_that_has_ended_leads_to_the_sign_in(open_page: OpenPage, serve: Serve) -> None:
     server = serve()
     host, port = server.removeprefix("http://").split(":")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.browser.conftest import OpenPage, Serve
 from tests.browser.pages import WatchedPage
+from tests.local_access import authorization
+
+pytestmark = pytest.mark.thorough
 
 #: Findings inside Swagger UI that no style or attribute of ours mends: the line of an operation is one large button
 #: with a link to copy its path in it.
@@ -24,6 +28,13 @@ class Docs:
         self.watched = watched
         self.page = watched.page
         self.page.locator(".opblock-tag").first.wait_for()
+
+    def authorize(self, token: str) -> None:
+        """Type a token into the dialog of the button Authorize."""
+        self.page.locator(".btn.authorize").first.click()
+        self.page.locator(".modal-ux input").fill(token)
+        self.page.locator(".modal-ux .btn.authorize").click()
+        self.page.locator(".modal-ux .btn-done").click()
 
     def open(self, tag: str, name: str) -> Any:
         """Open an operation by its address, and return its part of the page."""
@@ -46,7 +57,14 @@ class Docs:
 
 @pytest.fixture
 def docs(open_page: OpenPage, server: str) -> Docs:
-    return Docs(open_page(server + "/docs"))
+    docs = Docs(open_page(server + "/docs"))
+    docs.authorize(local_token_of(server))
+    return docs
+
+
+def local_token_of(server: str) -> str:
+    """What the file of a server without keys says behind the word Bearer."""
+    return authorization(urlsplit(server).port or 80)["Authorization"].removeprefix("Bearer ")
 
 
 def test_from_a_calibration_to_a_run_with_every_id_filled_in(docs: Docs) -> None:
@@ -101,8 +119,8 @@ def test_operations_are_found_by_any_word_of_theirs(docs: Docs) -> None:
     docs.page.wait_for_function(shown, arg=0)
 
 
-def test_the_keyboard_skips_what_is_above_and_shows_where_it_is(docs: Docs) -> None:
-    page = docs.page
+def test_the_keyboard_skips_what_is_above_and_shows_where_it_is(open_page: OpenPage, server: str) -> None:
+    page = Docs(open_page(server + "/docs")).page
     page.keyboard.press("Tab")
     skip = page.get_by_role("link", name="Skip to the operations")
     assert skip.evaluate("each => each === document.activeElement")
@@ -147,6 +165,7 @@ def test_dark_follows_the_system_while_the_page_is_open(docs: Docs) -> None:
 def test_a_key_opens_a_server_that_has_keys_and_is_kept_nowhere(open_page: OpenPage, serve: Serve) -> None:
     url = serve()
     first = Docs(open_page(url + "/docs"))
+    first.authorize(local_token_of(url))
     part = first.open("Keys", "create_key")
     body = '{"name": "ops", "scopes": ["admin"]}'
     part.locator("textarea.body-param__text").fill(body)
@@ -155,10 +174,7 @@ def test_a_key_opens_a_server_that_has_keys_and_is_kept_nowhere(open_page: OpenP
     _, problem = second.execute(second.open("Keys", "get_own_key"))
     assert problem["code"] == "unauthenticated"
     second.watched.expect_fault("401")
-    second.page.locator(".btn.authorize").click()
-    second.page.locator(".modal-ux input").fill(key["token"])
-    second.page.locator(".modal-ux .btn.authorize").click()
-    second.page.locator(".modal-ux .btn-done").click()
+    second.authorize(key["token"])
     _, own = second.execute(second.open("Keys", "get_own_key"))
     assert own["id"] == key["id"]
     assert second.page.evaluate("() => [localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]

@@ -11,6 +11,8 @@ from tests.browser.conftest import OpenPage, Serve
 from tests.browser.pages import PATIENCE_S, WatchedPage
 from tests.crash.connection import Connection
 
+pytestmark = pytest.mark.thorough
+
 NARROW = {"width": 390, "height": 800}
 GAUSSIAN = {"mechanism": {"kind": "gaussian", "noise_multiplier": 5.0}}
 RUN = {

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
+from app.auth.sessions import COOKIE
 from tests.browser.conftest import OpenPage, Serve
+from tests.local_access import session_cookie
+
+pytestmark = pytest.mark.thorough
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -51,6 +56,8 @@ def test_the_amounts_follow_the_filter_and_a_fault_is_led_to(open_page: OpenPage
 def test_without_scripts_a_button_shows_the_amounts(browser: Browser, own_server: str) -> None:
     # Not a watched page: its watch runs scripts.
     with browser.new_context(java_script_enabled=False) as context:
+        cookie = session_cookie(urlsplit(own_server).port or 80)
+        context.add_cookies([{"name": COOKIE, "value": str(cookie), "url": own_server}])
         page = context.new_page()
         page.goto(own_server + PATH)
         page.get_by_label("Name").fill("by hand")

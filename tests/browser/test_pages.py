@@ -9,6 +9,8 @@ import pytest
 from tests.browser.conftest import OpenPage
 from tests.browser.pages import SCREENSHOTS, WatchedPage
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def watched(open_page: OpenPage, server: str) -> WatchedPage:
@@ -20,7 +22,7 @@ def watched(open_page: OpenPage, server: str) -> WatchedPage:
     [
         ("() => console.error('spoken')", "console: spoken"),
         ("() => { setTimeout(() => { throw new Error('thrown') }) }", "script: .*thrown"),
-        ("() => fetch('/v1/runs/run_none')", "console: .*404"),
+        ("() => fetch('/dashboard/runs/run_none')", "console: .*404"),
         ("() => fetch('http://127.0.0.2:9/').catch(() => {})", "console: .*Content Security Policy"),
         (
             "() => { const added = document.createElement('script'); added.text = '1'; document.body.append(added) }",

@@ -15,7 +15,7 @@ from accounting.errors import InvalidValue
 from accounting.events import DisjointBatches, Event, FullBatch, Gaussian, Poisson, PureDp, WithoutReplacement, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Box, L1Ball, L1Penalty, L2Ball, L2Penalty, LpBall, Simplex
-from calibrators.phases import TreePhase
+from calibrators.phases.vertex_trees import TreePhase
 from calibrators.plan import MAX_SCHEDULE, AnyPhase, Clip, Normalize, Phase, Plan, plan_from_canonical
 from calibrators.release import LAST_ITERATE, AverageIterate, RandomIterate, WeightedAverage
 

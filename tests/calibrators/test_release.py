@@ -22,7 +22,9 @@ def test_a_release_reads_back_from_its_json_and_from_its_canonical_bytes(release
 
 def test_weights_may_miss_one_by_rounding_and_no_more() -> None:
     assert WeightedAverage((0.1,) * 10).weights == (0.1,) * 10
-    for weights in ((), (0.5, 0.49), (0.5, 0.5, 1e-8)):
+    with pytest.raises(InvalidValue, match="weights must be a list of 1 to"):
+        WeightedAverage(())
+    for weights in ((0.5, 0.49), (0.5, 0.5, 1e-8)):
         with pytest.raises(InvalidValue, match="sum to 1") as caught:
             WeightedAverage(weights)
         assert caught.value.pointer == ("release", "weights")

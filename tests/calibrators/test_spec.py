@@ -138,7 +138,7 @@ def test_what_the_spec_names_is_not_overwritten() -> None:
 
 
 def test_an_unknown_algorithm_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InvalidValue, match="dp_sgd, dp_nsgd") as caught:
+    with pytest.raises(InvalidValue, match="dp_sgd, clipped_acsa") as caught:
         calibrate("adam", SPEC)
     assert (caught.value.code, caught.value.pointer) == ("unknown_algorithm", ("algorithm",))
 

@@ -12,8 +12,9 @@ from datetime import timedelta
 
 from anyio.from_thread import BlockingPortal
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fence_of
 from app.kit.group_commit import GroupCommit
 from tests.app.ledger.client import Client, open_tree
 from tests.app.ledger.model import Command, Model
@@ -89,7 +90,9 @@ def other_server(context: Context) -> Iterator[Context]:
     """As if in another process: an engine and transactions of its own."""
     database = Database(context.database.url)
     try:
-        yield replace(context, database=database, ledger_commits=GroupCommit())
+        other = replace(context, database=database, ledger_commits=GroupCommit())
+        fence_of(other)
+        yield other
     finally:
         database.dispose()
 

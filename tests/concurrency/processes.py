@@ -23,8 +23,9 @@ from typing import Any, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from sqlalchemy import event, text
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.settings import Settings
 
 Result = TypeVar("Result")
@@ -114,7 +115,7 @@ def _process(
     try:
         with start_blocking_portal() as loop:
             barrier.wait(PATIENCE_S)
-            context = Context(Settings(data_dir=data_dir, database_url=url), database)
+            context = fenced_context(Settings(data_dir=data_dir, database_url=url), database)
             result = work(Host(context, loop, barrier), argument)
         results.put((place, _Done(result, conflicts)))
     except BaseException:

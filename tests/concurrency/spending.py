@@ -15,17 +15,20 @@ from accounting.events import Event, ZcDp
 from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
 from app.auth.principal import LOOPBACK
-from app.budgets.models import Budget
-from app.kit.context import Context
+from app.context import Context
+from app.idempotency.once import Keyed
 from app.ledger import rows
 from app.ledger.commands import Commit, Start
+from app.ledger.executor import Exceeded
 from app.ledger.journal import Instruction, carry_out, path_of
 from app.ledger.pricing import price
-from app.ledger.states import Amounts, plus
+from app.ledger.states import plus
 from app.ledger.transitions import Transition
 from app.problems import Problem
-from app.reservations import service
-from app.reservations.requests import Asked, ReservationCommands
+from app.reservations.commands import Asked, reserve, to_reserve, to_resolve
+from app.reservations.endpoints import answered
+from app.tables.ledger import Budget
+from app.tables.states import Amounts
 from tests.app.ledger.audit import audit
 from tests.concurrency.processes import Host, deadlocks, in_threads, open_connections, run_in_processes
 
@@ -44,17 +47,20 @@ def units(count: int) -> Events:
 def spend_in_groups(host: Host, budget_id: str, key: str, events: Events) -> bool:
     """As requests come over HTTP: those of one process share transactions, with a thread or without one."""
 
-    def commands(step: str) -> ReservationCommands:
-        return ReservationCommands(host.context, LOOPBACK, f"{key} {step}")
+    about = (host.context, LOOPBACK)
+
+    def keyed(step: str) -> Keyed:
+        return Keyed.of(host.context, LOOPBACK.id, f"{key} {step}", step.encode())
 
     try:
-        response = host.loop.call(commands("reserve").reserve_soon, Asked(budget_id, events, key, HOUR), b"")
+        asked = Asked(budget_id, events, key, HOUR)
+        response = host.loop.call(answered, to_reserve(*about, keyed("reserve"), asked))
     except Problem as problem:
         return _was_denied(problem)
     reservation_id = json.loads(bytes(response.body))["id"]
     if _goes_on(events):
-        host.loop.call(commands("start").resolve_soon, reservation_id, Start(), b"start")
-        commands("commit").resolve(reservation_id, Commit, b"commit")
+        host.loop.call(answered, to_resolve(*about, keyed("start"), reservation_id, Start()))
+        to_resolve(*about, keyed("commit"), reservation_id, Commit()).carry_out()
     return True
 
 
@@ -68,22 +74,16 @@ def spend_alone(host: Host, budget_id: str, key: str, events: Events) -> bool:
             (outcome,) = carry_out(session, context.database, [instruction], context.clock())
             assert isinstance(outcome, Transition)
 
+    asked = Asked(budget_id, events, key, HOUR)
+    quote = asked.quote(context)
     try:
         with context.database.write() as session:
-            held = service.reserve(
-                session,
-                context,
-                budget_id=budget_id,
-                events=events,
-                purpose=key,
-                principal_id="racer",
-                expires_in=int(HOUR.total_seconds()),
-            )
-    except Problem as problem:
-        return _was_denied(problem)
+            held = reserve(session, context, "racer", asked, quote)
+    except Exceeded:
+        return False
     if _goes_on(events):
-        resolve(Start(), held.id)
-        resolve(Commit(), held.id)
+        resolve(Start(), held)
+        resolve(Commit(), held)
     return True
 
 

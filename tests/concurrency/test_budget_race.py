@@ -11,7 +11,7 @@ import pytest
 from accounting.events import Event, Gaussian, Laplace, Poisson, PureDp
 from app.budgets import service
 from app.budgets.schemas import BudgetRequest
-from app.kit.context import Context
+from app.context import Context
 from tests.concurrency.spending import (
     Attempt,
     Events,

@@ -15,15 +15,17 @@ from datetime import UTC, datetime, timedelta
 from anyio.from_thread import BlockingPortal
 
 from app.auth.principal import LOOPBACK
-from app.kit.context import Context
+from app.context import Context
+from app.idempotency.once import Keyed
 from app.ledger.commands import Commit, Start, Void
 from app.ledger.journal import Instruction, carry_out
 from app.ledger.repository import chain
-from app.ledger.states import ReservationStatus
 from app.ledger.transitions import Transition
 from app.problems import Problem
-from app.reservations.requests import ReservationCommands
+from app.reservations.commands import to_resolve
+from app.reservations.endpoints import answered
 from app.reservations.service import release_due_holds
+from app.tables.states import ReservationStatus
 from tests.app.ledger.audit import audit
 from tests.app.ledger.client import Client, open_tree
 from tests.app.ledger.model import Command, Outcome
@@ -59,9 +61,9 @@ def resolve_together(host: Host, name: str, hold: str) -> list[str]:
     context = host.context
 
     def over_http(command: type[Resolution]) -> bool:
-        commands = ReservationCommands(context, LOOPBACK, f"{name} {hold} {command.__name__}")
+        keyed = Keyed.of(context, LOOPBACK.id, f"{name} {hold} {command.__name__}", b"")
         try:
-            host.loop.call(commands.resolve_soon, hold, command(), b"")
+            host.loop.call(answered, to_resolve(context, LOOPBACK, keyed, hold, command()))
         except Problem:
             return False
         return True

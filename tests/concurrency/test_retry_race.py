@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
-from app.kit.context import Context
-from app.kit.idempotency_records import IdempotencyRecord
-from app.ledger.models import Entry
+from app.context import Context
+from app.tables.idempotency import IdempotencyRecord
+from app.tables.ledger import Entry
 from tests.app.ledger.audit import audit
 from tests.app.ledger.client import Client, Reply, open_tree
 from tests.app.ledger.model import Command

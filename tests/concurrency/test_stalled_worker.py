@@ -18,21 +18,22 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
-from app.kit.context import Context
+from app.context import Context
 from app.main import create_app
 from app.runs import artifacts, leases, lifecycle, repository, worker
 from app.runs.doorbell import Doorbell
 from app.runs.leases import LEASE_S, LOOKS_PER_LEASE, LeaseWatch, Sweeper
 from app.runs.lifecycle import Ending
-from app.runs.models import Run, RunState
 from app.runs.supervisor import PROJECT_ROOT
 from app.settings import environment_of
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
+from app.tables.runs import Run
+from app.tables.states import RunState
 from tests.app.ledger.audit import audit
 from tests.app.runs.conftest import Service
 from tests.app.runs.silence import Monotonic, claim, silence, start
+from tests.databases import postgresql_soon
+from tests.local_access import local_client
 
 TIMEOUT_S = 60
 
@@ -62,7 +63,7 @@ sys.exit(process.main("wrk_stalled", os.getppid()))
 
 @pytest.fixture
 def service(context: Context) -> Iterator[Service]:
-    with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    with local_client(create_app(context)) as client:
         yield Service(client, context)
 
 
@@ -119,6 +120,7 @@ def model_files(context: Context) -> list[str]:
     return sorted(path.name for path in (context.settings.data_dir / "models").glob("*"))
 
 
+@postgresql_soon
 def test_a_worker_that_stalls_before_its_start_cannot_start_what_another_carried_out(service, context):
     budget, run = service.charged()
     with stalling_before(context, "start") as stalled:
@@ -137,6 +139,7 @@ def test_a_worker_that_stalls_before_its_start_cannot_start_what_another_carried
     assert service.get(f"/v1/budgets/{budget['id']}")["spent"] == done["charge"]
 
 
+@postgresql_soon
 def test_a_worker_that_stalls_after_its_start_is_charged_once_and_releases_nothing(service, context):
     # In the first run when the model is written, in the second when no noise is drawn.
     with stalling_before(context, "end", "train") as stalled:

@@ -13,14 +13,13 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from accounting.filters import ZcdpFilter
-from app.budgets.models import Budget
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.ledger import pricing
 from app.ledger.commands import Charge, Command, Commit, Expire, Reserve, Start, Void
 from app.ledger.journal import Instruction, carry_out, open_budget
-from app.ledger.models import Entry
 from app.ledger.transitions import Transition
+from app.tables.ledger import Budget, Entry
 from tests.app.ledger.audit import audit
 from tests.app.ledger.client import open_tree
 from tests.concurrency.processes import Host, deadlocks, in_threads, run_in_processes, watch_conflicts

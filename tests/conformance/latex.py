@@ -12,8 +12,8 @@ circ colon cup Delta delta dfrac displaystyle ell emptyset end epsilon equiv eta
 gamma ge geq gg hat in inf infty int kappa Lambda lambda langle lceil ldots le left leftarrow leq lfloor limits
 ll ln log lVert lvert mathbb mathbf mathcal mathop mathrm max mid min mp mu nabla ne neq ni not notin nu odot Omega
 omega oplus overline partial Phi phi Pi pi pm prod propto Psi psi qquad quad rangle rceil rfloor rho right
-rightarrow rVert rvert Sigma sigma sim sqrt square star subset subseteq sum sup tag tau text textstyle tfrac Theta theta
-tilde times to top underbrace varepsilon varphi vec Vert vert wedge widehat widetilde xi zeta
+rightarrow rVert rvert Sigma sigma sim sqrt square star subset subseteq sum sup tag tanh tau text textstyle tfrac Theta
+theta tilde times to top underbrace varepsilon varphi vec Vert vert wedge widehat widetilde xi zeta
 """
 COMMANDS = frozenset(_KNOWN.split())
 _COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from calibrators.algorithm import Algorithm
 from calibrators.geometry import Box, Domain, L1Penalty, L2Penalty, LpBall, Penalty, Simplex
 from calibrators.plan import AnyPhase, Clip, GradientBound, Phase
+from calibrators.provenance import GRADIENT, PARAMETER, PURE, SMOOTHNESS, Units
 from calibrators.spec import Spec
-from calibrators.units import GRADIENT, PARAMETER, PURE, SMOOTHNESS, Units
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
-from calibrators.algorithm import Algorithm
-from calibrators.phases import MedianPhase, OutputPerturbation, ShuffledCounts, ShuffledMedians
+from calibrators.algorithm import Algorithm, Example
+from calibrators.phases.median_of_means import MedianPhase
+from calibrators.phases.output_perturbation import OutputPerturbation
+from calibrators.phases.shuffled_counts import ShuffledCounts
+from calibrators.phases.shuffled_medians import ShuffledMedians
 from calibrators.plan import Clip, Phase, Plan
 from calibrators.provenance import Provenance
 from calibrators.registry import ALGORITHMS, calibrate
 from calibrators.spec import Calibration, Spec
-from tests.conformance.examples import EXAMPLES
+
+EXAMPLES: dict[str, Example] = {name: algorithm.example for name, algorithm in ALGORITHMS.items()}
 
 
 def cases(*, bounded: bool = False) -> list[Any]:
@@ -25,7 +29,7 @@ def cases(*, bounded: bool = False) -> list[Any]:
     return [
         pytest.param(name, spec, id=f"{name}-{word}" if word else name, marks=[pytest.mark.soak] if word else [])
         for name in ALGORITHMS
-        if name in EXAMPLES and (EXAMPLES[name].bounded or not bounded)
+        if EXAMPLES[name].bounded or not bounded
         for word, spec in EXAMPLES[name].specs().items()
     ]
 

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
         boundary = secrets.token_hex(16)
         request.add_header("Content-Type", f"multipart/form-data; boundary={boundary}")
         request.data = b"".join(_part(part, boundary) for part in options.form) + f"--{boundary}--\r\n".encode()
-    for header in options.header:
+    for header in _headers(options.header):
         name, _, value = header.partition(": ")
         request.add_header(name, value)
     # No proxy of the machine's has a part in it.
@@ -57,6 +57,14 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     bodies.add_argument("--json")
     bodies.add_argument("-F", "--form", action="append")
     return parser.parse_args(arguments)
+
+
+def _headers(given: Sequence[str]) -> list[str]:
+    """Headers as they are given, or the lines of the file that one names."""
+    found: list[str] = []
+    for each in given:
+        found += Path(each[1:]).read_text().splitlines() if each.startswith("@") else [each]
+    return found
 
 
 def _body(given: str) -> bytes:

@@ -8,7 +8,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
-PAGES += sorted(DOCS.rglob("*.md"))
+#: Without those of algorithms: they are made of the modules, and are there after `make docs` alone.
+DOCS_PAGES = sorted(
+    page
+    for page in DOCS.rglob("*.md")
+    if page.parent != DOCS / "algorithms" or not list((ROOT / "calibrators").glob(f"*/{page.stem}.py"))
+)
+PAGES += DOCS_PAGES
 BASE_URL = "http://127.0.0.1:8000"
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -22,7 +28,11 @@ def name_of(page: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    return _LINK.findall(FENCE.sub("", page.read_text()))
+    return links_in(page.read_text())
+
+
+def links_in(text: str) -> list[str]:
+    return _LINK.findall(FENCE.sub("", text))
 
 
 def internal_links(page: Path) -> list[str]:
@@ -30,9 +40,17 @@ def internal_links(page: Path) -> list[str]:
 
 
 def headings(page: Path) -> list[str]:
-    return _HEADING.findall(FENCE.sub("", page.read_text()))
+    return headings_in(page.read_text())
+
+
+def headings_in(text: str) -> list[str]:
+    return _HEADING.findall(FENCE.sub("", text))
 
 
 def anchors(page: Path) -> set[str]:
     """The fragments of a page's headings, as GitHub makes them."""
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings(page)}
+    return anchors_in(page.read_text())
+
+
+def anchors_in(text: str) -> set[str]:
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings_in(text)}

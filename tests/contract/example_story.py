@@ -1,35 +1,37 @@
 """A story that calls every operation of a fresh server once, with the examples of its document.
 
-`python -m tests.contract.example_story` plays it and writes the answers that the document shows.
+Its answers are those that the document shows: `tests/contract/make_openapi.py`.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fastapi import FastAPI
 from httpx2 import Response
 from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
 from app.auth.service import create_key
+from app.context import Context
 from app.datasets.request_body import METADATA_EXAMPLE
 from app.db.database import Database
-from app.db.migrate import upgrade
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.main import create_app
-from app.openapi_examples import ANSWERS
+from app.openapi.document import build_document
+from app.openapi.sharing import resolved
 from app.runs import worker
 from app.settings import Settings
+from tests.local_access import local_client
 
 CSV = b"age,smoker,outcome\n34,no,well\n71,yes,ill\n55,no,well\n63,yes,ill\n"
-#: Of a list in an answer that is shown.
-MOST_ITEMS = 5
+#: Of a list in an answer that is shown, and of the members and definitions of a JSON Schema in it.
+MOST_ITEMS = 2
 BASE_URL = "http://127.0.0.1:8000"
 
 
@@ -37,19 +39,21 @@ class Story:
     """Calls operations by their names, and keeps what they answered.
 
     Attributes:
+        app: The server.
         answers: By operation and status, the first answer.
         examples: Names of the examples that were sent, by operation.
     """
 
-    def __init__(self, client: TestClient, context: Context) -> None:
+    def __init__(self, app: FastAPI, client: TestClient, context: Context) -> None:
+        self.app = app
         self._client = client
         self._context = context
+        self._document = build_document(app, {})
         self.answers: dict[str, dict[str, Response]] = {}
         self.examples: dict[str, set[str]] = {}
-        document = client.get("/openapi.json").json()
         self.operations = {
             operation["operationId"]: (method, path, operation)
-            for path, item in document["paths"].items()
+            for path, item in self._document["paths"].items()
             for method, operation in item.items()
         }
 
@@ -57,7 +61,7 @@ class Story:
         """One call; without an example, with the first there is. Parameters have the document's examples, too."""
         method, path, operation = self.operations[name]
         options: dict[str, Any] = {"params": dict(query or {})}
-        for parameter in operation.get("parameters", ()):
+        for parameter in (resolved(self._document, each) for each in operation.get("parameters", ())):
             if "example" in parameter and parameter["in"] == "path":
                 ids.setdefault(parameter["name"], parameter["example"])
             elif "example" in parameter:
@@ -80,6 +84,24 @@ class Story:
             headers={"Idempotency-Key": secrets.token_hex(8)},
         )
         return self._keep("upload_dataset", answer)
+
+    def share_rows(self) -> None:
+        """Two owners who do not reach one another's root budgets upload the same rows."""
+        _, _, operation = self.operations["create_budget"]
+        request = next(iter(operation["requestBody"]["content"]["application/json"]["examples"].values()))["value"]
+        for _ in range(2):
+            key = {"Idempotency-Key": secrets.token_hex(8)}
+            budget = self._client.post("/v1/budgets", json=request, headers=key).json()
+            owner = create_key(self._context, "owner", [Scope.OWNER], budgets=[budget["id"]])
+            assert owner is not None
+            declared = {"public": False, "budget_id": budget["id"], "privacy_unit": budget["privacy_unit"]}
+            answer = self._client.post(
+                "/v1/datasets",
+                files={"file": ("clinic.csv", CSV + b"40,no,well\n", "text/csv")},
+                data={"metadata": json.dumps(METADATA_EXAMPLE | declared)},
+                headers={**key, "Authorization": f"Bearer {owner.token}"},
+            )
+            assert answer.is_success, answer.text
 
     def sign_in(self) -> None:
         """Make the server's first key, and call with it from now on."""
@@ -173,6 +195,8 @@ def _let_in(story: Story) -> None:
     story.call("list_keys")
     key = story.call("create_key", "analyst")["id"]
     story.call("get_key", key_id=key)
+    story.share_rows()
+    story.call("list_shared_contents")
     story.call("rotate_key", "an_hour", key_id=key)
     story.call("revoke_key", key_id=key)
     story.call("rotate_key", "at_once", key_id=story.call("create_key", "auditor")["id"])
@@ -183,37 +207,30 @@ def _let_in(story: Story) -> None:
 def fresh(database_url: str, folder: Path) -> Iterator[Story]:
     """A story on a server without anything on it."""
     database = Database(database_url)
-    context = Context(Settings(data_dir=folder, database_url=database_url, workers=0), database)
-    with TestClient(create_app(context), base_url=BASE_URL, client=("127.0.0.1", 50000)) as client:
-        yield Story(client, context)
+    context = fenced_context(Settings(data_dir=folder, database_url=database_url, workers=0), database)
+    app = create_app(context)
+    with local_client(app) as client:
+        yield Story(app, client, context)
     database.dispose()
 
 
 def shown(story: Story) -> dict[str, dict[str, Any]]:
-    """The JSON among the answers, by operation and status; of a long list its first items, and no token."""
-    return {
+    """Return the JSON among the answers, by operation and status; of a long list its first items, and no token."""
+    found = {
         name: {status: _shortened(answer.json()) for status, answer in by_status.items() if _is_json(answer)}
-        for name, by_status in story.answers.items()
+        for name, by_status in sorted(story.answers.items())
     }
+    return {name: by_status for name, by_status in found.items() if by_status}
 
 
 def _shortened(part: Any) -> Any:
-    if isinstance(part, dict):
-        return {name: "epsilond_..." if name == "token" else _shortened(value) for name, value in part.items()}
     if isinstance(part, list):
         return [_shortened(value) for value in part[:MOST_ITEMS]]
-    return part
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/story.sqlite3"
-        upgrade(url)
-        with fresh(url, Path(folder)) as story:
-            play(story)
-            answers = {name: found for name, found in sorted(shown(story).items()) if found}
-    ANSWERS.write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    if not isinstance(part, dict):
+        return part
+    shorter = {name: "epsilond_..." if name == "token" else _shortened(value) for name, value in part.items()}
+    # A JSON Schema: of an algorithm's inputs.
+    for name in ("properties", "$defs"):
+        if isinstance(shorter.get(name), dict):
+            shorter[name] = dict(list(shorter[name].items())[:MOST_ITEMS])
+    return shorter

@@ -40,11 +40,12 @@ from schemathesis.specs.openapi import stateful
 from app.auth.principal import Scope
 from app.auth.service import create_key
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.kit.process_pool import ProcessPool
 from app.main import create_app
 from app.runs.progress import ProgressFeed
 from app.settings import Settings
+from tests.contract.make_openapi import committed
 
 BASE_URL = "http://127.0.0.1:8000"
 KEY = "Idempotency-Key"
@@ -79,7 +80,7 @@ class Campaign:
         self._seed = number
         self._session = ASGIClient(app, BASE_URL)
         self._session.headers["Authorization"] = f"Bearer {token}"
-        self.schema: BaseSchema = openapi.from_dict(_readable(app.openapi()), config=_configuration(number))
+        self.schema: BaseSchema = openapi.from_dict(_readable(committed()), config=_configuration(number))
         self.schema.app = app
         self.schema.hooks.register_hook_with_name(self._make_answerable, "flatmap_case")
         # By the name of a parameter of paths, what exists: learned from the header Location.
@@ -234,7 +235,7 @@ def campaign(database_url: str, folder: Path, number: int) -> Iterator[Campaign]
     settings = Settings(
         data_dir=folder, database_url=database_url, workers=0, requests_per_second=0, concurrent_requests=0
     )
-    context = Context(settings, database, processes=pool, audit_processes=pool)
+    context = fenced_context(settings, database, processes=pool, audit_processes=pool)
     key = create_key(context, "cases", [Scope.ADMIN])
     assert key is not None, "it is asked for whatever keys there are"
     app = create_app(context)

@@ -76,6 +76,8 @@ def run_page(page: Path, base_url: str, environment: dict[str, str], folder: Pat
     write_launcher(folder / "bin", Path(sys.executable))
     work = folder / "work"
     work.mkdir()
+    # The reader stands in the folder in which the server was started.
+    (work / "var").symlink_to(environment["EPSILOND_DATA_DIR"])
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
     path = f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     result = subprocess.run(

@@ -20,11 +20,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.cli.launcher import write_launcher
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.main import create_app
 from app.settings import Settings
 from tests.databases import DatabaseFactory
+from tests.local_access import local_client
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operating" / "backups.md"
@@ -100,14 +102,14 @@ class Service:
     def database(self) -> Iterator[Context]:
         settings = Settings(data_dir=self.data, database_url=self.url, workers=0)
         database = Database(settings.sqlalchemy_url)
-        yield Context(settings, database)
+        yield fenced_context(settings, database)
         database.dispose()
 
     @contextmanager
     def client(self) -> Iterator[TestClient]:
         with self.database() as context:
             app = create_app(context)
-            with TestClient(app, base_url="http://127.0.0.1:8000", client=("127.0.0.1", 50000)) as client:
+            with local_client(app) as client:
                 yield client
 
     def lose_everything(self) -> None:
@@ -140,6 +142,7 @@ def release(client: TestClient, budget_id: str, purpose: str) -> None:
     post(client, f"/v1/reservations/{held['id']}/commit")
 
 
+@pytest.mark.thorough
 def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> None:
     with service.client() as client:
         terms = {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1}}
@@ -162,6 +165,9 @@ def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> Non
         ("start", "forgotten"),
         ("commit", "forgotten"),
     ]
+    with service.client() as client:
+        assert client.get(f"/v1/budgets/{budget}").json()["code"] == "database_behind_fence"
+    assert "The loss is entered, and life 2 of the ledger has begun." in service.follow("Acknowledging the loss")
 
     with service.client() as client:
         assert client.get(f"/v1/budgets/{budget}").json()["spent"] == {"rho": 0.1}
@@ -188,6 +194,7 @@ def test_files_that_are_saved_are_their_owners_alone_and_come_back(service: Serv
     assert service.run("epsilond ledger verify").startswith("valid: 0 entries of 0 budgets")
 
 
+@pytest.mark.parametrize("service", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True)
 def test_damaged_state_is_mended(service: Service) -> None:
     with service.client() as client:
         terms = {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1}}

@@ -8,7 +8,7 @@ import pytest
 
 from accounting.relations import NeighboringRelation
 from app.auth.principal import Scope
-from app.privacy.answers import ConventionBody, IntervalBody
+from app.wire.answers import ConventionBody, IntervalBody
 from tests.contract.documents import DOCS
 
 TEXT = (DOCS / "glossary.md").read_text()

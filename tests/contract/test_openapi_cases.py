@@ -1,4 +1,7 @@
-"""2000 cases made of the OpenAPI document: none is answered 5xx, or otherwise than the document says."""
+"""Cases made of the OpenAPI document: none is answered 5xx, or otherwise than the document says.
+
+There are 2000 in `make test-all`, and a few sequences in `make test`.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.schemas import APIOperation
 
-from app.openapi_links import LINKS
+from app.openapi.links import LINKS
 from tests.contract.openapi_cases import Campaign, campaign
 from tests.databases import DatabaseFactory
 
 #: In all, and of operations by themselves, which are dealt out to so many tests that may run side by side.
 CASES, SINGLE_CASES, SHARES = 2000, 1200, 2
+#: In sequences, in `make test`.
+FEW_CASES = 40
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +37,7 @@ def try_operations(found: Campaign, operations: Sequence[APIOperation], each: in
             found.try_operation(operation, GenerationMode.NEGATIVE, each)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", range(SHARES))
 def test_every_answer_to_an_operation_is_documented(
     sqlite_databases: DatabaseFactory, tmp_path: Path, share: int
@@ -42,11 +48,14 @@ def test_every_answer_to_an_operation_is_documented(
     assert found.answers.total() >= SINGLE_CASES / SHARES
 
 
-def test_every_answer_to_a_sequence_is_documented(sqlite_databases: DatabaseFactory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cases", [FEW_CASES, pytest.param(CASES - SINGLE_CASES, marks=pytest.mark.thorough)])
+def test_every_answer_to_a_sequence_is_documented(
+    sqlite_databases: DatabaseFactory, tmp_path: Path, cases: int
+) -> None:
     with campaign(sqlite_databases.migrated(), tmp_path, number=SHARES) as found:
-        found.try_sequences(CASES - SINGLE_CASES)
+        found.try_sequences(cases)
     assert not found.faults, "\n".join(found.faults.values())
-    assert found.answers.total() >= CASES - SINGLE_CASES
+    assert found.answers.total() >= cases
 
 
 def test_links_lead_to_every_operation_that_is_about_something() -> None:

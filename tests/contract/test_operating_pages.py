@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from app.cli.launcher import write_launcher
@@ -75,6 +76,7 @@ def migrated_by_the_role(url: str) -> None:
         database.dispose()
 
 
+@pytest.mark.thorough
 def test_the_commands_of_an_upgrade_work(tmp_path: Path) -> None:
     """On a ledger of SQLite at the first revision; what migrations make of rows is tested elsewhere."""
     kept = tmp_path / "kept"

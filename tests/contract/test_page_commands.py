@@ -26,12 +26,14 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {"EPSILOND_DATA_DIR": str(tmp_path / "data"), "EPSILOND_WORKERS": "1"}
 
 
+@pytest.mark.thorough
 def test_the_tutorial_does_what_it_says(environment: dict[str, str], tmp_path: Path) -> None:
     with serving(environment) as api:
         faults = run_page(TUTORIAL, str(api.client.base_url), environment, tmp_path)
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.thorough
 def test_the_how_to_guides_do_what_they_say(environment: dict[str, str], tmp_path: Path) -> None:
     """One server for all of them: each opens what it needs."""
     faults = []

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from calibrators.registry import ALGORITHMS
 from docs.site.pages import as_myst
 from tests.contract.documents import DOCS, ROOT
 
@@ -15,7 +18,9 @@ LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*\ssrc="([^"]+)"|<link[^>
 LOADED_BY_STYLE = re.compile(r"@import[^;]+;|url\(([^)]+)\)")
 
 
+@pytest.mark.thorough
 def test_every_page_is_built_and_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "docs.algorithms.generate"], cwd=ROOT, check=True)
     site = tmp_path / "html"
     command = [
         sys.executable,
@@ -42,6 +47,8 @@ def test_every_page_is_built_and_nothing_is_loaded_from_elsewhere(tmp_path: Path
         for address in LOADED_BY_STYLE.findall(style.read_text()):
             assert "//" not in address, (style, address)
 
+    index = (site / "docs" / "algorithms" / "README.html").read_text()
+    assert all(f'href="{name}.html"' in index for name in ALGORITHMS), "a module's link leads to its page"
     with_formulas = (site / "docs" / "algorithms" / "dp_nsgd.html").read_text()
     assert with_formulas.count("<math ") == with_formulas.count("</math>") > 10
     assert "mathjax" not in with_formulas.lower()

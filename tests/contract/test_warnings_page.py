@@ -7,23 +7,24 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from accounting.filter_costs import table
+from accounting.filters import costs
 from tests.contract.documents import DOCS, ROOT
 
 PAGE = DOCS / "reference" / "warnings.md"
-#: What is made with a code, as its first argument.
-MADE = frozenset({"CostWarning", "Difference"})
+#: What is made with a code, as its first argument or by its name.
+MADE = frozenset({"CostWarning", "DatasetWarning", "Difference"})
 
 
 def codes_in(source: str) -> Iterator[str]:
     """The codes of warnings that a source makes; a name stands for a constant of the table of costs."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MADE:
-            match node.args[0]:
-                case ast.Constant(value=str(code)):
-                    yield code
+            [code, *_] = [each.value for each in node.keywords if each.arg == "code"] or node.args
+            match code:
+                case ast.Constant(value=str(text)):
+                    yield text
                 case ast.Name(id=name):
-                    yield getattr(table, name)
+                    yield getattr(costs, name)
                 case other:
                     raise AssertionError(f"a code that cannot be read: {ast.unparse(other)}")
 
@@ -57,4 +58,5 @@ def test_what_is_unsound_is_marked_as_the_code_does() -> None:
 
 def test_the_search_finds_each_way_to_name_a_code() -> None:
     source = 'CostWarning(NO_AMPLIFICATION, "x")\nDifference("aa", "x", unsound=True)\nOther("bb")\n'
-    assert list(codes_in(source)) == [table.NO_AMPLIFICATION, "aa"]
+    assert list(codes_in(source)) == [costs.NO_AMPLIFICATION, "aa"]
+    assert list(codes_in('DatasetWarning(detail="x", code="cc")')) == ["cc"]

@@ -1,4 +1,4 @@
-"""Rounds of traffic, kill, recovery and audit: what `make test` and `make soak` both run.
+"""Rounds of traffic, kill, recovery and audit: what `make test`, `make test-all` and `make soak` all run.
 
 Each round draws the instant of its kill over the duration of a request, relative to the moment at which the first byte
 of one was sent. The draws are stratified: one in each of as many equal parts of the span as there are rounds.
@@ -18,10 +18,10 @@ from tests.crash.ledger_view import read_ledger
 from tests.crash.traffic import Traffic
 from tests.crash.victims import Victim
 
-#: Kills of each victim in `make test`, and in `make soak`.
+#: Kills of each victim in `make test-all`, and in `make soak`; `make test` has one.
 ROUNDS = 5
 SOAK_ROUNDS = 60
-#: At least this share of the kills lands between the first byte of a request and its reply.
+#: At least this share of the kills lands between the first byte of a request and its reply: none of a single one.
 LEAST_LANDED_SHARE = 0.2
 #: The kills are drawn over so many typical durations of a request.
 SPAN = 1.0
@@ -76,12 +76,12 @@ class Outcome:
 
     def check(self, rounds: int) -> None:
         """Assert that nothing is wrong, and that something could have been found: kills came between the first byte of
-        a request and its reply, and there was much to keep.
+        a request and its reply, and there was much to keep. A single round may meet no command.
         """
-        assert self.faults == []
+        assert not self.faults, "\n".join(self.faults)
         assert len(self.kills) >= rounds
-        assert self.landed >= LEAST_LANDED_SHARE * rounds, self
-        assert self.in_flight > rounds, self
+        assert self.landed >= int(LEAST_LANDED_SHARE * rounds), self
+        assert rounds == 1 or self.in_flight > rounds, self
         assert min(self.acknowledged, self.denied) > rounds, self
 
     def figures(self) -> dict[str, float]:
@@ -111,7 +111,7 @@ def run_campaign(victim: Victim, rounds: int) -> Outcome:
     # Too few landed where they should, or cut too little off: the same instants once more, so that luck alone fails
     # nobody.
     for number, delay in enumerate(delays * 3, 1):
-        if number > rounds and outcome.landed >= LEAST_LANDED_SHARE * rounds and outcome.in_flight > rounds:
+        if number > rounds and outcome.landed >= int(LEAST_LANDED_SHARE * rounds) and outcome.in_flight > rounds:
             break
         name, history = f"round {number}:", History()
         killed_at, marked, typical_s = _kill_in_traffic(victim, delay, name, history, random_numbers)

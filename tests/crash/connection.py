@@ -10,6 +10,8 @@ from decimal import Decimal
 from types import TracebackType
 from typing import Any
 
+from tests.local_access import authorization
+
 REPLY_TIMEOUT_S = 60
 Address = tuple[str, int]
 
@@ -48,6 +50,7 @@ class Connection:
 
     def __init__(self, address: Address) -> None:
         self._host = f"{address[0]}:{address[1]}"
+        self._authorization = authorization(address[1])
         self._socket = socket.create_connection(address, timeout=REPLY_TIMEOUT_S)
         # Else the rest of a request waits for the server's acknowledgement of its first byte.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -80,6 +83,7 @@ class Connection:
         """
         content = b"" if body is None else json.dumps(body).encode()
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self._host}", f"Content-Length: {len(content)}"]
+        lines += [f"{name}: {value}" for name, value in self._authorization.items()]
         lines += [] if body is None else ["Content-Type: application/json"]
         lines += [] if key is None else [f"Idempotency-Key: {key}"]
         request = "\r\n".join([*lines, "", ""]).encode() + content

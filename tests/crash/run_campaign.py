@@ -1,8 +1,8 @@
 """Runs are ordered and carried out, and what takes part is killed at random instants; then the books are read.
 
-What `make test` and `make soak` both run. The instants are drawn after some run has started, so that a kill has
-something to hit: that run, or one after it before its start or at its end. Which it is is a matter of luck, and of how
-many kills there are.
+What `make test`, `make test-all` and `make soak` all run. The instants are drawn after some run has started, so that a
+kill has something to hit: that run, or one after it before its start or at its end. It is a matter of luck, and of how
+many kills there are, which of them is hit.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from tests.crash.run_auditor import audit_runs
 from tests.crash.run_books import RunTable, read_books
 from tests.crash.run_victims import RunVictim
 from tests.crash.server_process import ServerProcess
+from tests.local_access import authorization
 
 SEED = 11
 #: A checkpoint is due so often: a run that lasts some tenths of a second has some to go on from.
 CHECKPOINT_INTERVAL_S = 0.02
 #: Public runs whose noise is chosen repeat one of so many.
 SEEDS = 4
-#: One run in so many is of private rows: its worker's part ends at a whole second.
+#: One run in so many is of private rows: its worker's part ends at a tick of its schedule.
 PRIVATE_ONE_IN = 7
 BUDGETS = 3
 RUNS_BETWEEN_KILLS = 10
@@ -243,7 +244,7 @@ def _upload(server: ServerProcess, budget_id: str) -> str:
         f"http://{host}:{port}/v1/datasets",
         files={"file": ("rows.csv", f"a,y\n{rows}".encode(), "text/csv")},
         data={"metadata": json.dumps(metadata)},
-        headers={"Idempotency-Key": "private rows"},
+        headers={"Idempotency-Key": "private rows", **authorization(port)},
     )
     assert answer.status_code == 201, answer.text
     identifier: str = answer.json()["id"]

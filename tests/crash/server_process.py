@@ -17,6 +17,7 @@ import psutil
 
 from tests.crash.connection import Address, Connection
 from tests.e2e.server import ROOT, START_TIMEOUT_S
+from tests.local_access import remember
 
 STOP_TIMEOUT_S = 30
 PROGRAM = ("-m", "app")
@@ -82,6 +83,7 @@ class ServerProcess:
                 start_new_session=True,
             )
         self._address = self._wait_for_address()
+        remember(self._address[1], Path(self.environment["EPSILOND_DATA_DIR"]))
         # The socket listens already, so the first reply comes as soon as there can be one.
         with Connection(self._address) as connection:
             assert connection.get("/health/ready").status_code == 200, self._log.read_text()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.crash.cluster import running_cluster
 from tests.crash.conftest import Say
 from tests.crash.orders import sending
@@ -17,7 +19,8 @@ ORDERS, STEPS, WITHIN_S = 3, 600, 0.4
 MOST_MORE = 12
 
 
-def test_runs_survive_whatever_is_killed_and_each_is_charged_once(tmp_path: Path, say: Say) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.thorough)])
+def test_runs_survive_whatever_is_killed_and_each_is_charged_once(tmp_path: Path, say: Say, kills: int) -> None:
     with (
         running_cluster() as cluster,
         running_server(cluster.url, tmp_path, EPSILOND_WORKERS="1", **SETTINGS) as server,
@@ -27,7 +30,7 @@ def test_runs_survive_whatever_is_killed_and_each_is_charged_once(tmp_path: Path
         worker: RunVictim = OneWorker(server, campaign.random)
         database: RunVictim = DatabaseServer(cluster)
         # A server takes seconds of work to start, and with it its workers.
-        victims = [worker, database, ServerAlone(server), database, worker, ServerAndWorkers(server)]
+        victims = [worker, database, ServerAlone(server), database, worker, ServerAndWorkers(server)][:kills]
         for number, victim in enumerate((*victims, *[worker] * MOST_MORE)):
             # Too little was hit: some more kills, so that luck alone fails nobody.
             if number >= len(victims) and campaign.has_hit:

@@ -16,6 +16,8 @@ from typing import Any
 
 import httpx2
 
+from tests.local_access import access_to, remember
+
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60
 RUN_TIMEOUT_S = 120
@@ -76,7 +78,9 @@ def serving(environment: dict[str, str], python: str = sys.executable, cwd: Path
     try:
         assert known.wait(START_TIMEOUT_S), f"the server did not start: {''.join(lines)}"
         assert address, f"the server ended: {''.join(lines)}"
-        with httpx2.Client(base_url=address[0], timeout=60) as client:
+        data_dir = Path(cwd, environment.get("EPSILOND_DATA_DIR") or "var")
+        remember(int(address[0].rpartition(":")[2]), data_dir)
+        with httpx2.Client(base_url=address[0], timeout=60, auth=access_to(data_dir)) as client:
             _wait_until_ready(client, process, lines)
             yield Api(client)
     finally:

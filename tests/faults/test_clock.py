@@ -11,14 +11,13 @@ from typing import Any
 
 import httpx2
 import pytest
-from starlette.testclient import TestClient
 
 from app.auth import service as keys
 from app.auth.principal import Scope
-from app.kit.context import Context
+from app.context import Context
 from app.main import create_app
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
+from tests.local_access import local_client
 
 TEN_YEARS = timedelta(days=3650)
 BUDGET = {"name": "a", "neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp", "rho": 1}}
@@ -43,7 +42,7 @@ def test_a_server_whose_clock_jumps_answers_and_dates_alone_move(context: Contex
     brief = keys.create_key(context, "brief", [Scope.ADMIN], expires_at=clock.now + timedelta(days=1))
     assert lasting is not None
     assert brief is not None
-    with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    with local_client(create_app(context)) as client:
 
         def ask(method: str, path: str, token: str, body: Any = None, key: str = "") -> httpx2.Response:
             headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": key or path}

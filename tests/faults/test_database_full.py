@@ -8,13 +8,12 @@ from typing import Any
 
 import httpx2
 from sqlalchemy import event, text
-from starlette.testclient import TestClient
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.main import create_app
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
+from tests.local_access import local_client
 
 BUDGET = {"name": "a", "neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp", "rho": 1}}
 
@@ -47,7 +46,7 @@ def without_room(database: Database) -> Iterator[None]:
 
 
 def test_a_database_without_room_stores_nothing_of_a_command_and_the_key_serves_again(context: Context) -> None:
-    with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    with local_client(create_app(context)) as client:
 
         def send(number: int) -> httpx2.Response:
             return client.post("/v1/budgets", json=BUDGET, headers={"Idempotency-Key": str(number)})

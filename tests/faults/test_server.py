@@ -23,6 +23,7 @@ from tests.app.problem_assertions import assert_problem
 from tests.crash.connection import Address, Connection
 from tests.crash.server_process import ServerProcess, running_server
 from tests.databases import DatabaseFactory
+from tests.local_access import authorization
 
 BUDGET = {"name": "a", "neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp", "rho": 1}}
 EVENTS = [{"mechanism": {"kind": "zcdp", "rho": 0.25}}]
@@ -85,7 +86,7 @@ def send_upload(address: Address) -> httpx2.Response:
     rows = "x,y\n" + "".join(f"{number},no\n" for number in range(ROWS))
     return httpx2.post(
         f"http://{address[0]}:{address[1]}/v1/datasets",
-        headers={"Idempotency-Key": "upload"},
+        headers={"Idempotency-Key": "upload", **authorization(address[1])},
         files={
             "metadata": ("metadata.json", json.dumps(metadata), "application/json"),
             "file": ("a.csv", rows, "text/csv"),
@@ -191,6 +192,7 @@ def test_the_server_looks_for_slow_clients_by_itself(server: ServerProcess) -> N
 def test_an_upload_whose_client_vanishes_leaves_nothing(server: ServerProcess, connection: Connection) -> None:
     head = (
         f"POST /v1/datasets HTTP/1.1\r\nHost: {server.address[0]}\r\nIdempotency-Key: vanished\r\n"
+        f"Authorization: {authorization(server.address[1])['Authorization']}\r\n"
         "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 100000000\r\n\r\n"
         '--b\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\n'
     )

@@ -35,8 +35,8 @@ from app.ledger.records import record_from_canonical
 from app.privacy.account import AccountRequest
 from app.privacy.convert import ConvertRequest
 from app.privacy.imports import DpEventSource, ImportRequest, OpacusSource
-from app.privacy.schemas import to_events
 from app.problems import Problem
+from app.wire.events import to_events
 from calibrators.plan import plan_from_canonical
 from trainer.checkpoint import Binding, unpack
 

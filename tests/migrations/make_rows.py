@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Boolean, create_engine, inspect, text
-from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
 from app.auth.service import create_key, revoke_key
 from app.db.database import Database
 from app.db.migrate import head_revision, upgrade
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.main import create_app
 from app.runs import worker
 from app.runs.executors import local
 from app.settings import Settings
+from tests.local_access import local_client
 
 FILTERS: list[tuple[dict[str, Any], str]] = [
     ({"kind": "zcdp", "rho": "2"}, "add_or_remove_one"),
@@ -79,10 +79,12 @@ class Then:
         self.now = datetime(2026, 5, 1, tzinfo=UTC)
         url = f"sqlite:///{folder / 'then.sqlite3'}"
         upgrade(url)
-        self.context = Context(Settings(data_dir=folder, database_url=url, workers=0), Database(url), lambda: self.now)
+        self.context = fenced_context(
+            Settings(data_dir=folder, database_url=url, workers=0), Database(url), lambda: self.now
+        )
         app = create_app(self.context)
         self.paths = app.openapi()["paths"]
-        self.client = TestClient(app, base_url="http://127.0.0.1:8000", client=("127.0.0.1", 50000))
+        self.client = local_client(app)
         self.requests: list[dict[str, Any]] = []
         self.token: str | None = None
         self._keys = count()

@@ -11,7 +11,7 @@ from sqlalchemy import inspect
 
 from app.db.database import Database
 from app.db.migrate import current_revision, head_revision, is_at_head, upgrade
-from app.db.schema import metadata
+from app.tables.schema import metadata
 from tests.databases import DatabaseFactory
 
 

@@ -12,18 +12,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import Boolean, DateTime, LargeBinary, create_engine, inspect, select, text
-from starlette.testclient import TestClient
 
 from app.audits import service as audits
 from app.audits.schemas import AuditRequest
+from app.auth import database_secrets as secrets
+from app.auth.database_secrets import SecretRefused
 from app.auth.service import authenticate
-from app.budgets.models import Budget, Reservation
+from app.datasets import repository
+from app.datasets import service as datasets
+from app.datasets.files import DatasetFiles
+from app.datasets.table import Table
 from app.db.database import Database
 from app.db.migrate import MIGRATIONS, upgrade
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.kit.process_pool import ProcessPool
 from app.ledger.recovery import Rebuilt, rebuild_tables
 from app.ledger.rows import budget_state
@@ -31,15 +36,19 @@ from app.ledger.states import plus
 from app.ledger.verification import verify
 from app.main import create_app
 from app.runs import service as runs
+from app.runs import worker
 from app.runs.report import stored_plan
-from app.secrets import service as secrets
 from app.secrets.material import Purpose
-from app.secrets.service import SecretRefused
 from app.settings import Settings
+from app.tables.datasets import Dataset
+from app.tables.ledger import Budget, Reservation
 from tests.databases import DatabaseFactory, on_postgresql
+from tests.local_access import local_client
 
 ROWS = {path.stem: path for path in (Path(__file__).parent / "rows").glob("*.json")}
 REVISIONS = sorted(revision.revision for revision in ScriptDirectory(str(MIGRATIONS)).walk_revisions())
+#: `make test` goes on from some of them, and from the first and the last of those that have rows of their own.
+QUICK = {min(ROWS), max(ROWS), *REVISIONS[4::5]}
 
 
 #: By the revision of rows: where paths begin whose bodies the code of the time read otherwise. It remembers another
@@ -58,12 +67,10 @@ class Old:
         folder.mkdir()
         (folder / "secret.key").write_bytes(bytes.fromhex(made["secret"]))
         settings = Settings(data_dir=folder, database_url=url, workers=0)
-        self.context = Context(settings, Database(url), lambda: self.now, **pools)
+        self.context = fenced_context(settings, Database(url), lambda: self.now, **pools)
         self.has_keys = "api_keys" in self.tables
         headers = {"Authorization": f"Bearer {made['token']}"} if self.has_keys else {}
-        self.client = TestClient(
-            create_app(self.context), base_url="http://127.0.0.1:8000", client=("127.0.0.1", 50000), headers=headers
-        )
+        self.client = local_client(create_app(self.context), headers=headers)
         self._keys = 0
 
     @property
@@ -115,7 +122,7 @@ def upgraded() -> Upgraded:
     return upgraded
 
 
-@pytest.fixture(params=REVISIONS)
+@pytest.fixture(params=[pytest.param(each, marks=() if each in QUICK else pytest.mark.thorough) for each in REVISIONS])
 def old(
     request: pytest.FixtureRequest,
     databases: DatabaseFactory,
@@ -282,7 +289,7 @@ def test_the_first_start_enters_the_secrets_that_there_are(old: Old, tmp_path: P
     secrets.admit(old.context)
     other = Settings(data_dir=tmp_path / "other", database_url=old.context.database.url, secret_key="k" * 32)
     with pytest.raises(SecretRefused, match="The content secret is not the one of this database"):
-        secrets.admit(Context(other, old.context.database))
+        secrets.admit(fenced_context(other, old.context.database))
     assert secrets.rotate(old.context, Purpose.KEYS) == 2
     if old.has_keys:
         assert authenticate(old.context, old.made["token"]) is not None, "under the first version, then the second"
@@ -314,4 +321,43 @@ def test_runs_are_read_as_they_were_and_their_plans_can_be_audited(old: Old) -> 
             identifier = audits.store(session, old.context, "loopback", request, found).id
         [audit] = old.get(f"/v1/audits?run_id={run['id']}")["items"]
         assert (audit["id"], audit["plan_hash"], audit["verdict"]) == (identifier, run["plan_hash"], "consistent")
+    old.check()
+
+
+def test_data_sets_get_room_for_twice_their_declared_size(old: Old) -> None:
+    """A set of then that is fuller is named to its owner, and its runs fail without a charge."""
+    before = {row["id"]: row for row in old.tables.get("datasets", [])}
+    assert bool(before) == (old.revision >= "0003")
+    with old.context.database.read() as session:
+        now = {dataset.id: dataset for dataset in session.scalars(select(Dataset))}
+        for bundled in ("ds_breast_cancer", "ds_diabetes", "ds_digits"):
+            assert now.pop(bundled).capacity == datasets.load(old.context, session, bundled).capacity
+        assert set(now) == set(before)
+        for dataset_id, row in before.items():
+            assert now[dataset_id].capacity == 2 * row["declared_size"]
+        # What a content is bound to follows from its data sets.
+        for row in old.tables.get("dataset_contents", []):
+            roots = {row["root_budget_id"]} - {None}
+            assert repository.roots_of_content(session, row["content_hash"]) == roots
+    private = [row for row in before.values() if row["budget_id"] is not None and row["deleted_at"] is None]
+    assert bool(private) == bool(before)
+    files = DatasetFiles(old.context.settings.data_dir, old.context.settings.encryption)
+    for row in private:
+        for more, codes in ((0, []), (1, ["dataset_too_full"])):
+            rows = 2 * row["declared_size"] + more
+            table = Table(features=np.zeros((rows, 1)), labels=np.zeros(rows, np.int64), values_clipped=0, content=b"")
+            files.write(row["id"], table)
+            shown = old.get(f"/v1/datasets/{row['id']}")
+            assert shown["capacity"] == 2 * row["declared_size"]
+            assert [warning["code"] for warning in shown["warnings"]] == codes
+        runs_of_then = [each for each in old.tables.get("runs", []) if each["dataset_id"] == row["id"]]
+        queued = [each for each in runs_of_then if each["state"] == "queued"]
+        assert bool(queued) == (old.revision >= "0004"), "there is one that waits"
+        while worker.work_once(old.context, "wrk_test"):
+            pass
+        for run in queued:
+            failed = old.get(f"/v1/runs/{run['id']}")
+            assert (failed["state"], failed["problem"]["code"]) == ("failed", "dataset_too_full")
+            assert "Nothing was charged" in failed["problem"]["detail"]
+            assert old.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "voided"
     old.check()

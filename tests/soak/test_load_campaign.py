@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from benchmarks.http import work
+from benchmarks.http_servers import AUTHORIZATION
 from benchmarks.ledger.processes import at_once
 from tests.crash.connection import Connection
 from tests.crash.server_process import ServerProcess, running_server
 from tests.databases import DatabaseFactory
+from tests.local_access import authorization
 from tests.soak.load import SHARES, arrivals, at_capacity
 from tests.soak.memory import slope, watched
 from tests.soak.report import write_report
@@ -59,12 +61,15 @@ def capacity(port: int, budget_ids: list[str]) -> tuple[float, list[float]]:
 
 
 @pytest.mark.soak
-def test_ten_minutes_of_mixed_load(sqlite_databases: DatabaseFactory, tmp_path: Path) -> None:
+def test_ten_minutes_of_mixed_load(
+    sqlite_databases: DatabaseFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = sqlite_databases.migrated()
     load_before = os.getloadavg()[0]
     settings = {"EPSILOND_WORKERS": "1", "EPSILOND_LOG_LEVEL": "warning", "EPSILOND_CACHE_ENTRIES": REMEMBERED}
     with running_server(url, tmp_path, **settings) as server:
         budget_ids, port = prepare(server), server.address[1]
+        monkeypatch.setenv(AUTHORIZATION, f"Authorization: {authorization(port)['Authorization']}")
         reached, each_round = capacity(port, budget_ids)
         rate = SHARE_OF_CAPACITY * reached
         with watched(server.pid) as looks:
@@ -96,10 +101,11 @@ def test_ten_minutes_of_mixed_load(sqlite_databases: DatabaseFactory, tmp_path: 
     assert figures["p99_over_p50"] < MOST_P99_OVER_P50
 
 
-def test_some_seconds_of_it(sqlite_databases: DatabaseFactory, tmp_path: Path) -> None:
+def test_some_seconds_of_it(sqlite_databases: DatabaseFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machinery of the campaign; nothing is said of speed."""
     with running_server(sqlite_databases.migrated(), tmp_path) as server:
         budget_ids, port = prepare(server), server.address[1]
+        monkeypatch.setenv(AUTHORIZATION, f"Authorization: {authorization(port)['Authorization']}")
         with watched(server.pid) as looks:
             [outcome] = at_once(arrivals, [(port, budget_ids, 10.0, 5.0, 1)])
         with Connection(server.address) as connection:

@@ -7,8 +7,8 @@ import pytest
 
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from app.runs.binding import DataDescription, build_model
-from app.runs.model_choice import LogisticRegressionChoice
+from app.algorithms.binding import DataDescription, build_model
+from app.algorithms.model_choice import LogisticRegressionChoice
 from calibrators.plan import Normalize, Phase
 from calibrators.registry import calibrate
 from calibrators.spec import Spec

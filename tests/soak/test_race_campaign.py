@@ -6,6 +6,7 @@ command one effect and one answer, every reservation one end, and no database re
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from pathlib import Path
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.settings import Settings
 from tests.concurrency.spending import Attempt, spend_alone, spend_either_way, spend_in_groups
 from tests.concurrency.test_budget_race import race_for_a_renyi_budget, race_for_a_zcdp_budget
@@ -41,11 +43,12 @@ FILL: list[Callable[..., list[Attempt]]] = [
 
 @contextmanager
 def new_context(databases: DatabaseFactory, folder: Path) -> Iterator[Context]:
-    """With a database of its own."""
+    """A context with a database and a data folder of its own: the fence there is of that database."""
     url = databases.migrated()
     database = Database(url)
     try:
-        yield Context(Settings(data_dir=folder, database_url=url, workers=0), database)
+        data_dir = Path(tempfile.mkdtemp(dir=folder))
+        yield fenced_context(Settings(data_dir=data_dir, database_url=url, workers=0), database)
     finally:
         database.dispose()
         databases.drop(url)

@@ -67,6 +67,7 @@ def test_the_other_methods_stay_under_the_claim_and_have_power(method: str, tria
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @every_algorithm
+@pytest.mark.one_in(3)
 def test_sampled_steps_stay_under_the_claim_under_every_relation(algorithm: str, relation: NeighboringRelation) -> None:
     phases = (phase_of(BOUNDS[algorithm], noise_multiplier=1.5, probability=0.3, steps=12),)
     result = audit(Plan(algorithm, 8, relation, phases), trials=20_000, seed=2)

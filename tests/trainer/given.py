@@ -9,7 +9,7 @@ import numpy as np
 from randomgen import AESCounter
 
 from calibrators.plan import Plan
-from trainer.algorithms import ALGORITHMS
+from trainer.algorithms import EXECUTIONS
 from trainer.loop import Task, Trainer
 from trainer.models import Model
 from trainer.records import Records, default_capacity, prepare
@@ -96,4 +96,4 @@ def trainer_of(
 ) -> Trainer:
     """Return the trainer of a plan, as a run makes it."""
     records = in_slots(plan, model, features, labels, streams, capacity)
-    return ALGORITHMS[plan.algorithm].make(Task(plan, model, records, streams))
+    return EXECUTIONS[plan.algorithm].make(Task(plan, model, records, streams))

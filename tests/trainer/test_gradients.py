@@ -34,6 +34,7 @@ def labels_for(model: Model, count: int, rng: np.random.Generator) -> np.ndarray
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("count", [16, 129, 1348])
+@pytest.mark.one_in(4)
 def test_records_do_not_see_each_other(count: int, model: Model, dtype: str) -> None:
     """Bit by bit the same gradient in the same place, whatever the other rows are: subnormal, infinite or none."""
     rng = np.random.default_rng(12)
@@ -62,6 +63,7 @@ def exact_square(row: np.ndarray) -> Fraction:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("width", [1, 7, 784, 4096, 4097, 50_000])
+@pytest.mark.one_in(4)
 def test_squared_norms_are_upper_bounds_within_two_to_the_minus_eleven(width: int, dtype: str) -> None:
     rng = np.random.default_rng(14)
     rows = rng.normal(size=(6, width)).astype(dtype)

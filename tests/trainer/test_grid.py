@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from accounting.errors import InvalidValue
@@ -69,6 +70,15 @@ def test_the_step_is_the_largest_that_fits(dimension: int) -> None:
     assert step**2 * dimension <= share**2 < (2 * step) ** 2 * dimension
 
 
+def test_a_grid_has_room_for_coordinates_that_are_larger_than_the_noises_scale() -> None:
+    """It is coarser where they would be more than 2^36 steps, and the margin wider by as much."""
+    narrow, wide = (grid_for(8.4, 10**5, "float64", 1000, norm_order=3.0, spread=spread) for spread in (1.0, 4096.0))
+    assert narrow.scale <= LARGEST_SCALE < 4096.0 * narrow.scale
+    assert wide.scale * 4096.0 <= LARGEST_SCALE
+    assert wide.scale * wide.step == narrow.scale * narrow.step
+    assert wide.margin == MARGINS["float64"] + wide.step * math.pow(10**5, 1.0 / 3.0)
+
+
 def test_so_much_noise_that_nothing_is_left_of_a_sum_is_refused() -> None:
     with pytest.raises(InvalidValue, match="use a smaller noise multiplier"):
         grid_for(1e9, 10**6, "float64", 1000)
@@ -78,3 +88,11 @@ def test_decoding_multiplies_by_the_unit() -> None:
     grid = Grid(2.0**-4, 1e-5, 16.0)
     assert grid.decoded(32.0, 3.0) == 6.0
     assert grid.steps_per_unit == 16.0
+
+
+@pytest.mark.parametrize("sum_of_steps", [0.0, -0.0])
+@pytest.mark.parametrize("noise", [0.0, -0.0])
+def test_zeros_have_no_sign(sum_of_steps: float, noise: float) -> None:
+    """A sum just below zero is rounded to minus zero: with noise of minus zero that was seen in the release."""
+    grid = grid_for(1.0, 4, "float64", 10)
+    assert math.copysign(1.0, grid.noised(np.array([sum_of_steps]), np.array([noise]), 1.0)[0]) == 1.0

@@ -8,8 +8,8 @@ import pytest
 from scipy import optimize
 
 from calibrators.geometry import Box, Domain, L1Ball, L1Penalty, L2Ball, L2Penalty, LpBall, Penalty, Simplex
+from trainer.loop import Step
 from trainer.penalties import gradient, prox
-from trainer.step import Step
 
 PENALTIES: list[Penalty] = [L2Penalty(0.8), L1Penalty(0.6)]
 DOMAINS: list[Domain | None] = [
@@ -47,6 +47,7 @@ def test_prox_is_the_minimiser(penalty: Penalty) -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.one_in(4)
 def test_projected_prox_is_the_constrained_prox(penalty: Penalty, domain: Domain | None) -> None:
     """No point of the domain is better: against points nearby, and against what a search finds."""
     rng = np.random.default_rng(2)

@@ -14,7 +14,7 @@ from tests.trainer.plans import phase_of, plan_of
 from trainer.models import Model, MultilayerPerceptron, logistic_regression
 from trainer.products import one_core_left
 from trainer.records import prepare
-from trainer.run import _cores_for
+from trainer.run import cores_for
 from trainer.streams import random_streams
 
 CORES = len(os.sched_getaffinity(0))
@@ -56,6 +56,6 @@ def test_a_run_that_fails_takes_it_back() -> None:
 def test_long_noise_beside_short_products_gets_a_core(model: Model, rows: float, left: bool) -> None:
     plan = plan_of("dp_sgd", phase_of(Clip(1.0), probability=rows / 10_000), size=10_000)
     records = prepare(model, np.zeros((1, 20)), np.zeros(1), "float64", 1, random_streams(1).slots)
-    with _cores_for(plan, model, records):
+    with cores_for(plan, model, records):
         assert threads() == {max(1, CORES - 1) if left else CORES}
     assert threads() == {CORES}

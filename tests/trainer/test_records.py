@@ -140,8 +140,8 @@ def test_blocks_are_what_the_slots_hold(slots: slice | np.ndarray, xp: object) -
     assert {block.labels.shape, block.squares.shape, block.valid.shape} == {expected.shape}
 
 
-def test_the_default_capacity_is_an_eighth_more() -> None:
-    assert [default_capacity(size) for size in (1, 8, 60_000)] == [2, 9, 67_500]
+def test_the_default_capacity_is_an_eighth_more_and_eight_for_few_records() -> None:
+    assert [default_capacity(size) for size in (1, 8, 64, 65, 60_000)] == [9, 16, 72, 74, 67_500]
 
 
 def test_more_rows_than_slots_are_refused_without_naming_their_number() -> None:

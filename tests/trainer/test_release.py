@@ -10,7 +10,7 @@ from calibrators.release import LAST_ITERATE, AverageIterate, RandomIterate, Rel
 from trainer.release import Rule, rule_for
 from trainer.streams import random_streams
 
-PATH = [np.array([float(t), 10.0 * t * t]) for t in range(6)]  # 5 steps
+PATH = [np.array([float(t), 10.0 * t * t + 3.0]) for t in range(6)]  # 5 steps, from elsewhere than the origin
 WEIGHTS = (0.1, 0.0, 0.3, 0.2, 0.4)
 
 

@@ -17,7 +17,7 @@ from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import DisjointBatches, Event, Gaussian, ShuffledEpochs, WithoutReplacement, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L2Ball
-from calibrators.phases import TreePhase
+from calibrators.phases.vertex_trees import TreePhase
 from calibrators.plan import Clip, Normalize, Phase, Plan
 from calibrators.release import RandomIterate
 from tests.trainer.given import GivenStreams
@@ -87,6 +87,7 @@ def visible(features: Any, labels: Any, model: Model, algorithm: str, dtype: str
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.one_in(4)
 def test_rows_show_only_in_the_model(algorithm: str, model: Model, dtype: str) -> None:
     features, labels = data()
     expected = visible(features, labels, model, algorithm, dtype)
@@ -127,8 +128,8 @@ def test_no_rows_release_the_noise_alone(algorithm: str) -> None:
 
 def test_what_was_charged_is_what_runs() -> None:
     """Two phases that differ in everything, against the same two phases carried out by hand."""
-    from tests.reference.dp_nsgd import trajectory
-    from tests.reference.models import softmax_gradient
+    from tests.transcriptions.dp_nsgd import trajectory
+    from tests.transcriptions.models import softmax_gradient
     from trainer.samplers import PoissonSampler
     from trainer.streams import random_streams
 
@@ -171,6 +172,23 @@ def test_schedules_give_each_step_its_size() -> None:
     result = run(plan_of("dp_sgd", phase), MODEL, np.empty((0, 3)), np.empty(0), streams=GivenStreams(noises))
     expected = -(0.1 * 1.0 + 0.2 * 10.0 + 0.4 * 100.0) / 4 * 2.0 * 0.5
     np.testing.assert_allclose(result.parameters["weights"], expected, rtol=1e-6)
+
+
+def test_phases_are_carried_out_in_their_order() -> None:
+    phases = [Phase(Event(Gaussian(2.0)), Clip(0.5), 4, size) for size in (0.1, 0.2, 0.4)]
+    noises = [np.full(12, value) for value in (1.0, 10.0, 100.0)]
+    result = run(plan_of("dp_sgd", *phases), MODEL, np.empty((0, 3)), np.empty(0), streams=GivenStreams(noises))
+    expected = -(0.1 * 1.0 + 0.2 * 10.0 + 0.4 * 100.0) / 4 * 2.0 * 0.5
+    np.testing.assert_allclose(result.parameters["weights"], expected, rtol=1e-6)
+
+
+def test_a_later_phase_that_cannot_be_drawn_is_refused_before_the_first_step() -> None:
+    first = Phase(Event(Gaussian(2.0)), Clip(0.5), 4, 0.1)
+    second = Phase(Event(Gaussian(2.0), DisjointBatches("by_position"), count=3), Clip(0.5), 4, 0.1)
+    plan = Plan("dp_sgd", 8, NeighboringRelation.REPLACE_ONE, (first, second))
+    # Without noise to draw, a first step would fail otherwise.
+    with pytest.raises(InvalidValue, match="3 disjoint batches of 4 need 12 records; dataset_size is 8"):
+        run(plan, MODEL, np.empty((0, 3)), np.empty(0), streams=GivenStreams([]))
 
 
 def flat(result: RunResult) -> list[float]:
@@ -301,5 +319,5 @@ def test_thresholds_that_float32_cannot_keep_are_refused_in_float32() -> None:
 def test_slots_are_no_fewer_than_declared_records_or_rows() -> None:
     with pytest.raises(InvalidValue, match="at least the declared size 12"):
         run(plan("dp_sgd"), MODEL, *data(), capacity=11)
-    with pytest.raises(InvalidValue, match="more rows than the 14 slots"):
-        run(plan("dp_sgd"), MODEL, *data(15))
+    with pytest.raises(InvalidValue, match="more rows than the 20 slots"):
+        run(plan("dp_sgd"), MODEL, *data(21))

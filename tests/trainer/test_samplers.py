@@ -201,6 +201,13 @@ def test_slots_draw_their_step() -> None:
     assert stats.chisquare(*merged).pvalue > 1e-3
 
 
+def test_batches_that_slots_draw_are_padded_alike() -> None:
+    """As Poisson batches are: each has the size that is exceeded with probability 2^-60 in all steps together."""
+    for seed in range(5):
+        drawing = sampler(DisjointBatches("independent"), rows=1000, steps=20, seed=seed)
+        assert {np.asarray(drawing.draw()).size for _ in range(20)} == {padded_size(1000, 0.05, 20)}
+
+
 def test_disjoint_batches_that_need_more_records_than_there_are_are_refused() -> None:
     with pytest.raises(InvalidValue, match="need 60 records; dataset_size is 50"):
         sampler(DisjointBatches("by_position"), steps=6)

@@ -5,13 +5,15 @@ Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithms 2 and 5.
 
 from __future__ import annotations
 
-from trainer.arrays import Array, namespace_of
-from trainer.loop import State
+from calibrators.algorithm import ExampleRequest
+from calibrators.plan import Clip, Phase
+from trainer.arrays import Array
+from trainer.execution import PREDICTORS, Coordinates, Execution, check_gradient_steps
+from trainer.loop import GradientSteps, Resumable, Step
 from trainer.penalties import gradient
-from trainer.step import Step
 
 
-class AcceleratedSequences:
+class AcceleratedSequences(Resumable):
     """w_t, which the steps move, and w_t^ag, the mean of them that is released; both lie in the domain.
 
     Everything that it carries is made of noisy sums, so that it costs no privacy.
@@ -24,6 +26,8 @@ class AcceleratedSequences:
           w_t^md is added outside the clip.
         - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
     """
+
+    kept = ("point", "_moved", "_done")
 
     def __init__(self, start: Array) -> None:
         self._moved, self.point = start, start
@@ -47,15 +51,28 @@ class AcceleratedSequences:
         self._moved = moved
         self._done += 1
 
-    def state(self) -> State:
-        return {"point": self.point, "moved": self._moved, "done": self._done}
-
-    def restore(self, state: State) -> None:
-        xp = namespace_of(self.point)
-        self.point, self._moved = xp.asarray(state["point"]), xp.asarray(state["moved"])
-        self._done = int(state["done"])
-
     def _towards(self, other: Array) -> Array:
-        """From w_{t-1}^ag the share alpha_t = 2 / (t + 1) of the way to another point."""
+        """Go from w_{t-1}^ag the share alpha_t = 2 / (t + 1) of the way to another point."""
         share = 2.0 / (self._done + 2.0)
         return (1.0 - share) * self.point + share * other
+
+
+EXECUTION = Execution(
+    phase_type=Phase,
+    gradient_bound=Clip,
+    make=lambda task: GradientSteps(task, AcceleratedSequences, Clip),
+    check=check_gradient_steps,
+    models=PREDICTORS,
+    coordinates=Coordinates.SEPARATE,
+    requests={
+        "accelerated": ExampleRequest(
+            "Clipped accelerated SGD in one pass: logistic regression in a ball, all from the declared bounds",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "target": {"kind": "zcdp", "rho": 2},
+                "domain": {"kind": "l2_ball", "radius": 10},
+            },
+        )
+    },
+)

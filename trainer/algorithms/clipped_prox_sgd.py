@@ -5,8 +5,11 @@ Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithms 8 and 9.
 
 from __future__ import annotations
 
+from calibrators.algorithm import ExampleRequest
+from calibrators.plan import Clip, Phase
 from trainer.arrays import Array
-from trainer.step import Step
+from trainer.execution import PREDICTORS, Coordinates, Execution, check_gradient_steps
+from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
@@ -25,3 +28,28 @@ def update(point: Array, step: Step) -> Array:
         - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
     """
     return step.project(step.prox(point - step.step_size * step.noisy_mean))
+
+
+EXECUTION = Execution(
+    phase_type=Phase,
+    gradient_bound=Clip,
+    make=gradient_steps(update, Clip),
+    check=check_gradient_steps,
+    models=PREDICTORS,
+    coordinates=Coordinates.SUBTRACTED,
+    requests={
+        "proximal": ExampleRequest(
+            "Clipped proximal SGD in one pass: sparse logistic regression by an l1 penalty",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "iterations": 8,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 2.0},
+                "target": {"kind": "zcdp", "rho": 2},
+                "penalty": {"kind": "l1", "strength": 0.01},
+                "assumptions": {"pl_constant": 0.01},
+                "hyperparameters": {"step_size": 0.5},
+            },
+        )
+    },
+)

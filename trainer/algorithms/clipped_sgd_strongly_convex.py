@@ -5,9 +5,12 @@ Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithms 6 and 7.
 
 from __future__ import annotations
 
+from calibrators.algorithm import ExampleRequest
+from calibrators.plan import Clip, Phase
 from trainer.arrays import Array
+from trainer.execution import PREDICTORS, Coordinates, Execution, check_gradient_steps
+from trainer.loop import Step, gradient_steps
 from trainer.penalties import gradient
-from trainer.step import Step
 
 
 def update(point: Array, step: Step) -> Array:
@@ -26,3 +29,27 @@ def update(point: Array, step: Step) -> Array:
         - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
     """
     return step.project(point - step.step_size * (step.noisy_mean + gradient(step.penalty, point)))
+
+
+EXECUTION = Execution(
+    phase_type=Phase,
+    gradient_bound=Clip,
+    make=gradient_steps(update, Clip),
+    check=check_gradient_steps,
+    models=PREDICTORS,
+    coordinates=Coordinates.SUBTRACTED,
+    requests={
+        "strongly_convex": ExampleRequest(
+            "Noisy clipped SGD in one pass over the digits, made strongly convex by an l2 penalty",
+            {
+                "dataset_id": "ds_digits",
+                "model": {"kind": "softmax_regression"},
+                "iterations": 5,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "zcdp", "rho": 2},
+                "penalty": {"kind": "l2", "strength": 1.0},
+                "assumptions": {"strong_convexity": 1.0, "smoothness": 33.5, "diameter": 4},
+            },
+        )
+    },
+)

@@ -12,12 +12,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from accounting.errors import InvalidValue
+from calibrators.algorithm import ExampleRequest
 from calibrators.geometry import L1Ball, L2Ball
-from calibrators.plan import Clip
+from calibrators.plan import Clip, Phase
 from trainer.arrays import Array, namespace_of
 from trainer.domains import project
-from trainer.loop import GradientSteps, State, Task
-from trainer.step import Step
+from trainer.execution import PREDICTORS, Execution, check_gradient_steps
+from trainer.loop import GradientSteps, Resumable, Step, Task
 
 
 class MirrorPoint(Protocol):
@@ -32,12 +33,17 @@ class MirrorPoint(Protocol):
         """argmin_v B_w(v, z) R^2 + length <gradient, v> over the ball; length in parameters^2 / loss."""
         ...
 
-    def state(self) -> Array: ...
-    def restore(self, state: Array) -> None: ...
+    def state(self) -> Array:
+        """Return the array that the point is made of."""
+        ...
+
+    def restore(self, state: Array) -> None:
+        """Go on from where `state` was taken."""
+        ...
 
 
 class EuclideanPoint:
-    """In the l2 ball: project z - length g."""
+    """A point of the l2 ball, which moves by projection: z <- project(z - length g)."""
 
     def __init__(self, domain: L2Ball, start: Array) -> None:
         self._domain, self.point = domain, start
@@ -49,11 +55,11 @@ class EuclideanPoint:
         return self.point
 
     def restore(self, state: Array) -> None:
-        self.point = state
+        self.point = namespace_of(self.point).asarray(state)
 
 
 class EntropicPoint:
-    """In the l1 ball: u <- u exp(-(length / R) [g; -g]), normalised.
+    """A point of the l1 ball, which moves by u <- u exp(-(length / R) [g; -g]), normalised.
 
     Half of the weight, or more, is spread evenly at the start, so that every coordinate can move; the centre is its
     own lift, other points are drawn towards it where they are farther than R/2.
@@ -85,10 +91,10 @@ class EntropicPoint:
         return self._logs
 
     def restore(self, state: Array) -> None:
-        self._logs = state
+        self._logs = namespace_of(self._logs).asarray(state)
 
 
-class AcceleratedMirrorDescent:
+class AcceleratedMirrorDescent(Resumable):
     """z takes mirror steps of growing length, y is their weighted mean, gradients are taken between the two.
 
     Guarantees:
@@ -98,6 +104,8 @@ class AcceleratedMirrorDescent:
     Raises:
         InvalidValue: the plan's domain is no l2 or l1 ball.
     """
+
+    kept = ("point", "_mirror", "_done")
 
     def __init__(self, task: Task, start: Array) -> None:
         self._mirror = _mirror_point(task, start)
@@ -117,15 +125,6 @@ class AcceleratedMirrorDescent:
         self.point = share * self._mirror.point + (1.0 - share) * self.point
         self._done += 1
 
-    def state(self) -> State:
-        return {"point": self.point, "mirror": self._mirror.state(), "done": self._done}
-
-    def restore(self, state: State) -> None:
-        xp = namespace_of(self.point)
-        self.point = xp.asarray(state["point"])
-        self._mirror.restore(xp.asarray(state["mirror"]))
-        self._done = int(state["done"])
-
     @property
     def _share(self) -> float:
         """r = 2 / (k + 2)."""
@@ -144,3 +143,25 @@ def _mirror_point(task: Task, start: Array) -> MirrorPoint:
 def make(task: Task) -> GradientSteps:
     """The trainer of a plan."""
     return GradientSteps(task, lambda start: AcceleratedMirrorDescent(task, start), Clip)
+
+
+EXECUTION = Execution(
+    phase_type=Phase,
+    gradient_bound=Clip,
+    make=make,
+    check=check_gradient_steps,
+    models=PREDICTORS,
+    requests={
+        "accelerated_mirror_descent": ExampleRequest(
+            "DP-AccMD: logistic regression in an l1 ball, few steps on all records",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "iterations": 10,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 2.0},
+                "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+                "domain": {"kind": "l1_ball", "radius": 10},
+            },
+        )
+    },
+)

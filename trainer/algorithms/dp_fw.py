@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from accounting.errors import InvalidValue
 from accounting.events import FullBatch
+from calibrators.algorithm import ExampleRequest
 from calibrators.geometry import L1Ball
-from calibrators.phases import VertexSteps
+from calibrators.phases.vertex_steps import VertexSteps
 from calibrators.plan import Plan
-from trainer.arrays import Array, silent
-from trainer.clipped_sums import SMALLEST, ClippedSums, Term
-from trainer.loop import State, Task
+from trainer.arrays import silent
+from trainer.clipped_sums import ClippedSums, Term
+from trainer.execution import LINEAR_MODELS, Execution, check_lipschitz
+from trainer.loop import Task
+from trainer.structured_steps import StructuredSteps, check_kept, domain_of, only_phase
 from trainer.vertices import noisy_vertex, towards
 
+_WHERE = " in an l1 ball"
 
-class FrankWolfe:
+
+class FrankWolfe(StructuredSteps):
     """The steps of a plan of full-batch Frank-Wolfe.
 
     The sum of all slots' clipped gradients is divided by the declared size, whatever the number of rows.
@@ -38,17 +43,10 @@ class FrankWolfe:
     """
 
     def __init__(self, task: Task, phase_type: type[VertexSteps] = VertexSteps) -> None:
+        super().__init__(task, task.streams.selections())
         self._phase, self._radius = _checked(task.plan, phase_type)
         self._sums = ClippedSums(task.records, task.model, task.plan.algorithm)
         self._everything = slice(0, task.records.capacity)
-        self._noise = task.streams.selections()
-        self._xp = task.records.xp
-        self._done = 0
-        self._point: Array = self._xp.zeros(task.model.num_parameters, dtype=self._xp.float64)
-
-    @property
-    def steps_done(self) -> int:
-        return self._done
 
     def step(self) -> None:
         phase = self._phase
@@ -58,36 +56,31 @@ class FrankWolfe:
             self._point = towards(self._point, vertex, 2.0 / (self._done + 2.0))
         self._done += 1
 
-    def released(self) -> Array:
-        return self._point
-
-    def state(self) -> State:
-        return {"done": self._done, "point": self._point, "noise": self._noise.state()}
-
-    def restore(self, state: State) -> None:
-        self._done = int(state["done"])
-        self._point = self._xp.asarray(state["point"])
-        self._noise.restore(state["noise"])
-
-    def close(self) -> None:
-        """Nothing is drawn ahead."""
-
 
 def _checked(plan: Plan, phase_type: type[VertexSteps]) -> tuple[VertexSteps, float]:
     """The plan's only phase and the radius of its ball."""
-    phase, domain = plan.phases[0], plan.domain
-    if len(plan.phases) != 1 or type(phase) is not phase_type or not isinstance(domain, L1Ball):
-        raise InvalidValue(
-            f"{plan.algorithm} runs plans of one phase of {phase_type.kind} in an l1 ball",
-            code="invalid_plan",
-            pointer=("phases",),
-        )
-    assert isinstance(phase, phase_type)
+    phase = only_phase(plan, phase_type, exactly=True, where=_WHERE)
     if phase.event.sampling != FullBatch():
         raise InvalidValue("every step reads all records", pointer=("phases", 0, "event", "sampling"))
-    if phase.lipschitz < SMALLEST:
-        raise InvalidValue(
-            f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
-            pointer=("phases", 0, "lipschitz"),
+    check_kept("lipschitz", phase.lipschitz)
+    return phase, domain_of(plan, L1Ball, phase_type, _WHERE).radius
+
+
+EXECUTION = Execution(
+    phase_type=VertexSteps,
+    make=FrankWolfe,
+    check=check_lipschitz,
+    models=LINEAR_MODELS,
+    requests={
+        "full_batch_frank_wolfe": ExampleRequest(
+            "Frank-Wolfe on all records: sparse logistic regression in an l1 ball, pure differential privacy",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "iterations": 20,
+                "target": {"kind": "pure_dp", "epsilon": 4},
+                "assumptions": {"radius": 5},
+            },
         )
-    return phase, domain.radius
+    },
+)

@@ -5,8 +5,11 @@ Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 4.
 
 from __future__ import annotations
 
+from calibrators.algorithm import ExampleRequest
+from calibrators.plan import Clip, Phase
 from trainer.arrays import Array
-from trainer.step import Step
+from trainer.execution import PREDICTORS, Coordinates, Execution, check_gradient_steps
+from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
@@ -26,3 +29,29 @@ def update(point: Array, step: Step) -> Array:
         - one_record_moves_the_mean_by_at_most_the_bound: which is G/n, or 2 G/n where a record is replaced.
     """
     return step.project(step.prox(point - step.step_size * step.noisy_mean))
+
+
+EXECUTION = Execution(
+    phase_type=Phase,
+    gradient_bound=Clip,
+    make=gradient_steps(update, Clip),
+    check=check_gradient_steps,
+    models=PREDICTORS,
+    coordinates=Coordinates.SUBTRACTED,
+    requests={
+        "gradient_descent": ExampleRequest(
+            "DP-GD: logistic regression on all records in every step, with an l2 penalty, in float64",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "iterations": 50,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+                "penalty": {"kind": "l2", "strength": 0.01},
+                "assumptions": {"pl_constant": 0.01},
+                "hyperparameters": {"step_size": 0.5},
+                "dtype": "float64",
+            },
+        )
+    },
+)

@@ -5,8 +5,11 @@ Source: Yang, Zhang, Chen & Liu 2022 (arXiv 2206.13033), eq. (3), Algorithm 1.
 
 from __future__ import annotations
 
+from calibrators.algorithm import ExampleRequest
+from calibrators.plan import Normalize, Phase
 from trainer.arrays import Array
-from trainer.step import Step
+from trainer.execution import PREDICTORS, Coordinates, Execution, check_gradient_steps
+from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
@@ -29,3 +32,28 @@ def update(point: Array, step: Step) -> Array:
     change *= -step.step_size / step.divisor
     change += point
     return step.project(step.prox(change))
+
+
+EXECUTION = Execution(
+    phase_type=Phase,
+    gradient_bound=Normalize,
+    make=gradient_steps(update, Normalize),
+    check=check_gradient_steps,
+    models=PREDICTORS,
+    coordinates=Coordinates.SUBTRACTED,
+    requests={
+        "digits": ExampleRequest(
+            "Softmax regression on the bundled digits, DP-NSGD; the step size comes from the theorem",
+            {
+                "dataset_id": "ds_digits",
+                "model": {"kind": "softmax_regression"},
+                "batch_size": 256,
+                "iterations": 400,
+                "sampling": "poisson",
+                "neighboring_relation": "add_or_remove_one",
+                "gradient_bound": {"kind": "normalize", "regularizer": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 3, "delta": 1e-5},
+            },
+        )
+    },
+)

@@ -5,8 +5,11 @@ Source: Yang, Zhang, Chen & Liu 2022 (arXiv 2206.13033), eq. (2).
 
 from __future__ import annotations
 
+from calibrators.algorithm import ExampleRequest
+from calibrators.plan import Clip, Phase
 from trainer.arrays import Array
-from trainer.step import Step
+from trainer.execution import PREDICTORS, Coordinates, Execution, check_gradient_steps
+from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
@@ -27,3 +30,44 @@ def update(point: Array, step: Step) -> Array:
     change *= -step.step_size / step.divisor
     change += point
     return step.project(step.prox(change))
+
+
+EXECUTION = Execution(
+    phase_type=Phase,
+    gradient_bound=Clip,
+    make=gradient_steps(update, Clip),
+    check=check_gradient_steps,
+    models=PREDICTORS,
+    coordinates=Coordinates.SUBTRACTED,
+    requests={
+        "breast_cancer": ExampleRequest(
+            "Logistic regression on the bundled breast cancer data, DP-SGD with a chosen step size",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "batch_size": 100,
+                "iterations": 200,
+                "sampling": "poisson",
+                "neighboring_relation": "add_or_remove_one",
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
+                "hyperparameters": {"step_size": 0.5},
+                "seed": 1,
+            },
+        ),
+        "multilayer_perceptron": ExampleRequest(
+            "DP-SGD on a small neural network",
+            {
+                "dataset_id": "ds_digits",
+                "model": {"kind": "mlp", "hidden": [64]},
+                "batch_size": 256,
+                "iterations": 200,
+                "sampling": "poisson",
+                "neighboring_relation": "add_or_remove_one",
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+                "hyperparameters": {"step_size": 1.0},
+            },
+        ),
+    },
+)

@@ -5,8 +5,11 @@ Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925), Algorithm 2.
 
 from __future__ import annotations
 
+from calibrators.algorithm import ExampleRequest
+from calibrators.plan import Clip, Phase
 from trainer.arrays import Array
-from trainer.step import Step
+from trainer.execution import PREDICTORS, Coordinates, Execution, check_gradient_steps
+from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
@@ -26,3 +29,26 @@ def update(point: Array, step: Step) -> Array:
     """
     assert step.penalty is None, "plans of dp_sgd_gradient have no penalty"
     return step.project(point - step.step_size * step.noisy_mean)
+
+
+EXECUTION = Execution(
+    phase_type=Phase,
+    gradient_bound=Clip,
+    make=gradient_steps(update, Clip),
+    check=check_gradient_steps,
+    models=PREDICTORS,
+    coordinates=Coordinates.SUBTRACTED,
+    requests={
+        "q_norm_hinge": ExampleRequest(
+            "DP-SGD-Gradient for a support vector machine with a 1.5-norm hinge, in a ball",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "q_norm_hinge", "q": 1.5},
+                "iterations": 1000,
+                "batch_size": 10,
+                "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+                "assumptions": {"radius": 1, "failure_probability": 0.05},
+            },
+        )
+    },
+)

@@ -20,19 +20,21 @@ there. The ball is drawn in by the grid's margin, for the cap of 2 R.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from accounting.errors import InvalidValue, Unsupported
 from accounting.events import WithoutReplacement
+from calibrators.algorithm import ExampleRequest
 from calibrators.geometry import L2Ball
-from calibrators.phases import OutputPerturbation
+from calibrators.phases.output_perturbation import OutputPerturbation
 from calibrators.plan import Plan
 from calibrators.release import AverageIterate
 from calibrators.wang_nonsmooth.stability import iterate_radius
 from trainer.arrays import Array, as_float64, silent
+from trainer.execution import LINEAR_MODELS, Execution, Proposal
 from trainer.grid import Grid, grid_for
-from trainer.loop import State, Task
+from trainer.loop import State, StreamPlace, Task
 from trainer.models import LinearModel, Model
+from trainer.structured_steps import StructuredSteps
 
 #: How far rows stay below the longest that the plan admits, relative.
 MARGIN = 2.0**-7
@@ -41,7 +43,7 @@ _BISECTIONS = 200
 _SMALLEST = 1e-100
 
 
-class OutputPerturbationSteps:
+class OutputPerturbationSteps(StructuredSteps):
     """The steps of a plan of output perturbation; the noise is drawn in the last.
 
     Guarantees:
@@ -54,21 +56,21 @@ class OutputPerturbationSteps:
         Unsupported: the model is not linear.
     """
 
+    kept = (*StructuredSteps.kept, "_sum", "_sampler", "_sampling")
+
     def __init__(self, task: Task) -> None:
+        super().__init__(task, task.streams.gaussian_noise())
         self._phase = phase_of(task.plan)
         self._model = linear(task.model)
         self._longest = longest_row(task.plan, self._model)
-        self._task, self._records = task, task.records
-        xp, size = task.records.xp, task.plan.dataset_size
+        self._records, size = task.records, task.plan.dataset_size
         self._domain = task.plan.domain
-        self._point: Array = xp.zeros(self._model.num_parameters, dtype=xp.float64)
-        self._sum: Array = xp.zeros(self._model.num_parameters, dtype=xp.float64)
+        self._sum: Array = 0.0 * self._point
         self._unit = unit_of(task.plan)
         self._grid = grid_of(task.plan, self._model)
-        self._noise = task.streams.gaussian_noise()
         self._sampler = task.streams.sampler(WithoutReplacement(1, size), self._phase.iterations, 1, size, task.records)
+        self._sampling = StreamPlace(task.streams.sampling)
         self._released: Array | None = None
-        self.steps_done = 0
 
     def step(self) -> None:
         phase, records = self._phase, self._records
@@ -77,8 +79,8 @@ class OutputPerturbationSteps:
             assert not isinstance(slots, slice), "single slots are drawn"
             self._sum = self._sum + self._point
             self._point = self._inside(self._point - phase.step_size * self._gradient(int(slots[0])))
-            self.steps_done += 1
-            if self.steps_done == phase.iterations:
+            self._done += 1
+            if self._done == phase.iterations:
                 grid, average = self._grid, self._sum / phase.iterations
                 in_steps = records.xp.round(average * (grid.steps_per_unit / self._unit))
                 noise = records.xp.asarray(self._noise.rounded(average.shape[0], grid.scale))
@@ -89,25 +91,12 @@ class OutputPerturbationSteps:
         return self._released
 
     def state(self) -> State:
-        found: State = {
-            "done": self.steps_done,
-            "point": self._point,
-            "sum": self._sum,
-            "sampler": self._sampler.state(),
-            "sampling": self._task.streams.sampling.state,
-            "noise": self._noise.state(),
-        }
-        return found if self._released is None else found | {"released": self._released}
+        return super().state() | ({} if self._released is None else {"released": self._released})
 
     def restore(self, state: State) -> None:
-        xp = self._records.xp
-        self.steps_done = int(state["done"])
-        self._point, self._sum = xp.asarray(state["point"]), xp.asarray(state["sum"])
-        self._sampler.restore(state["sampler"])
-        self._task.streams.sampling.state = state["sampling"]
-        self._noise.restore(state["noise"])
+        super().restore(state)
         if "released" in state:
-            self._released = xp.asarray(state["released"])
+            self._released = self._xp.asarray(state["released"])
 
     def close(self) -> None:
         self._noise.close()
@@ -278,11 +267,35 @@ def _short_enough(phase: OutputPerturbation, model: LinearModel) -> float:
     return low
 
 
-def check(plan: Plan, model: Any) -> None:
-    """Refuse what could not be carried out, before anything is charged.
+def check_request(proposal: Proposal) -> None:
+    """Refuse a plan whose steps do not shrink with the model, before anything is charged.
 
     Raises:
         InvalidValue, Unsupported: as `OutputPerturbationSteps`.
     """
-    longest_row(plan, linear(model))
-    grid_of(plan, linear(model))
+    longest_row(proposal.plan, linear(proposal.model))
+    grid_of(proposal.plan, linear(proposal.model))
+
+
+EXECUTION = Execution(
+    phase_type=OutputPerturbation,
+    make=OutputPerturbationSteps,
+    check=check_request,
+    models=LINEAR_MODELS,
+    float64_because=(
+        "The run takes float64: each step computes with one record in float64, so that float32 would only round the "
+        "records."
+    ),
+    requests={
+        "output_perturbation": ExampleRequest(
+            "DP-SGD-Output: logistic regression in a ball, noise on the average of the points alone",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "iterations": 600,
+                "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
+                "assumptions": {"radius": 2, "failure_probability": 0.05},
+            },
+        )
+    },
+)

@@ -20,20 +20,20 @@ from dataclasses import replace
 
 from accounting.errors import InvalidValue
 from accounting.events import WithoutReplacement
-from accounting.relations import NeighboringRelation
-from calibrators.phases import VarianceReducedEpochs
+from calibrators.algorithm import ExampleRequest
+from calibrators.phases.variance_reduced_epochs import VarianceReducedEpochs
 from calibrators.plan import Clip
 from trainer.arrays import Array, silent
-from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
 from trainer.domains import project
+from trainer.execution import PREDICTORS, Execution, check_max_grad_norm
 from trainer.grid import grid_for
-from trainer.loop import State, Task
+from trainer.loop import Step, StreamPlace, Task
 from trainer.records import Selection
-from trainer.step import Step
+from trainer.structured_steps import StructuredSteps, check_kept, check_positions, initial_point, only_phase
 from trainer.sums import BoundedSum
 
 
-class Svrg:
+class Svrg(StructuredSteps):
     """The inner steps of a plan of variance-reduced epochs, each from a fresh batch of the declared slots.
 
     v = ((sum over the batch of clipped gradients at x) - (the same at x~) + sigma b Z) / b + the snapshot's gradient,
@@ -49,13 +49,24 @@ class Svrg:
         InvalidValue: the plan is no plan of such epochs, or not executable, or its bound is too small for the dtype.
     """
 
+    kept = (
+        *StructuredSteps.kept,
+        "_epoch",
+        "_within",
+        "_snapshot",
+        "_sum",
+        "_full_gradient",
+        "_sampler",
+        "_sampling",
+    )
+
     def __init__(self, task: Task) -> None:
-        self._task, self._phase = task, _checked(task)
-        records, phase, n = task.records, self._phase, task.plan.dataset_size
-        xp = records.xp
-        initial = xp.asarray(task.model.initial(task.streams.initialisation), dtype=xp.float64)
-        self._snapshot: Array = project(task.plan.domain, xp, initial)
-        self._point: Array = self._snapshot
+        self._phase = phase = _checked(task)
+        records, n = task.records, task.plan.dataset_size
+        super().__init__(
+            task, task.streams.gaussian_noise(), project(task.plan.domain, records.xp, initial_point(task))
+        )
+        self._snapshot: Array = self._point
         self._sum: Array = 0.0 * self._snapshot
         self._full_gradient: Array = 0.0 * self._snapshot
         self._sums = BoundedSum(task.model, records, task.plan.dtype)
@@ -64,15 +75,11 @@ class Svrg:
         self._unit = phase.max_grad_norm / n
         self._grid = grid_for(phase.noise_stddev_on_mean / self._unit, self._point.shape[0], task.plan.dtype, 4 * n)
         self._sum_grid = replace(task.grid(0.0), margin=self._grid.margin)
-        self._noise = task.streams.gaussian_noise()
         sampling = WithoutReplacement(phase.records_per_step, n)
         self._sampler = task.streams.sampler(sampling, phase.steps, phase.records_per_step, n, records)
         self._everybody = records.positions[:n]
-        self._done, self._epoch, self._within = 0, 0, 0
-
-    @property
-    def steps_done(self) -> int:
-        return self._done
+        self._sampling = StreamPlace(task.streams.sampling)
+        self._epoch, self._within = 0, 0
 
     def step(self) -> None:
         with silent():
@@ -91,29 +98,6 @@ class Svrg:
     def released(self) -> Array:
         """The mean of the last epoch's points."""
         return self._snapshot
-
-    def state(self) -> State:
-        return {
-            "done": self._done,
-            "epoch": self._epoch,
-            "within": self._within,
-            "point": self._point,
-            "snapshot": self._snapshot,
-            "sum": self._sum,
-            "full_gradient": self._full_gradient,
-            "sampler": self._sampler.state(),
-            "sampling": self._task.streams.sampling.state,
-            "noise": self._noise.state(),
-        }
-
-    def restore(self, state: State) -> None:
-        xp = self._task.records.xp
-        self._done, self._epoch, self._within = (int(state[name]) for name in ("done", "epoch", "within"))
-        self._point, self._snapshot = xp.asarray(state["point"]), xp.asarray(state["snapshot"])
-        self._sum, self._full_gradient = xp.asarray(state["sum"]), xp.asarray(state["full_gradient"])
-        self._sampler.restore(state["sampler"])
-        self._task.streams.sampling.state = state["sampling"]
-        self._noise.restore(state["noise"])
 
     def close(self) -> None:
         self._noise.close()
@@ -144,31 +128,43 @@ class Svrg:
 
 def _checked(task: Task) -> VarianceReducedEpochs:
     """The plan's only phase."""
-    plan, phase = task.plan, task.plan.phases[0]
-    if len(plan.phases) != 1 or not isinstance(phase, VarianceReducedEpochs):
-        raise InvalidValue(
-            f"{plan.algorithm} runs plans of one phase of {VarianceReducedEpochs.kind}",
-            code="invalid_plan",
-            pointer=("phases",),
-        )
+    plan, phase = task.plan, only_phase(task.plan, VarianceReducedEpochs)
     if not phase.is_executable:
         raise InvalidValue(
             "this plan was made for its privacy alone: a run needs a step_size", pointer=("phases", 0, "step_size")
         )
-    if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        raise InvalidValue("batches of a fixed size are drawn by position", pointer=("neighboring_relation",))
+    check_positions(plan, "batches of a fixed size are drawn by position")
     if phase.records_per_step > plan.dataset_size:
         raise InvalidValue(
             f"a batch of {phase.records_per_step} is larger than dataset_size {plan.dataset_size}",
             pointer=("phases", 0, "records_per_step"),
         )
-    smallest = SMALLEST_MAX_GRAD_NORMS[task.plan.dtype]
-    if phase.max_grad_norm < smallest:
-        raise InvalidValue(
-            f"max_grad_norm must be at least {smallest:g} to be kept in {task.plan.dtype}; rescale the features",
-            pointer=("phases", 0, "max_grad_norm"),
-        )
+    check_kept("max_grad_norm", phase.max_grad_norm, plan.dtype, "features")
     # 6 u (2 + c/n) <= 2 (m/10) / n, with the smaller margin of the two dtypes.
     if 6.0 * 2.0**-53 * (2.0 * plan.dataset_size + task.records.capacity) > 2e-6:
         raise InvalidValue("so many records leave no digits for the part of one of them", pointer=("dataset_size",))
     return phase
+
+
+EXECUTION = Execution(
+    phase_type=VarianceReducedEpochs,
+    make=Svrg,
+    check=check_max_grad_norm,
+    models=PREDICTORS,
+    requests={
+        "variance_reduced": ExampleRequest(
+            "DP-SVRG: logistic regression with an l2 penalty, noisy steps beside full gradients",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "iterations": 3,
+                "batch_size": 100,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+                "penalty": {"kind": "l2", "strength": 0.1},
+                "assumptions": {"inner_iterations": 20},
+                "hyperparameters": {"step_size": 0.2},
+            },
+        )
+    },
+)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from accounting.errors import Unsupported
+from calibrators.algorithm import ExampleRequest
 from calibrators.phases.smoothed_vertex_steps import SmoothedVertexSteps
 from trainer.algorithms.dp_fw import FrankWolfe
+from trainer.execution import MODELS_OF_ONE_LOGIT, Execution, check_lipschitz
 from trainer.loop import Task
 from trainer.losses.envelope import Envelope
 from trainer.models import LinearModel
@@ -34,3 +36,23 @@ def make(task: Task) -> FrankWolfe:
     if isinstance(phase, SmoothedVertexSteps):  # any other is refused by the steps
         model = replace(model, loss=Envelope(model.loss, phase.smoothing))
     return FrankWolfe(replace(task, model=model), SmoothedVertexSteps)
+
+
+EXECUTION = Execution(
+    phase_type=SmoothedVertexSteps,
+    make=make,
+    check=check_lipschitz,
+    models=MODELS_OF_ONE_LOGIT,
+    requests={
+        "smoothed_frank_wolfe": ExampleRequest(
+            "A sparse support vector machine: Frank-Wolfe in an l1 ball on the hinge, smoothed",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "q_norm_hinge", "q": 1},
+                "iterations": 20,
+                "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+                "assumptions": {"radius": 5},
+            },
+        )
+    },
+)

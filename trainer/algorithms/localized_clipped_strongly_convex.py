@@ -5,7 +5,10 @@ Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithm 4 run by run on eve
 
 from __future__ import annotations
 
-from trainer.algorithms.localized_clipped_subgradient import LocalizedSubgradient
+from calibrators.algorithm import ExampleRequest
+from calibrators.phases.localized_phases import LocalizedPhase
+from trainer.algorithms.localized_clipped_subgradient import LocalizedSubgradient, check_request
+from trainer.execution import PREDICTORS, Execution
 
 
 class LocalizedReduction(LocalizedSubgradient):
@@ -13,3 +16,25 @@ class LocalizedReduction(LocalizedSubgradient):
 
     The plan has their radii and step sizes, which are larger again where a run begins.
     """
+
+
+EXECUTION = Execution(
+    phase_type=LocalizedPhase,
+    make=LocalizedReduction,
+    check=check_request,
+    models=PREDICTORS,
+    requests={
+        "localized_strongly_convex": ExampleRequest(
+            "Localised clipped subgradients run after run, strongly convex by an l2 penalty",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "zcdp", "rho": 4},
+                "penalty": {"kind": "l2", "strength": 0.02},
+                "assumptions": {"diameter": 8},
+                "hyperparameters": {"step_size": 4},
+            },
+        )
+    },
+)

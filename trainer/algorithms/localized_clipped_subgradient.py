@@ -5,15 +5,18 @@ Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithms 3 and 4.
 
 from __future__ import annotations
 
-from accounting.errors import InvalidValue
+from calibrators.algorithm import ExampleRequest
 from calibrators.geometry import L2Ball
-from calibrators.phases import LocalizedPhase
+from calibrators.phases.localized_phases import LocalizedPhase
 from calibrators.plan import Plan
 from trainer.arrays import Array
-from trainer.blocks import BlockSteps, check_blocks
-from trainer.localisation import project_near
+from trainer.blocks import BlockSteps, check_blocks, check_evaluations, project_near
+from trainer.execution import PREDICTORS, Execution, Proposal, check_at_least
 from trainer.loop import Task
 from trainer.penalties import gradient
+from trainer.structured_steps import another_plan, only_phase
+
+_WHERE = ", in an l2 ball if in any domain"
 
 
 class LocalizedSubgradient(BlockSteps):
@@ -45,12 +48,46 @@ class LocalizedSubgradient(BlockSteps):
 
 def _checked(plan: Plan) -> tuple[LocalizedPhase, L2Ball | None]:
     """The plan's only phase, and its domain."""
-    phase, domain = plan.phases[0], plan.domain
-    if len(plan.phases) != 1 or not isinstance(phase, LocalizedPhase) or not isinstance(domain, L2Ball | None):
-        raise InvalidValue(
-            f"{plan.algorithm} runs plans of one phase of localized_phases, in an l2 ball if in any domain",
-            code="invalid_plan",
-            pointer=("phases",),
-        )
+    phase, domain = only_phase(plan, LocalizedPhase, where=_WHERE), plan.domain
+    if not isinstance(domain, L2Ball | None):
+        raise another_plan(plan, LocalizedPhase, _WHERE)
     check_blocks(plan, phase)
     return phase, domain
+
+
+def check_request(proposal: Proposal) -> None:
+    """Refuse clip thresholds that floating point cannot keep, and more gradients than a run takes.
+
+    Raises:
+        InvalidValue: as `check_at_least` and `check_evaluations`.
+    """
+    for phase in proposal.plan.phases:
+        assert isinstance(phase, LocalizedPhase), "the algorithm's plans have no other phases"
+        check_at_least(proposal.plan, "max_grad_norm", min(phase.max_grad_norm), "gradient_bound")
+        check_evaluations(
+            phase,
+            "localization_power",
+            "give a localization_power nearer to 1, the least, or use clipped_acsa or clipped_sgd_strongly_convex, "
+            "which read every record once",
+        )
+
+
+EXECUTION = Execution(
+    phase_type=LocalizedPhase,
+    make=LocalizedSubgradient,
+    check=check_request,
+    models=PREDICTORS,
+    requests={
+        "localized_subgradients": ExampleRequest(
+            "Localised clipped subgradients: full batches of one block of records after the other, in a ball",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "zcdp", "rho": 2},
+                "assumptions": {"diameter": 8},
+                "hyperparameters": {"step_size": 4},
+            },
+        )
+    },
+)

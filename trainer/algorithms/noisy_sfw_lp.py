@@ -7,11 +7,16 @@ Source: Bassily, Guzman & Nandi 2021, Algorithm 3 (`Sums`); the extended version
 from __future__ import annotations
 
 from accounting.errors import InvalidValue
+from calibrators.algorithm import ExampleRequest
 from calibrators.bassily_guzman.tree import Trees
-from calibrators.phases import EstimatePhase, GradientTreePhase
+from calibrators.phases.gradient_estimates import EstimatePhase
+from calibrators.phases.gradient_trees import GradientTreePhase
+from calibrators.phases.structured import StructuredPhase
 from calibrators.plan import Plan
 from trainer.arrays import Array
 from trainer.clipped_sums import ClippedSums, Term
+from trainer.exact.generalized_gaussian import spread_of
+from trainer.execution import LINEAR_MODELS, Execution, check_lipschitz
 from trainer.frank_wolfe import EstimateFrankWolfe, Fresh, check_lp_plan
 from trainer.loop import State, Task, Trainer
 from trainer.lp_geometry import least_in_ball, norm
@@ -105,16 +110,16 @@ class TreeOfGradients(TreeWalk):
         self._phase, radius = _checked(task.plan)
         dual_order = self._phase.norm_order / (self._phase.norm_order - 1.0)
         sums = ClippedSums(task.records, task.model, task.plan.algorithm, dual_order=dual_order)
-        self._noise = task.streams.generalized_gaussian_noise()
-        super().__init__(task, self._phase, radius, sums, self._noise)
+        self._spread = spread_of(task.model.num_parameters, self._phase.noise_order)
+        super().__init__(task, self._phase, radius, sums, task.streams.generalized_gaussian_noise())
 
     def _mean(self, slots: Indices, depth: int, term: Term) -> Array:
         """Return the node's noisy mean."""
         phase, size = self._phase, self._phase.records_per_tree >> depth
-        unit = self._planned_bound(depth)
+        unit = phase.planned_bound(self._radius, depth)
         if unit == 0.0:  # gradients do not change at all
             return 0.0 * self._point
-        grid = self._sums.grid(phase.scales[depth] * size / unit)
+        grid = self._sums.grid(phase.scales[depth] * size / unit, self._spread)
         total = self._sums.of(slots, grid, unit, term)
         noise = self._xp.asarray(self._noise.rounded(total.shape[0], phase.noise_order, grid.scale))
         return grid.noised(total, noise, unit / size)
@@ -139,3 +144,23 @@ def _checked(plan: Plan) -> tuple[GradientTreePhase, float]:
             pointer=("phases",),
         )
     return phase, check_lp_plan(plan, phase.norm_order, phase.lipschitz)
+
+
+EXECUTION = Execution(
+    phase_type=StructuredPhase,
+    make=make,
+    check=check_lipschitz,
+    models=LINEAR_MODELS,
+    requests={
+        "frank_wolfe_lp": ExampleRequest(
+            "Noisy Frank-Wolfe in one pass over the digits, in an l_1.5 ball",
+            {
+                "dataset_id": "ds_digits",
+                "model": {"kind": "softmax_regression"},
+                "iterations": 8,
+                "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
+                "assumptions": {"norm_order": 1.5, "radius": 4},
+            },
+        )
+    },
+)

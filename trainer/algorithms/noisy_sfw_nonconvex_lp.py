@@ -5,8 +5,10 @@ Source: Bassily, Guzman & Menart 2021, in a single phase, with constants of our 
 
 from __future__ import annotations
 
-from calibrators.phases import EstimatePhase
+from calibrators.algorithm import ExampleRequest
+from calibrators.phases.gradient_estimates import EstimatePhase
 from trainer.arrays import Array
+from trainer.execution import LINEAR_MODELS, Execution, check_lipschitz
 from trainer.frank_wolfe import EstimateFrankWolfe, Fresh
 from trainer.loop import State, Task, Trainer
 
@@ -42,3 +44,23 @@ class Momentum:
 
     def restore(self, state: State) -> None:
         self._estimate = state.get("estimate")
+
+
+EXECUTION = Execution(
+    phase_type=EstimatePhase,
+    make=make,
+    check=check_lipschitz,
+    models=LINEAR_MODELS,
+    requests={
+        "frank_wolfe_momentum": ExampleRequest(
+            "Noisy Frank-Wolfe with momentum, in one pass over the digits; a random point is released",
+            {
+                "dataset_id": "ds_digits",
+                "model": {"kind": "softmax_regression"},
+                "iterations": 8,
+                "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
+                "assumptions": {"norm_order": 1.5, "radius": 4},
+            },
+        )
+    },
+)

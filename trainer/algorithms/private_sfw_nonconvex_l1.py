@@ -6,10 +6,26 @@ Source: Bassily, Guzman & Menart 2021, in one round of one step size, with Gumbe
 
 from __future__ import annotations
 
-from trainer.loop import Task, Trainer
-from trainer.recursive_gradients import RecursiveFrankWolfe
+from calibrators.algorithm import ExampleRequest
+from calibrators.phases.recursive_selections import RecursiveSelections
+from trainer.execution import LINEAR_MODELS, Execution
+from trainer.recursive_gradients import RecursiveFrankWolfe, check_rounding
 
-
-def make(task: Task) -> Trainer:
-    """Of a plan that releases one of the points that its steps start from."""
-    return RecursiveFrankWolfe(task, "private_sfw_nonconvex_l1")
+EXECUTION = Execution(
+    phase_type=RecursiveSelections,
+    make=RecursiveFrankWolfe,
+    check=check_rounding,
+    models=LINEAR_MODELS,
+    requests={
+        "stationary_frank_wolfe": ExampleRequest(
+            "Frank-Wolfe towards a stationary point in an l1 ball; a random iterate is released",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "iterations": 10,
+                "target": {"kind": "zcdp", "rho": 0.5},
+                "assumptions": {"radius": 2},
+            },
+        )
+    },
+)

@@ -7,14 +7,18 @@ Source: Bassily, Guzman & Menart 2021, weakly convex losses, with full batches a
 from __future__ import annotations
 
 from accounting.errors import InvalidValue
+from calibrators.algorithm import ExampleRequest
 from calibrators.geometry import L2Ball
-from calibrators.phases import ProximalPhase
+from calibrators.phases.proximal_phases import ProximalPhase
 from calibrators.plan import Plan
 from trainer.arrays import Array
-from trainer.blocks import BlockSteps, check_blocks
-from trainer.localisation import project_near
-from trainer.loop import State, Task
+from trainer.blocks import BlockSteps, check_blocks, check_evaluations, project_near
+from trainer.execution import PREDICTORS, Execution, Proposal, check_at_least
+from trainer.loop import Task
 from trainer.release import rule_for
+from trainer.structured_steps import another_plan, only_phase
+
+_WHERE = ", in an l2 ball if in any domain"
 
 
 class ProximalRounds(BlockSteps):
@@ -30,12 +34,14 @@ class ProximalRounds(BlockSteps):
             floating point cannot keep.
     """
 
+    kept = (*BlockSteps.kept, "_average", "_release")
+
     def __init__(self, task: Task) -> None:
         self._phase, self._domain = _checked(task.plan)
         phase = self._phase
         super().__init__(task, (phase.records,) * phase.rounds, (phase.inner_iterations,) * phase.rounds)
         self._average: Array = 0.0 * self._point
-        self._rule = rule_for(task.plan.release, task.plan.iterations, self._point, task.streams.release)
+        self._release = rule_for(task.plan.release, task.plan.iterations, self._point, task.streams.release)
 
     def _moved(self, block: int) -> Array:
         """Pi(x_k - 2/(omega (k+1)) (noisy mean + beta (x_k - w'))), and at last the sum of 2k x_k / (T (T+1))."""
@@ -43,8 +49,8 @@ class ProximalRounds(BlockSteps):
         assert phase.weak_convexity is not None, "as was checked"
         assert phase.regularizer is not None, "as was checked"
         assert phase.radius is not None, "as was checked"
-        # What is kept is the start of a step's round: as rounds have equally many steps, each is alike likely.
-        self._rule.see(self._done, centre, point)
+        # What is kept is the start of a step's round: as rounds have equally many steps, each is equally likely.
+        self._release.see(self._done, centre, point)
         steps = phase.inner_iterations
         k = self._done - block * steps + 1
         before = 0.0 * point if k == 1 else self._average
@@ -57,27 +63,52 @@ class ProximalRounds(BlockSteps):
         return project_near(self._domain, centre, phase.radius, self._task.records.xp, point - step_size * direction)
 
     def released(self) -> Array:
-        return self._rule.released()
-
-    def state(self) -> State:
-        return super().state() | {"average": self._average, "release": self._rule.state()}
-
-    def restore(self, state: State) -> None:
-        super().restore(state)
-        self._average = self._task.records.xp.asarray(state["average"])
-        self._rule.restore(state["release"])
+        return self._release.released()
 
 
 def _checked(plan: Plan) -> tuple[ProximalPhase, L2Ball | None]:
     """The plan's only phase, and its domain."""
-    phase, domain = plan.phases[0], plan.domain
-    if len(plan.phases) != 1 or not isinstance(phase, ProximalPhase) or not isinstance(domain, L2Ball | None):
-        raise InvalidValue(
-            f"{plan.algorithm} runs plans of one phase of proximal_phases, in an l2 ball if in any domain",
-            code="invalid_plan",
-            pointer=("phases",),
-        )
+    phase, domain = only_phase(plan, ProximalPhase, where=_WHERE), plan.domain
+    if not isinstance(domain, L2Ball | None):
+        raise another_plan(plan, ProximalPhase, _WHERE)
     if plan.penalty is not None:
         raise InvalidValue("proximal rounds have no penalty but their own", pointer=("penalty",))
     check_blocks(plan, phase)
     return phase, domain
+
+
+def check_request(proposal: Proposal) -> None:
+    """Refuse clip thresholds that floating point cannot keep, and more gradients than a run takes.
+
+    Raises:
+        InvalidValue: as `check_at_least` and `check_evaluations`.
+    """
+    for phase in proposal.plan.phases:
+        assert isinstance(phase, ProximalPhase), "the algorithm's plans have no other phases"
+        check_at_least(proposal.plan, "max_grad_norm", phase.max_grad_norm, "gradient_bound")
+        check_evaluations(
+            phase,
+            "inner_iterations",
+            "give fewer inner_iterations, which are the steps of a round",
+        )
+
+
+EXECUTION = Execution(
+    phase_type=ProximalPhase,
+    make=ProximalRounds,
+    check=check_request,
+    models=PREDICTORS,
+    requests={
+        "proximal_rounds": ExampleRequest(
+            "Proximal rounds in a ball; a convex loss is weakly convex with any weak_convexity above 0",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "iterations": 4,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "zcdp", "rho": 2},
+                "assumptions": {"weak_convexity": 0.5, "diameter": 8, "inner_iterations": 100},
+            },
+        )
+    },
+)

@@ -12,16 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.errors import InvalidValue
-from accounting.relations import NeighboringRelation
-from calibrators.phases import ShuffledMedians
-from trainer.algorithms.shuffle_vector_mean import check
+from calibrators.algorithm import ExampleRequest
+from calibrators.phases.shuffled_medians import ShuffledMedians
 from trainer.arrays import Array, silent, to_host
-from trainer.loop import State, Task
+from trainer.execution import MEANS, READS_ONCE, Execution, Proposal, check_truncation_radius
+from trainer.loop import Task
 from trainer.median_of_means import ClampedGroups, check_groups, lower_median
 from trainer.shuffle.bits import BitProtocol
+from trainer.shuffle.messages import check_bits, check_messages
+from trainer.structured_steps import StructuredSteps, initial_point, only_phase
 
 
-class ShuffleCoordinatewiseMean:
+class ShuffleCoordinatewiseMean(StructuredSteps):
     """The only step of a plan: from the start by the medians, for the model `mean` from 0 to the mean itself.
 
     Guarantees:
@@ -33,21 +35,16 @@ class ShuffleCoordinatewiseMean:
             numbers that the declared records or floating point have no room for, or more bits than a run draws.
     """
 
+    kept = ("_done", "_point", "_groups", "_coins")
+
     def __init__(self, task: Task) -> None:
         self._phase = phase = _checked(task)
-        self._xp = task.records.xp
+        super().__init__(task, task.streams.coins(), initial_point(task))
         self._groups = ClampedGroups(task, phase.users, phase.truncation_radius)
         self._protocol = BitProtocol(phase.truncation_radius, phase.levels, phase.noise_bits)
-        self._coins = task.streams.coins()
-        initial = task.model.initial(task.streams.initialisation)
-        self._point: Array = self._xp.asarray(initial, dtype=self._xp.float64)
-        self._done = 0
+        self._coins = self._noise
         # At most as many as were planned for: fewer coordinates have a part in fewer messages, and cost less.
         self._width = task.model.num_parameters
-
-    @property
-    def steps_done(self) -> int:
-        return self._done
 
     def step(self) -> None:
         with silent():
@@ -69,39 +66,10 @@ class ShuffleCoordinatewiseMean:
         total: npt.NDArray[np.int64] = to_host(self._xp.sum(self._protocol.rounded(self._xp, rows, uniforms), axis=0))
         return total
 
-    def released(self) -> Array:
-        return self._point
-
-    def state(self) -> State:
-        return {
-            "done": self._done,
-            "point": self._point,
-            "groups": self._groups.state(),
-            "coins": self._coins.state(),
-        }
-
-    def restore(self, state: State) -> None:
-        self._done, self._point = int(state["done"]), self._xp.asarray(state["point"])
-        self._groups.restore(state["groups"])
-        self._coins.restore(state["coins"])
-
-    def close(self) -> None:
-        """Nothing is drawn ahead."""
-
 
 def _checked(task: Task) -> ShuffledMedians:
-    plan, phase = task.plan, task.plan.phases[0]
-    if len(plan.phases) != 1 or not isinstance(phase, ShuffledMedians):
-        raise InvalidValue(
-            f"{plan.algorithm} runs plans of one phase of shuffled_medians", code="invalid_plan", pointer=("phases",)
-        )
-    if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        raise InvalidValue("messages are counted, so that n is public", pointer=("neighboring_relation",))
-    if phase.change < plan.neighboring_relation.sensitivity:
-        raise InvalidValue(
-            "the phase charges for smaller changes of a record than the relation allows",
-            pointer=("phases", 0, "change"),
-        )
+    plan, phase = task.plan, only_phase(task.plan, ShuffledMedians)
+    check_messages(plan, phase)
     if phase.dimension < task.model.num_parameters:
         raise InvalidValue(
             f"the messages are of {phase.dimension} coordinates, and the model has {task.model.num_parameters}",
@@ -109,5 +77,35 @@ def _checked(task: Task) -> ShuffledMedians:
             pointer=("phases", 0, "dimension"),
         )
     check_groups(plan.dataset_size, phase.groups, phase.users, phase.truncation_radius)
-    check(plan)
+    check_bits(plan)
     return phase
+
+
+def check_request(proposal: Proposal) -> None:
+    """Refuse a truncation radius that floating point cannot keep, and more messages than a run draws.
+
+    Raises:
+        InvalidValue: as `check_truncation_radius` and `check_bits`.
+    """
+    check_truncation_radius(proposal)
+    check_bits(proposal.plan)
+
+
+EXECUTION = Execution(
+    phase_type=ShuffledMedians,
+    make=ShuffleCoordinatewiseMean,
+    check=check_request,
+    models=MEANS,
+    float64_because=READS_ONCE,
+    requests={
+        "shuffled_medians": ExampleRequest(
+            "Medians of groups' means of all features by the shuffle protocol",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "mean"},
+                "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
+                "assumptions": {"truncation_radius": 1, "num_groups": 5},
+            },
+        )
+    },
+)

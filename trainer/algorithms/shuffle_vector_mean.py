@@ -11,22 +11,22 @@ from __future__ import annotations
 import numpy as np
 
 from accounting.errors import InvalidValue
-from accounting.relations import NeighboringRelation
-from calibrators.phases import ShuffledCounts, ShuffledMedians
-from calibrators.plan import Plan
-from trainer.arrays import Array, silent, to_host
-from trainer.clipping import SMALLEST_MAX_GRAD_NORMS, clip_factors, margin
-from trainer.loop import State, Task
+from calibrators.algorithm import ExampleRequest
+from calibrators.phases.shuffled_counts import ShuffledCounts
+from trainer.arrays import Array, cleared, silent, to_host
+from trainer.clipping import clip_factors, margin
+from trainer.execution import MEANS, READS_ONCE, Execution, Proposal, check_max_grad_norm
+from trainer.loop import Task
 from trainer.shuffle.bits import BitProtocol
+from trainer.shuffle.messages import check_bits, check_messages
+from trainer.structured_steps import StructuredSteps, check_kept, initial_point, only_phase
 from trainer.sums import narrowed
 
-#: Bits of all users and coordinates, at most: about a minute of one core, at 5e9 a second.
-MAX_MESSAGE_BITS = 3 * 10**11
 #: Numbers of the records that are read at a time.
 _BLOCK_NUMBERS = 1 << 22
 
 
-class ShuffleVectorMean:
+class ShuffleVectorMean(StructuredSteps):
     """The only step of a plan of `ShuffledCounts`.
 
     Guarantees:
@@ -38,20 +38,15 @@ class ShuffleVectorMean:
             floating point cannot keep; more bits than a run draws.
     """
 
+    kept = ("_done", "_point", "_coins")
+
     def __init__(self, task: Task) -> None:
         self._phase = _checked(task)
-        self._task = task
+        super().__init__(task, task.streams.coins(), initial_point(task))
         self._protocol = BitProtocol(self._phase.max_grad_norm, self._phase.levels, self._phase.noise_bits)
-        self._coins = task.streams.coins()
-        xp = task.records.xp
-        self._point: Array = xp.asarray(task.model.initial(task.streams.initialisation), dtype=xp.float64)
-        self._done = 0
+        self._coins = self._noise
         # At most as many as were planned for: fewer coordinates have a part in fewer messages, and cost less.
         self._width = task.model.num_parameters
-
-    @property
-    def steps_done(self) -> int:
-        return self._done
 
     def step(self) -> None:
         phase, xp = self._phase, self._task.records.xp
@@ -74,7 +69,7 @@ class ShuffleVectorMean:
         return total
 
     def _vectors(self, start: int, stop: int) -> Array:
-        """Of the users in these slots: clipped records, or zeros; shape (stop - start, d), float64."""
+        """Return clipped records, or zeros, of the users in these slots: shape (stop - start, d), float64."""
         phase, task = self._phase, self._task
         xp = task.records.xp
         block = task.records.block(task.records.positions[start:stop])
@@ -83,54 +78,13 @@ class ShuffleVectorMean:
         usable = xp.isfinite(norms)
         norms = xp.where(usable, norms, xp.ones_like(norms))
         factors = clip_factors(norms, phase.max_grad_norm, margin(task.plan.dtype))
-        factors = xp.where(usable & block.valid, factors, xp.zeros_like(factors))
+        factors = cleared(xp, factors, xp.logical_not(usable & block.valid))
         return -gradients.keep(usable).entries() * factors[:, None]
-
-    def released(self) -> Array:
-        return self._point
-
-    def state(self) -> State:
-        return {"done": self._done, "point": self._point, "coins": self._coins.state()}
-
-    def restore(self, state: State) -> None:
-        self._done = int(state["done"])
-        self._point = self._task.records.xp.asarray(state["point"])
-        self._coins.restore(state["coins"])
-
-    def close(self) -> None:
-        """Nothing is drawn ahead."""
-
-
-def check(plan: Plan) -> None:
-    """Refuse more messages than a run draws.
-
-    Raises:
-        InvalidValue: the phase has more bits than `MAX_MESSAGE_BITS`.
-    """
-    for phase in plan.phases:
-        if isinstance(phase, ShuffledCounts | ShuffledMedians) and phase.message_bits > MAX_MESSAGE_BITS:
-            raise InvalidValue(
-                f"the messages have {phase.message_bits:.3g} bits ({phase.batch_size} records, {phase.dimension} "
-                f"coordinates, {phase.levels + phase.noise_bits} bits each), and a run draws at most "
-                f"{MAX_MESSAGE_BITS:.0e}: ask for a larger epsilon, or trust a curator with "
-                "clipped_mean or coordinatewise_mean",
-                pointer=("target",),
-            )
 
 
 def _checked(task: Task) -> ShuffledCounts:
-    plan, phase = task.plan, task.plan.phases[0]
-    if len(plan.phases) != 1 or not isinstance(phase, ShuffledCounts):
-        raise InvalidValue(
-            f"{plan.algorithm} runs plans of one phase of shuffled_counts", code="invalid_plan", pointer=("phases",)
-        )
-    if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        raise InvalidValue("messages are counted, so that n is public", pointer=("neighboring_relation",))
-    if phase.change < plan.neighboring_relation.sensitivity:
-        raise InvalidValue(
-            "the phase charges for smaller changes of a record than the relation allows",
-            pointer=("phases", 0, "change"),
-        )
+    plan, phase = task.plan, only_phase(task.plan, ShuffledCounts)
+    check_messages(plan, phase)
     if phase.users != plan.dataset_size or phase.dimension < task.model.num_parameters:
         raise InvalidValue(
             f"every declared record sends every coordinate: {plan.dataset_size} records with "
@@ -138,11 +92,36 @@ def _checked(task: Task) -> ShuffledCounts:
             code="invalid_plan",
             pointer=("phases", 0),
         )
-    smallest = SMALLEST_MAX_GRAD_NORMS[task.plan.dtype]
-    if phase.max_grad_norm < smallest:
-        raise InvalidValue(
-            f"max_grad_norm must be at least {smallest:g} to be kept in {task.plan.dtype}; rescale the features",
-            pointer=("phases", 0, "max_grad_norm"),
-        )
-    check(plan)
+    check_kept("max_grad_norm", phase.max_grad_norm, plan.dtype, "features")
+    check_bits(plan)
     return phase
+
+
+def check_request(proposal: Proposal) -> None:
+    """Refuse a clip threshold that floating point cannot keep, and more messages than a run draws.
+
+    Raises:
+        InvalidValue: as `check_max_grad_norm` and `check_bits`.
+    """
+    check_max_grad_norm(proposal)
+    check_bits(proposal.plan)
+
+
+EXECUTION = Execution(
+    phase_type=ShuffledCounts,
+    make=ShuffleVectorMean,
+    check=check_request,
+    models=MEANS,
+    float64_because=READS_ONCE,
+    requests={
+        "shuffled_mean": ExampleRequest(
+            "The same mean by the shuffle protocol: bits of every user, of which only the counts are seen",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "mean"},
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 4.0},
+                "target": {"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5},
+            },
+        )
+    },
+)

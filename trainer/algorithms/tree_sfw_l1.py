@@ -12,16 +12,18 @@ the margin of any node are refused. Scores are selected by as they were computed
 from __future__ import annotations
 
 from accounting.errors import InvalidValue
-from accounting.relations import NeighboringRelation
+from calibrators.algorithm import ExampleRequest
 from calibrators.geometry import L1Ball
-from calibrators.phases import TreePhase
+from calibrators.phases.vertex_trees import TreePhase
 from calibrators.plan import Plan
 from trainer.arrays import Array
-from trainer.clipped_sums import SMALLEST, ClippedSums, Term
+from trainer.clipped_sums import ClippedSums, Term
 from trainer.clipping import MARGINS
+from trainer.execution import LINEAR_MODELS, Execution, Proposal, check_lipschitz
 from trainer.loop import Task
 from trainer.records import Indices
-from trainer.tree_walk import TreeWalk, planned_bound
+from trainer.structured_steps import check_kept, check_positions, domain_of, only_phase
+from trainer.tree_walk import TreeWalk
 from trainer.vertices import noisy_vertex, towards
 
 
@@ -36,8 +38,8 @@ class TreeFrankWolfe(TreeWalk):
 
     def __init__(self, task: Task) -> None:
         self._phase, radius = _checked(task.plan)
-        self._noise = task.streams.selections()
-        super().__init__(task, self._phase, radius, ClippedSums(task.records, task.model, "tree_sfw_l1"), self._noise)
+        sums = ClippedSums(task.records, task.model, task.plan.algorithm)
+        super().__init__(task, self._phase, radius, sums, task.streams.selections())
 
     def _mean(self, slots: Indices, depth: int, term: Term) -> Array:
         """Return the mean itself: selections are noisy, and nothing else is released."""
@@ -53,20 +55,11 @@ class TreeFrankWolfe(TreeWalk):
 
 def _checked(plan: Plan) -> tuple[TreePhase, float]:
     """The plan's only phase and the radius of its ball."""
-    phase, domain = plan.phases[0], plan.domain
-    if len(plan.phases) != 1 or not isinstance(phase, TreePhase) or not isinstance(domain, L1Ball):
-        raise InvalidValue(
-            "tree_sfw_l1 runs plans of one phase of vertex_trees in an l1 ball",
-            code="invalid_plan",
-            pointer=("phases",),
-        )
-    if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        raise InvalidValue("slots are given to nodes by position", pointer=("neighboring_relation",))
-    if phase.lipschitz < SMALLEST:
-        raise InvalidValue(
-            f"lipschitz must be at least {SMALLEST:g} to be kept in floating point; rescale the losses",
-            pointer=("phases", 0, "lipschitz"),
-        )
+    where = " in an l1 ball"
+    phase = only_phase(plan, TreePhase, where=where)
+    domain = domain_of(plan, L1Ball, TreePhase, where)
+    check_positions(plan, "slots are given to nodes by position")
+    check_kept("lipschitz", phase.lipschitz)
     if not rounding_is_paid_for(phase, domain.radius):
         raise InvalidValue(
             "changes of gradients are so small against gradients that float64 has no digits for the part of one "
@@ -78,8 +71,46 @@ def _checked(plan: Plan) -> tuple[TreePhase, float]:
 
 def rounding_is_paid_for(phase: TreePhase, radius: float) -> bool:
     """Return whether adding up a path rounds by less than a twentieth of the margin: see the module."""
-    bounds = [planned_bound(phase, radius, depth) for depth in range(phase.num_trees + 1)]
+    bounds = [phase.planned_bound(radius, depth) for depth in range(phase.num_trees + 1)]
     rounded = 2.0 * (phase.num_trees + 1) * 2.0**-53 * sum(bounds)
     allowed = 0.05 * MARGINS["float64"]
     moves = [bound / (phase.records_per_tree >> depth) for depth, bound in enumerate(bounds) if bound > 0.0]
     return rounded <= allowed * min(moves)
+
+
+def check_request(proposal: Proposal) -> None:
+    """Refuse a Lipschitz constant that floating point cannot keep, and changes that it has no digits for.
+
+    Raises:
+        InvalidValue: as `check_lipschitz`; or a path rounds by more than the margin pays for.
+    """
+    check_lipschitz(proposal)
+    radius = proposal.plan.domain.radius if isinstance(proposal.plan.domain, L1Ball) else 0.0
+    for phase in proposal.plan.phases:
+        assert isinstance(phase, TreePhase), "the algorithm's plans have no other phases"
+        if not rounding_is_paid_for(phase, radius):
+            raise InvalidValue(
+                "changes of gradients are so small against gradients that float64 has no digits for the part of one of "
+                f"{phase.records_per_tree} records: give a smaller batch_size, which is that number",
+                pointer=("batch_size",),
+            )
+
+
+EXECUTION = Execution(
+    phase_type=TreePhase,
+    make=TreeFrankWolfe,
+    check=check_request,
+    models=LINEAR_MODELS,
+    requests={
+        "frank_wolfe": ExampleRequest(
+            "Tree Frank-Wolfe: sparse logistic regression in an l1 ball, with pure differential privacy",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "iterations": 3,
+                "target": {"kind": "pure_dp", "epsilon": 4},
+                "assumptions": {"radius": 2},
+            },
+        )
+    },
+)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.accountant import epsilons_for_deltas
+from accounting.composition.composition import compose
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.intervals import Interval
 from accounting.numbers import read_integer, read_real
-from accounting.privacy_loss import compose
 from calibrators.plan import Plan
 from trainer.audit.canaries import DESIGNS, ORTHOGONAL, dependence, largest_number_of_rows
 from trainer.audit.methods import GAUSSIAN_DP, METHODS, Method, best_rule

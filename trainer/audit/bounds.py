@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from scipy.special import betainccinv, betaincinv, ndtri
+import scipy
 
 from accounting.errors import InvalidValue
 from accounting.numbers import MAX_COUNT, read_integer, read_real
@@ -36,7 +36,7 @@ def lower_limit(successes: int, trials: int, error: float) -> float:
     """
     if successes == 0:
         return 0.0
-    return float(betaincinv(successes, trials - successes + 1, error)) * (1.0 - _ROUNDING)
+    return float(scipy.special.betaincinv(successes, trials - successes + 1, error)) * (1.0 - _ROUNDING)
 
 
 def upper_limit(successes: int, trials: int, error: float) -> float:
@@ -47,7 +47,7 @@ def upper_limit(successes: int, trials: int, error: float) -> float:
     """
     if successes == trials:
         return 1.0
-    return min(1.0, float(betainccinv(successes + 1, trials - successes, error)) * (1.0 + _ROUNDING))
+    return min(1.0, float(scipy.special.betainccinv(successes + 1, trials - successes, error)) * (1.0 + _ROUNDING))
 
 
 def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, confidence: float, kinds: int) -> float:
@@ -141,7 +141,7 @@ def mu_from_rates(hits: int, members: int, alarms: int, others: int, confidence:
     tpr, fpr = rate_limits(hits, members, alarms, others, confidence)
     if tpr <= 0.0 or fpr >= 1.0:
         return 0.0
-    return max(0.0, float(ndtri(tpr) - ndtri(fpr)) - _ROUNDING)
+    return max(0.0, float(scipy.special.ndtri(tpr) - scipy.special.ndtri(fpr)) - _ROUNDING)
 
 
 def rate_limits(hits: int, members: int, alarms: int, others: int, confidence: float) -> tuple[float, float]:

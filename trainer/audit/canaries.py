@@ -25,27 +25,15 @@ from calibrators.plan import AnyPhase, Clip, Phase, Plan
 from calibrators.release import RandomIterate
 from trainer.arrays import Array, Namespace
 from trainer.audit.scores import Floats
+from trainer.execution import Coordinates
 from trainer.losses import Loss
 from trainer.models import LinearModel
+from trainer.run import execution_of
 
 ORTHOGONAL = "orthogonal"
 OPPOSED = "opposed"
 DESIGNS = (ORTHOGONAL, OPPOSED)
 
-#: Algorithms whose update, without a domain and a penalty, subtracts the noisy sum times step size over divisor.
-SUBTRACTING = frozenset(
-    {
-        "clipped_mean",
-        "clipped_prox_sgd",
-        "clipped_sgd_strongly_convex",
-        "dp_gd",
-        "dp_nsgd",
-        "dp_sgd",
-        "dp_sgd_gradient",
-    }
-)
-#: Algorithms whose update treats each coordinate alone.
-COORDINATEWISE = SUBTRACTING | {"clipped_acsa", "dp_adam", "dp_nadam"}
 #: Length of a canary's gradient in units of what a record may contribute: bounded for certain, normalised to nearly 1.
 _LENGTH = 1e6
 #: The same of the record that is outweighed.
@@ -84,7 +72,7 @@ def dependence(plan: Plan) -> str:
         - independence_is_proved_or_refused: an empty answer means that, with orthogonal canaries and independent noise
           in every coordinate, the coordinates of all points of the run are independent given the coins.
     """
-    if plan.algorithm not in COORDINATEWISE:
+    if execution_of(plan).coordinates is Coordinates.MIXED:
         return f"{plan.algorithm} lets coordinates influence each other"
     if plan.domain is not None and not isinstance(plan.domain, Box):
         return "the projection onto the domain lets coordinates influence each other"
@@ -126,7 +114,7 @@ def rows(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> Floats:
 
 
 def _unit(plan: Plan) -> float:
-    """At least what a record may contribute in any phase, and what normalisation adds to its norm."""
+    """Return a bound on what a record contributes in any phase, with what normalisation adds to its norm."""
     return max(_bound(phase) for phase in plan.phases)
 
 

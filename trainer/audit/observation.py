@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from calibrators.plan import Phase, Plan
 from trainer.arrays import to_host
-from trainer.audit.canaries import SUBTRACTING, model, rows
+from trainer.audit.canaries import model, rows
 from trainer.audit.scores import Floats, Observation
+from trainer.execution import Coordinates
 from trainer.loop import GradientSteps, Task
 from trainer.records import default_capacity, prepare
-from trainer.run import algorithm_of
+from trainer.run import execution_of
 from trainer.streams import random_streams
 
 
@@ -42,7 +43,7 @@ def observe(
     # A public number: there may be more canaries than the plan declares records, and one record that outweighs them.
     capacity = max(default_capacity(plan.dataset_size), members.size + 1)
     records = prepare(trained, features, np.zeros(len(features)), plan.dtype, capacity, streams.slots)
-    trainer = algorithm_of(plan).make(Task(plan, trained, records, streams))
+    trainer = execution_of(plan).make(Task(plan, trained, records, streams))
     try:
         path = [to_host(trainer.point)] if isinstance(trainer, GradientSteps) else []
         while trainer.steps_done < plan.iterations:
@@ -62,7 +63,8 @@ def noisy_sums(plan: Plan, path: Floats) -> Floats | None:
     Returns:
         shape (T, m); None where the algorithm's points do not determine it.
     """
-    if plan.algorithm not in SUBTRACTING or plan.domain is not None or plan.penalty is not None:
+    subtracts = execution_of(plan).coordinates is Coordinates.SUBTRACTED
+    if not subtracts or plan.domain is not None or plan.penalty is not None:
         return None
     factors = [
         phase.divisor / (phase.step_size_at(index) * phase.gradient_bound.contribution_bound)

@@ -12,7 +12,6 @@ import math
 
 import numpy as np
 import scipy
-from scipy.special import expit
 
 from accounting.errors import InvalidValue
 from accounting.numbers import MAX_COUNT, read_integer, read_real
@@ -24,7 +23,7 @@ _RESOLUTION = 1e-9
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Under (epsilon, delta)-DP, at most this probability to guess so many right.
+    """Bound the probability of so many right guesses under (epsilon, delta)-DP.
 
         P(W >= v) + 2 m delta max_{i >= 1} P(v > W >= v - i) / i,    W binomial(r, e^epsilon / (1 + e^epsilon))
 
@@ -53,7 +52,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
         raise InvalidValue(f"{correct} right guesses of {guesses} about {canaries} canaries is impossible")
     epsilon = read_real("epsilon", epsilon, 0.0, 1e6)
     delta = read_real("delta", delta, 0.0, 1.0)
-    rate = float(expit(epsilon))
+    rate = float(scipy.special.expit(epsilon))
     tail = float(scipy.stats.binom.sf(correct - 1, guesses, rate))
     if delta > 0.0 and correct > 0:
         sums = np.cumsum(scipy.stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, rate))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+import scipy
 
 from accounting.events import DisjointBatches, FullBatch, Gaussian, Poisson, Sampling, WithoutReplacement
 from accounting.relations import NeighboringRelation
@@ -94,7 +94,7 @@ def _total(phase: Phase, sums: Floats, level: float) -> Floats:
 
 
 def _fixed_batches(phase: Phase, sums: Floats, level: float) -> Floats:
-    """As `_log_likelihood`, for one batch out of an epoch's, the same in every epoch."""
+    """Return what `_log_likelihood` does, for a record that is in the same batch of every epoch."""
     if level == 0.0:
         return np.zeros(sums.shape[1])
     terms = _terms(phase, sums, level)
@@ -124,5 +124,5 @@ def _along_steps(values: Floats) -> Floats:
 
 
 def _mean_of_exponentials(terms: Floats) -> Floats:
-    mean: Floats = logsumexp(terms, axis=0) - np.log(len(terms))
+    mean: Floats = scipy.special.logsumexp(terms, axis=0) - np.log(len(terms))
     return mean

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from accounting.numbers import read_real
-from trainer.arrays import Array, Namespace
+from trainer.arrays import Array, Namespace, cleared
 from trainer.losses.loss import Loss, column
 
 
@@ -55,8 +55,8 @@ class QNormHinge(Loss):
         signs = 2.0 * column(xp, labels, logits) - 1.0
         shortfall = 1.0 - signs * logits
         falls_short = shortfall > 0.0
-        slope = xp.where(falls_short, shortfall, xp.zeros_like(shortfall)) ** (self.q - 1.0)
-        return xp.where(falls_short, -self.q * signs * slope, xp.zeros_like(slope))
+        slope = cleared(xp, shortfall, xp.logical_not(falls_short)) ** (self.q - 1.0)
+        return cleared(xp, -self.q * signs * slope, xp.logical_not(falls_short))
 
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         signs = 2.0 * column(xp, labels, logits) - 1.0

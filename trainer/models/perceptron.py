@@ -13,7 +13,7 @@ from randomgen import AESCounter
 
 from accounting.errors import InvalidValue, one_of
 from accounting.numbers import read_integer
-from trainer.arrays import TINY, Array, Namespace, dtype_name, flushed, silent
+from trainer.arrays import TINY, Array, Namespace, cleared, dtype_name, flushed, silent
 from trainer.gradients import Layer, OuterProducts
 from trainer.losses import Softmax
 from trainer.models.model import MAX_FEATURES, Model, Parameters, public_rows
@@ -65,7 +65,7 @@ class MultilayerPerceptron(Model):
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """Of the layers' matrices, inputs first."""
+        """The shapes of the layers' matrices, inputs first."""
         widths = (self.inputs, *self.hidden, self.classes)
         return tuple(pairwise(widths))
 
@@ -92,7 +92,7 @@ class MultilayerPerceptron(Model):
             layers.insert(0, Layer(inputs[index], deltas, has_bias=True, input_squares=squares))
             if index:
                 deltas = deltas @ matrices[index][0].T
-                deltas = _kept(xp, self._behind(xp, inputs[index], deltas))
+                deltas = self._behind(xp, inputs[index], deltas)
         return OuterProducts(xp, tuple(layers))
 
     def losses(self, point: Array, block: Block) -> Array:
@@ -114,8 +114,14 @@ class MultilayerPerceptron(Model):
         for index, (matrix, bias) in enumerate(matrices):
             outputs = values[-1] @ matrix
             outputs += bias
-            values.append(_kept(xp, self._activated(xp, outputs)) if index < len(self.hidden) else outputs)
+            values.append(self._kept_activations(xp, outputs) if index < len(self.hidden) else outputs)
         return values
+
+    def _kept_activations(self, xp: Namespace, outputs: Array) -> Array:
+        """Return what the next layer multiplies: activations without numbers that would make it subnormal."""
+        if self.activation == "tanh":
+            return _kept(xp, xp.tanh(outputs))
+        return cleared(xp, outputs, outputs < TINY[dtype_name(outputs)])  # NaN stays
 
     def _activated(self, xp: Namespace, outputs: Array) -> Array:
         if self.activation == "tanh":
@@ -123,10 +129,10 @@ class MultilayerPerceptron(Model):
         return xp.maximum(outputs, xp.zeros((), dtype=outputs.dtype))
 
     def _behind(self, xp: Namespace, activated: Array, deltas: Array) -> Array:
-        """Deltas times the activation's derivative, which its value gives."""
+        """Deltas times the activation's derivative, which its value gives; flushed as `_kept` does."""
         if self.activation == "tanh":
-            return deltas * (1.0 - activated * activated)
-        return deltas * xp.astype(activated > 0.0, deltas.dtype)
+            return _kept(xp, deltas * (1.0 - activated * activated))
+        return cleared(xp, deltas, (xp.abs(deltas) < TINY[dtype_name(deltas)]) | (activated <= 0.0))
 
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
         """Named "weights_1", "bias_1" and so on, from the first layer to the last."""

@@ -70,5 +70,5 @@ class BitProtocol:
 
 
 def shuffled(messages: Bits, stream: AESCounter) -> Bits:
-    """The shuffler: all users' bits in an order that is drawn alike likely, shape (n (g + b),)."""
+    """The shuffler: all users' bits in an order that is drawn uniformly, shape (n (g + b),)."""
     return np.random.Generator(stream).permutation(messages.ravel())

@@ -53,7 +53,7 @@ class Coins:
         return np.unpackbits(words.view(np.uint8), count=count, bitorder="little")
 
     def uniforms(self, shape: tuple[int, ...]) -> Floats:
-        """Multiples of 2^-53 in [0, 1), each alike likely."""
+        """Multiples of 2^-53 in [0, 1), each equally likely."""
         words = self._stream.random_raw(int(np.prod(shape))) >> np.uint64(11)
         drawn: Floats = words.astype(np.float64) * 2.0**-53
         return drawn.reshape(shape)

@@ -1,1 +1,1 @@
-"""Where the steps of a run are carried out: in the worker's own process, or on a Dask cluster."""
+"""Executors carry out the steps of a run: in the worker's own process, or on a Dask cluster."""

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 
 import structlog
 
 from app.runs.executors.cluster import ATTEND_INTERVAL_S, Cluster, ClusterAway, MachineLost
-from app.runs.executors.interface import MachinesLost
+from app.runs.executors.interface import MachinesLost, TrainingFailed
+from app.runs.executors.paces import MeasuredPaces, Pace
 from app.runs.executors.slices import Failed, Finished, Slice, Unfinished
 from app.runs.job import Job
+from app.runs.work import Work
 from trainer.checkpoint import Binding, Checkpoints
 from trainer.run import RunCancelled, RunResult, steps_in
 
@@ -28,14 +31,12 @@ SHORTEST_SLICE_S, LONGEST_SLICE_S = 1.0, 30.0
 STEPS_PER_LOADING = 20.0
 #: A checkpoint goes to the machine and comes back; a network that carries so much takes this for it.
 BYTES_PER_S = 1e8
+#: What slices add to the steps, and what it takes to begin with them.
+SLICED, MOVING_S = 1.3, 1.0
 #: A slice that has cost so many machines their lives is not sent again.
 MAX_MACHINES_LOST = 4
 #: Pauses while the cluster is away.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
-
-
-class TrainingFailed(Exception):
-    """An exception ended the training on its machine. Where it came from is in the log."""
 
 
 class DaskExecutor:
@@ -43,6 +44,7 @@ class DaskExecutor:
 
     def __init__(self, address: str, *, may_be_in_the_clear: bool = False) -> None:
         self._cluster = Cluster(address, may_be_in_the_clear=may_be_in_the_clear)
+        self._paces = MeasuredPaces()
 
     def __enter__(self) -> DaskExecutor:
         return self
@@ -54,6 +56,16 @@ class DaskExecutor:
 
     def is_ready(self) -> bool:
         return self._cluster.is_ready()
+
+    def pace(self, work: Work) -> Pace:
+        """The pace of this process's machine, with an allowance for rows and slices that travel.
+
+        The machines of the cluster are taken to be as fast; runs on slower ones are late.
+        """
+        here = self._paces.of(work)
+        moved_s = 8.0 * work.capacity * (work.model.num_features + 1) / BYTES_PER_S
+        preparing_s = 2.0 * here.preparing_s + moved_s + MOVING_S
+        return replace(here, preparing_s=preparing_s, step_s=SLICED * here.step_s)
 
     def train(
         self,
@@ -107,8 +119,7 @@ class DaskExecutor:
                     seconds = min(max(SHORTEST_SLICE_S, STEPS_PER_LOADING * beside_s), LONGEST_SLICE_S)
                     pause, machines_lost = SHORTEST_PAUSE_S, 0
                 case Failed(stack):
-                    log.error("training_failed", run_id=job.run.id, stack_trace=stack)
-                    raise TrainingFailed
+                    raise TrainingFailed(stack)
                 case _:
                     log.error("machine_of_another_version", run_id=job.run.id, seconds=pause)
                     _wait(pause, attend)

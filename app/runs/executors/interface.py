@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from app.runs.executors.paces import Pace
 from app.runs.job import Job
+from app.runs.work import Work
 from trainer.checkpoint import Checkpoints
 from trainer.run import RunResult
 
@@ -18,11 +20,27 @@ class MachinesLost(Exception):
     """A training has cost so many machines their lives that it is not given to another."""
 
 
+class TrainingFailed(Exception):
+    """An exception ended the training on another machine.
+
+    Attributes:
+        stack: Where it came from, for the log.
+    """
+
+    def __init__(self, stack: list[str]) -> None:
+        super().__init__("the training failed on its machine")
+        self.stack = stack
+
+
 class Executor(Protocol):
     """Carries out the steps of runs. Several threads may use one at once, with a run each."""
 
     def is_ready(self) -> bool:
         """Whether a run that is claimed now would be carried out soon. Asked before every claim, so it is cheap."""
+        ...
+
+    def pace(self, work: Work) -> Pace:
+        """Return how fast such runs are carried out, as measured on dummy rows. It may be asked again and again."""
         ...
 
     def train(

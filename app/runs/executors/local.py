@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from app.runs.executors.paces import MeasuredPaces, Pace
 from app.runs.job import Job
+from app.runs.work import Work
 from trainer.checkpoint import Checkpoints
 from trainer.run import RunResult, run
 
 
 class LocalExecutor:
     """Takes the steps where it is called."""
+
+    def __init__(self) -> None:
+        self._paces = MeasuredPaces()
+
+    def pace(self, work: Work) -> Pace:
+        return self._paces.of(work)
 
     def is_ready(self) -> bool:
         return True

@@ -13,10 +13,15 @@ function freshKey() {
   return "docs-" + Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+// What several operations have in common is a component that they refer to.
+function resolved(description, part) {
+  return part.$ref ? part.$ref.slice(2).split("/").reduce((found, step) => found[step], description) : part;
+}
+
 function* operations(description) {
   for (const [path, item] of Object.entries(description.paths)) {
     for (const [method, operation] of Object.entries(item)) {
-      yield { path, method, parameters: operation.parameters || [] };
+      yield { path, method, parameters: (operation.parameters || []).map((each) => resolved(description, each)) };
     }
   }
 }
@@ -30,6 +35,18 @@ function makeKeyOptional(description) {
         parameter.description = "Leave empty: this page sends a fresh key at each click. Repeat one to replay its answer.";
       }
     }
+  }
+  return description;
+}
+
+// An error's answer names its codes; what each means stands once, at the schema of a problem. Here it is shown with both.
+function explainCodes(description) {
+  const { schemas, responses } = description.components;
+  const lines = schemas.ProblemBody.properties.code.description.matchAll(/^- `(\w+)`: .*$/gm);
+  const explained = Object.fromEntries(Array.from(lines, ([line, code]) => [code, line]));
+  for (const response of Object.values(responses)) {
+    const [phrase, codes] = response.description.split(": ");
+    response.description = [`${phrase}.`, "", ...Array.from(codes.matchAll(/\w+/g), ([code]) => explained[code])].join("\n");
   }
   return description;
 }
@@ -89,7 +106,7 @@ function followScheme() {
 
 async function start() {
   const response = await fetch("/openapi.json");
-  const description = makeKeyOptional(await response.json());
+  const description = explainCodes(makeKeyOptional(await response.json()));
 
   function fillIn(answer) {
     const id = answer.ok && answer.body && answer.body.id;

@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
-    """Only what passed as a whole is reported."""
+    """Write the report, if the tests passed as a whole."""
     path: Path | None = config.getoption("--report")
     if path is None or exitstatus != pytest.ExitCode.OK:
         return

@@ -34,7 +34,7 @@ from tests.accounting.campaign.spec import (
     random_steps,
     uniform_in_log,
 )
-from tests.accounting.filter_costs.truths import allocated_moment
+from tests.accounting.filters.costs.truths import allocated_moment
 
 
 def draw_poisson(relation: NeighboringRelation) -> Draw:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from accounting.composition.evaluator import Bounds
+from accounting.composition.composition import Composition, compose
 from accounting.composition.fourier import FourierInversion
 from accounting.events import Event, Gaussian, Poisson
-from accounting.privacy_loss import Composition, compose
+from accounting.intervals import Bounds
 from accounting.relations import NeighboringRelation
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE

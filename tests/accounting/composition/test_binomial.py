@@ -9,9 +9,9 @@ import mpmath as mp
 import pytest
 
 from accounting.composition.binomial import BinomialComposition
+from accounting.composition.composition import Composition, compose
 from accounting.composition.fourier import FourierInversion
 from accounting.events import ApproximateDp, Event, Laplace, PureDp
-from accounting.privacy_loss import Composition, compose
 from accounting.relations import NeighboringRelation
 
 LISTS: tuple[tuple[tuple[float, int], ...], ...] = (

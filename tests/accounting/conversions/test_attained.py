@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accounting.composition.composition import Composition
 from accounting.composition.renyi import RenyiBound
 from accounting.conversions import convert
 from accounting.conversions.single_order import LogMoments, canonne_kamath_steinke, smallest_over_orders
@@ -22,8 +23,7 @@ from accounting.guarantees import (
     TruncatedZcdpGuarantee,
     ZcdpGuarantee,
 )
-from accounting.mechanisms.plain import ZcdpLoss
-from accounting.privacy_loss import Composition
+from accounting.losses.stated import ZcdpLoss
 from tests.accounting.conversions.guarantees import EPSILONS, PHASES, SOURCES, number, numbers, risk
 from tests.accounting.conversions.trade_offs import Trade, both, corner_trade, gaussian_trade
 from tests.accounting.references import gaussian_delta, gaussian_epsilon, normal_cdf
@@ -78,6 +78,7 @@ def test_pure_dp_is_converted_as_randomised_response(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("mu", [1e-9, 0.01, 0.3, 1.0, 7.0, 60.0])
+@pytest.mark.one_in(3)
 def test_gaussian_mechanism_attains_all(mu: float) -> None:
     stated = GaussianDpGuarantee(mu)
     with mp.workdps(60):

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from accounting.conversions.single_order import canonne_kamath_steinke, smallest_over_orders
 from accounting.errors import InvalidValue
 from accounting.events import Event, Gaussian
-from accounting.filter_costs import exact
 from accounting.filters import (
     ApproximateDpFilter,
     GaussianDpFilter,
@@ -25,7 +24,7 @@ from accounting.filters import (
     ZcdpFilter,
 )
 from accounting.filters.privacy_filter import float_of_nano
-from accounting.units import CLOSED, NANO, SATURATED
+from accounting.units import CLOSED, NANO, SATURATED, exact
 from tests.accounting.filters.budgets import ADD_REMOVE, FILTERS, by_kind
 from tests.accounting.filters.stopping import attained_delta
 from tests.accounting.references import gaussian_delta, gaussian_epsilon
@@ -74,6 +73,7 @@ def test_approximate_charges_are_their_own_epsilon_where_delta_is_not_below_thei
 
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("rho", [1e-9, 1e-4, 0.5, 40.0])
+@pytest.mark.one_in(4)
 def test_zcdp_charges_cost_what_their_rho_does(rho: float, delta: float) -> None:
     """Between the Gaussian that has this rho and the best single order."""
     found = ZcdpFilter(100.0).epsilon_at((round(rho * NANO),), delta)
@@ -91,6 +91,7 @@ def test_zcdp_at_a_known_number() -> None:
 
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("mu_squared", [1, 1_000_000, 1_210_000_000, 49 * NANO])
+@pytest.mark.one_in(4)
 def test_gaussian_charges_cost_what_one_gaussian_does(mu_squared: int, delta: float) -> None:
     found = GaussianDpFilter(30.0).epsilon_at((mu_squared,), delta)
     assert found is not None

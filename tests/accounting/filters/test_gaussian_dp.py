@@ -8,8 +8,8 @@ import pytest
 
 from accounting.errors import InvalidValue
 from accounting.events import Event, Gaussian
-from accounting.filter_costs import mu_of_laplace, mu_of_pure_dp
 from accounting.filters import GaussianDpFilter
+from accounting.losses.gaussian_mu import mu_of_laplace, mu_of_pure_dp
 from accounting.units import SATURATED
 from tests.accounting.filters.budgets import ADD_REMOVE
 

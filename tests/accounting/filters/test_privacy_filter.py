@@ -24,7 +24,6 @@ from accounting.events import (
     ZcDp,
     prefix_of_events,
 )
-from accounting.filter_costs import exact
 from accounting.filters import FILTERS as FILTER_KINDS
 from accounting.filters import (
     ApproximateDpFilter,
@@ -35,7 +34,7 @@ from accounting.filters import (
     ZcdpFilter,
     filter_from_json,
 )
-from accounting.units import ATTO, MAX_LIMIT, NANO, SATURATED, from_nano
+from accounting.units import ATTO, MAX_LIMIT, NANO, SATURATED, exact, from_nano
 from tests.accounting.filters.budgets import ADD_REMOVE, FILTERS, MECHANISMS, REPLACE, by_kind, events_for
 
 

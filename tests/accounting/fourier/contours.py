@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from accounting.composition.evaluator import Bounds
 from accounting.fourier.choice import DirectedComposition, contour_at
 from accounting.fourier.contour import Contour, gaussian_table, power_values
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
 from accounting.fourier.steps import StepLine, TiltTable
+from accounting.intervals import Bounds
 from tests.accounting.references import gaussian_delta
 
 TILTS = np.concatenate([[0.0], np.geomspace(1e-3, 2e3, 120)])

@@ -10,9 +10,18 @@ import numpy as np
 
 from accounting.fourier.ratio_step import RatioStep
 from accounting.fourier.steps import StepLine
+from accounting.losses.privacy_loss import ratio_digits
 from tests.accounting.fourier.ratio_truths import Law, distance
 
 DIGITS = 40.0
+
+
+def log_count_for(digits: float) -> float:
+    """The logarithm of a number of steps for which a ratio step has so many digits."""
+    return digits - ratio_digits(0.0)
+
+
+LOG_COUNT = log_count_for(DIGITS)
 
 
 def check_table(step: RatioStep, law: Law, tilts: list[float]) -> None:

@@ -8,10 +8,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from accounting.fourier.group_pairs import GroupPair, group_pair
+from accounting.fourier.group_pairs import GroupPair
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
-from accounting.sampling.group_poisson import GroupPoissonLoss, group_poisson_loss
+from accounting.losses.group_poisson import GroupPoissonLoss, group_poisson_loss
 
 #: Noise over one record's bound, probability and records.
 GROUPS = ((2.0, 0.1, 3), (40.0, 0.3, 20))
@@ -19,7 +19,9 @@ GROUPS = ((2.0, 0.1, 3), (40.0, 0.3, 20))
 
 def pair_of(kind: Pair, noise: float, q: float, records: int) -> GroupPair:
     loss = GroupPoissonLoss(noise, q, records, kind is Pair.REPLACE, records)
-    return group_pair(loss, kind)
+    pair = loss.contour_step(0.0, remove=kind is not Pair.ADD).pair
+    assert isinstance(pair, GroupPair)
+    return pair
 
 
 def true_f(x: mp.mpf, noise: float, q: float, records: int) -> mp.mpf:

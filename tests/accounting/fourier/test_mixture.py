@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from accounting.composition.composition import Composition
 from accounting.composition.fourier import directed
 from accounting.fourier.mixture import GaussianLine, GaussianStep, MixtureStep
-from accounting.fourier.symmetrized import symmetrized_step
-from accounting.mechanisms.gaussian import GaussianLoss
-from accounting.mechanisms.plain import RandomizedResponseLoss, ZcdpLoss
-from accounting.mechanisms.visible_mixture import VisibleMixtureLoss
-from accounting.privacy_loss import Composition, Direction
-from accounting.sampling.poisson import PoissonGaussianLoss
-from accounting.sampling.without_replacement import SymmetrizedLoss
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.poisson import PoissonGaussianLoss
+from accounting.losses.privacy_loss import Direction
+from accounting.losses.stated import RandomizedResponseLoss, ZcdpLoss
+from accounting.losses.visible_mixture import VisibleMixtureLoss
+from accounting.losses.without_replacement import SymmetrizedLoss
 from tests.accounting.fourier import ratio_truths
+from tests.accounting.fourier.ratio_checks import log_count_for
 
 WEIGHTS, MUS = (0.7, 0.2, 0.1), (0.01, 0.4, 3.0)
 
@@ -62,7 +63,7 @@ def test_small_changes_lose_no_digits() -> None:
 
 def test_branches_with_quadratures_keep_their_errors() -> None:
     """A symmetrised pair and its mixture with itself are the same line, within what both allow."""
-    pair = symmetrized_step(SymmetrizedLoss(PoissonGaussianLoss(1.0, 0.3)), 40.0)
+    pair = SymmetrizedLoss(PoissonGaussianLoss(1.0, 0.3)).contour_step(log_count_for(40.0), remove=True)
     alone, mixed = pair.line(3.0, 5.0), MixtureStep((0.4, 0.6), (pair, pair), 0.0).line(3.0, 5.0)
     one, quadrature, rounding = alone.log_ratios(8, 8, 0.5)
     two, wider, more = mixed.log_ratios(8, 8, 0.5)
@@ -81,7 +82,7 @@ def test_what_has_no_line_makes_the_mixture_have_none() -> None:
 
 
 def test_an_unknown_moment_of_a_branch_is_an_unknown_moment() -> None:
-    pair = symmetrized_step(SymmetrizedLoss(PoissonGaussianLoss(0.3, 0.3)), 40.0)
+    pair = SymmetrizedLoss(PoissonGaussianLoss(0.3, 0.3)).contour_step(log_count_for(40.0), remove=True)
     table = MixtureStep((0.5, 0.5), (pair, GaussianStep(0.1)), 0.0).table(np.array([1.0, 1e7]))
     assert np.isfinite(table.moments[0])
     assert np.isinf(table.moments[1])

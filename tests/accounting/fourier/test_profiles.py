@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
-from accounting.composition.evaluator import Bounds
+from accounting.composition.composition import compose
 from accounting.composition.fourier import FourierInversion, directed
 from accounting.events import Event, Gaussian, Poisson
 from accounting.fourier import profiles as profiles_module
@@ -18,7 +18,8 @@ from accounting.fourier.contour import Contour
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.profiles import DirectedProfiles, SumProfile, goal, known_log_delta, windowed_contours
 from accounting.fourier.quadrature import GaussianPairStep
-from accounting.privacy_loss import Direction, compose
+from accounting.intervals import Bounds
+from accounting.losses.privacy_loss import Direction
 from accounting.relations import NeighboringRelation
 from tests.accounting.fourier.truths import repeated_delta
 from tests.accounting.references import gaussian_delta

@@ -9,11 +9,10 @@ import pytest
 
 from accounting.fourier.ratio_path import RatioPart
 from accounting.fourier.ratio_step import RatioStep
-from accounting.fourier.sampled_laplace import poisson_laplace_step
-from accounting.fourier.symmetrized import symmetrized_step
-from accounting.sampling.laplace import PoissonLaplaceLoss
-from accounting.sampling.poisson import PoissonGaussianLoss
-from accounting.sampling.without_replacement import SymmetrizedLoss
+from accounting.losses.poisson import PoissonGaussianLoss
+from accounting.losses.poisson_laplace import PoissonLaplaceLoss
+from accounting.losses.without_replacement import SymmetrizedLoss
+from tests.accounting.fourier.ratio_checks import log_count_for
 
 DIGITS = 40.0
 PAIRS = (
@@ -27,7 +26,7 @@ EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS)
 
 
 def step_of(pair: PoissonGaussianLoss | PoissonLaplaceLoss) -> RatioStep:
-    return symmetrized_step(SymmetrizedLoss(pair), DIGITS)
+    return SymmetrizedLoss(pair).contour_step(log_count_for(DIGITS), remove=True)
 
 
 def norm_on_line(part: RatioPart, angle: float, scale: float, tilt: float, reach: float) -> float:
@@ -56,7 +55,7 @@ def test_norms_on_shifted_lines_are_bounded(pair: PoissonGaussianLoss | PoissonL
 
 def test_norms_of_the_add_direction_are_bounded() -> None:
     """Without the other half of the pair, M is not large where f is small."""
-    step, tilt = poisson_laplace_step(PoissonLaplaceLoss(5.0, 0.5), DIGITS, remove=False), 300.0
+    step, tilt = PoissonLaplaceLoss(5.0, 0.5).contour_step(log_count_for(DIGITS), remove=False), 300.0
     log_moment = float(step.table(np.array([tilt])).moments[0])
     for scale in (0.1, 0.4, 1.2):
         bound = float(step.parts[0].log_growth(np.array([scale]), 2.0, tilt, 5.0)[0])

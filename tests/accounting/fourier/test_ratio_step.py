@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accounting.fourier.atoms import laplace_step
 from accounting.fourier.ratio_step import _FEWER_DIGITS, RatioStep
-from accounting.mechanisms.laplace import LaplaceLoss
+from accounting.losses.laplace import LaplaceLoss
+from tests.accounting.fourier.ratio_checks import log_count_for
 
 
 class Endless:
@@ -27,8 +27,8 @@ def test_a_step_without_any_rule_is_given_up() -> None:
 def test_the_error_of_a_table_holds_that_of_its_rule(size: float, tilt: float) -> None:
     """With two digits only the rule errs by more than all that is rounded or left out, and says so."""
     tilts = np.array([tilt])
-    coarse = laplace_step(LaplaceLoss(size), _FEWER_DIGITS + 2.0).table(tilts)
-    fine = laplace_step(LaplaceLoss(size), _FEWER_DIGITS + 40.0).table(tilts)
+    coarse = LaplaceLoss(size).contour_step(log_count_for(_FEWER_DIGITS + 2.0), remove=True).table(tilts)
+    fine = LaplaceLoss(size).contour_step(log_count_for(_FEWER_DIGITS + 40.0), remove=True).table(tilts)
     wrong = np.abs(coarse.moments - fine.moments)
     assert wrong[0] > 1e-3
     assert (wrong <= coarse.errors + fine.errors).all()

@@ -11,13 +11,13 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from accounting.composition.evaluator import Bounds
 from accounting.fourier.choice import DirectedComposition, choose_line, contour_at
 from accounting.fourier.contour import Contour, truncation_point
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.profiles import DirectedProfiles
 from accounting.fourier.quadrature import GaussianPairStep
 from accounting.fourier.split import SplitStep, mass_beyond, top_for
+from accounting.intervals import Bounds
 from tests.accounting.fourier.truths import RealLine, repeated_delta
 
 DIGITS = 48.0
@@ -146,6 +146,7 @@ def test_bands_of_different_ratios_agree() -> None:
 @pytest.mark.parametrize("kind", [Pair.REMOVE, Pair.REPLACE])
 @pytest.mark.parametrize(("s", "q"), [(0.7, 0.01), (0.5, 0.2), (1.5, 1e-4), (0.3, 1e-3)])
 @pytest.mark.parametrize("share", [0.15, 0.47, 0.75, 2.0])
+@pytest.mark.one_in(4)
 def test_bulk_bound_is_above_the_bulk(kind: Pair, s: float, q: float, share: float) -> None:
     """Two steps, by nested quadrature; wherever the cut is, below eps and above."""
     for epsilon in (0.05, 0.6, 3.0):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.accountant import epsilon_for_delta
+from accounting.composition.composition import compose
 from accounting.errors import InvalidValue
 from accounting.events import (
     SAMPLINGS,
@@ -29,10 +30,9 @@ from accounting.events import (
     WithoutReplacement,
     WithReplacement,
 )
-from accounting.filter_costs.approximate_dp import approximate_dp_cost
-from accounting.filter_costs.renyi_dp import renyi_dp_cost
+from accounting.filters.approximate_dp import approximate_dp_cost
+from accounting.filters.renyi_dp import renyi_dp_cost
 from accounting.numbers import MAX_COUNT
-from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 from accounting.tuning import (
     FixedTrials,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from app.algorithms.assumptions import ASSUMPTIONS_EXAMPLES
+from app.algorithms.binding import DataDescription, build_model, derived_assumptions
+from app.algorithms.constants import derive
 from app.auth.principal import Scope
 from app.auth.service import create_key
 from app.datasets.columns import CategoryColumn, NumberColumn
-from app.runs.binding import DataDescription, build_model, derived_assumptions
-from app.runs.constants import derive
 from calibrators.registry import ALGORITHMS
 from tests.app.problem_assertions import assert_problem
 from tests.conformance.latex import faults
@@ -83,8 +83,8 @@ def test_the_numbers_are_those_that_a_run_derives(reader, algorithm):
         algorithm=algorithm,
         hyperparameters=SimpleNamespace(step_size=None),
         assumptions={},
-        domain=SimpleNamespace(model_dump=lambda: BALL),
-        penalty=SimpleNamespace(model_dump=lambda: penalty),
+        domain=SimpleNamespace(**BALL),
+        penalty=SimpleNamespace(**penalty),
     )
     chosen = SimpleNamespace(kind=kind, model_dump=lambda: model)
     expected = derived_assumptions(choice, build_model(chosen, data), data)  # type: ignore[arg-type]

@@ -5,20 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 import secrets
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from accounting.canonical import canonical_bytes
-from calibrators.plan import Plan, plan_from_canonical
-from calibrators.registry import ALGORITHMS
+from accounting.events import FullBatch
+from accounting.relations import NeighboringRelation
+from calibrators.algorithm import Algorithm
+from calibrators.plan import Phase, Plan, plan_from_canonical
+from calibrators.registry import ALGORITHMS, calibrate
 from tests.app.problem_assertions import assert_problem
 
 CLIP = {"kind": "clip", "max_grad_norm": 2.0}
-STEP = {"step_size": 0.125}
 LONG = {"step_size": 2}
-#: Sizes and constants alone: everything else is left to the paper. Full batches where sampling would take long.
-MINIMAL: dict[str, dict[str, Any]] = {
+#: Small requests of those algorithms of which single numbers are tested.
+SMALL: dict[str, dict[str, Any]] = {
     "dp_sgd": {"batch_size": 1000, "sampling": "full_batch", "iterations": 10, "gradient_bound": CLIP},
     "dp_nsgd": {
         "sampling": "full_batch",
@@ -26,45 +29,12 @@ MINIMAL: dict[str, dict[str, Any]] = {
         "gradient_bound": {"kind": "normalize", "regularizer": 0.5},
         "hyperparameters": {"step_size": 0.25},
     },
-    "dp_adam": {"sampling": "full_batch", "iterations": 10, "gradient_bound": CLIP, "hyperparameters": STEP},
-    "dp_nadam": {
-        "sampling": "full_batch",
-        "iterations": 10,
-        "gradient_bound": {"kind": "normalize", "regularizer": 0.5},
-        "hyperparameters": STEP,
-    },
     "dp_sgd_gradient": {
         "iterations": 1,
         "assumptions": {"radius": 1, "lipschitz": 2},
         "hyperparameters": {"step_size": 0.25},
     },
     "dp_gd": {"iterations": 10, "gradient_bound": CLIP, "assumptions": {"smoothness": 1, "initial_gap": 2}},
-    "dp_svrg": {
-        "iterations": 2,
-        "gradient_bound": CLIP,
-        "assumptions": {"smoothness": 1, "strong_convexity": 0.5, "initial_gap": 2, "inner_iterations": 10},
-    },
-    "dp_svrg_pp": {
-        "iterations": 3,
-        "gradient_bound": CLIP,
-        "assumptions": {"smoothness": 1, "initial_gap": 2, "initial_distance": 1, "inner_iterations": 4},
-    },
-    "clipped_acsa": {
-        "iterations": 3,
-        "assumptions": {"smoothness": 4, "diameter": 2, "moment_order": 2, "moment_bound": 3},
-    },
-    "clipped_mean": {"assumptions": {"moment_order": 2, "moment_bound": 3}},
-    "coordinatewise_mean": {"assumptions": {"truncation_radius": 3}},
-    "clipped_prox_sgd": {
-        "iterations": 3,
-        "assumptions": {
-            "smoothness": 4,
-            "pl_constant": 1,
-            "initial_gap": 2,
-            "moment_order": 2,
-            "moment_bound": 3,
-        },
-    },
     "clipped_sgd_strongly_convex": {
         "iterations": 3,
         "assumptions": {
@@ -75,39 +45,52 @@ MINIMAL: dict[str, dict[str, Any]] = {
             "moment_bound": 3,
         },
     },
-    "localized_clipped_subgradient": {"assumptions": {"diameter": 2, "moment_order": 2, "moment_bound_2k": 3}},
-    "localized_clipped_strongly_convex": {
-        "assumptions": {"strong_convexity": 1, "diameter": 2, "moment_order": 2, "moment_bound_2k": 3},
-    },
     "dp_fw": {"iterations": 6, "assumptions": {"radius": 1, "lipschitz": 2, "smoothness": 0.5}},
-    "generalized_linear_l1": {"iterations": 6, "assumptions": {"radius": 1, "lipschitz": 2, "link_lipschitz": 1}},
-    "noisy_sfw_lp": {
-        "iterations": 4,
-        "assumptions": {"norm_order": 1.5, "radius": 1, "lipschitz": 2, "smoothness": 0.5},
-    },
-    "noisy_sfw_nonconvex_lp": {
-        "iterations": 4,
-        "assumptions": {"norm_order": 1.5, "radius": 1, "lipschitz": 2, "smoothness": 0.5},
-    },
-    "noisy_mirror_descent": {"iterations": 10, "assumptions": {"norm_order": 1.5, "radius": 1, "lipschitz": 2}},
     "poly_sfw": {"iterations": 6, "assumptions": {"radius": 1, "lipschitz": 2, "smoothness": 0.5}},
     "private_sfw_nonconvex_l1": {"iterations": 6, "assumptions": {"radius": 1, "lipschitz": 2, "smoothness": 0.5}},
-    "proximal_weakly_convex": {
-        "iterations": 4,
-        "assumptions": {"radius": 1, "lipschitz": 2, "weak_convexity": 0.5},
-    },
     "tree_sfw_l1": {"iterations": 3, "assumptions": {"radius": 1, "lipschitz": 2, "smoothness": 0.5}},
 }
-#: Whose noise is that of selections, with scales in loss units.
-SELECTIONS = ("dp_fw", "generalized_linear_l1", "poly_sfw", "private_sfw_nonconvex_l1", "tree_sfw_l1")
-#: Of them, those that are charged by the step: every record has a part in each.
-PER_STEP = ("dp_fw", "generalized_linear_l1")
-#: Whose steps are charged by Renyi divergences at some orders, of which no rho follows.
-RENYI_ALONE = ("dp_svrg", "dp_svrg_pp")
-#: One event covers all steps, of which each record has a part in few.
-AGGREGATES = ("noisy_sfw_lp", "noisy_sfw_nonconvex_lp")
-#: One Gaussian mechanism covers the steps of every block.
-BLOCKS = ("localized_clipped_subgradient", "localized_clipped_strongly_convex", "proximal_weakly_convex")
+
+
+def request_of(algorithm: Algorithm) -> dict[str, Any]:
+    """The record's example as a request, with all records in every step where the algorithm takes that: it is quick."""
+    spec = algorithm.example.spec
+    body: dict[str, Any] = {"dataset_size": spec.dataset_size, "dimension": spec.dimension}
+    body |= {name: getattr(spec, name) for name in ("batch_size", "iterations") if getattr(spec, name) is not None}
+    if spec.assumptions:
+        body["assumptions"] = dict(spec.assumptions)
+    if spec.gradient_bound is not None:
+        body["gradient_bound"] = spec.gradient_bound.to_json()
+    if spec.step_size is not None:
+        body["hyperparameters"] = {"step_size": spec.step_size}
+    if FullBatch in algorithm.samplings:
+        body.pop("batch_size", None)
+        body["sampling"] = "full_batch"
+    return body
+
+
+#: Of every algorithm that there is.
+MINIMAL: dict[str, dict[str, Any]] = {
+    name: {"dataset_size": 1000, "dimension": 7, **SMALL[name]} if name in SMALL else request_of(algorithm)
+    for name, algorithm in ALGORITHMS.items()
+}
+
+
+def plan_of_example(algorithm: Algorithm) -> Plan:
+    """The plan of the record's example, with all records in every step where the algorithm takes that."""
+    spec = algorithm.example.spec
+    if FullBatch in algorithm.samplings:
+        spec = replace(spec, sampling="full_batch", batch_size=spec.dataset_size)
+    return calibrate(algorithm.name, spec).plan
+
+
+PLANS: dict[str, Plan] = {name: plan_of_example(algorithm) for name, algorithm in ALGORITHMS.items()}
+#: Whose noise is that of selections, with scales in loss units; alone they reach pure DP.
+SELECTIONS = [name for name, algorithm in ALGORITHMS.items() if "pure" in algorithm.example.variants]
+#: Of whose cost a rho follows.
+WITH_RHO = [name for name, plan in PLANS.items() if "zcdp" in plan.events[0].mechanism.filters]
+#: Whose noise is one number that a request may give.
+WITH_NOISE = [name for name, plan in PLANS.items() if "renyi_dp" in plan.events[0].mechanism.filters]
 ZCDP = {"kind": "zcdp", "rho": 0.5}
 APPROXIMATE = {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-6}
 OTHER = {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5}
@@ -115,8 +98,8 @@ PURE = {"kind": "pure_dp", "epsilon": 2}
 
 
 def body_for(algorithm: str, **changes: Any) -> dict[str, Any]:
-    target = OTHER if algorithm in RENYI_ALONE else ZCDP
-    body = {"algorithm": algorithm, "dataset_size": 1000, "dimension": 7, "target": target, **MINIMAL[algorithm]}
+    target = ZCDP if algorithm in WITH_RHO else OTHER
+    body = {"algorithm": algorithm, "target": target, **MINIMAL[algorithm]}
     return {key: value for key, value in (body | changes).items() if value is not ...}
 
 
@@ -140,7 +123,11 @@ BALL = {"kind": "l2_ball", "radius": 1.0}
 VARIATIONS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in MINIMAL),
     *((name, {"target": APPROXIMATE}) for name in MINIMAL),
-    *((name, {"neighboring_relation": "replace_special"}) for name in MINIMAL),
+    *(
+        (name, {"neighboring_relation": "replace_special"})
+        for name, algorithm in ALGORITHMS.items()
+        if NeighboringRelation.REPLACE_SPECIAL in algorithm.relations
+    ),
     *((name, {"target": PURE}) for name in SELECTIONS),
     ("tree_sfw_l1", {"assumptions": {"lipschitz": 1 / 3, "smoothness": 0, "diameter": 0.1}}),
     ("clipped_sgd_strongly_convex", {"neighboring_relation": "add_or_remove_one"}),
@@ -174,28 +161,26 @@ def test_the_hash_is_of_all_of_the_plan(reader):
 
 
 def test_what_a_plan_does_not_have_is_not_in_it(reader):
-    plan = answered(reader, "dp_sgd")["plan"]
+    plan = answered(reader, "dp_sgd", dtype="float64")["plan"]
     assert set(plan) == {"algorithm", "dataset_size", "neighboring_relation", "phases", "engine"}
 
 
 @pytest.mark.parametrize("algorithm", MINIMAL)
 def test_what_is_left_out_is_the_papers_own(reader, algorithm):
-    changes = {"sampling": ..., "iterations": 1}
-    if algorithm in ("dp_sgd", "dp_nsgd", "dp_adam", "dp_nadam"):
-        changes["batch_size"] = 1000
-    if algorithm in ("private_sfw_nonconvex_l1", "proximal_weakly_convex"):
-        changes["iterations"] = 2  # a single step, or round, starts where nothing was learnt
-    body = answered(reader, algorithm, **changes)
     paper = ALGORITHMS[algorithm]
+    changes: dict[str, Any] = {"sampling": ...}
+    if FullBatch in paper.samplings[1:]:
+        changes |= {"iterations": 1, "batch_size": 1000}
+    body = answered(reader, algorithm, **changes)
     assert body["plan"]["neighboring_relation"] == str(paper.relations[0]) == "replace_one"
     assert body["convention"]["neighboring_relation"] == "replace_one"
     [event] = body["events"]
-    if (algorithm in SELECTIONS and algorithm not in PER_STEP) or algorithm in (*AGGREGATES, *BLOCKS):
-        assert event == {"mechanism": event["mechanism"], "sampling": {"kind": "full_batch"}, "count": 1}
-    elif algorithm in RENYI_ALONE:
-        assert (event["mechanism"]["kind"], event["sampling"]["kind"]) == ("renyi_dp", "full_batch")
-    else:
+    if isinstance(PLANS[algorithm].phases[0], Phase):
         assert event["sampling"]["kind"] == paper.samplings[0].kind
+    else:
+        assert event["sampling"] == {"kind": "full_batch"}
+        assert event["mechanism"]["kind"] == PLANS[algorithm].events[0].mechanism.kind
+        assert PLANS[algorithm].events[0].count > 1 or event["count"] == 1
     named = answered(
         reader, algorithm, **changes | {"sampling": paper.samplings[0].kind, "neighboring_relation": "replace_one"}
     )
@@ -225,7 +210,7 @@ def test_a_budget_brings_its_relation(client, algorithm, relation):
         assert body["achieved"]["share_of_remaining"] == pytest.approx(1.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("algorithm", [name for name in MINIMAL if name not in SELECTIONS])
+@pytest.mark.parametrize("algorithm", [name for name in WITH_NOISE if name not in SELECTIONS])
 def test_gaussian_noise_has_no_pure_dp_and_the_refusal_says_so(reader, algorithm):
     problem = assert_problem(ask(reader, algorithm, target=PURE), 422, "no_cost_in_filter", "/target/kind")
     assert "gaussian" in problem["detail"]
@@ -352,14 +337,18 @@ def test_sizes_on_which_the_cost_does_not_depend_are_not_solved_for(reader, algo
     assert_problem(answer, 422, "unsupported", "/solve_for")
 
 
-@pytest.mark.parametrize("algorithm", [name for name in MINIMAL if name != "dp_sgd_gradient"])
+@pytest.mark.parametrize("algorithm", [name for name in WITH_NOISE if name != "dp_sgd_gradient"])
 def test_epsilon_of_given_noise_is_solved_for_by_every_algorithm(reader, algorithm):
     target = {"kind": "approximate_dp", "delta": 1e-6}
     noise = answered(reader, algorithm, target=APPROXIMATE)
     multiplier = noise["solution"].get("noise_multiplier")
     if multiplier is None:
         [multiplier] = [each["value"] for each in noise["hyperparameters"] if each["name"] == "noise_multiplier"]
-    body = answered(reader, algorithm, solve_for="epsilon", noise_multiplier=multiplier, target=target)
+    given = {"solve_for": "epsilon", "noise_multiplier": multiplier, "target": target}
+    [event] = noise["events"]
+    if "iterations" not in MINIMAL[algorithm] and event["count"] > 1:
+        given["iterations"] = event["count"]  # which the theorem chose where the noise was not given
+    body = answered(reader, algorithm, **given)
     assert 0 < body["solution"]["epsilon"] <= 2.0
     assert body["plan_hash"] == noise["plan_hash"]
     plan_of(body)
@@ -368,7 +357,7 @@ def test_epsilon_of_given_noise_is_solved_for_by_every_algorithm(reader, algorit
 def test_more_privacy_never_needs_less_noise(reader):
     for algorithm in MINIMAL:
         targets = [{"kind": "zcdp", "rho": rho} for rho in (0.01, 0.1, 1.0)]
-        if algorithm in RENYI_ALONE:
+        if algorithm not in WITH_RHO:
             targets = [{"kind": "approximate_dp", "epsilon": epsilon, "delta": 1e-6} for epsilon in (0.3, 1, 3)]
         found = [answered(reader, algorithm, target=target)["noise"] for target in targets]
         scales = [each["noise_scale"][0] if each["noise_scale"] else each["stddev_on_mean"] for each in found]

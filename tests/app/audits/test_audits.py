@@ -13,22 +13,22 @@ from starlette.testclient import TestClient
 from accounting.canonical import sha256_hex
 from app.audits import service as audits
 from app.audits.examples import AUDIT_EXAMPLES
-from app.audits.models import Audit
 from app.audits.schemas import MAX_TRIALS, AuditRequest
 from app.auth.principal import LOOPBACK, Scope
 from app.auth.service import create_key
+from app.context import Context
 from app.datasets import service as datasets
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.kit.process_pool import ProcessPool
 from app.main import create_app
-from app.runs.models import Run
 from app.settings import Settings
+from app.tables.runs import Audit, Run
 from calibrators.plan import plan_from_canonical
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import Service
 from tests.databases import DatabaseFactory
+from tests.local_access import local_client
 from tests.warm_processes import WarmProcesses
 from trainer.audit.audit import AuditCancelled
 
@@ -53,8 +53,8 @@ def auditor(
     """One service for the whole module, whose process for audits is started once."""
     url = sqlite_databases.migrated()
     settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0)
-    context = Context(settings, Database(url), **warm_processes.pools())
-    with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    context = fenced_context(settings, Database(url), **warm_processes.pools())
+    with local_client(create_app(context)) as client:
         yield Service(client, context)
     context.database.dispose()
 
@@ -299,8 +299,8 @@ def test_an_attack_that_takes_too_long_says_what_would_help(auditor, monkeypatch
 
 
 def test_a_process_that_breaks_its_limits_says_the_same(settings, database):
-    context = Context(settings, database, audit_processes=ProcessPool(size=1, seconds=0.01, memory_bytes=2**30))
-    with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    context = fenced_context(settings, database, audit_processes=ProcessPool(size=1, seconds=0.01, memory_bytes=2**30))
+    with local_client(create_app(context)) as client:
         assert_problem(post(Service(client, context)), 422, "too_much_work", "/trials")
 
 

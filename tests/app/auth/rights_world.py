@@ -11,14 +11,13 @@ from typing import Any
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from app.audits.models import Audit
 from app.auth import service
 from app.auth.principal import Scope
-from app.kit.context import Context
+from app.context import Context
 from app.kit.ids import new_id
 from app.kit.process_pool import JobFailed, ProcessPool
-from app.ledger.models import Entry
-from app.runs.models import Run
+from app.tables.ledger import Entry
+from app.tables.runs import Audit, Run
 from tests.app.runs.conftest import COLUMNS, REQUEST, ROWS
 
 FILTER = {"kind": "renyi_dp", "epsilon": 50, "delta": 1e-5}

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from app.auth import service
 from app.auth.principal import Scope
 from app.cli.main import cli
-from app.kit.context import Context
+from app.context import Context
 from app.settings import environment_of
 from tests.app.datasets.uploads import create_budget
 from tests.databases import on_one_engine

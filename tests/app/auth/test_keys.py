@@ -11,10 +11,10 @@ from sqlalchemy import select, text
 from starlette.testclient import TestClient
 
 from app.auth import service
-from app.auth.models import ApiKey
 from app.auth.principal import Scope
-from app.kit.context import Context
-from app.kit.idempotency_records import IdempotencyRecord
+from app.context import Context
+from app.tables.access import ApiKey
+from app.tables.idempotency import IdempotencyRecord
 from tests.app.conftest import ConnectAs
 from tests.app.datasets.uploads import create_budget
 from tests.app.problem_assertions import assert_problem

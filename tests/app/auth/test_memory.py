@@ -7,7 +7,7 @@ import pytest
 from app.auth import service
 from app.auth.memory import KeyMemory
 from app.auth.principal import Principal, Scope
-from app.kit.context import Context
+from app.context import Context
 
 
 def test_an_answer_that_a_revocation_overtook_is_not_remembered(

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from app.auth import memory, service
 from app.auth.principal import Scope
-from app.kit.context import Context
+from app.context import Context
 from app.problems import Problem
 from app.settings import environment_of
 from tests.app.auth.rights_world import EVENT, Caller, send

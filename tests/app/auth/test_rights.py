@@ -6,15 +6,14 @@ from typing import Annotated
 
 import pytest
 from fastapi import FastAPI
-from starlette.testclient import TestClient
 
 from app.auth import service
 from app.auth.principal import Principal, Scope
 from app.auth.rights import CurrentPrincipal, requires
-from app.kit.context import Context
+from app.context import Context
 from app.main import create_app
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
+from tests.local_access import local_client
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def scoped_app(context: Context) -> FastAPI:
 
 
 def test_a_scope_is_asked_for(scoped_app: FastAPI, context: Context) -> None:
-    client = TestClient(scoped_app, base_url=BASE_URL, client=LOOPBACK_PEER)
+    client = local_client(scoped_app)
     assert client.get("/v1/scoped").json() == "loopback"
     for scope, admitted in ((Scope.OWNER, True), (Scope.AUDITOR, True), (Scope.ADMIN, True), (Scope.ANALYST, False)):
         created = service.create_key(context, "test", [scope])
@@ -48,7 +47,7 @@ def test_a_scope_is_asked_for(scoped_app: FastAPI, context: Context) -> None:
 
 
 def test_a_route_that_the_guard_leaves_open_has_no_principal(scoped_app: FastAPI) -> None:
-    client = TestClient(scoped_app, base_url=BASE_URL, client=LOOPBACK_PEER)
+    client = local_client(scoped_app)
     assert_problem(client.get("/health/whoami"), 401, "unauthenticated")
 
 

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import text, update
 
 from app.auth import service
-from app.auth.models import ApiKey
 from app.auth.principal import Principal, Scope
 from app.auth.service import CreatedKey
-from app.kit.context import Context
+from app.context import Context
 from app.settings import Settings
+from app.tables.access import ApiKey
 
 
 def create(context: Context, *scopes: Scope) -> CreatedKey:

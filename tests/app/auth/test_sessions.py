@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,12 +14,13 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from app.auth import service, sessions
+from app.auth import local_token, service, sessions, sign_in_codes
 from app.auth.principal import Scope
 from app.auth.service import CreatedKey
 from app.auth.sessions import COOKIE, COOKIE_OF_HTTPS, SIGN_IN, own_address
+from app.context import Context, utc_now
 from app.db.database import Database
-from app.kit.context import Context, utc_now
+from app.fence.watching import fenced_context
 from app.settings import Settings
 from tests.app.conftest import ConnectAs
 from tests.app.problem_assertions import assert_problem
@@ -53,7 +55,7 @@ def context(sqlite_databases: DatabaseFactory, tmp_path: Path, clock: Clock) -> 
     settings = Settings(
         data_dir=tmp_path / "data", database_url=database.url, workers=0, failed_authentications_per_minute=FAILURES
     )
-    yield Context(settings, database, clock)
+    yield fenced_context(settings, database, clock)
     database.dispose()
 
 
@@ -74,10 +76,10 @@ def sign_in(browser: TestClient, token: str, **form: str) -> Any:
     return browser.post(SIGN_IN, data={"key": token, **form}, headers=ORIGIN)
 
 
-def shows(browser: TestClient, cookie: str, name: str = COOKIE_OF_HTTPS) -> int:
+def shows(browser: TestClient, cookie: str, name: str = COOKIE_OF_HTTPS, page: str = PAGE) -> int:
     """What a page answers to a cookie."""
     browser.cookies.clear()
-    status: int = browser.get(PAGE, headers={"Cookie": f"{name}={cookie}"}).status_code
+    status: int = browser.get(page, headers={"Cookie": f"{name}={cookie}"}).status_code
     return status
 
 
@@ -370,13 +372,131 @@ def test_the_dashboard_begins_at_the_start(connect: ConnectAs) -> None:
     assert (response.status_code, response.headers["location"]) == (303, "/")
 
 
-def test_without_keys_there_is_nothing_to_sign_in_to(connect: ConnectAs) -> None:
-    client = connect()
-    response = client.get(f"{SIGN_IN}?next=/dashboard/compare")
-    assert (response.status_code, response.headers["location"]) == (303, "/dashboard/compare")
-    posted = client.post(SIGN_IN, data={"key": "x"}, headers={"Origin": "http://127.0.0.1:8000"})
-    assert (posted.status_code, posted.headers["location"]) == (303, "/")
-    assert "set-cookie" not in posted.headers
+@pytest.fixture
+def local_browser(connect: ConnectAs, context: Context) -> TestClient:
+    """A browser of the operator's, on the machine of a server without keys; not signed in."""
+    local_token.settle(context)
+    return connect(is_local=False)
+
+
+LOCAL_ORIGIN = {"Origin": "http://127.0.0.1:8000"}
+
+
+def redeem(browser: TestClient, code: str, **headers: str) -> Any:
+    form = {"code": code, "next": "/dashboard/budgets"}
+    return browser.post(SIGN_IN, data=form, headers=LOCAL_ORIGIN | headers)
+
+
+def test_a_code_signs_in_once(local_browser: TestClient, context: Context) -> None:
+    code = sign_in_codes.issue(context)
+    address = sessions.address_with_code("http://127.0.0.1:8000", code)
+    for _ in range(3):  # a preview, a prefetch, a reload: looking uses nothing up
+        shown = local_browser.get(address)
+        assert (shown.status_code, shown.headers["cache-control"]) == (200, "no-store")
+        assert f'name="code" value="{code}"' in shown.text
+        assert "<script>" not in shown.text
+        assert "set-cookie" not in shown.headers
+    assert local_browser.get("/dashboard/budgets").status_code == 303
+    response = redeem(local_browser, code)
+    assert (response.status_code, response.headers["location"]) == (303, "/dashboard/budgets")
+    assert "HttpOnly" in response.headers["set-cookie"]
+    assert "SameSite=strict" in response.headers["set-cookie"]
+    token = local_token.read(context.settings)
+    assert token is not None
+    assert token not in response.headers["set-cookie"]
+    assert local_browser.get("/dashboard/budgets").status_code == 200
+    local_browser.cookies.clear()
+    again = redeem(local_browser, code)
+    assert again.status_code == 401
+    assert "epsilond sign-in" in again.text
+    assert "set-cookie" not in again.headers
+
+
+def test_a_code_is_over_after_five_minutes(local_browser: TestClient, context: Context, clock: Clock) -> None:
+    early, late = sign_in_codes.issue(context), sign_in_codes.issue(context)
+    clock.now += timedelta(minutes=5) - timedelta(seconds=1)
+    assert redeem(local_browser, early).status_code == 303
+    clock.now += timedelta(seconds=1)
+    assert redeem(local_browser, late).status_code == 401
+
+
+def test_of_many_that_use_a_code_at_once_one_is_signed_in(context: Context) -> None:
+    code = sign_in_codes.issue(context)
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(lambda _: sign_in_codes.redeem(context, code), range(8))) == [False] * 7 + [True]
+
+
+def test_codes_lie_as_hashes_for_this_user_alone_and_old_ones_go(context: Context, clock: Clock) -> None:
+    code = sign_in_codes.issue(context)
+    folder = context.settings.data_dir / "sign-in-codes"
+    (file,) = folder.iterdir()
+    assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert code not in file.name + file.read_text()
+    clock.now += timedelta(minutes=5)
+    sign_in_codes.issue(context)
+    assert file not in list(folder.iterdir())
+
+
+@pytest.mark.parametrize("code", ["", "x", "../local-token", "a" * 43, "a" * 42 + "/", "a" * 1000])
+def test_what_is_no_code_is_refused(local_browser: TestClient, code: str, context: Context) -> None:
+    assert redeem(local_browser, code).status_code == 401
+    assert context.settings.local_token_file.exists()
+
+
+def test_no_other_site_and_no_other_machine_uses_a_code(
+    local_browser: TestClient, connect: ConnectAs, context: Context
+) -> None:
+    code = sign_in_codes.issue(context)
+    assert redeem(local_browser, code, Origin="http://evil.example").status_code == 403
+    assert redeem(local_browser, code, Via="proxy").status_code == 403
+    assert redeem(connect(peer=("10.0.0.1", 1)), code).status_code == 403
+    assert redeem(local_browser, code).status_code == 303
+
+
+def test_the_token_signs_in_too(local_browser: TestClient, context: Context) -> None:
+    token = local_token.read(context.settings)
+    assert token is not None
+    assert "Token" in local_browser.get(SIGN_IN).text
+    wrong = local_browser.post(SIGN_IN, data={"key": token + "a"}, headers=LOCAL_ORIGIN)
+    assert wrong.status_code == 401
+    signed_in = local_browser.post(SIGN_IN, data={"key": token}, headers=LOCAL_ORIGIN)
+    assert signed_in.status_code == 303
+    assert local_browser.get("/dashboard/budgets").status_code == 200
+
+
+def test_a_session_of_the_token_ends_with_the_first_key(local_browser: TestClient, context: Context) -> None:
+    codes = [sign_in_codes.issue(context) for _ in range(2)]
+    assert redeem(local_browser, codes[0]).status_code == 303
+    assert local_browser.get("/dashboard/budgets").status_code == 200
+    assert service.create_key(context, "first", [Scope.ADMIN]) is not None
+    assert local_browser.get("/dashboard/budgets").status_code == 303
+    late = redeem(local_browser, codes[1])
+    assert late.status_code == 401
+    assert "has keys by now" in late.text
+
+
+def test_a_session_of_the_token_ends_with_its_time_and_with_its_token(
+    local_browser: TestClient, context: Context, clock: Clock
+) -> None:
+    session = sessions.begin_with_local_token(context)
+    assert session is not None
+    assert shows(local_browser, session.cookie, COOKIE, "/dashboard/budgets") == 200
+    name, moment, code = session.cookie.split(".")
+    last = "0" if code[-1] != "0" else "1"
+    for forged in (f"{name}.{int(moment) + 1}.{code}", f"{name}.{moment}.{code[:-1]}{last}", f"{name}.{moment}."):
+        assert shows(local_browser, forged, COOKIE, "/dashboard/budgets") == 303
+    context.settings.local_token_file.unlink()
+    local_token.settle(context)
+    assert shows(local_browser, session.cookie, COOKIE, "/dashboard/budgets") == 303, "another token"
+    session = sessions.begin_with_local_token(context)
+    assert session is not None
+    clock.now += timedelta(hours=12)
+    assert shows(local_browser, session.cookie, COOKIE, "/dashboard/budgets") == 303
+
+
+def test_a_session_of_the_token_opens_pages_alone(local_browser: TestClient, context: Context) -> None:
+    assert redeem(local_browser, sign_in_codes.issue(context)).status_code == 303
+    assert_problem(local_browser.get("/v1/budgets"), 401, "unauthenticated")
 
 
 def test_forms_are_small_and_for_pages_alone(browser: TestClient, key: CreatedKey) -> None:

@@ -21,13 +21,15 @@ from app.auth.guard import Guard
 from app.auth.principal import LOOPBACK, Principal
 from app.auth.principal import Scope as KeyScope
 from app.auth.throttle import Throttle
-from app.kit.context import Context
+from app.context import Context
+from app.fence.watching import fenced_context
 from app.main import create_app
 from app.problems import Problem
 from app.settings import Settings
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER, ConnectAs
+from tests.app.conftest import BASE_URL, ConnectAs
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine
+from tests.local_access import local_client
 
 ALICE, BOB = Principal("key_a", frozenset()), Principal("key_b", frozenset())
 
@@ -40,7 +42,7 @@ class Server:
         self.now = 0.0
         self.may_end = asyncio.Event()
         self.media_type = "application/json"
-        self.throttle = Throttle(self._answer, Context(settings, context.database), lambda: self.now)
+        self.throttle = Throttle(self._answer, fenced_context(settings, context.database), lambda: self.now)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def parts() -> Any:
@@ -224,8 +226,8 @@ def test_who_tries_keys_is_told_429_and_a_valid_key_from_there_is_answered(
 ) -> None:
     created = service.create_key(context, "valid", [KeyScope.ANALYST])
     assert created is not None
-    limited = Context(settings.model_copy(update={"failed_authentications_per_minute": 5}), context.database)
-    client = TestClient(create_app(limited), base_url=BASE_URL, client=LOOPBACK_PEER)
+    limited = fenced_context(settings.model_copy(update={"failed_authentications_per_minute": 5}), context.database)
+    client = local_client(create_app(limited))
 
     def ask(token: str) -> Any:
         return client.get("/v1/keys/self", headers={"Authorization": f"Bearer {token}"})
@@ -276,7 +278,7 @@ def test_keys_from_where_too_many_were_wrong_are_looked_up_two_at_a_time(
 
 @on_one_engine
 def test_what_is_refused_for_another_reason_is_no_failed_attempt(context: Context, settings: Settings) -> None:
-    limited = Context(settings.model_copy(update={"failed_authentications_per_minute": 1}), context.database)
+    limited = fenced_context(settings.model_copy(update={"failed_authentications_per_minute": 1}), context.database)
     client = TestClient(create_app(limited), base_url=BASE_URL, client=("192.0.2.1", 50000))
     for _ in range(3):
         assert_problem(client.get("/v1/keys/self"), 403, "loopback_only")

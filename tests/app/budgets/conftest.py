@@ -14,11 +14,12 @@ from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
 from app.auth.service import create_key
-from app.budgets.models import Budget
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.kit.process_pool import ProcessPool
 from app.settings import Settings
+from app.tables.ledger import Budget
 from tests.app.conftest import ConnectAs
 from tests.app.ledger.audit import audit
 
@@ -41,7 +42,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def context(database: Database, settings: Settings, clock: Clock, pools: dict[str, ProcessPool]) -> Context:
-    return Context(settings, database, clock, **pools)
+    return fenced_context(settings, database, clock, **pools)
 
 
 class Api:

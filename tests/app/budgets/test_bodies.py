@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from starlette.routing import Match
 
 from app.budgets import endpoints as budgets
-from app.kit.context import Context
+from app.context import Context
 from app.main import RESOURCES
 from app.reservations import endpoints as reservations
 from app.reservations import service
@@ -73,6 +73,7 @@ class Contract:
 
 
 @pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.one_in(4)
 def test_every_answer_is_what_the_contract_says(api: Api, clock: Clock, context: Context, kind: str) -> None:
     contract = Contract()
     api.client.event_hooks["response"] = [contract.check]

@@ -97,6 +97,7 @@ def test_nothing_is_reserved(api: Api) -> None:
 
 
 @pytest.mark.parametrize("tight", [0, 1, 2])
+@pytest.mark.one_in(3)
 def test_a_plan_for_a_budget_fits_those_above_it_too(api: Api, tight: int) -> None:
     """Whichever of root, child and grandchild has the least room."""
     limits = ["0.9", "0.9", "0.9"]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from accounting.filter_costs import Cost
-from accounting.filters import ApproximateDpFilter, ZcdpFilter
+from accounting.filters import ApproximateDpFilter, Cost, ZcdpFilter
 from app.auth.principal import Scope
-from app.kit.context import Context
+from app.context import Context
 from app.ledger import pricing
-from tests.app.budgets.conftest import Api, ApiOf, gaussian, made, zcdp
+from app.reservations import quotes
+from tests.app.budgets.conftest import Api, ApiOf, audit_all, gaussian, made, zcdp
 from tests.app.ledger.audit import audit
 from tests.app.problem_assertions import assert_problem
 
@@ -155,6 +155,30 @@ def test_a_part_that_was_charged_in_full_is_repriced_in_full(api: Api, request: 
         repriced = made(api.correct(budget["id"], reservation_id=held["id"]))
         assert repriced["charged"]["epsilon"] == pytest.approx(1.5 * held["cost"]["epsilon"], abs=2e-9)
         assert repriced["charged"]["delta"] == 1e-6
+
+
+def test_a_part_that_is_committed_while_the_whole_is_priced_again_is_charged_as_a_part(
+    api: Api, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = api.budget()
+    held = api.hold(budget["id"], [zcdp(0.1, 5)])
+    made(api.resolve(held, "start"))
+    quote, is_committed = quotes.quote, False
+
+    def overtaken(*arguments: Any, **options: Any) -> Any:
+        nonlocal is_committed
+        found = quote(*arguments, **options)
+        if not is_committed:
+            is_committed = True
+            made(api.resolve(held, "commit", {"events": [zcdp(0.1, 2)]}))
+        return found
+
+    monkeypatch.setattr(quotes, "quote", overtaken)
+    corrected = made(api.correct(budget["id"], reservation_id=held["id"]))
+    assert is_committed
+    assert corrected["charged"] == {"rho": 0.2}
+    assert api.rho(budget["id"]) == (0.2, 0, 0.8)
+    audit_all(context)
 
 
 def test_what_no_reservation_held_is_charged(api: Api) -> None:

@@ -57,6 +57,7 @@ def amount(case: Case, amounts: dict[str, Any]) -> float:
 
 
 @every_filter
+@pytest.mark.one_in(4)
 def test_what_fits_is_admitted_and_one_step_more_is_not(api: Api, case: Case) -> None:
     budget = api.budget(case.budget_filter)
     held = api.hold(budget["id"], case.events(4), **case.terms)
@@ -73,6 +74,7 @@ def test_what_fits_is_admitted_and_one_step_more_is_not(api: Api, case: Case) ->
 
 
 @every_filter
+@pytest.mark.one_in(4)
 def test_spending_moves_what_was_held_in_the_filters_own_fields(api: Api, case: Case) -> None:
     budget = api.budget(case.budget_filter)
     assert amount(case, budget["spent"]) == amount(case, budget["reserved"]) == 0
@@ -89,6 +91,7 @@ def test_spending_moves_what_was_held_in_the_filters_own_fields(api: Api, case: 
 
 
 @every_filter
+@pytest.mark.one_in(4)
 def test_a_part_is_charged_for_itself_except_where_it_may_have_been_chosen(api: Api, case: Case) -> None:
     budget = api.budget(case.budget_filter)
     held = api.hold(budget["id"], case.events(4), **case.terms)
@@ -173,6 +176,7 @@ def test_epsilon_and_delta_of_approximate_dp_have_both_to_fit(api: Api) -> None:
         ("1000000", 1e6),
     ],
 )
+@pytest.mark.one_in(4)
 def test_limits_are_numbers_or_decimal_strings_rounded_down(api: Api, limit: Any, kept: float) -> None:
     for budget_filter, field in (
         ({"kind": "zcdp", "rho": limit}, "rho"),

@@ -6,20 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from accounting.accountant import epsilon_for_delta
 from accounting.events import Event, Gaussian, Laplace, Poisson, ZcDp
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 from app.budgets import report as reports
-from app.kit.context import Context
+from app.context import Context
 from app.kit.process_pool import ProcessPool
 from app.main import create_app
 from tests.app.budgets.conftest import Api, gaussian, made, zcdp
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine
+from tests.local_access import local_client
 
 DELTA = 1e-5
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -168,8 +167,8 @@ def test_steps_without_a_closed_form_are_composed_in_a_process_within_its_time(c
     """A thread that is at a few steps of Laplace noise for ten seconds could not be stopped."""
     impatient = replace(context, processes=ProcessPool(1, 0.0, 2**31))
     with (
-        TestClient(create_app(impatient), base_url=BASE_URL, client=LOOPBACK_PEER) as client,
-        TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as patient,
+        local_client(create_app(impatient)) as client,
+        local_client(create_app(context)) as patient,
     ):
         api = Api(client)
         plain, slow = api.budget(RENYI), api.budget(RENYI)

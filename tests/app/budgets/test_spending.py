@@ -16,15 +16,15 @@ from accounting import ENGINE_VERSION
 from accounting.events import Event, Gaussian, Laplace, Poisson, ZcDp
 from accounting.units import SATURATED
 from app.auth.principal import Scope
-from app.budgets.models import Budget, Reservation
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.kit.ids import new_id
 from app.ledger.amounts import amounts_in_words
 from app.ledger.commands import Charge, Commit, Quote, Reserve, Start
 from app.ledger.journal import Instruction, carry_out
-from app.ledger.states import Amounts
 from app.ledger.verification import verify
+from app.tables.ledger import Budget, Reservation
+from app.tables.states import Amounts
 from tests.app.budgets.conftest import Api, ApiOf, Clock, zcdp
 from tests.app.problem_assertions import assert_problem
 
@@ -111,6 +111,7 @@ def pages(api: Api, budget_id: str, limit: int, **params: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("budget_filter", FILTERS, ids=["zcdp", "renyi_dp"])
+@pytest.mark.one_in(4)
 def test_spending_is_what_a_plain_sum_says(
     client: TestClient, context: Context, clock: Clock, budget_filter: dict[str, Any]
 ) -> None:

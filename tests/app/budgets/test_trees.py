@@ -166,6 +166,7 @@ def test_of_renyi_orders_the_least_remains_order_by_order(api: Api) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.one_in(3)
 def test_however_children_split_it_the_parents_limit_holds(api: Api, seed: int) -> None:
     luck = random.Random(seed)
     root = api.budget()

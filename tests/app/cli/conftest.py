@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.runs import worker
 from app.settings import Settings, environment_of
 from tests.e2e.server import serving
@@ -29,7 +30,8 @@ class Live:
     @property
     def env(self) -> dict[str, str]:
         """The environment of a command that asks it."""
-        return {"EPSILOND_URL": self.url, "EPSILOND_API_KEY": ""}
+        folder = str(self.context.settings.data_dir)
+        return {"EPSILOND_URL": self.url, "EPSILOND_API_KEY": "", "EPSILOND_DATA_DIR": folder}
 
     def work(self) -> None:
         """Train what is queued."""
@@ -43,5 +45,5 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     settings = Settings(data_dir=tmp_path_factory.mktemp("data"), port=0, workers=0)
     with serving(environment_of(settings)) as api:
         database = Database(settings.sqlalchemy_url)
-        yield Live(str(api.client.base_url), Context(settings, database))
+        yield Live(str(api.client.base_url), fenced_context(settings, database))
         database.dispose()

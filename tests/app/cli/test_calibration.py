@@ -72,6 +72,18 @@ def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
                 "assumptions": {"initial_gap": 2.0},
             },
         ),
+        (
+            f"{FULL_BATCH} --iterations 100 --epsilon 1 --delta 1e-6 --dtype float64",
+            {
+                "algorithm": "dp_sgd",
+                "dataset_size": 1000,
+                "sampling": "full_batch",
+                "iterations": 100,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 1.0, "delta": 1e-6},
+                "dtype": "float64",
+            },
+        ),
     ],
 )
 def test_a_calibration_is_byte_for_byte_the_endpoints(reader: TestClient, options: str, body: dict[str, Any]) -> None:

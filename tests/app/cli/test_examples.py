@@ -21,12 +21,12 @@ from app.algorithms.advice import ADVISE_EXAMPLES
 from app.cli.launcher import write_launcher
 from app.cli.main import COMMANDS, cli
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.ledger import transparency
-from app.ledger.models import Entry
 from app.ledger.transparency_schemas import InclusionBody
 from app.settings import Settings, environment_of
 from app.sweeps.examples import SWEEP_EXAMPLES
+from app.tables.ledger import Entry
 from tests.app.cli.calls import done
 from tests.app.cli.test_run import CREATE
 
@@ -103,6 +103,7 @@ def running(program: Path, words: list[str], environment: dict[str, str], until:
             process.kill()
 
 
+@pytest.mark.thorough
 def test_every_example_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("sweep.json").write_text(json.dumps(SWEEP_EXAMPLES["noise_over_epsilon"]["value"]))
@@ -146,7 +147,7 @@ def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -
             with database.read() as session:
                 entry_id = session.scalars(select(Entry.id)).first()
             assert entry_id is not None
-            proof = transparency.inclusion(Context(settings, database), entry_id)
+            proof = transparency.inclusion(fenced_context(settings, database), entry_id)
             database.dispose()
             Path(word).write_text(InclusionBody.of(proof).model_dump_json())
     return word

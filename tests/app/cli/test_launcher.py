@@ -105,6 +105,20 @@ def test_a_command_waits_for_no_part_of_the_service_that_it_does_not_need() -> N
     }
 
 
+def test_the_application_waits_for_nothing_that_its_first_answers_do_not_need() -> None:
+    """Numerics load SciPy's submodules with the first calculation, and a migration loads Alembic."""
+    code = """
+import sys
+import app.main
+
+named = {"alembic", "mako", "distributed", "dp_accounting", "pyarrow", "sklearn", "typer", "uvicorn", "numpy.f2py"}
+scipy = {name for name in sys.modules if name.startswith("scipy.") and name[6] != "_"} - {"scipy.version"}
+print(*sorted(named & set(sys.modules) | scipy))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
+
+
 def test_a_table_fits_a_terminal_and_is_plain_in_a_pipe(program: Path) -> None:
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "70"}
     arguments = ("convert", "--from", "zcdp", "--rho", "0.1", "--to", "approximate-dp", "--delta", "1e-5")

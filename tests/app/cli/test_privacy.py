@@ -137,7 +137,10 @@ def test_a_conversion_shows_the_textbooks_beside_the_best() -> None:
         ("--noise-multiplier 0 --delta 1e-5", "--noise-multiplier: Input should be greater than or equal to 0.001."),
         ("--noise-multiplier 1 --delta 1e-5 --delta 2", "--delta: Input should be less than or equal to 0.5."),
         ("--noise-multiplier 1 --delta 1e-5 --relation neighbours", "--relation: Input should be 'add_or_remove_one'"),
-        ("--noise-multiplier 1 --delta 1e-5 --mechanism cauchy", "--mechanism: The kind should be one of 'gaussian'"),
+        (
+            "--noise-multiplier 1 --delta 1e-5 --mechanism cauchy",
+            "--mechanism: The kind should be one of 'discrete_gaussian'",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_of_the_option(options: str, line: str) -> None:

@@ -54,6 +54,13 @@ def test_options_make_the_request_of_a_file(live: Live, tmp_path: Path) -> None:
     assert made["plan_hash"] == queued(live)["plan_hash"]
     table = facts(done(*OPTIONS, "--plan-hash", made["plan_hash"], env=live.env))
     assert (table["state"].strip(), table["progress"].strip()) == ("queued", "0 of 5")
+    assert table["dtype"].strip() == "float32"
+
+
+def test_the_numeric_type_is_an_option(live: Live) -> None:
+    wide = queued(live, "--dtype", "float64")
+    assert (wide["dtype"], queued(live)["dtype"]) == ("float64", "float32")
+    assert "--dtype" in refused(*OPTIONS, "--dtype", "float16", env=live.env)
 
 
 def test_a_run_is_made_once_under_its_idempotency_key(live: Live) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,13 +88,14 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "PAUSE_S", 0.0)
 
 
-def test_the_key_travels_in_its_header_alone() -> None:
+def test_the_key_travels_in_its_header_alone(tmp_path: Path) -> None:
     with serving(says(200)) as scripted:
         done("run", "list", env=scripted.env)
         ((request, _),) = scripted.seen
         assert request.headers["Authorization"] == "Bearer epsilond_a_b"
         assert "epsilond_a_b" not in request.path
-        done("run", "list", env={**scripted.env, "EPSILOND_API_KEY": ""})
+        # The folder of a server that was started in this checkout has a token, which would be found.
+        done("run", "list", env={**scripted.env, "EPSILOND_API_KEY": "", "EPSILOND_DATA_DIR": str(tmp_path)})
         assert scripted.seen[1][0].headers["Authorization"] is None
 
 
@@ -202,8 +204,9 @@ def test_a_key_that_would_cross_a_network_in_the_clear_is_told() -> None:
 
 RUN = {
     "id": "run_a", "state": "succeeded", "problem": None, "algorithm": "dp_sgd", "progress": {"done": 3, "total": 3},
-    "dataset_id": "ds_a", "budget_id": None, "charge": None, "plan_hash": "f" * 64, "result": None, "finished_at": None,
-    "warnings": [],
+    "dataset_id": "ds_a", "budget_id": None, "charge": None, "plan_hash": "f" * 64, "result": None,
+    "finished_at": None, "release_at": None,
+    "warnings": [], "dtype": "float32", "dtype_reason": None,
 }  # fmt: skip
 
 

@@ -19,7 +19,8 @@ from app.auth import service
 from app.auth.principal import Scope
 from app.cli.main import cli
 from app.cli.service import until_stopped
-from app.kit.context import Context
+from app.cli.setting_up import warn_of_open_database
+from app.context import Context
 from app.kit.encryption import FileEncryption
 from app.settings import Settings, environment_of
 from tests.databases import DatabaseFactory, on_one_engine
@@ -244,3 +245,16 @@ def refuse_with(error: Exception) -> Callable[..., NoReturn]:
         raise error
 
     return refuse
+
+
+@pytest.mark.parametrize(("mode", "warns"), [(0o600, False), (0o644, True), (0o660, True)])
+def test_a_database_that_others_may_open_is_told(
+    mode: int, warns: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a b.sqlite3"
+    file.touch()
+    file.chmod(mode)
+    warn_of_open_database(Settings(database_url=f"sqlite:///{file}"))
+    told = capsys.readouterr().err
+    assert ("chmod 600" in told) == warns
+    assert file.stat().st_mode & 0o777 == mode, "it is the operator's to change"

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from app.auth import service
 from app.auth.principal import Scope
-from app.kit.context import Context
+from app.context import Context
 from tests.app.auth.test_sessions import BASE_URL, sign_in
 from tests.app.conftest import ConnectAs
 from tests.databases import on_one_engine

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from app.algorithms.examples import CALIBRATE_EXAMPLES
 from app.dashboard.calibrate import _tiles
 from app.dashboard.calibration_fields import CONSTANT, START, TARGETS
-from app.dashboard.calibration_form import Form, example_of, read, values_of
+from app.dashboard.calibration_form import Form, example_address, example_of, read, values_of
 from calibrators.registry import ALGORITHMS
 from tests.app.conftest import ConnectAs
 from tests.app.dashboard.documents import Document
@@ -73,6 +73,7 @@ def test_the_first_screen_has_the_answer_to_the_common_case(reader: TestClient) 
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.one_in(4)
 def test_every_algorithm_that_is_chosen_has_an_answer_and_charts(reader: TestClient, name: str) -> None:
     document = show(reader, {**QUICK, "algorithm": name, "shown": "dp_sgd"})
     said = faults(document)
@@ -161,6 +162,16 @@ def test_fields_are_those_of_the_algorithm_and_the_target(algorithms: list[dict[
         assert {f"{CONSTANT}{each['name']}" for each in algorithm["assumptions"]} <= names
         assert ("variant" in names) is bool(algorithm["variants"])
         assert ("gradient_bound" in names) is bool(algorithm["gradient_bounds"])
+
+
+def test_the_numeric_type_of_a_run_is_a_choice_and_the_answer_says_why_it_is_float64(reader: TestClient) -> None:
+    form = reader.get("/", params={**QUICK}, headers=LIVE).text
+    assert "float32" in form.partition("numeric type of a run")[2][:60]
+    wide = reader.get("/", params={**QUICK, "dtype": "float64"}, headers=LIVE).text
+    assert "float64" in wide.partition("numeric type of a run")[2][:60]
+    assert "&#34;dtype&#34;: &#34;float64&#34;" in wide, "the same request in a shell has it"
+    mean = reader.get("/", params=dict(parse_qsl(example_address("clipped_mean")[2:])), headers=LIVE).text
+    assert "reads every record once" in mean
 
 
 def test_choosing_an_algorithm_fills_in_what_it_needs_and_keeps_what_it_can(algorithms: list[dict[str, Any]]) -> None:

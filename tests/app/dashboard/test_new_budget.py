@@ -9,8 +9,8 @@ import pytest
 
 from app.auth import service
 from app.auth.principal import Scope
+from app.context import Context
 from app.dashboard.new_budget import PATH
-from app.kit.context import Context
 from tests.app.auth.test_sessions import BASE_URL, ORIGIN, sign_in
 from tests.app.conftest import ConnectAs
 from tests.app.dashboard.documents import Document

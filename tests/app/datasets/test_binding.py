@@ -8,8 +8,9 @@ from httpx2 import Response
 from sqlalchemy import text
 from starlette.testclient import TestClient
 
+from app.context import Context
 from app.datasets import service
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.problems import Problem
 from tests.app.datasets.declarations import CSV, metadata, private_metadata
 from tests.app.datasets.uploads import create_budget, upload
@@ -117,7 +118,7 @@ def test_only_a_keyed_hash_of_the_rows_is_stored(client: TestClient, context: Co
     with context.database.read() as session:
         (stored,) = session.execute(text("SELECT content_hash FROM dataset_contents")).scalars().all()
     assert len(stored) == 64
-    keyed_otherwise = Context(context.settings.model_copy(update={"secret": b"another " * 8}), context.database)
+    keyed_otherwise = fenced_context(context.settings.model_copy(update={"secret": b"another " * 8}), context.database)
     assert keyed_otherwise.keyed_hash("dataset_content", b"") != context.keyed_hash("dataset_content", b"")
     assert stored not in client.get("/v1/datasets").text
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sklearn import datasets
 
+from app.context import Context
 from app.datasets import bundled, service
 from app.datasets.columns import CategoryColumn, NumberColumn, split_label
-from app.kit.context import Context
 
 LOADERS = {
     "ds_breast_cancer": datasets.load_breast_cancer,
@@ -81,7 +81,10 @@ def test_the_registered_rows_are_the_committed_declarations(context: Context) ->
             body = service.body_of(service.get(session, dataset_id))
             metadata = bundled.declaration(dataset_id).metadata
             assert body.bundled
-            assert body.model_dump(include=set(type(metadata).model_fields)) == metadata.model_dump()
+            # There is a slot for each row, and their number is public.
+            expected = metadata.model_dump() | {"capacity": metadata.declared_size}
+            assert body.model_dump(include=set(type(metadata).model_fields)) == expected
+            assert service.load(context, session, dataset_id).capacity == len(bundled.load(dataset_id)[1])
 
 
 def test_loading_through_the_service_needs_no_file(context: Context) -> None:

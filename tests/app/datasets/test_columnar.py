@@ -13,12 +13,12 @@ import pytest
 from httpx2 import Response
 from starlette.testclient import TestClient
 
+from app.context import Context
 from app.datasets import columnar, service
 from app.datasets.columnar import read_columnar
 from app.datasets.file_kinds import FileKind
 from app.datasets.files import DatasetFiles
 from app.datasets.table import Table
-from app.kit.context import Context
 from app.kit.encryption import FileEncryption
 from app.problems import Problem
 from tests.app.datasets.declarations import COLUMNS, metadata, private_metadata

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from app.kit.context import Context
+from app.context import Context
 from tests.app.datasets.declarations import metadata
 from tests.app.datasets.uploads import create_budget, upload
 from tests.app.problem_assertions import assert_problem

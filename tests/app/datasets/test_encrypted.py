@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from app.context import Context
 from app.datasets import service as datasets
 from app.datasets.files import DatasetFiles, IncomingFile
-from app.kit.context import Context
 from app.kit.encryption import FileEncryption, OtherKey
 from tests.app.datasets.declarations import CSV, private_metadata
 from tests.app.datasets.uploads import create_budget, upload

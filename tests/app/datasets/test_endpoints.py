@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
 from app.auth.service import create_key
+from app.context import Context
 from app.datasets import service
-from app.kit.context import Context
 from tests.app.conftest import ConnectAs
 from tests.app.datasets.declarations import CSV, metadata, private_metadata
 from tests.app.datasets.uploads import create_budget, upload
@@ -101,16 +101,6 @@ def test_replacing_one_row_changes_nothing_that_a_reader_sees(client: TestClient
     # Stored answers do not hold the report either: the true number of rows is in the private file and nowhere else.
     assert len(records) == len(files)
     assert "owner_report" not in repr(records)
-
-
-def test_private_data_have_room_for_twice_their_declared_size(client: TestClient, context: Context) -> None:
-    """The room is a public number, so that nothing about a run tells how many rows there are."""
-    small = private_metadata(create_budget(context), declared_size=1)
-    more = CSV + CSV.splitlines(keepends=True)[1]
-    refused = upload(client, small, more, key="small")
-    assert_problem(refused, 422, "declared_size_too_small", "/metadata/declared_size", "declared_size_too_small")
-    assert stored_files(context) == []
-    assert upload(client, small, CSV, key="small").status_code == 201
 
 
 def test_public_data_need_rows(client: TestClient, context: Context) -> None:

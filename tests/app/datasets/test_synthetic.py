@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
 from app.auth.service import create_key
+from app.context import Context
 from app.datasets import service
 from app.datasets.synthetic import SyntheticRequest, generate
-from app.kit.context import Context
 from tests.app.conftest import ConnectAs
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine

@@ -11,10 +11,11 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
+from app.context import Context
 from app.datasets.upload import receive_upload
 from app.db.database import Database
+from app.fence.watching import fenced_context
 from app.kit import limits
-from app.kit.context import Context
 from app.problems import Problem
 from app.settings import Settings
 
@@ -38,7 +39,7 @@ def multipart(*parts: Part, end: bytes = b"--boundary--\r\n") -> bytes:
 def context(tmp_path: Path) -> Iterator[Context]:
     """A context that needs no tables: nothing here touches the database."""
     database = Database(f"sqlite:///{tmp_path / 'empty.sqlite3'}")
-    yield Context(Settings(data_dir=tmp_path / "data"), database)
+    yield fenced_context(Settings(data_dir=tmp_path / "data"), database)
     database.dispose()
 
 

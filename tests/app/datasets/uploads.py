@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from app.budgets import service as budgets
 from app.budgets.schemas import BudgetRequest
-from app.kit.context import Context
+from app.context import Context
 from tests.app.datasets.declarations import CSV
 
 

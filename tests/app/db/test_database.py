@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from sqlalchemy import insert, make_url, text
 from sqlalchemy.exc import DBAPIError, StatementError
 
 from app.db.database import BRIEF_LOCK_TIMEOUT_S, PATIENCE_WITH_HOSTS, Database
-from app.kit.idempotency import IdempotencyRecord
+from app.db.migrate import upgrade
+from app.tables.idempotency import IdempotencyRecord
 from tests.databases import DatabaseFactory, on_one_engine
 
 
@@ -145,3 +148,41 @@ def test_what_a_url_says_itself_wins_but_for_what_commands_rely_on(parameters: C
     assert (found["connect_timeout"], found["tcp_user_timeout"], found["work_mem"]) == ("7", "1234", "1234kB")
     assert found["keepalives_idle"] == str(PATIENCE_WITH_HOSTS["keepalives_idle"])
     assert found["lock_timeout"] == f"{BRIEF_LOCK_TIMEOUT_S}s"
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """Modes must not hang on the user's own caution."""
+    previous = os.umask(0)
+    yield
+    os.umask(previous)
+
+
+def modes(file: Path) -> dict[str, int]:
+    """Of a SQLite file and of those beside it."""
+    return {each.name: each.stat().st_mode & 0o777 for each in file.parent.glob(f"{file.name}*")}
+
+
+def test_a_sqlite_file_is_made_for_this_user_alone_wherever_it_lies(tmp_path: Path, open_umask: None) -> None:
+    tmp_path.chmod(0o755)
+    file = tmp_path / "elsewhere.sqlite3"
+    upgrade(f"sqlite:///{file}")
+    assert modes(file) == {file.name: 0o600}
+    database = Database(f"sqlite:///{file}")
+    with database.write() as session:
+        session.add(_record("k", NOW))
+        session.flush()
+        assert modes(file) == {f"{file.name}{ending}": 0o600 for ending in ("", "-wal", "-shm")}
+    database.dispose()
+
+
+def test_the_mode_of_a_sqlite_file_that_was_there_is_the_operators(tmp_path: Path, open_umask: None) -> None:
+    file = tmp_path / "shared.sqlite3"
+    file.touch(0o660)
+    upgrade(f"sqlite:///{file}")
+    assert modes(file) == {file.name: 0o660}
+
+
+def test_a_database_that_nobody_asks_makes_no_file(tmp_path: Path) -> None:
+    Database(f"sqlite:///{tmp_path / 'nothing.sqlite3'}").dispose()
+    assert list(tmp_path.iterdir()) == []

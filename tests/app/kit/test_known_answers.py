@@ -16,16 +16,17 @@ from starlette.testclient import TestClient
 
 from app.auth import service as keys
 from app.auth.principal import Scope
+from app.context import Context
 from app.db.database import Database
+from app.fence.watching import fenced_context
 from app.kit.answer_cache import AnswerCache
-from app.kit.context import Context
 from app.kit.fields import Schema
 from app.kit.known_answers import LARGEST_BODY_BYTES, PATHS, Answers
 from app.main import create_app
 from app.settings import Settings
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
 from tests.databases import DatabaseFactory
+from tests.local_access import local_client
 
 HIT, STORED, NOT_STORED = "epsilond; hit", "epsilond; fwd=miss; stored", "epsilond; fwd=miss"
 
@@ -45,13 +46,13 @@ CALIBRATE = {
 @pytest.fixture
 def context(sqlite_databases: DatabaseFactory, tmp_path: Any) -> Iterator[Context]:
     database = Database(sqlite_databases.migrated())
-    yield Context(Settings(data_dir=tmp_path, workers=0), database)
+    yield fenced_context(Settings(data_dir=tmp_path, workers=0), database)
     database.dispose()
 
 
 @pytest.fixture
 def client(context: Context) -> Iterator[TestClient]:
-    with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    with local_client(create_app(context)) as client:
         yield client
 
 
@@ -191,8 +192,8 @@ def test_long_bodies_are_answered_and_not_remembered(client: TestClient) -> None
 
 
 def test_it_can_be_turned_off(context: Context, tmp_path: Any) -> None:
-    off = Context(Settings(data_dir=tmp_path, workers=0, cache_entries=0), context.database)
-    with TestClient(create_app(off), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    off = fenced_context(Settings(data_dir=tmp_path, workers=0, cache_entries=0), context.database)
+    with local_client(create_app(off)) as client:
         answers = [ask(client, "/v1/account", ACCOUNT) for _ in range(2)]
     assert {answer.headers["cache-status"] for answer in answers} == {NOT_STORED}
     assert answers[0].content == answers[1].content

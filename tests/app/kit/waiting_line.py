@@ -30,8 +30,13 @@ def start(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
     return future
 
 
+def refuse(_: Any, error: BaseException) -> Any:
+    """Rescue nobody whose group failed."""
+    raise error
+
+
 def waiting(commits: GroupCommit[Any, Any]) -> int:
-    """How many wait for their group, who is to lead it among them."""
+    """How many wait for their group."""
     return len(commits._waiting)
 
 
@@ -72,7 +77,7 @@ def held_up(commits: GroupCommit[Any, Any]) -> Iterator[Line]:
         assert released.wait(PATIENCE_S)
         return items
 
-    first = start(commits.submit, None, hold_up)
+    first = commits.submit(None, hold_up, refuse)
     assert begun.wait(PATIENCE_S)
     try:
         yield Line(commits)

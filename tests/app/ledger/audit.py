@@ -8,12 +8,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.events import Event
-from accounting.sampling.schedules import resolve_schedules
-from app.budgets.models import Budget, Reservation
+from accounting.events.schedules import resolve_schedules
 from app.ledger import repository, rows
-from app.ledger.models import ExposedStep
 from app.ledger.rebuild import History, Link, rebuild
 from app.ledger.states import plus
+from app.tables.ledger import Budget, ExposedStep, Reservation
 
 
 def links(session: Session, budget_id: str) -> list[Link]:

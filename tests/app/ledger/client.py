@@ -14,7 +14,7 @@ from app.auth.principal import LOOPBACK, Principal, Scope
 from app.budgets import endpoints as budgets
 from app.budgets import service
 from app.budgets.schemas import BudgetRequest, LimitRequest
-from app.kit.context import Context
+from app.context import Context
 from app.problems import Problem
 from app.reservations import endpoints as reservations
 from app.reservations.repository import find

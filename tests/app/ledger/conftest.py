@@ -10,16 +10,17 @@ from functools import cache
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
+from sqlalchemy import delete
 
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.main import create_app
 from app.settings import Settings
+from app.tables.ledger import LedgerLife
 from tests.app.budgets.conftest import Api, Clock, api, api_of, audit_all, context
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.ledger.scenes import lived_in
 from tests.databases import DatabaseFactory
+from tests.local_access import local_client
 
 __all__ = ["api", "api_of", "context"]
 
@@ -46,10 +47,13 @@ def scene_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DatabaseFact
         url, clock = databases.migrated(), Clock()
         settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0)
         database = Database(url)
-        context = Context(settings, database, clock)
-        with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+        context = fenced_context(settings, database, clock)
+        with local_client(create_app(context)) as client:
             root = lived_in(Api(client), clock)
         audit_all(context)
+        with database.write() as session:
+            # A copy is used in another data folder: as if it never had a fence.
+            session.execute(delete(LedgerLife))
         database.dispose()
         return Scene(url, root, clock.now)
 

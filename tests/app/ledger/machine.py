@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from accounting.events import Event, ZcDp
 from accounting.filters import PrivacyFilter, ZcdpFilter
 from accounting.relations import NeighboringRelation
-from app.ledger.commands import Command, Quote
+from app.ledger.commands import Command, Correct, Quote
 from app.ledger.denials import Denial
-from app.ledger.states import Amounts, BudgetState, Path, ReservationState, ReservationStatus
+from app.ledger.states import BudgetState, Path, ReservationState
 from app.ledger.transitions import Transition
 from app.ledger.transitions import decide as decide_with_version
+from app.tables.states import Amounts, ReservationStatus
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -26,6 +27,11 @@ COST: Amounts = (NANO // 2,)
 
 def quote(rho: float) -> Quote:
     return Quote((round(rho * NANO),), "quoted")
+
+
+def reprice(rho: float, reason: str = "r", events: tuple[Event, ...] = EVENTS) -> Correct:
+    """The correction of the price that these events were given."""
+    return Correct(quote(rho), reason, priced=events)
 
 
 def budget(

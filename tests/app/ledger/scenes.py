@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from accounting import ENGINE_VERSION
 from accounting.events import Event, Gaussian, Poisson, ZcDp
 from accounting.filters import PrivacyFilter, RenyiFilter, ZcdpFilter
-from app.budgets.models import Budget
-from app.kit.context import Context
+from app.context import Context
 from app.kit.ids import new_id
 from app.ledger.commands import (
     BudgetCommand,
@@ -30,8 +27,10 @@ from app.ledger.commands import (
     Void,
 )
 from app.ledger.journal import Instruction, carry_out, open_budget
-from app.ledger.states import Amounts
+from app.ledger.rows import reservation_state
 from app.reservations.repository import find
+from app.tables.ledger import Budget
+from app.tables.states import Amounts
 from tests.app.budgets.conftest import Api, Clock, gaussian, made, zcdp
 
 
@@ -123,7 +122,9 @@ def _command(
         return budget_id, ChangeLimit(limit, "more")
     target = rng.choice(known[-12:])
     with context.database.read() as session:
-        budget_id = _budget_of(session, target) or budget_id
+        row = find(session, target)
+        budget_id = budget_id if row is None else row.budget_id
+        priced = () if row is None else reservation_state(row).priced_events
     events, quote = _priced(rng, filters[budget_id])
     return target, rng.choice(
         [
@@ -134,15 +135,10 @@ def _command(
             Void(),
             Expire(),
             Extend(now + timedelta(seconds=300)),
-            Correct(quote, "dearer"),
+            Correct(quote, "dearer", priced=priced),
             Correct(quote, "something else", events, may_lower=True),
         ]
     )
-
-
-def _budget_of(session: Session, reservation_id: str) -> str | None:
-    row = find(session, reservation_id)
-    return None if row is None else row.budget_id
 
 
 def _priced(rng: random.Random, budget_filter: PrivacyFilter) -> tuple[tuple[Event, ...], Quote]:

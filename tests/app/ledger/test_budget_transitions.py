@@ -12,7 +12,8 @@ from accounting.filters import PureDpFilter, RenyiFilter, ZcdpFilter
 from app.ledger.commands import BudgetCommand, ChangeLimit, Charge, Commit, Correct, Quote, Reserve, Start, Void
 from app.ledger.denials import Denial, DenialCode
 from app.ledger.pricing import price
-from app.ledger.states import BudgetState, EntryKind, Path, ReservationStatus, plus
+from app.ledger.states import BudgetState, EntryKind, Path, plus
+from app.tables.states import ReservationStatus
 from tests.app.ledger.machine import (
     EVENTS,
     NANO,
@@ -25,6 +26,7 @@ from tests.app.ledger.machine import (
     carried_out,
     decide,
     quote,
+    reprice,
     reservation,
 )
 
@@ -219,7 +221,7 @@ def test_the_truth_can_overdraw_some_budgets_of_a_path_and_not_others() -> None:
 
 def test_a_hold_that_is_repriced_past_the_limit_overdraws_and_its_release_makes_room() -> None:
     held = reservation("pending")
-    repriced = carried_out((budget(spent=NANO // 2, pending=NANO // 2),), held, Correct(quote(0.6), "dearer"))
+    repriced = carried_out((budget(spent=NANO // 2, pending=NANO // 2),), held, reprice(0.6, "dearer"))
     assert repriced.budget.overdrawn
     assert amounts(repriced.budget) == (NANO // 2, 0, 600_000_000)
     # What is held moves on, and changes nothing about that.

@@ -18,14 +18,15 @@ from accounting import ENGINE_VERSION
 from accounting.events import ApproximateDp, Event, Gaussian, Poisson, ZcDp
 from app.cli import ledger as commands
 from app.cli.main import cli
-from app.kit.context import Context
+from app.context import Context
 from app.kit.ids import new_id
 from app.ledger import transparency
 from app.ledger.commands import Commit, Quote, Reserve, Start
 from app.ledger.journal import Instruction, carry_out
-from app.ledger.states import Amounts
 from app.ledger.verdicts import Past
+from app.reservations import repricing
 from app.settings import Settings, environment_of
+from app.tables.states import Amounts
 from tests.app.budgets.conftest import Api, Clock, audit_all, zcdp
 from tests.app.ledger import attacks
 
@@ -223,6 +224,31 @@ def test_a_part_is_priced_as_a_part_where_parts_add_up(api: Api, context: Contex
     charge(context, budget, STEP, (NANO // 10,), "1", steps=(Start(), part))
     ok(context.settings, "reprice")
     assert api.rho(budget)[0] == 0.1
+
+
+def test_a_part_that_is_committed_meanwhile_is_priced_as_a_part(
+    api: Api, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old engine held too little; while the present one prices the whole, a part is committed at its old price."""
+    budget = api.budget({"kind": "zcdp", "rho": "2"})["id"]
+    held = charge(context, budget, STEP, (NANO // 10,), "1", steps=(Start(),))
+    part, quote, is_committed = (Event(ZcDp(0.1), count=1),), repricing.quote, False
+
+    def overtaken(*arguments: Any, **options: Any) -> Quote:
+        nonlocal is_committed
+        found = quote(*arguments, **options)
+        if not is_committed:
+            is_committed = True
+            with context.database.write() as session:
+                commit = Commit(part, Quote((NANO // 100,), "1"))
+                carry_out(session, context.database, [Instruction(commit, "key_a", held)], context.clock())
+        return found
+
+    monkeypatch.setattr(repricing, "quote", overtaken)
+    ok(context.settings, "reprice")
+    assert is_committed
+    assert api.rho(budget) == (0.1, 0, 1.9)
+    audit_all(context)
 
 
 def test_a_part_that_paid_for_the_whole_is_priced_as_the_whole(api: Api, context: Context) -> None:

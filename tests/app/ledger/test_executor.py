@@ -17,17 +17,19 @@ from sqlalchemy import event, func, select, text
 from sqlalchemy.exc import OperationalError
 
 from app.auth.principal import LOOPBACK
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fence_of
+from app.idempotency.once import Keyed
+from app.idempotency.records import Answer, insert_all, values
 from app.kit.group_commit import GroupCommit
-from app.kit.idempotency import run_once
-from app.kit.idempotency_records import Answer, IdempotencyRecord
 from app.ledger import statements
 from app.ledger.commands import Start
 from app.ledger.executor import execute
 from app.ledger.journal import Instruction
-from app.ledger.models import Entry
 from app.ledger.transitions import Transition
+from app.tables.idempotency import IdempotencyRecord
+from app.tables.ledger import Entry
 from tests.app.kit.waiting_line import PATIENCE_S, held_up, start, wait_for
 from tests.app.ledger.audit import audit
 from tests.app.ledger.client import Client, open_tree
@@ -110,19 +112,11 @@ def transaction_elsewhere(other: Database, begin: Callable[[Any], object]) -> It
         holder.end()
 
 
-def take_key(context: Context, other: Database, key: str) -> Holder:
-    """Another process is in the middle of another request with this key."""
-    begun, released = threading.Event(), threading.Event()
-
-    def command(_: Any) -> Answer:
-        begun.set()
-        assert released.wait(PATIENCE_S)
-        return Answer(201, {})
-
-    elsewhere = replace(context, database=other)
-    holder = Holder(start(run_once, elsewhere, LOOPBACK.id, key, b"something else", command), released)
-    assert begun.wait(PATIENCE_S)
-    return holder
+def take_key(context: Context, other: Database, key: str) -> AbstractContextManager[Holder]:
+    """Another process has answered another request with this key, and not committed yet."""
+    keyed = Keyed.of(context, LOOPBACK.id, key, b"something else")
+    record = values(keyed.key, keyed.fingerprint, Answer(201, {}), context.clock())
+    return transaction_elsewhere(other, lambda session: insert_all(session.connection(), [record]))
 
 
 def waiting_transactions(database: Database) -> set[datetime]:
@@ -187,11 +181,10 @@ def test_a_twin_is_told_so_at_once_and_gets_the_same_answer_later(client: Client
 
 def test_a_key_that_another_process_takes_meanwhile_does_no_harm_to_the_others(client: Client, other: Database) -> None:
     context = client.context
-    holder = take_key(context, other, "k1")
-    sent = send_together(client, {"k1": reserve(0, 1), "k2": reserve(0, 2), "k3": reserve(2, 3)})
-    if not context.database.is_sqlite:  # there, one writer waits for the other before it looks for keys
-        wait_for(lambda: bool(waiting_transactions(other)))
-    holder.end()
+    with take_key(context, other, "k1"):
+        sent = send_together(client, {"k1": reserve(0, 1), "k2": reserve(0, 2), "k3": reserve(2, 3)})
+        if not context.database.is_sqlite:  # there, one writer waits for the other before it looks for keys
+            wait_for(lambda: bool(waiting_transactions(other)))
     assert outcomes(sent) == [("idempotency_key_reused", None), ("pending", 18), ("pending", 17)]
     assert written(context) == (2, ["k1", "k2", "k3"])
     audit_all(client)
@@ -199,13 +192,12 @@ def test_a_key_that_another_process_takes_meanwhile_does_no_harm_to_the_others(c
 
 @pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
 def test_a_key_that_is_taken_while_its_command_goes_on_alone_is_answered_too(client: Client, other: Database) -> None:
-    holder = take_key(client.context, other, "k1")
-    sent = start(client.send, "k1", reserve(0, 1))
-    wait_for(lambda: bool(waiting_transactions(other)))
-    (group,) = waiting_transactions(other)
-    # The group gives up; then the command waits for the key alone.
-    wait_for(lambda: bool(waiting_transactions(other) - {group}))
-    holder.end()
+    with take_key(client.context, other, "k1"):
+        sent = start(client.send, "k1", reserve(0, 1))
+        wait_for(lambda: bool(waiting_transactions(other)))
+        (group,) = waiting_transactions(other)
+        # The group gives up; then the command waits for the key alone.
+        wait_for(lambda: bool(waiting_transactions(other) - {group}))
     assert sent.result(PATIENCE_S) == ("idempotency_key_reused", None)
     assert written(client.context) == (0, ["k1"])
 
@@ -215,6 +207,7 @@ def with_patience(client: Client, lock_timeout_s: int, at_once: int = 8) -> Iter
     """The client of a server of which so many commands at once, when they are alone, wait so long for a lock."""
     database, patience = Database(client.context.database.url, lock_timeout_s), threading.BoundedSemaphore(at_once)
     context = replace(client.context, database=database, ledger_commits=GroupCommit(), patience=patience)
+    fence_of(context)
     try:
         yield Client(context, client.loop, client.budgets)
     finally:
@@ -269,15 +262,8 @@ def test_a_fault_of_ours_in_one_request_is_its_own_and_leaves_nothing(client: Cl
         def answer(_: Transition) -> Answer:
             raise ValueError("no such answer")
 
-        return execute(
-            context,
-            principal_id=LOOPBACK.id,
-            key="faulty",
-            fingerprint=b"",
-            instruct=lambda: Instruction(Start(), LOOPBACK.id, client.ids["held"]),
-            answer=answer,
-            target="reservation",
-        )
+        keyed = Keyed.of(context, LOOPBACK.id, "faulty", b"")
+        return execute(context, keyed, lambda: Instruction(Start(), LOOPBACK.id, client.ids["held"]), answer)
 
     with held_up(context.ledger_commits) as line:
         fault = line.join(faulty)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.kit.context import Context
+from app.context import Context
 from app.ledger.export_verification import verify_export
 from tests.app.ledger.test_exports import exported
 from tests.databases import on_one_engine

@@ -19,8 +19,9 @@ from starlette.testclient import TestClient
 from accounting import ENGINE_VERSION
 from accounting.events import Event, ZcDp
 from app.auth.principal import Scope
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.kit.ids import new_id
 from app.ledger import exports
 from app.ledger.books import BadPlace, Head, digest_of
@@ -112,6 +113,7 @@ def test_verification_of_an_export_needs_no_database(file: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.one_in(3)
 def test_exports_of_random_histories_are_valid(context: Context, clock: Clock, tmp_path: Path, seed: int) -> None:
     at_random(context, clock, seed, 120)
     verdict = verify_export(write(tmp_path / "export.ndjson", exported(context)))
@@ -156,7 +158,7 @@ def test_what_was_begun_before_and_committed_after_is_not_in_the_file(
     """On PostgreSQL an entry may take an earlier place than one that was committed before it."""
     url = postgresql_databases.migrated()
     database, clock = Database(url), Clock()
-    context = Context(Settings(data_dir=tmp_path / "data", database_url=url, workers=0), database, clock)
+    context = fenced_context(Settings(data_dir=tmp_path / "data", database_url=url, workers=0), database, clock)
     first, second = (open_tree(context, [None], [100])[0] for _ in range(2))
     quote, events = Quote((1,), ENGINE_VERSION), (Event(ZcDp(1e-9)),)
 

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from accounting import ENGINE_VERSION
 from accounting.events import Event, ZcDp
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.kit.ids import new_id
 from app.ledger import integration, tree_repository
 from app.ledger.commands import Quote, Reserve

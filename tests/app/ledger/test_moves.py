@@ -11,7 +11,8 @@ from accounting.events import DisjointBatches, Event, Gaussian, Poisson
 from accounting.filters import ApproximateDpFilter, ZcdpFilter
 from app.ledger.commands import Commit, Correct, Expire, Extend, Quote, Resolution, Start, Void
 from app.ledger.denials import Denial, DenialCode
-from app.ledger.states import BudgetState, EntryKind, ReservationStatus
+from app.ledger.states import BudgetState, EntryKind
+from app.tables.states import ReservationStatus
 from tests.app.ledger.machine import (
     COST,
     EVENTS,
@@ -27,6 +28,7 @@ from tests.app.ledger.machine import (
     carried_out,
     decide,
     quote,
+    reprice,
     reservation,
 )
 
@@ -51,11 +53,11 @@ LATER = NOW + timedelta(days=1)
         ("started", True, Extend(LATER), "extend", "started", HALF, (0, 0, 0)),
         ("started", False, Commit(), "commit", "committed", HALF, (HALF, -HALF, 0)),
         ("started", True, PART_COMMIT, "commit", "committed", FIFTH, (FIFTH, -HALF, 0)),
-        ("pending", False, Correct(quote(0.6), "r"), "correct", "pending", 600_000_000, (0, 0, NANO // 10)),
-        ("pending", True, Correct(quote(0.4), "r"), "correct", "pending", HALF, (0, 0, 0)),
-        ("started", True, Correct(quote(0.6), "r"), "correct", "started", 600_000_000, (0, NANO // 10, 0)),
-        ("committed", False, Correct(quote(0.6), "r"), "correct", "committed", 600_000_000, (NANO // 10, 0, 0)),
-        ("committed", False, Correct(quote(0.4), "r"), "correct", "committed", HALF, (0, 0, 0)),
+        ("pending", False, reprice(0.6), "correct", "pending", 600_000_000, (0, 0, NANO // 10)),
+        ("pending", True, reprice(0.4), "correct", "pending", HALF, (0, 0, 0)),
+        ("started", True, reprice(0.6), "correct", "started", 600_000_000, (0, NANO // 10, 0)),
+        ("committed", False, reprice(0.6), "correct", "committed", 600_000_000, (NANO // 10, 0, 0)),
+        ("committed", False, reprice(0.4), "correct", "committed", HALF, (0, 0, 0)),
         (
             "committed",
             False,
@@ -91,8 +93,8 @@ def test_what_a_command_does_not_name_stays() -> None:
         ("pending", Extend(LATER), {"expires_at"}),
         ("started", Commit(), {"status", "charged", "charged_events", "resolved_at"}),
         ("pending", Void(), {"status", "resolved_at"}),
-        ("started", Correct(quote(0.6), "r"), {"cost", "engine_version"}),
-        ("committed", Correct(quote(0.6), "r"), {"charged"}),
+        ("started", reprice(0.6), {"cost", "engine_version"}),
+        ("committed", reprice(0.6), {"charged"}),
         ("committed", Correct(quote(0.6), "r", EVENTS + OTHER), {"charged", "charged_events", "corrected"}),
     ]
     for state, command, fields in changing:
@@ -166,7 +168,7 @@ def test_a_correction_that_lowers_one_order_and_raises_another_lowers() -> None:
     mixed = Correct(Quote((20, 5), "v"), "r", OTHER, may_lower=True)
     assert carried_out((state,), held, mixed).budget.spent == (20, 5)
     # A price alone is corrected upwards, amount by amount.
-    repriced = carried_out((state,), held, Correct(Quote((20, 5), "v"), "r", may_lower=True))
+    repriced = carried_out((state,), held, Correct(Quote((20, 5), "v"), "r", may_lower=True, priced=EVENTS))
     assert repriced.budget.spent == (20, 10)
 
 
@@ -181,11 +183,11 @@ def test_a_report_counts_what_may_have_been_released(state: str, events: tuple[o
 def test_a_report_counts_the_whole_of_a_part_until_a_correction_says_what_happened() -> None:
     part = after(carried_out((budget(started=HALF),), reservation("started"), PART_COMMIT))
     assert part.exposed_events == EVENTS
-    repriced = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.3), "r")))
+    repriced = after(carried_out((budget(spent=FIFTH),), part, reprice(0.3, events=PART)))
     assert (repriced.exposed_events, repriced.corrected) == (EVENTS, False)
     corrected = after(carried_out((budget(spent=FIFTH),), part, Correct(quote(0.3), "r", OTHER, may_lower=True)))
     assert (corrected.exposed_events, corrected.corrected) == (OTHER, True)
-    again = after(carried_out((budget(spent=NANO // 3),), corrected, Correct(quote(0.4), "r")))
+    again = after(carried_out((budget(spent=NANO // 3),), corrected, reprice(0.4, events=OTHER)))
     assert (again.exposed_events, again.corrected) == (OTHER, True)
     # Another part of the same list may have been chosen by looking at outputs as well.
     longer = (Event(STEP, count=6),)
@@ -231,9 +233,18 @@ def test_pieces_of_a_pass_are_passes_of_their_own() -> None:
     assert after(carried_out((budget(spent=HALF),), one_pass, shorter)).exposed_events == one_pass.events
 
 
+def test_a_price_of_other_events_than_those_of_now_is_outdated() -> None:
+    """A part was committed while the whole was priced again: the whole's price is not the part's."""
+    part = after(carried_out((budget(started=HALF),), reservation("started"), PART_COMMIT))
+    refused = decide((budget(spent=FIFTH),), part, reprice(0.6))
+    assert isinstance(refused, Denial)
+    assert refused.code is DenialCode.PRICE_OUTDATED
+    assert carried_out((budget(spent=FIFTH),), part, reprice(0.3, events=PART)).budget.spent == (round(0.3 * NANO),)
+
+
 def test_resolutions_are_dated_and_reasons_are_kept() -> None:
     committed = carried_out((budget(started=HALF),), reservation("started"), Commit())
     assert (after(committed).resolved_at, committed.reason) == (NOW, None)
     assert after(committed).status is ReservationStatus.COMMITTED
-    corrected = carried_out((budget(spent=HALF),), reservation("committed"), Correct(quote(0.6), "why"))
+    corrected = carried_out((budget(spent=HALF),), reservation("committed"), reprice(0.6, "why"))
     assert (corrected.kind, corrected.reason, corrected.engine_version) == (EntryKind.CORRECT, "why", "quoted")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.ledger.books import BadPlace
 from app.ledger.recovery import Rebuilt, rebuild_tables
 from tests.app.budgets.conftest import Api, Clock, audit_all, zcdp
@@ -37,6 +37,7 @@ def rebuilt(database: Database) -> Rebuilt:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.one_in(4)
 def test_what_is_lost_of_the_state_is_written_anew(
     root: dict[str, Any], client: TestClient, clock: Clock, context: Context, loss: str
 ) -> None:
@@ -58,6 +59,7 @@ def test_what_is_lost_of_the_state_is_written_anew(
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 12))])
+@pytest.mark.one_in(3)
 def test_random_histories_are_rebuilt(context: Context, clock: Clock, seed: int) -> None:
     ids = at_random(context, clock, seed, 120)
     before = attacks.dump(context.database)

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from app.kit.context import Context
+from app.context import Context
 from app.reservations.service import release_due_holds
 from tests.app.budgets.conftest import Clock
 from tests.app.ledger.audit import audit
 from tests.app.ledger.client import UNIT, Client, open_tree
 from tests.app.ledger.model import Command, Model
+from tests.databases import sqlite_soon
 
 #: A child, or two of one parent, or a child with a child of its own.
 TREES = [(None,), (None, 0), (None, 0, 0), (None, 0, 1)]
@@ -120,6 +121,7 @@ def loop() -> Iterator[BlockingPortal]:
         yield portal
 
 
+@sqlite_soon
 def test_the_ledger_answers_as_the_model_does(context: Context, clock: Clock, loop: BlockingPortal) -> None:
     class LedgerHere(Ledger):
         def __init__(self) -> None:

@@ -12,8 +12,9 @@ from accounting.events import Event, FullBatch, Gaussian, Poisson
 from accounting.filters import ZcdpFilter
 from app.ledger.commands import ChangeLimit, Commit, Correct, Expire, Extend, Reserve, Resolution, Start, Void
 from app.ledger.denials import Denial, DenialCode
-from app.ledger.states import ReservationState, ReservationStatus, is_prefix
+from app.ledger.states import ReservationState, is_prefix
 from app.ledger.transitions import Transition
+from app.tables.states import ReservationStatus
 from tests.app.ledger.machine import (
     EVENTS,
     NANO,
@@ -25,6 +26,7 @@ from tests.app.ledger.machine import (
     budget_of,
     decide,
     quote,
+    reprice,
     reservation,
 )
 
@@ -36,7 +38,7 @@ COMMANDS: dict[str, Resolution] = {
     "commit other": Commit(OTHER),
     "void": Void(),
     "expire": Expire(),
-    "reprice": Correct(quote(0.6), "a later engine"),
+    "reprice": reprice(0.6, "a later engine"),
     "correct up": Correct(quote(0.6), "more happened", EVENTS + OTHER),
     "correct down": Correct(quote(0.2), "less happened", PART),
     "lower": Correct(quote(0.2), "less happened", PART, may_lower=True),
@@ -221,6 +223,7 @@ def test_every_denial_code_is_reached() -> None:
     outcomes = [
         *(decide((budget_of(reservation(s)),), reservation(s, late=late), COMMANDS[c]) for s, late, c, _ in ROWS),
         decide((budget(),), reservation(run_id="run_1"), Start()),
+        decide((budget(spent=NANO),), reservation("committed"), reprice(0.6, events=PART)),
         decide((budget(spent=NANO),), None, Reserve("res_2", EVENTS, quote(0.5), NOW)),
         decide((budget(spent=NANO),), None, ChangeLimit(ZcdpFilter(0.5), "less")),
     ]

@@ -16,20 +16,21 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.kit.fair_gate import FairGate
 from app.ledger import transparency
 from app.ledger.checkpoints import Checkpoint, VerifierKey, open_note, sign
 from app.main import create_app
 from app.settings import Settings
 from tests.app.budgets.conftest import Api, ApiOf, zcdp
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.ledger import attacks, rfc9162
 from tests.app.ledger.test_cli_ledger import ok, refused
 from tests.app.ledger.test_merkle import naive_root
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine
+from tests.local_access import local_client
 
 ROOT = Path(__file__).parents[3]
 
@@ -80,7 +81,7 @@ def test_another_key_signs_the_same_state_anew(client: TestClient, context: Cont
     form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     path.write_bytes(Ed25519PrivateKey.generate().private_bytes(*form))
     settings = Settings(data_dir=context.settings.data_dir, database_url=context.database.url, checkpoint_key_file=path)
-    other = Context(settings, context.database, context.clock)
+    other = fenced_context(settings, context.database, context.clock)
     second = transparency.checkpoint(other)
     assert second.public_key != first["public_key"]
     assert second.checkpoint.root.hex() == first["root_hash"]
@@ -224,7 +225,7 @@ def test_verification_has_a_place_of_its_own(api: Api, context: Context) -> None
     """Whoever asks for many keeps nobody's numbers waiting, and is not kept waiting by them."""
     api.budget()
     full = replace(context, numerics=FairGate(1, 0, 0.0), verifications=FairGate(1, 0, 0.0))
-    client = TestClient(create_app(full), base_url=BASE_URL, client=LOOPBACK_PEER)
+    client = local_client(create_app(full))
     account = {"events": [{"mechanism": {"kind": "gaussian", "noise_multiplier": 2.0}}], "delta": 1e-5}
     with full.numerics:
         assert client.post("/v1/ledger/verify").json()["valid"]

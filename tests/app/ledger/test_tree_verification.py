@@ -13,8 +13,8 @@ from sqlalchemy import text
 from starlette.testclient import TestClient
 
 from accounting import ENGINE_VERSION
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.kit.ids import new_id
 from app.ledger import exports, transparency
 from app.ledger.books import BadPlace
@@ -130,6 +130,7 @@ OTHER_KINDS = [
 
 @on_one_engine
 @pytest.mark.parametrize("statement", OTHER_KINDS)
+@pytest.mark.one_in(4)
 def test_a_value_of_another_kind_than_its_column_is_told(
     signed: list[transparency.SignedCheckpoint],
     context: Context,
@@ -336,6 +337,7 @@ STUCK: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("how", STUCK)
+@pytest.mark.one_in(4)
 def test_whoever_keeps_entries_out_of_the_tree_does_not_keep_verification_from_telling(
     signed: list[transparency.SignedCheckpoint], context: Context, client: TestClient, root: dict[str, Any], how: str
 ) -> None:

@@ -10,8 +10,8 @@ from sqlalchemy import text
 from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.ledger import books_repository, tree_repository, verification
 from app.ledger.integration import integrate
 from tests.app.budgets.conftest import Api, ApiOf, Clock
@@ -37,6 +37,7 @@ def test_books_that_nobody_touched_are_valid(root: dict[str, Any], database: Dat
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.one_in(4)
 def test_random_histories_are_valid(context: Context, clock: Clock, seed: int) -> None:
     at_random(context, clock, seed, 150)
     verdict = verdict_on(context.database)

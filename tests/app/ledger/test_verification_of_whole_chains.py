@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 from starlette.testclient import TestClient
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
 from app.ledger import exports
 from app.ledger.export_verification import read_past
 from app.ledger.exports import ExportFormat

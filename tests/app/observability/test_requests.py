@@ -17,8 +17,9 @@ from starlette.testclient import TestClient
 
 from app.auth import service as keys
 from app.auth.principal import Scope
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.observability.logs import configure_logging
 from app.observability.metrics import Metrics
 from app.observability.requests import SECURITY_HEADERS, AnswerInterrupted, RequestBoundary
@@ -33,7 +34,7 @@ SECRET = "datum48151623"
 def context(sqlite_databases: DatabaseFactory, tmp_path: Path) -> Iterator[Context]:
     """On SQLite alone: nothing here differs between the engines."""
     database = Database(sqlite_databases.migrated())
-    yield Context(Settings(data_dir=tmp_path / "data", database_url=database.url, workers=0), database)
+    yield fenced_context(Settings(data_dir=tmp_path / "data", database_url=database.url, workers=0), database)
     database.dispose()
 
 

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 from scipy.stats import norm
-from starlette.testclient import TestClient
 
 from accounting.second_opinion import Opinion
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.kit.process_pool import JobFailed
 from app.main import create_app
 from app.privacy.examples import ACCOUNT_EXAMPLES
 from app.settings import Settings
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
+from tests.local_access import local_client
 
 
 def gaussian(noise_multiplier: float = 1.0, **more: Any) -> dict[str, Any]:
@@ -315,6 +314,7 @@ ALLOCATION = gaussian(sampling={"kind": "random_allocation", "num_bins": 7, "par
 
 @pytest.mark.parametrize(("event", "more"), [(ALLOCATION, {}), (gaussian(), {"group_size": 2})])
 @pytest.mark.parametrize(("field", "value"), [("delta", 1e-5), ("epsilon", 1.0)])
+@pytest.mark.one_in(4)
 def test_what_may_take_minutes_is_given_up_in_time(reader, monkeypatch, event, more, field, value):
     monkeypatch.setattr(reader.app.state.context.processes, "seconds", 0.0)
     problem = assert_problem(account(reader, event, **{field: value}, **more), 422, "too_much_work", f"/{field}")
@@ -324,8 +324,8 @@ def test_what_may_take_minutes_is_given_up_in_time(reader, monkeypatch, event, m
 
 def test_the_processes_end_with_the_application(tmp_path, sqlite_databases):
     database = Database(sqlite_databases.migrated())
-    context = Context(Settings(data_dir=tmp_path, workers=0), database)
-    with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    context = fenced_context(Settings(data_dir=tmp_path, workers=0), database)
+    with local_client(create_app(context)) as client:
         assert account(client, gaussian(), delta=1e-5, certify=True).json()["certification"]["agrees"] is True
         worker = context.processes.run(os.getpid)
         assert Path(f"/proc/{worker}").exists()

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event
-from starlette.testclient import TestClient
 
-from app.db.base import Base
-from app.kit.context import Context
+from app.context import Context
 from app.main import create_app
 from app.reservations import service
+from app.tables.base import Base
 from tests.app.budgets.conftest import Api, Clock, made, zcdp
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
+from tests.local_access import local_client
 
 TEN_YEARS = 10 * 365 * 24 * 3600
 ROOT = Path(__file__).parents[3]
@@ -34,7 +33,7 @@ ASKS_THE_TIME = re.compile(
 def elsewhere(context: Context, clock: Clock) -> Iterator[Api]:
     """Another machine on the same database, whose clock is ten years ahead."""
     ahead = replace(context, clock=lambda: clock() + timedelta(seconds=TEN_YEARS))
-    with TestClient(create_app(ahead), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    with local_client(create_app(ahead)) as client:
         yield Api(client)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.kit.context import Context
+from app.context import Context
 from app.reservations import service
 from tests.app.budgets.conftest import Api, Clock, made, zcdp
 from tests.app.problem_assertions import assert_problem

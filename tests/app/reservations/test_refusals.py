@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from accounting.events import Event, ZcDp
-from app.kit.context import Context
-from app.ledger.states import ReservationStatus
+from app.context import Context
+from app.ledger.commands import Commit, Start
 from app.reservations import service
+from app.reservations.commands import Asked, reserve
+from app.tables.states import ReservationStatus
 from tests.app.budgets.conftest import Api, Clock, gaussian, made, zcdp
 from tests.app.problem_assertions import assert_problem
 
@@ -20,18 +23,10 @@ UNKNOWN = {"id": "res_nope"}
 
 
 def hold_of_a_run(context: Context, budget_id: str) -> dict[str, Any]:
+    asked = Asked(budget_id, (Event(ZcDp(0.01), count=5),), "run", timedelta(hours=1), run_id="run_1")
+    quote = asked.quote(context)
     with context.database.write() as session:
-        held = service.reserve(
-            session,
-            context,
-            budget_id=budget_id,
-            events=[Event(ZcDp(0.01), count=5)],
-            purpose="run",
-            principal_id="loopback",
-            expires_in=3600,
-            run_id="run_1",
-        )
-    return {"id": held.id}
+        return {"id": reserve(session, context, "loopback", asked, quote)}
 
 
 @pytest.fixture
@@ -54,8 +49,8 @@ def holds(api: Api, context: Context, clock: Clock) -> dict[str, dict[str, Any]]
     for name, command in (("started", "start"), ("overdue", "start"), ("committed", "commit"), ("voided", "void")):
         made(api.resolve(found[name], command))
     with context.database.write() as session:
-        service.start(session, context, found["started of a run"]["id"])
-        service.commit(session, context, found["committed of a run"]["id"])
+        service.resolve(session, context, found["started of a run"]["id"], Start(by_run=True))
+        service.resolve(session, context, found["committed of a run"]["id"], Commit(by_run=True))
     clock.advance(60)
     return found
 

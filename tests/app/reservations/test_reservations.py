@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import func, select
 
 from accounting.relations import NeighboringRelation
-from app.kit.context import Context
-from app.ledger.models import Entry
+from app.context import Context
+from app.tables.ledger import Entry
 from tests.app.budgets.conftest import Api, Clock, gaussian, made, zcdp
 from tests.app.problem_assertions import assert_problem
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.auth.principal import Scope
-from app.kit.context import Context
+from app.context import Context
 from app.reservations import holders, service
 from tests.app.budgets.conftest import Api, ApiOf, Clock, made, zcdp
 from tests.app.problem_assertions import assert_problem

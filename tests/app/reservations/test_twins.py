@@ -10,16 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
+from app.context import Context, default_gate
 from app.db.database import Database
-from app.kit.context import Context, default_gate
 from app.kit.group_commit import GroupCommit
 from app.ledger import pricing
 from app.main import create_app
 from tests.app.budgets.conftest import Api, gaussian
-from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.app.problem_assertions import assert_problem
+from tests.local_access import local_client
 
 PATIENCE_S = 60
 #: Priced by nobody before, so that it takes numerics.
@@ -49,7 +48,7 @@ def another_process(context: Context) -> Iterator[Api]:
         numerics=default_gate(),
         ledger_commits=GroupCommit(),
     )
-    with TestClient(create_app(other), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    with local_client(create_app(other)) as client:
         yield Api(client)
     other.database.dispose()
 

@@ -10,10 +10,11 @@ import pytest
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from app.kit.context import Context
-from app.run_sweeps import progression
+from app.context import Context
+from app.fence.watching import fenced_context
+from app.runs import sweep_progression as progression
 from app.runs import worker
-from app.runs.models import Run
+from app.tables.runs import Run
 from tests.app.runs.conftest import HEADER, REQUEST, ROWS, Service, quick
 
 __all__ = ["quick"]
@@ -73,7 +74,7 @@ class Sweeps(Service):
     def later(self, seconds: float) -> Context:
         """The same service, so many seconds later."""
         now: datetime = self.context.clock() + timedelta(seconds=seconds)
-        return Context(self.context.settings, self.context.database, lambda: now)
+        return fenced_context(self.context.settings, self.context.database, lambda: now)
 
     def runs_of(self, sweep: dict[str, Any]) -> list[Run]:
         """All rows, withheld ones too, in the order in which they were queued."""

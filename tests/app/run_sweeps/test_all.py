@@ -10,8 +10,8 @@ from accounting.events import Event, Gaussian
 from accounting.relations import NeighboringRelation
 from app.auth.principal import Scope
 from app.runs import lifecycle, worker
-from app.runs.models import Run
 from app.runs.service import QUEUE_HOLD_S
+from app.tables.runs import Run
 from tests.app.problem_assertions import assert_problem
 from tests.app.run_sweeps.conftest import STEP_SIZES
 from tests.app.runs.interrupted import stopping_after
@@ -202,8 +202,8 @@ def test_a_run_of_a_sweep_is_one_stream(service):
 @on_one_engine
 @pytest.mark.parametrize("what", ["plan", "score", "cell", "events"])
 def test_a_run_that_is_not_what_was_charged_is_refused(service, what):
-    from app.budgets.models import Reservation
-    from app.run_sweeps.models import RunSweepCell
+    from app.tables.ledger import Reservation
+    from app.tables.runs import RunSweepCell
 
     sweep = service.paid(hyperparameters={"step_size": [0.5]}, iterations=[2, 3])
     with service.context.database.write() as session:
@@ -224,7 +224,7 @@ def test_a_run_that_is_not_what_was_charged_is_refused(service, what):
 
 @on_one_engine
 def test_a_step_that_was_lost_with_its_process_is_made_up_for(service, monkeypatch):
-    from app.run_sweeps import progression
+    from app.runs import sweep_progression as progression
 
     sweep = service.paid()
     advance = lifecycle.advance

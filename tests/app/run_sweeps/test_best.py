@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,18 +16,20 @@ from sqlalchemy import update
 from accounting.events import Event, Gaussian
 from accounting.relations import NeighboringRelation
 from accounting.tuning import PoissonTrials, TruncatedNegativeBinomial, tuning_cost
-from app.kit.context import Context
-from app.run_sweeps import progression
-from app.run_sweeps.models import RunSweep
+from app.fence.watching import fence_of, fenced_context
 from app.runs import lifecycle, worker
-from app.runs.models import Run
+from app.runs import sweep_progression as progression
+from app.runs.executors.paces import Pace
+from app.runs.schedule import Schedule
 from app.runs.service import QUEUE_HOLD_S
 from app.runs.supervisor import Supervisor
+from app.tables.runs import Run, RunSweep
 from tests.app.problem_assertions import assert_problem
 from tests.app.run_sweeps.conftest import BEST, STEP_SIZES
+from tests.app.runs.clocks import PacedExecutor
 from tests.app.runs.conftest import ROWS
 from tests.app.runs.interrupted import stopping_after
-from tests.databases import on_one_engine
+from tests.databases import on_one_engine, sqlite_soon
 
 
 def models(service) -> list[str]:
@@ -142,6 +145,7 @@ def visible(service, sweep: dict[str, Any]) -> str:
 FEW = {"kind": "poisson", "expected_trials": 0.2}
 
 
+@sqlite_soon
 def test_no_answer_tells_the_number_of_trials(service, draws):
     """Before the first trial, after it, after all of them, and after the time to release at."""
     seen: list[list[str]] = []
@@ -175,14 +179,22 @@ def _forget(service) -> None:
     """Leave the lists as they were, for the next sweep to be the only one in them."""
     from sqlalchemy import delete, update
 
-    from app.run_sweeps.models import RunSweepCell
-    from app.runs.models import Run
+    from app.fence import repository as fence
+    from app.fence.marks import Kept
+    from app.tables.runs import Run, RunSweepCell
 
     with service.context.database.write() as session:
         session.execute(delete(Run))
         session.execute(delete(RunSweepCell))
         session.execute(update(RunSweep).values(best_run_id=None))
         session.execute(delete(RunSweep))
+    with service.context.database.read() as session:
+        connection = session.connection()
+        life = fence.newest_life(connection)
+        assert life is not None
+        # The runs that are gone are in the fence, which would refuse a database without them.
+        kept = Kept(fence.ledger_id(connection), life[1], fence.heads(connection))
+    fence_of(service.context).renew(kept)
 
 
 def test_nothing_is_released_before_its_time_and_one_thing_after(service, draws):
@@ -220,7 +232,9 @@ def test_the_supervisor_releases_what_is_due(service, draws):
     late = service.later(700).clock()
     is_late = threading.Event()
     now = service.context.clock
-    context = Context(service.context.settings, service.context.database, lambda: late if is_late.is_set() else now())
+    context = fenced_context(
+        service.context.settings, service.context.database, lambda: late if is_late.is_set() else now()
+    )
     supervisor = Supervisor(context, 0, lease_s=0.6)
     supervisor.start()
     try:
@@ -234,14 +248,42 @@ def test_the_supervisor_releases_what_is_due(service, draws):
     assert service.sweep(sweep)["state"] == "succeeded"
 
 
-def test_trials_that_are_not_done_in_time_are_waited_for(service, draws):
-    draws.trials = 2
-    sweep = service.private_sweep(**BEST | {"release_after_s": 600})
+@pytest.mark.parametrize("trials", [1, 3])
+def test_trials_that_are_not_done_in_time_are_waited_for_whatever_number_was_drawn(service, draws, trials):
+    draws.trials = trials
+    sweep = service.private_sweep(**BEST | {"trials": FEW, "release_after_s": 600})
     service.work()
     progression.advance_all(service.later(700))
-    assert service.sweep(sweep)["state"] == "running"
-    worker.work_once(service.later(700), "wrk_test")
+    late = service.later(700)
+    for _ in range(2):
+        assert service.sweep(sweep)["state"] == "running"
+        assert worker.work_once(late, "wrk_test")
     assert service.sweep(sweep)["state"] == "succeeded"
+    assert not worker.work_once(late, "wrk_test")
+
+
+@on_one_engine
+def test_a_private_sweep_ends_no_earlier_than_all_its_trials_would(service, draws):
+    """Each trial takes as long as the longest cell, so that neither the number nor the cells show in the time."""
+    draws.trials, draws.cells = 1, iter([0, 1, 0])
+    executor = PacedExecutor(Pace(reading_s=0.1, preparing_s=0.1, step_s=0.01, scoring_s=0.1))
+    sweep = service.private_sweep(
+        **BEST | {"trials": FEW, "release_after_s": 3, "iterations": [2, 20], "hyperparameters": {"step_size": 0.5}}
+    )
+    while worker.work_once(service.context, "wrk_test", executor=executor):
+        pass
+    trials = service.runs_of(sweep)
+    [stored] = {json.dumps(trial.schedule) for trial in trials}
+    schedule = Schedule.from_json(json.loads(stored))
+    assert (len(trials), schedule.steps) == (3, 20)
+    assert {trial.steps_total for trial in trials} == {2, 20}
+    told = service.sweep(sweep)
+    started, release = (datetime.fromisoformat(told[name]) for name in ("started_at", "release_at"))
+    assert (release - started).total_seconds() == max(3, math.ceil(3 * schedule.bound_s()))
+    progression.advance_all(service.later(100))
+    ended = service.sweep(sweep)
+    best = service.get(f"/v1/runs/{ended['best']['run_id']}")
+    assert best["release_at"] == ended["release_at"]
 
 
 @on_one_engine

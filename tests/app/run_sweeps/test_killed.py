@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.run_sweeps import progression
 from app.runs import execution, lifecycle, worker
-from app.runs.models import Run
+from app.runs import sweep_progression as progression
 from app.settings import Settings
+from app.tables.runs import Run
 from tests.app.run_sweeps.conftest import BEST
 from tests.app.runs.test_resumption import doomed_workers
 from tests.databases import on_one_engine

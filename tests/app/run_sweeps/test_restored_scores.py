@@ -7,8 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.runs import artifacts, lifecycle, worker
 from app.runs.execution import load_job
 from app.runs.scoring import contribution
@@ -42,7 +43,9 @@ def test_three_restores_have_three_noises(service, context, draws, databases: Da
         folder = tmp_path / f"restored {number}"
         shutil.copytree(context.settings.data_dir, folder)
         database = Database(url)
-        restored = Context(context.settings.model_copy(update={"data_dir": folder, "database_url": url}), database)
+        restored = fenced_context(
+            context.settings.model_copy(update={"data_dir": folder, "database_url": url}), database
+        )
         again = type(service)(service.client, restored)
         # One trial, and not the sweep's end, which forgets the scores of the others.
         draws.trials = 3

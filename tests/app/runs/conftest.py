@@ -12,16 +12,18 @@ from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
 from app.auth.service import create_key
+from app.context import Context
 from app.db.database import Database
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.main import create_app
 from app.runs import worker
 from app.runs.executors.interface import Executor
 from app.runs.executors.local import LOCAL
-from app.runs.models import Run
 from app.settings import Settings
+from app.tables.runs import Run
 from tests.app.conftest import BASE_URL, LOOPBACK_PEER
 from tests.databases import DatabaseFactory
+from tests.local_access import local_client
 from tests.warm_processes import WarmProcesses
 
 COLUMNS = [
@@ -148,8 +150,8 @@ def quick(
 ) -> Iterator[Service]:
     """One service for a whole module of tests to which the database does not matter; on SQLite."""
     url = sqlite_databases.migrated()
-    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0)
-    context = Context(settings, Database(url), **warm_processes.pools())
-    with TestClient(create_app(context), base_url=BASE_URL, client=LOOPBACK_PEER) as client:
+    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), database_url=url, workers=0, release_interval_s=0.05)
+    context = fenced_context(settings, Database(url), **warm_processes.pools())
+    with local_client(create_app(context)) as client:
         yield Service(client, context)
     context.database.dispose()

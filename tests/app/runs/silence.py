@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.kit.context import Context
+from app.context import Context
 from app.runs import lifecycle
 from app.runs.leases import LEASE_S, LOOKS_PER_LEASE, LeaseWatch, Sweeper
-from app.runs.models import Run
+from app.tables.runs import Run
 
 
 class Monotonic:

@@ -16,11 +16,12 @@ from calibrators.plan import plan_from_canonical
 from calibrators.registry import ALGORITHMS
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import REQUEST
+from trainer.algorithms import EXECUTIONS
 
 LEFT_OUT: dict[str, Any] = dict.fromkeys(REQUEST, ...)
 CLIP = {"kind": "clip", "max_grad_norm": 1.0}
-#: Full batches and aggregates are calibrated in closed form. No request names its relation, sampling or dimension.
-CHOICES: dict[str, dict[str, Any]] = {
+#: What full batches and aggregates are asked for, which are calibrated in closed form.
+QUICK: dict[str, dict[str, Any]] = {
     "dp_sgd": {
         "sampling": "full_batch",
         "iterations": 5,
@@ -95,6 +96,17 @@ CHOICES: dict[str, dict[str, Any]] = {
     },
     "tree_sfw_l1": {"iterations": 2, "assumptions": {"radius": 2}},
 }
+
+
+def choice_of(algorithm: str) -> dict[str, Any]:
+    """What a run of the algorithm is asked for: the quick choice above, or else that of its record's first example."""
+    own = next(iter(EXECUTIONS[algorithm].requests.values())).body
+    left_out = ("dataset_id", "target", "neighboring_relation")
+    return QUICK.get(algorithm, {name: value for name, value in own.items() if name not in left_out})
+
+
+#: By algorithm. No request names its relation or dimension.
+CHOICES = {name: choice_of(name) for name in ALGORITHMS}
 #: Whose noise is that of selections: they have pure differential privacy, and finitely many models.
 SELECTIONS = ("dp_fw", "generalized_linear_l1", "poly_sfw", "private_sfw_nonconvex_l1", "tree_sfw_l1")
 #: Generalised Gaussian noise, of which no Gaussian DP is proved.
@@ -153,6 +165,7 @@ def has_hash(plan: dict[str, Any], plan_hash: str) -> bool:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("algorithm", CHOICES)
+@pytest.mark.one_in(6)
 def test_every_algorithm_runs_under_every_guarantee_that_its_noise_has(quick, algorithm, target):
     request = request_for(algorithm, target)
     without = {"pure_dp"} - ({"pure_dp"} if algorithm in SELECTIONS else set())
@@ -178,6 +191,7 @@ def test_every_algorithm_runs_under_every_guarantee_that_its_noise_has(quick, al
 
 
 @pytest.mark.parametrize("algorithm", CHOICES)
+@pytest.mark.one_in(6)
 def test_a_run_is_the_calibration_of_its_declared_size_and_derived_constants(quick, algorithm):
     request = request_for(algorithm, "approximate_dp")
     run = quick.trained(**request)
@@ -202,6 +216,7 @@ def soak(name: str) -> Any:
 
 
 @pytest.mark.parametrize("algorithm", CHOICES)
+@pytest.mark.one_in(4)
 def test_the_papers_own_relation_is_meant_where_none_is_named(quick, algorithm):
     run = quick.trained(**request_for(algorithm))
     assert run["plan"]["neighboring_relation"] == str(ALGORITHMS[algorithm].relations[0]) == "replace_one"
@@ -312,6 +327,7 @@ RELATIONS = {"replace_one": "replaced by another", "replace_special": "replaced 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("algorithm", CHOICES)
+@pytest.mark.one_in(6)
 def test_a_run_is_meant_under_the_relation_of_the_budget_that_pays(quick, algorithm, relation):
     kind = {"kind": "pure_dp", "epsilon": 10} if algorithm in SELECTIONS else {"kind": "zcdp", "rho": 1}
     target = "pure_dp" if algorithm in SELECTIONS else "zcdp"
@@ -412,6 +428,7 @@ OTHER_LOSS = {"radius": 1, "failure_probability": 0.1, "holder_exponent": 0.5, "
         ),
     ],
 )
+@pytest.mark.one_in(4)
 def test_what_the_trainer_does_not_carry_out_is_refused_before_it_is_charged(
     service, algorithm, changes, code, pointer
 ):
@@ -423,16 +440,18 @@ def test_what_the_trainer_does_not_carry_out_is_refused_before_it_is_charged(
 
 
 def test_slots_that_no_memory_holds_are_refused_before_anything_is_charged(quick):
-    """A run has a slot for every record that is declared, however few there are."""
+    """A run has as many slots as the data set's capacity, however few records there are."""
     dataset = quick.dataset("a,y\n1,no\n", **LARGE)
+    roomy = quick.dataset("a,y\n1,no\n", **LARGE | {"declared_size": 1000, "capacity": 10**9})
     for algorithm in ("tree_sfw_l1", "dp_fw", "dp_sgd"):
-        refused = quick.run(**request_for(algorithm, dataset_id=dataset["id"]))
-        assert_problem(refused, 422, "too_many_slots", "/dataset_id")
+        for large in (dataset, roomy):
+            refused = quick.run(**request_for(algorithm, dataset_id=large["id"]))
+            assert_problem(refused, 422, "too_many_slots", "/dataset_id")
 
 
 def test_the_models_that_are_listed_for_an_algorithm_are_those_that_a_run_takes(quick):
     listed = {item["name"]: item["models"] for item in quick.get("/v1/algorithms")["items"]}
-    assert set(listed) == set(CHOICES) == set(ALGORITHMS)
+    assert set(listed) == set(ALGORITHMS)
     for algorithm, models in listed.items():
         answer = quick.run(**request_for(algorithm, model={"kind": "mlp"}))
         is_refused = answer.status_code == 422 and answer.json()["code"] == "unsupported_model"

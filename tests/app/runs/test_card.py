@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from app.audits.models import Audit
 from app.kit.negotiation import preferred
 from app.ledger.checkpoints import VerifierKey
 from app.ledger.proofs import check_proof
@@ -21,6 +20,7 @@ from app.runs import report as reports
 from app.runs.card import LISTED_NUMBERS, NOT_STATED
 from app.runs.executors import local
 from app.runs.report_schemas import PrivacyReport
+from app.tables.runs import Audit
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import COLUMNS
 from tests.databases import on_one_engine
@@ -188,7 +188,7 @@ def test_the_fields_of_the_card_are_the_ones_of_its_version(service):
 
 CARD_PARTS = {
     "AuditSummary": sorted(["id", "method", "trials", "delta", "epsilon_lower", "confidence", "verdict", "created_at"]),
-    "DataSummary": sorted(["dataset_id", "name", "public", "declared_size"]),
+    "DataSummary": sorted(["dataset_id", "name", "public", "declared_size", "capacity"]),
     "BudgetSummary": sorted(["id", "name", "neighboring_relation", "privacy_unit", "limit"]),
     "EntrySummary": sorted(["id", "kind", "sequence", "leaf_index", "recorded_at", "previous_hash", "hash"]),
     "LedgerSummary": sorted(["reservation_state", "purpose", "entries", "proof"]),
@@ -225,6 +225,8 @@ CARD_PARTS = {
             "literal",
             "plan",
             "plan_hash",
+            "dtype",
+            "dtype_reason",
             "budget_id",
             "reservation_id",
             "charge",
@@ -346,7 +348,7 @@ def test_a_public_run_has_no_books_and_says_that_its_rows_are_public(service):
     run = service.queued(dataset=dataset, target={"kind": "gaussian_dp", "mu": 1})
     service.work()
     card, markdown, page = rendered(service, run)
-    assert card["data"] == {"dataset_id": None, "name": None, "public": True, "declared_size": 2}
+    assert card["data"] == {"dataset_id": None, "name": None, "public": True, "declared_size": 2, "capacity": 2}
     assert (card["ledger"], card["budget"], card["charge"]) == (None, None, None)
     assert reports.PUBLIC_ROWS in card["caveats"]
     assert "Gaussian DP" in [item["finding"] for item in card["evaluation"]]
@@ -379,6 +381,7 @@ def test_a_data_set_that_was_deleted_is_named_no_more(service):
         "name": None,
         "public": False,
         "declared_size": 1000,
+        "capacity": 1125,
     }
     assert "of the ward" not in json.dumps(service.report(run))
 

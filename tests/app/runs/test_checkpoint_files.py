@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from app.kit.context import Context
+from app.fence.watching import fenced_context
 from app.runs import checkpoint_files, execution, lifecycle, resumption, worker
 from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.leases import LeaseWatch, Sweeper
@@ -57,7 +57,7 @@ def other_data(_service: Service, patch: pytest.MonkeyPatch) -> None:
 
 
 def other_key(service: Service, _patch: pytest.MonkeyPatch) -> None:
-    encrypted = Context(
+    encrypted = fenced_context(
         service.context.settings.model_copy(update={"data_key": SecretStr("ab" * 32)}), service.context.database
     )
     run_id, stream_id, epoch, _ = first_file(service).name.split(".")
@@ -68,7 +68,7 @@ def other_secret(service: Service, _patch: pytest.MonkeyPatch) -> None:
     files, (run_id, stream_id, epoch, _) = CheckpointFiles(service.context), first_file(service).name.split(".")
     [content] = files.read_all(run_id, stream_id)
     settings = Settings(data_dir=service.context.settings.data_dir, secret_key=SecretStr("another secret" * 3))
-    CheckpointFiles(Context(settings, service.context.database)).write(run_id, stream_id, int(epoch), content)
+    CheckpointFiles(fenced_context(settings, service.context.database)).write(run_id, stream_id, int(epoch), content)
 
 
 @on_one_engine
@@ -125,7 +125,7 @@ def test_data_that_are_deleted_meanwhile_do_not_make_the_charge_undone(service):
 @on_one_engine
 @pytest.mark.parametrize("key", [None, SecretStr("5a" * 32)], ids=["no key", "with a key"])
 def test_checkpoints_are_for_the_service_alone_and_unreadable_where_a_key_is_set(service, settings, key):
-    context = Context(settings.model_copy(update={"data_key": key}), service.context.database)
+    context = fenced_context(settings.model_copy(update={"data_key": key}), service.context.database)
     _, run = service.charged(seed=7)
     assert worker.work_once(context, "wrk_first", stopping_after(3))
     path = first_file(service)

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from app.context import utc_now
 from app.db.database import Database
-from app.kit.context import Context, utc_now
+from app.fence.watching import fenced_context
 from app.runs import execution, leases, lifecycle, repository, worker
 from app.runs.leases import LEASE_S, LOOKS_PER_LEASE, Heartbeat, LeaseWatch
-from app.runs.models import Run, RunState
 from app.runs.repository import Lease
+from app.tables.runs import Run
+from app.tables.states import RunState
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import Service
 from tests.app.runs.silence import Monotonic, claim, silence, start
@@ -124,7 +126,7 @@ def test_a_run_that_is_being_written_is_left_to_the_next_sweep(postgresql_databa
     url = postgresql_databases.migrated()
     database = Database(url)
     # SQLite has one writer: there the sweep waits for it.
-    context = Context(settings, database)
+    context = fenced_context(settings, database)
     with database.write() as session:
         session.add(any_run())
     with database.read() as session:

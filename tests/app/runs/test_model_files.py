@@ -10,7 +10,7 @@ import pytest
 from app.runs import artifacts, lifecycle, worker
 from app.runs.leases import LeaseWatch, Sweeper
 from app.runs.lifecycle import MAX_WORKERS_LOST
-from app.runs.models import Run
+from app.tables.runs import Run
 from tests.app.runs.conftest import Service
 from tests.app.runs.interrupted import check_released_once, files, kinds
 from tests.databases import on_one_engine

@@ -14,10 +14,12 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import event, update
 
+from app.auth import local_token
 from app.main import create_app
 from app.runs import progress
-from app.runs.models import Run, RunState
 from app.runs.progress import ProgressFeed
+from app.tables.runs import Run
+from app.tables.states import RunState
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine
 
@@ -89,7 +91,11 @@ class Stream:
 
     @asynccontextmanager
     async def open(self, app: FastAPI) -> AsyncIterator[asyncio.Task[None]]:
-        task = asyncio.create_task(app(self._scope, self._receive, self._send))
+        """Send the request, with the token of a service without keys where the test shows nothing else."""
+        scope, token = self._scope, local_token.read(app.state.context.settings)
+        if token is not None and b"authorization" not in dict(scope["headers"]):
+            scope = scope | {"headers": [*scope["headers"], (b"authorization", f"Bearer {token}".encode())]}
+        task = asyncio.create_task(app(scope, self._receive, self._send))
         try:
             await asyncio.wait_for(self.started.wait(), 5)
             yield task

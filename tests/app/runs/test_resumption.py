@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from app.kit.context import Context
+from app.context import Context
 from app.runs import execution, lifecycle, resumption, worker
 from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.lifecycle import RefusedError
@@ -264,12 +263,3 @@ def test_a_started_run_that_costs_every_worker_its_life_fails_with_its_charge(se
     assert (ended["state"], ended["problem"]) == ("failed", lifecycle.WORKER_LOST)
     assert service.reservation_state(run) == "committed"
     assert files(service) == []
-
-
-@on_one_engine
-def test_each_workers_part_of_a_private_run_takes_whole_seconds(service):
-    service.private()
-    for stop in (stopping_after(3), lambda: False):
-        began = time.monotonic()
-        assert worker.work_once(service.context, "wrk_some", stop)
-        assert time.monotonic() - began >= 1.0

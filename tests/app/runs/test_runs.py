@@ -125,6 +125,7 @@ SCORES = {
 
 @on_one_engine
 @pytest.mark.parametrize("name", RUN_EXAMPLES)
+@pytest.mark.one_in(6)
 def test_every_example_runs_as_it_stands_on_a_fresh_server(service, name):
     run = service.queued(**dict.fromkeys(REQUEST, ...) | RUN_EXAMPLES[name]["value"])
     service.work()

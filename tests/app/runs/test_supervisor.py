@@ -15,11 +15,11 @@ from sqlalchemy import select
 from app.runs import lifecycle, liveness
 from app.runs import supervisor as supervision
 from app.runs.checkpoint_files import CheckpointFiles
-from app.runs.models import Run
 from app.runs.supervisor import PROJECT_ROOT, Supervisor
 from app.settings import environment_of
+from app.tables.runs import Run
 from tests.app.runs.conftest import Service
-from tests.databases import on_one_engine
+from tests.databases import on_one_engine, postgresql_soon
 
 TIMEOUT_S = 60
 
@@ -57,6 +57,7 @@ def reservation_state(service: Service, run: dict) -> str:
     return service.get(f"/v1/reservations/{run['reservation_id']}")["state"]
 
 
+@postgresql_soon
 def test_a_killed_workers_run_goes_on_under_another_worker(service, supervisor):
     run = running(service)
     [process] = supervisor._processes.values()
@@ -184,6 +185,7 @@ def test_a_worker_that_is_silent_is_killed_and_makes_room_for_another(service, c
     assert reservation_state(service, run) in ("pending", "started")
 
 
+@postgresql_soon
 def test_two_workers_never_take_the_same_run(service, context):
     for _ in range(6):
         service.queued(dataset_id="ds_breast_cancer")

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.kit.context import Context
+from app.context import Context
+from app.fence.watching import fenced_context
 from app.runs import artifacts, lifecycle, repository, worker
 from app.runs.leases import LOOKS_PER_LEASE, LeaseWatch, Sweeper
 from app.runs.lifecycle import Ending, RefusedError
-from app.runs.models import Run, RunState
+from app.tables.runs import Run
+from app.tables.states import RunState
 from tests.app.runs.conftest import Service
 from tests.app.runs.silence import Monotonic, claim, silence, start
 
@@ -113,7 +115,7 @@ def test_the_model_of_a_run_from_before_there_were_epochs_is_still_there(service
 
 def at(context: Context, offset: timedelta) -> Context:
     """The context of a host whose clock is wrong by ``offset``."""
-    return Context(context.settings, context.database, lambda: context.clock() + offset)
+    return fenced_context(context.settings, context.database, lambda: context.clock() + offset)
 
 
 @pytest.mark.parametrize("offset", [TEN_YEARS, -TEN_YEARS], ids=["ahead", "behind"])

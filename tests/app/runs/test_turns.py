@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import update
 
 from app.runs import lifecycle, repository
-from app.runs.models import Run
 from app.runs.turns import Turns
+from app.tables.runs import Run
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import REQUEST
 from tests.databases import on_one_engine

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from app.auth import database_secrets as service
 from app.auth import service as keys
 from app.auth.principal import Scope
-from app.kit.context import Context
-from app.secrets import service
+from app.context import Context
 from app.settings import Settings
 from tests.app.cli.test_service import run
 

@@ -15,17 +15,17 @@ from scipy import integrate
 from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.dp_fw import best_iterations, empirical_risk_bound, noise_scale
 from calibrators.bassily_guzman.printed_selection import attained_loss, printed_calibration
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import Box, L1Ball, L2Penalty
-from calibrators.literal import Verdict
-from calibrators.phases import VertexSteps
+from calibrators.phases.vertex_steps import VertexSteps
 from calibrators.plan import Clip, plan_from_canonical
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
-from tests.reference.dp_fw import Vector, trajectory
+from tests.transcriptions.dp_fw import Vector, trajectory
 
 RHO = 0.0243559703595
 W7 = Problem(2.0, 1.0, 2.0)
@@ -191,11 +191,11 @@ def test_the_talks_selection_loses_twice_its_epsilon() -> None:
     assert [round(attained_loss(1.0, n), 3) for n in (20, 100)] == [1.905, 1.98]
     assert all(attained_loss(epsilon, n) > epsilon for epsilon in (1e-3, 1.0, 9.0) for n in (2, 3, 10**6))
     for target in (PureDpTarget(1.0), ApproximateDpTarget(1.0, 0.0), ApproximateDpTarget(1.0, 1e-6)):
-        literal = calibrated(target=target, iterations=10).literal
-        assert literal is not None
-        assert (literal.verdict, literal.noise_multiplier) == (Verdict.UNSOUND, None)
-        assert "target of 1" in literal.why
-    assert calibrated().literal is None
+        published = calibrated(target=target, iterations=10).as_published
+        assert published is not None
+        assert (published.verdict, published.noise_multiplier) == (Verdict.UNSOUND, None)
+        assert "target of 1" in published.why
+    assert calibrated().as_published is None
     assert printed_calibration(Spec(100, ApproximateDpTarget(1.0, 1.0)), 1) is None, "no noise at all"
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from accounting.errors import InvalidValue, NoCostInFilter
 from accounting.events import ZcDp
+from accounting.events.regularity import RegularityPair, kappa_pair
 from accounting.filters import ApproximateDpFilter, GaussianDpFilter, PureDpFilter
-from accounting.mechanisms.regularity import RegularityPair, kappa_pair
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget
 from calibrators.bassily_guzman.generalized_gaussian import Releases, mean_square, noise_scale, refuse_pure_dp

@@ -23,7 +23,7 @@ from calibrators.bassily_guzman.generalized_linear_l1 import (
 from calibrators.bassily_guzman.rates import generalized_linear_rate, pure_generalized_linear_rate
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import L2Penalty
-from calibrators.phases import SmoothedVertexSteps
+from calibrators.phases.smoothed_vertex_steps import SmoothedVertexSteps
 from calibrators.plan import plan_from_canonical
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec, Unknown

@@ -12,15 +12,15 @@ import pytest
 from accounting.errors import AccountingError
 from accounting.events import Event, FullBatch, ZcDp
 from accounting.targets import ApproximateDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.bassily_guzman import noisy_mirror_descent as descent
 from calibrators.bassily_guzman.lp_setting import LIPSCHITZ_ASSUMPTIONS, read_lp_setting
 from calibrators.bassily_guzman.printed_lp_noise import printed_mirror_descent
-from calibrators.literal import Verdict
-from calibrators.phases import MirrorPhase
+from calibrators.phases.mirror_steps import MirrorPhase
 from calibrators.provenance import Provenance
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec, Unknown
-from trainer.generalized_gaussian import GeneralizedGaussianNoise
+from trainer.exact.generalized_gaussian import GeneralizedGaussianNoise
 from trainer.lp_geometry import mirror_step
 from trainer.streams import random_streams
 
@@ -82,7 +82,7 @@ def test_the_bound_holds_in_simulation(p: float, d: int) -> None:
         x, seen = np.zeros(d), []
         for _ in range(steps):
             seen.append(x)
-            g = np.sign(a @ x - 0.5) * a + scale * noise.vector(d, setting.regularity.r)
+            g = np.sign(a @ x - 0.5) * a + scale * noise.rounded(d, setting.regularity.r, 2.0**30) / 2.0**30
             x = mirror_step(np, x, g, eta, p, 1.0)
         total.append(abs(a @ np.mean(seen, axis=0) - 0.5))
     assert np.mean(total) <= descent.excess_risk_bound(setting, scale, eta, steps)
@@ -96,11 +96,11 @@ def test_the_printed_noise_lacks_the_number_of_steps() -> None:
     assert steps * square == pytest.approx(0.0499988853297, rel=1e-11)
     rho = setting.regularity.kappa * (2.0 / 10_000) ** 2 / (2.0 * square)
     assert steps * rho == pytest.approx(409.30445359, rel=1e-9)
-    literal = calibrated(target=ApproximateDpTarget(1.0, 1e-6)).literal
-    assert literal is not None
-    assert literal.verdict is Verdict.UNSOUND
-    assert "409.304" in literal.why
-    assert calibrated().literal is None
+    published = calibrated(target=ApproximateDpTarget(1.0, 1e-6)).as_published
+    assert published is not None
+    assert published.verdict is Verdict.UNSOUND
+    assert "409.304" in published.why
+    assert calibrated().as_published is None
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,20 @@ import pytest
 
 from accounting.errors import AccountingError
 from accounting.events import Event, ZcDp
-from accounting.mechanisms.regularity import kappa_pair
+from accounting.events.regularity import kappa_pair
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.bassily_guzman.estimate_risk import squared_errors
 from calibrators.bassily_guzman.lp_setting import SMOOTH_ASSUMPTIONS, read_lp_setting
 from calibrators.bassily_guzman.printed_lp_noise import printed_kappa
 from calibrators.geometry import L1Ball, L2Penalty, LpBall
-from calibrators.literal import Verdict
-from calibrators.phases import EstimatePhase, GradientTreePhase
+from calibrators.phases.gradient_estimates import EstimatePhase
+from calibrators.phases.gradient_trees import GradientTreePhase
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec, Unknown
-from trainer.generalized_gaussian import GeneralizedGaussianNoise
+from trainer.exact.generalized_gaussian import GeneralizedGaussianNoise
 from trainer.streams import random_streams
 
 RHO = 0.0243559703595
@@ -139,7 +140,9 @@ def test_the_error_bound_holds_in_simulation() -> None:
     squares = []
     for _ in range(400):
         rows = rng.choice([-1.0, 1.0], size=(m, d)) * d ** (-1.0 / 3.0)
-        squares.append(np.linalg.norm(rows.mean(axis=0) + sigma * noise.vector(d, pair.r), 3.0) ** 2)
+        squares.append(
+            np.linalg.norm(rows.mean(axis=0) + sigma * noise.rounded(d, pair.r, 2.0**30) / 2.0**30, 3.0) ** 2
+        )
     assert np.mean(squares) <= 4.0 * pair.kappa / m + pair.kappa_plus * d * sigma**2
     assert np.mean(squares) >= 0.1 * (4.0 * pair.kappa / m + pair.kappa_plus * d * sigma**2)
 
@@ -170,11 +173,11 @@ def test_the_verdict_on_the_printed_noise(
     target = ApproximateDpTarget(epsilon, 1e-6)
     found = calibrated(
         variant="naive", target=target, assumptions=assumptions, dimension=dimension, dataset_size=size
-    ).literal
+    ).as_published
     assert found is not None
     assert found.verdict is verdict, found.why
-    assert calibrated(variant="naive", target=ZcdpTarget(1.0)).literal is None
-    tree = calibrated(target=target).literal
+    assert calibrated(variant="naive", target=ZcdpTarget(1.0)).as_published is None
+    tree = calibrated(target=target).as_published
     assert tree is not None
     assert tree.verdict is Verdict.UNSOUND
 

@@ -12,17 +12,16 @@ import pytest
 from accounting.accountant import delta_for_epsilon
 from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import Event, ZcDp
-from accounting.mechanisms.regularity import kappa_pair
+from accounting.events.regularity import kappa_pair
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.printed_poly_sfw import Printed, printed_calibration
-from calibrators.bassily_guzman.recursion import Recursion
-from calibrators.bassily_guzman.recursion_risk import excess_risk_bound
+from calibrators.bassily_guzman.recursion import Recursion, excess_risk_bound
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import Box, L2Penalty
-from calibrators.literal import Verdict
-from calibrators.phases import RecursiveSelections
+from calibrators.phases.recursive_selections import RecursiveSelections
 from calibrators.plan import plan_from_canonical
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
@@ -123,19 +122,19 @@ def test_the_cost_of_the_printed_scales_is_the_largest_sum_over_all_records() ->
 
 
 def test_the_printed_noise_is_loose_and_the_reason_is_computed() -> None:
-    literal = calibrated(target=ApproximateDpTarget(1.0, 1e-6)).literal
-    assert literal is not None
-    assert literal.verdict is Verdict.LOOSE
-    assert literal.noise_multiplier == pytest.approx(math.sqrt(2.0 / 0.000588310771625), rel=1e-9)
-    assert "rho 0.000588311" in literal.why
-    assert "radius in place of the diameter the lemma is false, and they cost rho 0.00418354" in literal.why
-    odd = calibrated(target=ApproximateDpTarget(1.0, 1e-6), dataset_size=10_001).literal
-    assert odd == literal
+    published = calibrated(target=ApproximateDpTarget(1.0, 1e-6)).as_published
+    assert published is not None
+    assert published.verdict is Verdict.LOOSE
+    assert published.noise_multiplier == pytest.approx(math.sqrt(2.0 / 0.000588310771625), rel=1e-9)
+    assert "rho 0.000588311" in published.why
+    assert "radius in place of the diameter the lemma is false, and they cost rho 0.00418354" in published.why
+    odd = calibrated(target=ApproximateDpTarget(1.0, 1e-6), dataset_size=10_001).as_published
+    assert odd == published
     for target in (PureDpTarget(1.0), ApproximateDpTarget(1.0, 0.0)):
-        none = calibrated(target=target).literal
+        none = calibrated(target=target).as_published
         assert none is not None
         assert (none.verdict, none.noise_multiplier) == (Verdict.UNSOUND, None)
-    assert calibrated().literal is None
+    assert calibrated().as_published is None
     assert printed_calibration(ApproximateDpTarget(1.0, 1.0), W5, 100, 100, 1.0) is None
     few = printed_calibration(ApproximateDpTarget(1.0, 1e-6), W5, 10**6, 10, 1.0)
     assert few is not None

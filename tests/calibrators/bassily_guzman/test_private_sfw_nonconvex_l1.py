@@ -10,11 +10,11 @@ import pytest
 from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import Box, L2Penalty
-from calibrators.literal import Verdict
-from calibrators.phases import RecursiveSelections
+from calibrators.phases.recursive_selections import RecursiveSelections
 from calibrators.plan import plan_from_canonical
 from calibrators.registry import calibrate
 from calibrators.release import RandomIterate
@@ -97,10 +97,10 @@ def test_rates_follow_the_bound_at_its_best_number_of_steps() -> None:
 
 def test_nothing_printed_is_certified() -> None:
     for target in (PureDpTarget(1.0), ApproximateDpTarget(1.0, 1e-6)):
-        literal = calibrated(target=target).literal
-        assert literal is not None
-        assert (literal.verdict, literal.noise_multiplier) == (Verdict.UNSOUND, None)
-    assert calibrated().literal is None
+        published = calibrated(target=target).as_published
+        assert published is not None
+        assert (published.verdict, published.noise_multiplier) == (Verdict.UNSOUND, None)
+    assert calibrated().as_published is None
 
 
 def test_without_the_dimension_the_noise_is_solved() -> None:

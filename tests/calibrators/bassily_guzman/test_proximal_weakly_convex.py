@@ -14,13 +14,13 @@ from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, ZcdpTarget
 from calibrators.bassily_guzman.proximal_point import ProximalProblem
 from calibrators.geometry import L2Ball, L2Penalty, LpBall
-from calibrators.phases import ProximalPhase
+from calibrators.phases.proximal_phases import ProximalPhase
 from calibrators.plan import Clip
 from calibrators.registry import calibrate
 from calibrators.release import RandomIterate
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
-from tests.reference.localized_clipped_subgradient import ball
-from tests.reference.proximal_weakly_convex import rounds
+from tests.transcriptions.localized_clipped_subgradient import ball
+from tests.transcriptions.proximal_weakly_convex import rounds
 
 #: zCDP of (1, 1e-6) by the conversion of Canonne, Kamath & Steinke.
 RHO = 0.0243559703595

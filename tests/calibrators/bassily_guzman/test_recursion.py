@@ -9,11 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from calibrators.bassily_guzman.recursion import Recursion, geometric_sum, participations
-from calibrators.bassily_guzman.recursion_risk import excess_risk_bound, mean_gap_bound, squared_errors
+from calibrators.bassily_guzman.recursion import (
+    Recursion,
+    excess_risk_bound,
+    geometric_sum,
+    mean_gap_bound,
+    participations,
+    squared_errors,
+)
 from calibrators.bassily_guzman.tree import Problem
-from tests.reference.dp_fw import Vector
-from tests.reference.recursive_sfw import trajectory
+from tests.transcriptions.dp_fw import Vector
+from tests.transcriptions.recursive_sfw import trajectory
 
 ORDERS = (1.0001, 2.0, 5.0, 20.0, 100.0)
 

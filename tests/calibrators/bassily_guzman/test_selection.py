@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from accounting.mechanisms.regularity import kappa_pair
+from accounting.events.regularity import kappa_pair
 from calibrators.bassily_guzman.selection import (
     expected_regret,
     scale_for_pure_dp,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from calibrators.bassily_guzman.tree import Problem, Trees
-from tests.reference.tree_sfw_l1 import Vector, trajectory
+from tests.transcriptions.tree_sfw_l1 import Vector, trajectory
 
 Gradient = Callable[[Vector, int], Vector]
 ORDERS = (1.0001, 1.5, 2.0, 5.0, 20.0, 100.0)

@@ -11,8 +11,8 @@ import pytest
 
 from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import FullBatch, PureDp, ZcDp
+from accounting.events.regularity import kappa_pair
 from accounting.filters import ApproximateDpFilter, GaussianDpFilter, PureDpFilter, RenyiFilter, ZcdpFilter
-from accounting.mechanisms.regularity import kappa_pair
 from accounting.relations import NeighboringRelation
 from accounting.targets import (
     AdvantageTarget,
@@ -23,13 +23,19 @@ from accounting.targets import (
     Target,
     ZcdpTarget,
 )
+from calibrators.as_published import Verdict
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.shuffled_trees import attained_loss
-from calibrators.bassily_guzman.tree import Problem, Trees, largest_records_per_tree, movement, possible_trees
-from calibrators.bassily_guzman.tree_risk import excess_risk_bound
+from calibrators.bassily_guzman.tree import (
+    Problem,
+    Trees,
+    excess_risk_bound,
+    largest_records_per_tree,
+    possible_trees,
+)
 from calibrators.geometry import Box, L1Ball, L2Penalty
-from calibrators.literal import Verdict
-from calibrators.phases import TreePhase
+from calibrators.phases.trees import movement
+from calibrators.phases.vertex_trees import TreePhase
 from calibrators.plan import Clip, plan_from_canonical
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.registry import calibrate
@@ -449,21 +455,21 @@ def test_what_has_no_sound_answer_is_refused_where_it_stands(
 
 
 def test_the_printed_noise_is_unsound_and_the_reason_is_computed() -> None:
-    pure = calibrated(target=PureDpTarget(1.0)).literal
+    pure = calibrated(target=PureDpTarget(1.0)).as_published
     assert pure is not None
     assert pure.verdict is Verdict.UNSOUND
     assert "1.9907, above the target of 1" in pure.why
     for size in (3, 40, 10**7):
-        few = calibrated(target=PureDpTarget(0.01), dataset_size=size, iterations=1).literal
+        few = calibrated(target=PureDpTarget(0.01), dataset_size=size, iterations=1).as_published
         assert few is not None
         assert few.verdict is Verdict.UNSOUND
     for epsilon in (1e-3, 0.1, 5.0):
         assert all(epsilon < attained_loss(epsilon, records) < 2.0 * epsilon for records in (2, 3, 10**5))
-    unspecified = calibrated(target=ApproximateDpTarget(1.0, 1e-6)).literal
+    unspecified = calibrated(target=ApproximateDpTarget(1.0, 1e-6)).as_published
     assert unspecified is not None
     assert (unspecified.verdict, unspecified.noise_multiplier) == (Verdict.UNSOUND, None)
     assert "constants are unspecified" in unspecified.why
-    assert calibrated().literal is None
+    assert calibrated().as_published is None
 
 
 def test_the_loss_of_the_printed_noise_is_that_of_the_selections_themselves() -> None:

@@ -13,11 +13,10 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import DisjointBatches, Event, Gaussian
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import L1Ball, L1Penalty, L2Ball, L2Penalty
-from calibrators.literal import Verdict
 from calibrators.lowy_razaviyayn.convex_smooth import ConvexSmoothProblem
-from calibrators.lowy_razaviyayn.drawn_batches import errors_of_drawn_batches
-from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle
+from calibrators.lowy_razaviyayn.mean_oracle import MeanOracle, errors_of_drawn_batches
 from calibrators.lowy_razaviyayn.moments import Moments
 from calibrators.plan import Clip, plan_from_canonical
 from calibrators.provenance import ProvenanceKind
@@ -255,12 +254,12 @@ def test_what_the_theorem_does_not_take_is_refused(changes, error, pointer, word
 
 
 def test_the_printed_noise_is_sound_where_the_batches_divide_the_records():
-    even, uneven = solved(iterations=8).literal, solved(iterations=7).literal
+    even, uneven = solved(iterations=8).as_published, solved(iterations=7).as_published
     assert even.verdict is Verdict.SOUND
     assert even.noise_multiplier == pytest.approx(2.0)
     assert "Algorithm 2" in even.source
     assert uneven.verdict is Verdict.UNSOUND
     assert uneven.noise_multiplier == pytest.approx(2.0 * 1428 * 7 / 10_000)
     assert "10000/7 is no number of records" in uneven.why
-    assert solved(iterations=7, target=ApproximateDpTarget(1.0, 1e-6)).literal.verdict is Verdict.LOOSE
-    assert solved(target=GaussianDpTarget(1.0)).literal is None
+    assert solved(iterations=7, target=ApproximateDpTarget(1.0, 1e-6)).as_published.verdict is Verdict.LOOSE
+    assert solved(target=GaussianDpTarget(1.0)).as_published is None

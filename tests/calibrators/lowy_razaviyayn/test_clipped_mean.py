@@ -12,8 +12,8 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, FullBatch, Gaussian
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import L1Penalty, L2Ball
-from calibrators.literal import Verdict
 from calibrators.lowy_razaviyayn.lower_bounds import mean_lower_bound
 from calibrators.plan import Clip, plan_from_canonical
 from calibrators.registry import calibrate
@@ -135,8 +135,8 @@ def test_the_only_sizes_may_be_given():
 
 def test_the_printed_noise_is_the_least_there_is():
     found = solved()
-    assert found.literal.verdict is Verdict.SOUND
-    assert found.literal.noise_multiplier == pytest.approx(2.0)
-    assert "Algorithm 1 (Proposition 3" in found.literal.source
-    assert solved(target=ApproximateDpTarget(1.0, 1e-6)).literal.verdict is Verdict.LOOSE
-    assert solved(target=GaussianDpTarget(1.0)).literal is None
+    assert found.as_published.verdict is Verdict.SOUND
+    assert found.as_published.noise_multiplier == pytest.approx(2.0)
+    assert "Algorithm 1 (Proposition 3" in found.as_published.source
+    assert solved(target=ApproximateDpTarget(1.0, 1e-6)).as_published.verdict is Verdict.LOOSE
+    assert solved(target=GaussianDpTarget(1.0)).as_published is None

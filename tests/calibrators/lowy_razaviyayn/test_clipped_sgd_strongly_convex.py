@@ -11,8 +11,8 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import DisjointBatches, Event, Gaussian
 from accounting.relations import NeighboringRelation
 from accounting.targets import AdvantageTarget, ApproximateDpTarget, GaussianDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import L1Ball, L1Penalty, L2Ball, L2Penalty
-from calibrators.literal import Verdict
 from calibrators.plan import Clip, Normalize, plan_from_canonical
 from calibrators.provenance import ProvenanceKind
 from calibrators.registry import calibrate
@@ -291,7 +291,7 @@ def test_epsilon_is_solved_for_with_presets_of_the_given_noise():
     found = solved(target=OpenEpsilon(1e-6), unknown=Unknown.EPSILON, noise_multiplier=2.0)
     assert found.value == pytest.approx(4.886554117, rel=1e-7)
     assert found.plan.iterations == 239
-    assert found.literal is None
+    assert found.as_published is None
 
 
 @pytest.mark.parametrize(
@@ -338,11 +338,11 @@ def test_the_batch_size_that_follows_may_be_given():
 def test_the_printed_noise_is_unsound_for_zcdp_and_never_in_the_plan(iterations):
     found = solved(iterations=iterations)
     size = 20_000 // (iterations + 1)
-    assert found.literal.verdict is Verdict.UNSOUND
-    assert found.literal.noise_multiplier == pytest.approx(2.0 * size * iterations / 20_000)
-    assert found.literal.noise_multiplier < found.plan.phases[0].event.mechanism.noise_multiplier
+    assert found.as_published.verdict is Verdict.UNSOUND
+    assert found.as_published.noise_multiplier == pytest.approx(2.0 * size * iterations / 20_000)
+    assert found.as_published.noise_multiplier < found.plan.phases[0].event.mechanism.noise_multiplier
     clip = found.plan.phases[0].gradient_bound.max_grad_norm
-    assert found.literal.noise_stddev_on_mean**2 == pytest.approx(4.0 * clip**2 * iterations**2 / 20_000**2)
+    assert found.as_published.noise_stddev_on_mean**2 == pytest.approx(4.0 * clip**2 * iterations**2 / 20_000**2)
 
 
 @pytest.mark.parametrize(
@@ -355,13 +355,13 @@ def test_the_printed_noise_is_unsound_for_zcdp_and_never_in_the_plan(iterations)
 )
 def test_the_printed_noise_for_epsilon_and_delta(dataset_size, iterations, target, verdict):
     found = solved(dataset_size=dataset_size, iterations=iterations, target=target)
-    assert found.literal.verdict is verdict
-    noise = found.literal.noise_multiplier
+    assert found.as_published.verdict is verdict
+    noise = found.as_published.noise_multiplier
     events = [Event(Gaussian(noise), DisjointBatches("by_position"), iterations + 1)]
     certified = epsilon_for_delta(events, REPLACE_ONE, target.delta).value
     assert (certified.upper <= target.epsilon) is (verdict is not Verdict.UNSOUND)
 
 
 def test_the_printed_noise_is_not_invented_for_other_targets():
-    assert solved(target=GaussianDpTarget(1.0)).literal is None
-    assert solved(target=AdvantageTarget(0.1)).literal is None
+    assert solved(target=GaussianDpTarget(1.0)).as_published is None
+    assert solved(target=AdvantageTarget(0.1)).as_published is None

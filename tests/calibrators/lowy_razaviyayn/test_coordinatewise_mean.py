@@ -14,10 +14,10 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, FullBatch, Gaussian
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import L1Penalty, L2Ball
-from calibrators.literal import Verdict
 from calibrators.lowy_razaviyayn.median_of_means import MedianOfMeans, groups_needed, groups_printed, normal_length
-from calibrators.phases import MedianPhase
+from calibrators.phases.median_of_means import MedianPhase
 from calibrators.plan import plan_from_canonical
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec, Unknown
@@ -43,22 +43,22 @@ def test_the_worked_example():
     assert (phase.groups, phase.group_size, phase.steps, phase.batch_size) == (6, 20, 1, 120)
     assert phase.noise_stddev**2 == pytest.approx(0.8, rel=1e-8)
     assert phase.contribution_bound == pytest.approx(4.0 * math.sqrt(5.0))
-    assert found.literal.noise_stddev_on_mean**2 == pytest.approx(0.8)
-    assert 18.0 * found.literal.noise_stddev_on_mean**2 == pytest.approx(14.4)
+    assert found.as_published.noise_stddev_on_mean**2 == pytest.approx(0.8)
+    assert 18.0 * found.as_published.noise_stddev_on_mean**2 == pytest.approx(14.4)
     assert (groups_printed(5, 1e-3), groups_needed(5, 1e-3)) == (199, 20)
     assert plan_from_canonical(found.plan.canonical(), found.plan.plan_hash) == found.plan
 
 
 def test_the_listings_noise_is_sound_and_that_of_lemma_52_is_loose():
-    listed = solved().literal
+    listed = solved().as_published
     assert listed.verdict is Verdict.SOUND
     assert "72 for the listing's 4, which is loose" in listed.why
     assert "4.243 times" in listed.why
-    assert solved(target=ApproximateDpTarget(1.0, 1e-6)).literal.verdict is Verdict.LOOSE
-    uneven = solved(dataset_size=125).literal
+    assert solved(target=ApproximateDpTarget(1.0, 1e-6)).as_published.verdict is Verdict.LOOSE
+    uneven = solved(dataset_size=125).as_published
     assert (uneven.verdict, uneven.noise_multiplier) == (Verdict.UNSOUND, pytest.approx(2.0 * 120 / 125))
     assert "125/6 is no number of records; judged on groups of 20" in uneven.why
-    assert solved(target=GaussianDpTarget(1.0)).literal is None
+    assert solved(target=GaussianDpTarget(1.0)).as_published is None
 
 
 @pytest.mark.parametrize("order", [2.0, 3.0, 8.0])

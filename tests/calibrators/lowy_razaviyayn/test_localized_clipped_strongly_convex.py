@@ -18,8 +18,8 @@ from calibrators.lowy_razaviyayn.localization import (
     block_sizes,
 )
 from calibrators.lowy_razaviyayn.localized_setting import balanced_thresholds
-from calibrators.lowy_razaviyayn.theorem_18 import first_distance, next_distance, run_sizes
-from calibrators.phases import LocalizedPhase
+from calibrators.lowy_razaviyayn.planned_reduction import first_distance, next_distance, run_sizes
+from calibrators.phases.localized_phases import LocalizedPhase
 from calibrators.plan import Clip
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec, Unknown

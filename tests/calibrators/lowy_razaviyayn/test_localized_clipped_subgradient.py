@@ -12,9 +12,9 @@ from accounting.errors import AccountingError, InvalidValue
 from accounting.events import Event, Gaussian, Poisson, ZcDp
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import L1Ball, L1Penalty, L2Ball, L2Penalty
-from calibrators.literal import Verdict
-from calibrators.phases import LocalizedPhase
+from calibrators.phases.localized_phases import LocalizedPhase
 from calibrators.plan import Clip
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec, Unknown
@@ -106,8 +106,8 @@ def test_the_callers_own_threshold_step_and_penalty_are_in_the_bound() -> None:
 
 
 def test_the_printed_noise_is_what_zcdp_needs_and_loose_in_epsilon_and_delta() -> None:
-    verdicts = [found(target=target).literal for target in (ZcdpTarget(0.5), ApproximateDpTarget(1.0, 1e-6))]
-    assert [literal.verdict for literal in verdicts if literal] == [Verdict.SOUND, Verdict.LOOSE]
+    verdicts = [found(target=target).as_published for target in (ZcdpTarget(0.5), ApproximateDpTarget(1.0, 1e-6))]
+    assert [published.verdict for published in verdicts if published] == [Verdict.SOUND, Verdict.LOOSE]
     assert verdicts[0] is not None
     assert verdicts[0].noise_multiplier == 2.0
 

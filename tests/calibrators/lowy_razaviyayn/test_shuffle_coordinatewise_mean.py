@@ -10,10 +10,10 @@ import pytest
 from accounting.errors import InvalidValue, Unsupported
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget
-from calibrators.literal import Verdict
-from calibrators.lowy_razaviyayn.proposition_53 import printed_composition, printed_coordinate_epsilon
+from calibrators.as_published import Verdict
+from calibrators.lowy_razaviyayn.printed_noise import printed_composition, printed_coordinate_epsilon
 from calibrators.lowy_razaviyayn.shuffled_sums import reach_of_coordinates, share_of_delta
-from calibrators.phases import ShuffledMedians
+from calibrators.phases.shuffled_medians import ShuffledMedians
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
 
@@ -89,11 +89,11 @@ def test_a_null_record_moves_half_as_far():
 
 
 def test_the_listing_is_loose():
-    literal = solved().literal
-    assert literal is not None
-    assert literal.verdict is Verdict.LOOSE
-    assert "0.508896" in literal.why
-    assert literal.noise_multiplier / solved().value == pytest.approx(
+    published = solved().as_published
+    assert published is not None
+    assert published.verdict is Verdict.LOOSE
+    assert "0.508896" in published.why
+    assert published.noise_multiplier / solved().value == pytest.approx(
         phase_of(solved()).coordinate_epsilon / 0.0165360615, rel=1e-3
     )
 

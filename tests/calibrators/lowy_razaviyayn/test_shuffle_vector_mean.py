@@ -11,9 +11,9 @@ from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import ApproximateDp, Event, FullBatch
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import L2Ball, L2Penalty
-from calibrators.literal import Verdict
-from calibrators.phases import ShuffledCounts
+from calibrators.phases.shuffled_counts import ShuffledCounts
 from calibrators.plan import Clip
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
@@ -94,11 +94,11 @@ def test_epsilon_and_delta_of_given_noise_are_solved_for():
 
 
 def test_parameters_of_the_earlier_paper_are_loose():
-    literal = solved().literal
-    assert literal is not None
-    assert literal.verdict is Verdict.LOOSE
-    assert literal.noise_multiplier / solved().value == pytest.approx(9.509, rel=1e-3)
-    assert solved(target=OpenEpsilon(1e-6), unknown=Unknown.EPSILON, noise_multiplier=500.0).literal is None
+    published = solved().as_published
+    assert published is not None
+    assert published.verdict is Verdict.LOOSE
+    assert published.noise_multiplier / solved().value == pytest.approx(9.509, rel=1e-3)
+    assert solved(target=OpenEpsilon(1e-6), unknown=Unknown.EPSILON, noise_multiplier=500.0).as_published is None
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import Event, FullBatch, Gaussian
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import Box, L1Ball, L2Ball, L2Penalty
-from calibrators.literal import Verdict
 from calibrators.plan import Clip, Phase
 from calibrators.provenance import Provenance
 from calibrators.registry import calibrate
@@ -146,13 +146,13 @@ def test_the_printed_algorithm_is_unsound_whatever_its_constant(relation: Neighb
     for constant in (1.0, 1e6):
         found = solve(
             iterations=20, assumptions=BALL | {"order_constant": constant}, neighboring_relation=relation
-        ).literal
+        ).as_published
         assert found is not None
         assert found.verdict is Verdict.UNSOUND
         assert found.noise_multiplier is None, "no such noise is executable"
         assert found.noise_stddev_on_mean == printed_noise_stddev_on_mean(1.0, 1e-6, 10**4, 20, 1.0, constant)
         assert "T = 1" in found.why
-    assert solve(iterations=20, target=ZcdpTarget(0.1)).literal is None
+    assert solve(iterations=20, target=ZcdpTarget(0.1)).as_published is None
 
 
 def moved_over_noise(steps: int, modulus: float, *, printed: bool) -> float:

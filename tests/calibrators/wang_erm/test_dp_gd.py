@@ -12,14 +12,13 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, FullBatch, Gaussian
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import L2Ball, L2Penalty
-from calibrators.literal import Verdict
 from calibrators.plan import Clip, Normalize
-from calibrators.provenance import ProvenanceKind
+from calibrators.provenance import GRADIENT, LOSS, SMOOTHNESS, STEP, ProvenanceKind
 from calibrators.registry import calibrate
 from calibrators.release import LastIterate, RandomIterate
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
-from calibrators.units import GRADIENT, LOSS, SMOOTHNESS, STEP
 
 NONCONVEX = {"smoothness": 1.0, "initial_gap": 1.0}
 PL = NONCONVEX | {"pl_constant": 0.1}
@@ -238,19 +237,21 @@ def test_the_lower_bound_is_below_the_bound_wherever_the_bound_is_not_vacuous():
 )
 def test_the_printed_noise_is_judged_by_the_engine(epsilon, constant, verdict):
     found = solve(target=ApproximateDpTarget(epsilon, 1e-6), assumptions={"order_constant": constant})
-    literal = found.literal
-    assert literal.verdict is verdict, literal.why
+    published = found.as_published
+    assert published.verdict is verdict, published.why
     expected = math.sqrt(constant * 100 * math.log(1e6)) / (1e4 * epsilon)
-    assert literal.noise_stddev_on_mean == pytest.approx(expected, rel=1e-12)
+    assert published.noise_stddev_on_mean == pytest.approx(expected, rel=1e-12)
     # The verdict again, by the multiplier that the engine found on its own.
-    enough = literal.noise_stddev_on_mean >= found.plan.phases[0].noise_stddev_on_mean
+    enough = published.noise_stddev_on_mean >= found.plan.phases[0].noise_stddev_on_mean
     assert enough is (verdict is not Verdict.UNSOUND)
 
 
 def test_no_constant_serves_every_epsilon():
     """The theorem claims one 'for epsilon, delta > 0'; c = 10 is enough up to epsilon 8 and far too little at 1000."""
     judged = {
-        epsilon: solve(target=ApproximateDpTarget(epsilon, 1e-6), assumptions={"order_constant": 10.0}).literal.verdict
+        epsilon: solve(
+            target=ApproximateDpTarget(epsilon, 1e-6), assumptions={"order_constant": 10.0}
+        ).as_published.verdict
         for epsilon in (1.0, 8.0, 1000.0)
     }
     assert judged[1.0] is judged[8.0] is Verdict.LOOSE
@@ -260,12 +261,12 @@ def test_no_constant_serves_every_epsilon():
 def test_the_printed_noise_is_judged_under_replace_one_whatever_relation_is_asked_for():
     assumptions = {"order_constant": 2.0}
     asked = solve(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE, assumptions=assumptions)
-    assert asked.literal.noise_stddev_on_mean > asked.plan.phases[0].noise_stddev_on_mean
-    assert asked.literal.verdict is Verdict.UNSOUND
+    assert asked.as_published.noise_stddev_on_mean > asked.plan.phases[0].noise_stddev_on_mean
+    assert asked.as_published.verdict is Verdict.UNSOUND
 
 
 def test_the_printed_noise_says_nothing_about_other_targets():
-    assert solve(target=ZcdpTarget(0.1)).literal is None
+    assert solve(target=ZcdpTarget(0.1)).as_published is None
 
 
 @pytest.mark.parametrize("assumptions", [PL, NONCONVEX], ids=["pl", "nonconvex"])
@@ -284,14 +285,16 @@ def test_other_units_move_each_number_by_the_power_it_declares(assumptions, loss
         )
         assert there.value == here.value
         assert there.plan.iterations == here.plan.iterations
-        assert there.literal.verdict is here.literal.verdict
+        assert there.as_published.verdict is here.as_published.verdict
         assert set(numbers(there)) == set(numbers(here))
         for name, item in numbers(here).items():
             expected = item.value * item.units.scale(loss, parameter)
             assert numbers(there)[name].value == pytest.approx(expected, rel=1e-9), name
             assert numbers(there)[name].vacuous == item.vacuous
-        stddev = there.literal.noise_stddev_on_mean
-        assert stddev == pytest.approx(here.literal.noise_stddev_on_mean * GRADIENT.scale(loss, parameter), rel=1e-9)
+        stddev = there.as_published.noise_stddev_on_mean
+        assert stddev == pytest.approx(
+            here.as_published.noise_stddev_on_mean * GRADIENT.scale(loss, parameter), rel=1e-9
+        )
 
 
 def test_every_number_has_its_formula_and_its_theorem():

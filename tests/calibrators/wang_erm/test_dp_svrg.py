@@ -13,13 +13,13 @@ from accounting.errors import AccountingError, InvalidValue
 from accounting.events import RenyiDp
 from accounting.relations import NeighboringRelation
 from accounting.targets import AdvantageTarget, ApproximateDpTarget, GaussianDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import L2Penalty
-from calibrators.literal import Verdict
-from calibrators.phases import VarianceReducedEpochs
+from calibrators.phases.variance_reduced_epochs import VarianceReducedEpochs
 from calibrators.plan import Clip
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
-from calibrators.wang_erm.dp_svrg import DP_SVRG
+from calibrators.wang_erm.dp_svrg import ALGORITHM
 from calibrators.wang_erm.epochs import ConvexEpochs, StronglyConvexEpochs
 from calibrators.wang_erm.inner_steps import InnerSteps
 from tests.conformance.subjects import number
@@ -90,22 +90,22 @@ def test_the_worked_floors_and_bounds() -> None:
 def test_the_printed_noise_is_the_worked_one_and_unsound() -> None:
     """n = 1e4, kappa = 10: 17 epochs of 1921 steps, for whatever the theorem says of their number."""
     found = calibrate("dp_svrg", spec(STRONG | {"inner_iterations": 1921.0}, iterations=17))
-    assert found.literal is not None
-    assert found.literal.noise_stddev_on_mean == pytest.approx(0.06716942223, rel=2e-10)
-    assert found.literal.verdict is Verdict.UNSOUND
-    assert "0.00032657" in found.literal.why
+    assert found.as_published is not None
+    assert found.as_published.noise_stddev_on_mean == pytest.approx(0.06716942223, rel=2e-10)
+    assert found.as_published.verdict is Verdict.UNSOUND
+    assert "0.00032657" in found.as_published.why
     assert 1e8 / (10.0 * math.log(1e6)) * 0.1**2 * 10.0 == pytest.approx(72382.41365, rel=1e-9)
     assert math.ceil(math.log2(72382.41365)) == 17
     louder = calibrate("dp_svrg", spec(STRONG | {"inner_iterations": 1921.0, "order_constant": 8.0}, iterations=17))
-    assert louder.literal is not None
-    assert louder.literal.noise_stddev_on_mean == pytest.approx(0.190, abs=5e-4)
+    assert louder.as_published is not None
+    assert louder.as_published.noise_stddev_on_mean == pytest.approx(0.190, abs=5e-4)
     # The second algorithm's has ln(2/delta), and 2^T m for the number of steps.
     found = calibrate("dp_svrg_pp", spec(CONVEX | {"inner_iterations": 5.0}, iterations=6))
-    assert found.literal is not None
+    assert found.as_published is not None
     own = math.sqrt(2.0**6 * 5.0 * math.log(2e6)) / 1e4
-    assert found.literal.noise_stddev_on_mean == pytest.approx(own, rel=1e-12)
-    assert found.literal.verdict is Verdict.UNSOUND
-    assert "3.2e-06" in found.literal.why
+    assert found.as_published.noise_stddev_on_mean == pytest.approx(own, rel=1e-12)
+    assert found.as_published.verdict is Verdict.UNSOUND
+    assert "3.2e-06" in found.as_published.why
 
 
 @pytest.mark.parametrize(("batch", "sigma", "over"), [(1, 3.32, 1.03), (10, 0.632, 1.005), (100, 0.527, 1.0)])
@@ -182,7 +182,8 @@ def test_other_targets_of_renyi_divergences_are_met() -> None:
 
 def test_replacing_by_a_null_record_is_charged_like_replacing() -> None:
     one, null = (
-        calibrate("dp_svrg", spec(STRONG, neighboring_relation=relation)).plan.events for relation in DP_SVRG.relations
+        calibrate("dp_svrg", spec(STRONG, neighboring_relation=relation)).plan.events
+        for relation in ALGORITHM.relations
     )
     assert one == null
     assert isinstance(one[0].mechanism, RenyiDp)

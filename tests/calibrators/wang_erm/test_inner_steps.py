@@ -12,10 +12,9 @@ from scipy import stats
 from accounting.accountant import epsilon_for_delta
 from accounting.errors import InvalidValue
 from accounting.events import Event, Gaussian, WithoutReplacement
-from accounting.privacy_loss import loss_of
+from accounting.losses.rules import loss_of
 from accounting.relations import NeighboringRelation
-from calibrators.wang_erm.batch_divergence import batch_divergences
-from calibrators.wang_erm.inner_steps import ORDERS, SHARES, InnerSteps, step_divergence
+from calibrators.wang_erm.inner_steps import ORDERS, SHARES, InnerSteps, batch_divergences, step_divergence
 
 REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 

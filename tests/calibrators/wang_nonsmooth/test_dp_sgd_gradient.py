@@ -1,4 +1,4 @@
-"""The calibrator of dp_sgd_gradient: noise under the target, the catalogue's numbers, units, refusals, the literal."""
+"""The calibrator of dp_sgd_gradient: noise under the target, catalogued numbers, units, refusals and printed noise."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import Event, FullBatch, Gaussian, Poisson, WithoutReplacement
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import L1Ball, L2Ball, L2Penalty
-from calibrators.literal import Verdict
 from calibrators.plan import Clip, Normalize, plan_from_canonical
-from calibrators.provenance import ProvenanceKind
+from calibrators.provenance import GRADIENT, PURE, ProvenanceKind
 from calibrators.registry import calibrate
 from calibrators.release import AverageIterate
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
-from calibrators.units import GRADIENT, PURE
-from calibrators.wang_nonsmooth.dp_sgd_gradient import DP_SGD_GRADIENT
+from calibrators.wang_nonsmooth.dp_sgd_gradient import ALGORITHM
 from calibrators.wang_nonsmooth.holder import ASSUMPTIONS
-from calibrators.wang_nonsmooth.theorem_12 import OptimisationError
+from calibrators.wang_nonsmooth.optimisation_error import OptimisationError
 
 #: The hinge with q = 1.5 and |x| <= 1, in the unit ball: G = 3.
 HINGE = {
@@ -168,7 +167,7 @@ def test_a_change_of_units_moves_each_number_by_its_power(loss, parameter):
     assert found.plan.phases[0].noise_stddev_on_mean == pytest.approx(
         gradient * base.plan.phases[0].noise_stddev_on_mean, rel=1e-12
     )
-    assert found.literal.verdict is base.literal.verdict
+    assert found.as_published.verdict is base.as_published.verdict
     assert len(numbers(found)) == 6
     for before, after in zip(
         (*base.hyperparameters, *base.utility), (*found.hyperparameters, *found.utility), strict=True
@@ -257,7 +256,7 @@ def test_the_step_size_uses_the_certified_half_of_the_target_that_was_open(chang
     target = ApproximateDpTarget(found.value, 1e-6) if pair == "epsilon" else ApproximateDpTarget(1.0, found.value)
     closed = full(target=target, dimension=10**7)
     assert numbers(found)["step_size"] == pytest.approx(numbers(closed)["step_size"], rel=1e-12)
-    assert found.literal is None
+    assert found.as_published is None
 
 
 def test_steps_are_solved_for_and_the_bounds_are_of_the_steps_that_were_found():
@@ -274,7 +273,7 @@ def test_a_target_without_delta_has_the_step_size_of_least_bound_in_the_plan():
     assert own.kind is ProvenanceKind.DERIVED
     assert found.plan.phases[0].step_size == own.value
     assert "excess_risk_rate" not in values
-    assert found.literal is None
+    assert found.as_published is None
 
 
 def test_the_rate_is_called_not_attained_where_its_noise_is_not_private_and_not_elsewhere():
@@ -308,31 +307,31 @@ def test_a_bound_worse_than_staying_at_0_is_called_vacuous():
     assert vacuous(near) is True, "w = 0 is within 1.5 * 0.001 of the minimum"
 
 
-def test_the_literal_noise_is_loose_where_a_beta_is_feasible():
-    found = solved(iterations=10**6, target=ApproximateDpTarget(4.0, 1e-6)).literal
+def test_the_published_noise_is_loose_where_a_beta_is_feasible():
+    found = solved(iterations=10**6, target=ApproximateDpTarget(4.0, 1e-6)).as_published
     assert found.verdict is Verdict.LOOSE
     assert found.noise_stddev_on_mean == pytest.approx(3.0 * math.sqrt(55.35428695), rel=1e-9)
     assert "beta = 0.5" in found.why
     own = solved(target=ApproximateDpTarget(1.0, 1e-6))
-    small = own.literal
+    small = own.as_published
     assert small.verdict is Verdict.LOOSE
     assert small.noise_stddev_on_mean == pytest.approx(3.0 * math.sqrt(54.592751749762), rel=1e-9)
     assert f"with {math.sqrt(54.592751749762) / own.value:.4g} times the noise that is needed" in small.why
 
 
-def test_the_literal_verdict_is_of_the_papers_own_sampling_whatever_was_asked():
-    own = solved(iterations=10**6, target=ApproximateDpTarget(4.0, 1e-6)).literal
+def test_the_published_verdict_is_of_the_papers_own_sampling_whatever_was_asked():
+    own = solved(iterations=10**6, target=ApproximateDpTarget(4.0, 1e-6)).as_published
     asked = solved(
         iterations=10**6,
         target=ApproximateDpTarget(4.0, 1e-6),
         sampling="poisson",
         neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
-    ).literal
+    ).as_published
     assert asked == own
 
 
-def test_the_literal_is_unsound_and_has_no_noise_where_no_beta_is_feasible():
-    found = solved(iterations=10**6).literal
+def test_the_published_calibration_is_unsound_and_has_no_noise_where_no_beta_is_feasible():
+    found = solved(iterations=10**6).as_published
     assert found.verdict is Verdict.UNSOUND
     assert found.noise_stddev_on_mean is None
     assert "(32) and (33)" in found.why
@@ -437,6 +436,6 @@ def test_a_step_size_of_the_callers_own_is_not_refused_for_the_theorems():
 
 
 def test_the_description_names_its_errata_and_its_verdict():
-    assert "Theorem 11 is sound" in DP_SGD_GRADIENT.verdict
-    assert any("1/(T A)" in words for words in DP_SGD_GRADIENT.errata)
-    assert any("not private" in words for words in DP_SGD_GRADIENT.errata)
+    assert "Theorem 11 is sound" in ALGORITHM.verdict
+    assert any("1/(T A)" in words for words in ALGORITHM.errata)
+    assert any("not private" in words for words in ALGORITHM.errata)

@@ -12,9 +12,9 @@ from accounting.errors import AccountingError
 from accounting.events import ApproximateDp, Event
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget
+from calibrators.as_published import Verdict
 from calibrators.geometry import Box, L2Ball, L2Penalty
-from calibrators.literal import Verdict
-from calibrators.phases import OutputPerturbation
+from calibrators.phases.output_perturbation import OutputPerturbation
 from calibrators.provenance import Provenance
 from calibrators.registry import calibrate
 from calibrators.release import AverageIterate
@@ -60,10 +60,10 @@ def test_the_worked_noise_on_the_average(assumptions: dict[str, float], mixture:
     phase = phase_of(found)
     assert phase.noise_stddev == pytest.approx(mixture, rel=1e-9)
     assert found.value == pytest.approx(mixture / (phase.gradient_norm * 0.02), rel=1e-9)
-    assert found.literal is not None
-    assert found.literal.noise_stddev_on_mean == pytest.approx(printed, rel=1e-9)
-    assert found.literal.verdict is Verdict.LOOSE
-    assert found.literal.noise_multiplier is None
+    assert found.as_published is not None
+    assert found.as_published.noise_stddev_on_mean == pytest.approx(printed, rel=1e-9)
+    assert found.as_published.verdict is Verdict.LOOSE
+    assert found.as_published.noise_multiplier is None
     if assumptions is SQUARE:
         assert numbers(found)["analytic_noise_stddev"].value == pytest.approx(6.285823115, rel=1e-9)
 
@@ -110,13 +110,13 @@ def test_epsilon_and_delta_are_solved_for_at_a_given_noise_and_step() -> None:
 
 
 def test_the_printed_noise_beyond_its_proof_says_so() -> None:
-    found = solve(target=ApproximateDpTarget(8.0, 1e-5)).literal
+    found = solve(target=ApproximateDpTarget(8.0, 1e-5)).as_published
     assert found is not None
     assert "epsilon <= 1" in found.why
-    near_one = solve(assumptions=SQUARE | {"holder_exponent": 1.0 - 1e-4}, step_size=0.01).literal
+    near_one = solve(assumptions=SQUARE | {"holder_exponent": 1.0 - 1e-4}, step_size=0.01).as_published
     assert near_one is not None, "in a ball C_alpha is not needed"
     space = {name: value for name, value in SQUARE.items() if name != "radius"} | {"holder_exponent": 1.0 - 1e-4}
-    overflowing = solve(assumptions=space, step_size=0.01).literal
+    overflowing = solve(assumptions=space, step_size=0.01).as_published
     assert overflowing is not None
     assert overflowing.verdict is Verdict.UNSOUND
     assert overflowing.noise_stddev_on_mean is None

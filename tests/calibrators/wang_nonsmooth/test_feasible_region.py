@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from calibrators.wang_nonsmooth.theorem_11 import Theorem11, least_epsilon_of_lemma_13, least_feasible_epsilon
+from calibrators.wang_nonsmooth.feasible_noise import Theorem11, least_epsilon_of_lemma_13, least_feasible_epsilon
 
 #: Splits to try, evenly in ln(beta / (1 - beta)), so that both ends are as finely covered as the middle.
 ODDS = np.exp(np.linspace(-34.0, 34.0, 10_001))

@@ -14,11 +14,11 @@ from accounting.errors import Unreachable
 from accounting.targets import ApproximateDpTarget
 from calibrators.wang_nonsmooth.holder import HolderProblem
 from calibrators.wang_nonsmooth.mixture import Mixture, draws_of
-from calibrators.wang_nonsmooth.output_literal import analytic_stddev, printed_stability, printed_stddev, quantile
+from calibrators.wang_nonsmooth.optimisation_error import OptimisationError
+from calibrators.wang_nonsmooth.other_output_noise import analytic_stddev, printed_stability, printed_stddev, quantile
 from calibrators.wang_nonsmooth.output_rates import OutputRate, theorem_9_iterations
 from calibrators.wang_nonsmooth.output_utility import OutputNoise
 from calibrators.wang_nonsmooth.stability import Stability, expansion, iterate_radius
-from calibrators.wang_nonsmooth.theorem_12 import OptimisationError
 
 TARGET = ApproximateDpTarget(1.0, 1e-6)
 #: alpha, L, M, M_0 of losses with inputs and labels of at most 1.

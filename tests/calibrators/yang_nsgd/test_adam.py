@@ -51,10 +51,10 @@ def test_the_papers_own_noise_is_that_of_lemma_3_1(name: str, epsilon: float, pr
     """The worked numbers of the lemma: N = 50 000, B = 1000, T = 5000, delta = 1e-5, sensitivity 1."""
     changes = {"sampling": None, "dataset_size": 50_000, "batch_size": 1000, "iterations": 5000}
     found = calibrate(name, spec(name, target=ApproximateDpTarget(epsilon, 1e-5), **changes))
-    assert found.literal is not None
-    assert found.literal.noise_multiplier == pytest.approx(printed, rel=1e-9)
+    assert found.as_published is not None
+    assert found.as_published.noise_multiplier == pytest.approx(printed, rel=1e-9)
     other = calibrate(WITHOUT_MOMENTS[name], spec(name, target=ApproximateDpTarget(epsilon, 1e-5), **changes))
-    assert found.literal == other.literal
+    assert found.as_published == other.as_published
 
 
 @names

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting.composition.composition import compose
 from accounting.events import Event, Gaussian, WithoutReplacement
-from accounting.privacy_loss import compose
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, ZcdpTarget
-from calibrators.literal import Literal, Verdict
+from calibrators.as_published import AsPublished, Verdict
 from calibrators.plan import Clip
 from calibrators.registry import calibrate
 from calibrators.spec import Spec
@@ -28,8 +28,8 @@ def spec(epsilon: float, **changes: Any) -> Spec:
     return Spec(50_000, given.pop("target", ApproximateDpTarget(epsilon, DELTA)), **given)
 
 
-def literal(spec: Spec) -> Literal:
-    found = calibrate("dp_sgd", spec).literal
+def published(spec: Spec) -> AsPublished:
+    found = calibrate("dp_sgd", spec).as_published
     assert found is not None
     return found
 
@@ -65,7 +65,7 @@ def test_a_condition_that_fails_is_named(epsilon: float, q: float, steps: int, w
 
 @pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0, 8.0])
 def test_where_its_conditions_hold_the_lemma_is_loose(epsilon: float) -> None:
-    found = literal(spec(epsilon))
+    found = published(spec(epsilon))
     assert found.verdict is Verdict.LOOSE
     assert found.noise_multiplier is not None
     event = Event(Gaussian(found.noise_multiplier), WithoutReplacement(1000, 50_000), T)
@@ -77,12 +77,12 @@ def test_where_its_conditions_hold_the_lemma_is_loose(epsilon: float) -> None:
 
 def test_the_verdict_is_of_the_papers_sampling_and_relation_whatever_was_asked_for() -> None:
     asked = spec(2.0, sampling="poisson", neighboring_relation=ADD)
-    assert literal(asked) == literal(spec(2.0))
+    assert published(asked) == published(spec(2.0))
 
 
 def test_where_its_conditions_fail_the_lemma_is_unsound_and_prints_nothing() -> None:
     """The paper's own experiments have noise multipliers near 1, and the lemma needs sqrt(5)."""
-    found = literal(spec(8.0, iterations=1000))
+    found = published(spec(8.0, iterations=1000))
     assert found.verdict is Verdict.UNSOUND
     assert "does not apply" in found.why
     assert found.noise_multiplier is None
@@ -97,8 +97,8 @@ def test_half_the_sensitivity_would_be_unsound_without_the_lemmas_slack() -> Non
 
 
 @pytest.mark.parametrize("changes", [{"target": ZcdpTarget(0.5), "sampling": "full_batch", "batch_size": None}])
-def test_targets_that_the_lemma_does_not_speak_of_have_no_literal(changes: dict[str, Any]) -> None:
-    assert calibrate("dp_sgd", spec(1.0, **changes)).literal is None
+def test_targets_that_the_lemma_does_not_speak_of_have_no_as_published(changes: dict[str, Any]) -> None:
+    assert calibrate("dp_sgd", spec(1.0, **changes)).as_published is None
 
 
 @pytest.mark.parametrize(

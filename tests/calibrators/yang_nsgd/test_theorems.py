@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from accounting.errors import InvalidValue
-from calibrators.yang_nsgd.dp_nsgd import NormalizedTheorem
-from calibrators.yang_nsgd.dp_sgd import ClippedTheorem
+from calibrators.yang_nsgd.dp_nsgd import normalized_theorem
+from calibrators.yang_nsgd.dp_sgd import clipped_theorem
 from calibrators.yang_nsgd.nonconvex import Problem
 
 PROBLEM = Problem(initial_gap=2.0, l0=1.0, l1=0.5, tau0=0.3, tau1=0.2, dimension=100)
 
 
 def test_worked_numbers_of_the_normalised_theorem():
-    theorem = NormalizedTheorem(PROBLEM, regularizer=1.0)
+    theorem = normalized_theorem(PROBLEM, regularizer=1.0)
     s, steps = 0.01, 20000
     eta = theorem.step_size(s, steps)
     assert eta == pytest.approx(0.01083259285, rel=1e-9)
@@ -34,16 +34,16 @@ def test_worked_numbers_of_the_normalised_theorem():
 
 
 def test_worked_numbers_of_the_clipped_theorem():
-    theorem = ClippedTheorem(PROBLEM, max_grad_norm=1.5)
+    theorem = clipped_theorem(PROBLEM, max_grad_norm=1.5)
     s, steps = 0.015, 20000
     eta = theorem.step_size(s, steps)
     assert eta == pytest.approx(0.007659799862, rel=1e-9)
-    assert theorem.g_c == pytest.approx(1.0, rel=1e-12)
+    assert theorem.theta == pytest.approx(1.0, rel=1e-12)
     assert theorem.k0 == pytest.approx(1.5, rel=1e-12)
     assert theorem.bound(eta, s, steps) == pytest.approx(0.2807391434, rel=1e-9)
     assert theorem.fewest_iterations(s) == pytest.approx(1.515, rel=1e-9)
     assert s**2 * 100 + 1.5**2 == pytest.approx(2.2725, rel=1e-12)
-    assert vanishing(theorem.bound(eta, s, steps), theorem.g_c) == pytest.approx(0.05222068556, rel=1e-9)
+    assert vanishing(theorem.bound(eta, s, steps), theorem.theta) == pytest.approx(0.05222068556, rel=1e-9)
 
 
 def vanishing(bound: float, threshold: float) -> float:
@@ -57,7 +57,7 @@ def test_the_least_bound_over_the_regulariser_is_where_the_catalogue_found_it():
     s, steps = 0.001, 10**8
 
     def bound(regularizer: float) -> float:
-        theorem = NormalizedTheorem(PROBLEM, regularizer)
+        theorem = normalized_theorem(PROBLEM, regularizer)
         return theorem.bound(theorem.step_size(s, steps), s, steps)
 
     coarse = np.geomspace(1e-4, 1e4, 401)
@@ -69,7 +69,7 @@ def test_the_least_bound_over_the_regulariser_is_where_the_catalogue_found_it():
 
 
 def theorems():
-    return [NormalizedTheorem(PROBLEM, 1.0), ClippedTheorem(PROBLEM, 1.5)]
+    return [normalized_theorem(PROBLEM, 1.0), clipped_theorem(PROBLEM, 1.5)]
 
 
 @pytest.mark.parametrize("theorem", theorems(), ids=["normalised", "clipped"])
@@ -92,13 +92,13 @@ def test_the_step_size_becomes_valid_exactly_at_the_iteration_threshold(theorem)
 def test_a_change_of_the_gradient_unit_moves_each_number_by_its_power(unit):
     """Measure the loss in units 1/unit as large: loss, gradients and L_0 grow by it, L_1 and tau_1 stay."""
     scaled = replace(PROBLEM, initial_gap=2.0 * unit, l0=unit, tau0=0.3 * unit)
-    normalised, clipped = NormalizedTheorem(scaled, unit), ClippedTheorem(scaled, 1.5 * unit)
+    normalised, clipped = normalized_theorem(scaled, unit), clipped_theorem(scaled, 1.5 * unit)
     # A normalised step does not know the loss's unit: noise and step size stay, the bound is a gradient.
-    base = NormalizedTheorem(PROBLEM, 1.0)
+    base = normalized_theorem(PROBLEM, 1.0)
     assert normalised.step_size(0.01, 500) == pytest.approx(base.step_size(0.01, 500), rel=1e-12)
     assert normalised.bound(0.02, 0.01, 500) == pytest.approx(unit * base.bound(0.02, 0.01, 500), rel=1e-12)
     # A clipped step is a gradient times the step size, so the step size shrinks as the gradient grows.
-    base_clipped = ClippedTheorem(PROBLEM, 1.5)
+    base_clipped = clipped_theorem(PROBLEM, 1.5)
     assert clipped.step_size(0.01 * unit, 500) == pytest.approx(base_clipped.step_size(0.01, 500) / unit, rel=1e-12)
     assert clipped.bound(0.02 / unit, 0.01 * unit, 500) == pytest.approx(
         unit * base_clipped.bound(0.02, 0.01, 500), rel=1e-12
@@ -106,22 +106,22 @@ def test_a_change_of_the_gradient_unit_moves_each_number_by_its_power(unit):
 
 
 def test_the_floor_falls_with_the_regularizer_and_vanishes_without_deviation():
-    floors = [NormalizedTheorem(PROBLEM, r).floor for r in (0.1, 1.0, 10.0, 100.0)]
+    floors = [normalized_theorem(PROBLEM, r).floor for r in (0.1, 1.0, 10.0, 100.0)]
     assert floors == sorted(floors, reverse=True)
     assert floors[-1] < floors[0]
-    assert NormalizedTheorem(replace(PROBLEM, tau0=0.0), 1.0).floor == 0.0
+    assert normalized_theorem(replace(PROBLEM, tau0=0.0), 1.0).floor == 0.0
 
 
 def test_a_clip_threshold_below_the_lemma_is_refused_with_the_smallest_that_works():
     with pytest.raises(InvalidValue, match=r"0\.75") as caught:
-        ClippedTheorem(PROBLEM, max_grad_norm=0.74)
+        clipped_theorem(PROBLEM, max_grad_norm=0.74)
     assert caught.value.pointer == ("gradient_bound", "max_grad_norm")
-    assert ClippedTheorem(PROBLEM, max_grad_norm=2.0 * PROBLEM.t0).g_c > 0
+    assert clipped_theorem(PROBLEM, max_grad_norm=2.0 * PROBLEM.t0).theta > 0
 
 
 def test_a_regularizer_of_zero_has_no_theorem():
     with pytest.raises(InvalidValue, match="above 0"):
-        NormalizedTheorem(PROBLEM, 0.0)
+        normalized_theorem(PROBLEM, 0.0)
 
 
 def toy_law(factor: Callable[[float], float], gradient: float, tau: float, p: float) -> float:
@@ -145,7 +145,7 @@ def test_the_first_order_lower_bounds_hold_on_the_toy_law(gradient):
     else:
         assert normal >= gradient * (gradient - 2.0 * tau**2 / r) / (r + gradient) - 1e-12
     clipped = worst_first_order_term(lambda norm: min(1.0, c / norm) if norm else 1.0, gradient, tau)
-    g_c = ClippedTheorem(problem, c).g_c
+    g_c = clipped_theorem(problem, c).theta
     assert clipped >= g_c * min(gradient, gradient**2 / g_c) - 1e-12
 
 
@@ -190,7 +190,7 @@ def test_the_bound_holds_in_simulation(regularizer):
         tau1=0.0,
         dimension=dimension,
     )
-    theorem = NormalizedTheorem(problem, regularizer)
+    theorem = normalized_theorem(problem, regularizer)
     eta = theorem.step_size(s, steps)
     smallest = []
     for _ in range(30):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from epsilond_client import Budget, Client, Retries
 from epsilond_client.retries import Clock
 
 from tests.clients.python.proxy import Proxy, proxy_before
-from tests.crash.server_process import running_server
+from tests.crash.server_process import ServerProcess, running_server
 from tests.databases import DatabaseFactory
 
 MakeBudget = Callable[..., Budget]
@@ -27,12 +28,29 @@ class Waits:
         return Clock(now=lambda: sum(self.waited), sleep=self.waited.append)
 
 
+@contextmanager
+def token_of(server: ServerProcess) -> Iterator[None]:
+    """Let clients find the server's token, as they do on an operator's machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EPSILOND_DATA_DIR", server.environment["EPSILOND_DATA_DIR"])
+        yield
+
+
 @pytest.fixture(scope="session")
-def url(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that has no keys and no workers."""
+def keyless_server(
+    sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server that has no keys and no workers."""
     folder: Path = tmp_path_factory.mktemp("client-server")
     with running_server(sqlite_databases.migrated(), folder) as server:
-        host, port = server.address
+        yield server
+
+
+@pytest.fixture
+def url(keyless_server: ServerProcess) -> Iterator[str]:
+    """The address of that server, whose token clients find while the test runs."""
+    with token_of(keyless_server):
+        host, port = keyless_server.address
         yield f"http://{host}:{port}"
 
 

@@ -17,6 +17,7 @@ import pytest
 from epsilond_client import Client, Forbidden, Interval, NotFound, ProgressMessage, Run, RunFailed, Unauthenticated
 from epsilond_client.events import gaussian
 
+from tests.clients.python.conftest import token_of
 from tests.clients.python.proxy import Answer, proxy_before
 from tests.crash.server_process import running_server
 from tests.databases import DatabaseFactory
@@ -65,7 +66,7 @@ def template(request: httpx2.Request) -> str:
 def url(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of this module's own: it trains, and after the last test it has keys."""
     folder = tmp_path_factory.mktemp("tour")
-    with running_server(sqlite_databases.migrated(), folder, EPSILOND_WORKERS="1") as server:
+    with running_server(sqlite_databases.migrated(), folder, EPSILOND_WORKERS="1") as server, token_of(server):
         host, port = server.address
         yield f"http://{host}:{port}"
 
@@ -117,6 +118,7 @@ def stateless(client: Client) -> None:
     assert client.tuning_cost(tuning.pop("events"), **tuning).charge
     assert client.import_history(**example("/v1/import")).differences is not None
     assert client.calibrate(**example("/v1/calibrate")).plan_hash
+    assert client.calibrate(**example("/v1/calibrate"), dtype="float64").dtype == "float64"
     assert client.sweep(**example("/v1/sweep"))
     assert client.advise(**example("/v1/advise"))
     assert client.assumptions(**example("/v1/assumptions"))
@@ -172,6 +174,7 @@ def training(client: Client) -> None:
     )
     assert client.datasets.get(dataset).columns[1]["categories"] == ["0", "1"]
     assert dataset.id in [found.id for found in client.datasets.list()]
+    assert list(client.datasets.shared_contents()) == []
     heard: list[ProgressMessage] = []
     run = client.runs.wait(client.runs.create(dataset_id=dataset.id, **TRAINING), on_progress=heard.append)
     assert run.state == "succeeded"

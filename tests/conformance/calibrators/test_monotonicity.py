@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from accounting.errors import AccountingError
-from accounting.mechanisms.regularity import kappa_pair
+from accounting.events.regularity import kappa_pair
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.phases import LocalizedPhase, MedianPhase, RecursiveSelections, ShuffledCounts, ShuffledMedians
-from calibrators.provenance import ProvenanceKind
+from calibrators.phases.localized_phases import LocalizedPhase
+from calibrators.phases.median_of_means import MedianPhase
+from calibrators.phases.recursive_selections import RecursiveSelections
+from calibrators.phases.shuffled_counts import ShuffledCounts
+from calibrators.phases.shuffled_medians import ShuffledMedians
+from calibrators.provenance import PURE, ProvenanceKind
 from calibrators.spec import Calibration, Spec
-from calibrators.units import PURE
 from tests.conformance.subjects import (
     algorithm_of,
     bounds_of,

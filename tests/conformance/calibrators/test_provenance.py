@@ -99,12 +99,12 @@ def test_the_recommended_step_size_is_the_plans_where_the_caller_has_none(name: 
 
 @every_case
 def test_the_papers_own_calibration_has_a_formula_a_source_and_a_reason(name: str, spec: Spec) -> None:
-    literal = calibrated(name, spec).literal
-    assert literal is not None, "an example's target is one that the paper speaks of"
-    assert faults(literal.formula) == []
-    assert _PAPER.search(literal.source)
-    assert _PLACE.search(literal.source)
-    assert literal.why.endswith(".")
+    published = calibrated(name, spec).as_published
+    assert published is not None, "an example's target is one that the paper speaks of"
+    assert faults(published.formula) == []
+    assert _PAPER.search(published.source)
+    assert _PLACE.search(published.source)
+    assert published.why.endswith(".")
 
 
 @every_algorithm

@@ -17,8 +17,15 @@ from calibrators.algorithm import Assumption
 from calibrators.plan import Clip, GradientBound, Normalize, Phase
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec, Unknown
-from tests.conformance.examples import EXAMPLES
-from tests.conformance.subjects import algorithm_of, calibrated, every_algorithm, every_case, every_example, number
+from tests.conformance.subjects import (
+    EXAMPLES,
+    algorithm_of,
+    calibrated,
+    every_algorithm,
+    every_case,
+    every_example,
+    number,
+)
 
 BOUNDS: dict[str, GradientBound] = {Clip.kind: Clip(1.0), Normalize.kind: Normalize(1.0)}
 #: Where in a request a reason may lie.
@@ -204,6 +211,7 @@ def noise_sizes(name: str, spec: Spec) -> tuple[int, int]:
 
 
 @every_example
+@pytest.mark.one_in(4)
 def test_a_target_out_of_reach_is_called_unreachable(name: str, spec: Spec) -> None:
     """Before anything is said of the paper's own noise, which would be out of every range."""
     assert isinstance(spec.target, ApproximateDpTarget)

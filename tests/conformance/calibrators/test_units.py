@@ -6,12 +6,17 @@ import math
 
 import pytest
 
-from calibrators.provenance import Provenance
+from calibrators.provenance import GRADIENT, PURE, STEP, Provenance, Units
 from calibrators.spec import Calibration, Spec
-from calibrators.units import GRADIENT, PURE, STEP, Units
-from tests.conformance.examples import EXAMPLES
 from tests.conformance.rescaling import Rescaling
-from tests.conformance.subjects import algorithm_of, calibrated, every_bounded_case, every_case, noise_multiplier_of
+from tests.conformance.subjects import (
+    EXAMPLES,
+    algorithm_of,
+    calibrated,
+    every_bounded_case,
+    every_case,
+    noise_multiplier_of,
+)
 
 Number = float | tuple[float, ...] | None
 
@@ -96,17 +101,17 @@ def test_every_number_moves_by_the_power_of_its_units(name: str, spec: Spec, los
 @every_case
 def test_the_papers_own_noise_moves_like_the_engines(name: str, spec: Spec, loss: float, parameter: float) -> None:
     units, base, found = both(name, spec, loss, parameter)
-    assert (found.literal is None) == (base.literal is None)
-    if found.literal is None or base.literal is None:
+    assert (found.as_published is None) == (base.as_published is None)
+    if found.as_published is None or base.as_published is None:
         return
-    assert found.literal.verdict is base.literal.verdict
-    assert_scaled("noise_multiplier", found.literal.noise_multiplier, base.literal.noise_multiplier, 1.0)
+    assert found.as_published.verdict is base.as_published.verdict
+    assert_scaled("noise_multiplier", found.as_published.noise_multiplier, base.as_published.noise_multiplier, 1.0)
     numbers_of = units.numbers(base.plan.phases[0])
     clipped = numbers_of.get("noise_stddev_on_sum", numbers_of.get("noise_stddev", (None, GRADIENT)))[1]
     assert_scaled(
         "noise_stddev_on_mean",
-        found.literal.noise_stddev_on_mean,
-        base.literal.noise_stddev_on_mean,
+        found.as_published.noise_stddev_on_mean,
+        base.as_published.noise_stddev_on_mean,
         units.factor(clipped),
     )
 

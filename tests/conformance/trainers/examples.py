@@ -1,7 +1,6 @@
 """One small run for each algorithm: what the conformance suite of trainers carries out.
 
-A new algorithm adds its entry to its paper's file in `runs`, and its transcription to that in `transcriptions`; the
-suite does the rest.
+A new algorithm has a file of its own in `subjects`; the suite does the rest.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from accounting.errors import AccountingError
 from calibrators.plan import Phase, Plan
 from calibrators.registry import ALGORITHMS as CALIBRATORS
 from calibrators.registry import calibrate
-from tests.conformance.trainers.runs import FEATURES, RUNS
-from trainer.algorithms import ALGORITHMS
+from tests.conformance.trainers.subjects import FEATURES, RUNS
+from trainer.algorithms import EXECUTIONS
 from trainer.losses import Squared
 from trainer.models import LinearModel
 
@@ -34,7 +33,7 @@ def plan_of(name: str, variant: str = "", **changes: Any) -> Plan:
 def plans(**changes: Any) -> list[Any]:
     """(name, plan) of every trainer under every sampling and relation that is accounted, and of its variants."""
     found = []
-    for name in ALGORITHMS:
+    for name in EXECUTIONS:
         if name not in RUNS:
             continue
         found += [
@@ -88,13 +87,13 @@ def is_gradient_steps(plan: Plan) -> bool:
     return all(isinstance(phase, Phase) for phase in plan.phases)
 
 
-every_algorithm = pytest.mark.parametrize("name", [name for name in ALGORITHMS if name in RUNS])
+every_algorithm = pytest.mark.parametrize("name", [name for name in EXECUTIONS if name in RUNS])
 every_plan = pytest.mark.parametrize(("name", "plan"), plans())
 every_own_plan = pytest.mark.parametrize(
     ("name", "plan"),
     [
         pytest.param(name, plan_of(name, word), id=f"{name}-{word or 'own'}")
-        for name in ALGORITHMS
+        for name in EXECUTIONS
         if name in RUNS
         for word in ("", *RUNS[name].variants)
     ],
@@ -102,4 +101,5 @@ every_own_plan = pytest.mark.parametrize(
 every_gradient_plan = pytest.mark.parametrize(
     ("name", "plan"), [case for case in plans() if is_gradient_steps(case.values[1])]
 )
-every_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
+#: The narrower type takes as long again, for each algorithm.
+every_dtype = pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.thorough)])

@@ -88,6 +88,7 @@ def neighbours(features: np.ndarray, labels: np.ndarray) -> Iterator[Data]:
 
 @every_dtype
 @every_own_plan
+@pytest.mark.one_in(6)
 def test_neighbours_are_worked_on_alike(name: str, plan: Plan, dtype: str) -> None:
     plan = replace(plan, dtype=dtype)
     own, releases = records_of(plan), Releases()
@@ -99,6 +100,7 @@ def test_neighbours_are_worked_on_alike(name: str, plan: Plan, dtype: str) -> No
 
 @every_dtype
 @pytest.mark.parametrize("number", range(9))
+@pytest.mark.one_in(4)
 def test_neighbours_are_worked_on_alike_by_every_model(number: int, dtype: str) -> None:
     some, releases = MODELS[number], Releases()
     plan = replace(plan_of("dp_sgd"), dtype=dtype)
@@ -112,6 +114,7 @@ def test_neighbours_are_worked_on_alike_by_every_model(number: int, dtype: str) 
 @every_dtype
 @pytest.mark.parametrize("number", range(9))
 @pytest.mark.parametrize("size", [1e-310, 1e-160, 1e-39, 1e-20, 1e-12, 1e17])
+@pytest.mark.one_in(4)
 def test_no_number_is_subnormal(size: float, number: int, dtype: str) -> None:
     """Whatever the rows hold, and whatever the point has become: in clipped and in normalised steps."""
     some = MODELS[number]

@@ -9,7 +9,9 @@ import pytest
 from scipy import stats
 
 from accounting.events import Sampling, WithoutReplacement
-from calibrators.phases import OutputPerturbation, TreePhase, VarianceReducedEpochs
+from calibrators.phases.output_perturbation import OutputPerturbation
+from calibrators.phases.variance_reduced_epochs import VarianceReducedEpochs
+from calibrators.phases.vertex_trees import TreePhase
 from calibrators.plan import AnyPhase, Clip, Phase, Plan
 from calibrators.release import LAST_ITERATE
 from tests.conformance.trainers.examples import (
@@ -23,10 +25,10 @@ from tests.conformance.trainers.examples import (
     records_of,
 )
 from tests.conformance.trainers.streams import RecordingStreams
+from tests.conformance.trainers.subjects import SUBJECTS, Drawn
 from tests.conformance.trainers.sums import given_sums
-from tests.conformance.trainers.transcriptions import TRANSCRIPTIONS, Drawn
-from tests.reference.models import regression_gradient
-from trainer.algorithms import ALGORITHMS
+from tests.transcriptions.models import regression_gradient
+from trainer.algorithms import EXECUTIONS
 from trainer.loop import Task, Trainer
 from trainer.records import default_capacity, prepare
 from trainer.run import run
@@ -40,7 +42,7 @@ def trainer_of(plan: Plan, streams: RandomStreams, features: np.ndarray, labels:
     """A trainer that is carried out step by step."""
     some = model(features.shape[1])
     records = prepare(some, features, labels, plan.dtype, default_capacity(plan.dataset_size), streams.slots)
-    return ALGORITHMS[plan.algorithm].make(Task(plan, some, records, streams))
+    return EXECUTIONS[plan.algorithm].make(Task(plan, some, records, streams))
 
 
 def noise_shapes(name: str, plan: Plan) -> list[tuple[int, ...]]:
@@ -99,7 +101,7 @@ def test_the_released_point_is_the_transcriptions(name: str, plan: Plan, dtype: 
         return found
 
     fresh = random_streams(SEED)
-    theirs = TRANSCRIPTIONS[name](
+    theirs = SUBJECTS[name].transcription(
         Drawn(
             plan,
             start=some.initial(fresh.initialisation),
@@ -132,6 +134,7 @@ def lengths_that_are_kept(plan: Plan) -> set[float]:
 
 
 @every_gradient_plan
+@pytest.mark.one_in(4)
 def test_the_noise_is_normal_at_the_planned_scale(name: str, plan: Plan) -> None:
     """What is drawn is normal, as Kolmogorov and Smirnov find; and noise Z on a sum is sigma Z more in the sum.
 
@@ -181,7 +184,7 @@ def carried_out(plan: Plan, streams: RecordingStreams, sums: list[np.ndarray]) -
 @pytest.mark.parametrize("scale", [0.2, 1.0])
 def test_a_selection_has_the_law_of_gumbel_noise_at_the_planned_scale(scale: float) -> None:
     """The vertex +-D e_i of score <u, g> is selected with probability proportional to exp(-<u, g> / lambda)."""
-    for name in ALGORITHMS:
+    for name in EXECUTIONS:
         plan = plan_of(name)
         phase = plan.phases[0]
         if not isinstance(phase, TreePhase):

@@ -22,6 +22,7 @@ def flat(result: RunResult) -> list[float]:
 
 
 @every_plan
+@pytest.mark.one_in(4)
 def test_seeded_runs_repeat(name: str, plan: Plan) -> None:
     runs = [flat(run(plan, model(), *records_of(plan), seed=seed)) for seed in (5, 5, 6, 7, 8)]
     assert runs[0] == runs[1]
@@ -30,6 +31,7 @@ def test_seeded_runs_repeat(name: str, plan: Plan) -> None:
 
 
 @every_own_plan
+@pytest.mark.one_in(4)
 def test_unseeded_runs_differ(name: str, plan: Plan) -> None:
     runs = {tuple(flat(run(plan, model(), *records_of(plan)))) for _ in range(12)}
     assert len(runs) > 3
@@ -59,6 +61,7 @@ def checkpoints(saved: list[bytes], resume: bytes | None = None, **changes: Any)
 
 @every_dtype
 @every_plan
+@pytest.mark.one_in(4)
 def test_a_resumed_run_goes_on_bit_by_bit(name: str, plan: Plan, dtype: str) -> None:
     """From its beginning and every step, with keys that nobody chose: everything random is in the checkpoint."""
     plan = replace(plan, dtype=dtype)
@@ -93,6 +96,7 @@ def test_a_checkpoint_of_something_else_is_refused(name: str, plan: Plan) -> Non
 
 @every_dtype
 @every_plan
+@pytest.mark.one_in(4)
 def test_any_array_library_gives_the_same_run(name: str, plan: Plan, dtype: str) -> None:
     plan = replace(plan, dtype=dtype)
     features, labels = records_of(plan)

@@ -57,6 +57,7 @@ def assert_steps_are_independent(taken: np.ndarray, probability: float) -> None:
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(Poisson))
+@pytest.mark.one_in(6)
 def test_poisson_rows_take_part_independently(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, Poisson)
@@ -72,6 +73,7 @@ def test_poisson_rows_take_part_independently(name: str, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(WithoutReplacement))
+@pytest.mark.one_in(4)
 def test_batches_of_a_fixed_size_are_alike_likely(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, WithoutReplacement)
@@ -90,6 +92,7 @@ def test_full_batches_are_everybody(name: str, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(DisjointBatches))
+@pytest.mark.one_in(4)
 def test_disjoint_batches_have_every_row_once_at_most_in_steps_alike_likely(name: str, plan: Plan) -> None:
     [phase] = plan.phases
     assert isinstance(phase, Phase)

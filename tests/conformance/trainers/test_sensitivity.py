@@ -20,12 +20,12 @@ import pytest
 from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
 from calibrators.bassily_guzman.tree import Problem, Trees
-from calibrators.phases import TreePhase
+from calibrators.phases.vertex_trees import TreePhase
 from calibrators.plan import Phase, Plan
 from tests.conformance.trainers.examples import FEATURES, data, every_dtype, every_gradient_plan, model, plans
 from tests.conformance.trainers.streams import RecordingStreams
 from tests.conformance.trainers.sums import SumAt, given_sums
-from trainer.algorithms import ALGORITHMS
+from trainer.algorithms import EXECUTIONS
 from trainer.grid import Grid
 from trainer.loop import Task, Trainer
 from trainer.records import default_capacity, prepare
@@ -65,7 +65,7 @@ def neighbours(relation: NeighboringRelation, rows: int) -> Iterator[tuple[Data,
 
 def trainer_of(plan: Plan, streams: RecordingStreams, some: Data) -> Trainer:
     records = prepare(model(), *some, plan.dtype, default_capacity(plan.dataset_size), streams.slots)
-    return ALGORITHMS[plan.algorithm].make(Task(plan, model(), records, streams))
+    return EXECUTIONS[plan.algorithm].make(Task(plan, model(), records, streams))
 
 
 POINTS = (np.zeros(FEATURES), np.full(FEATURES, -1e5))
@@ -105,6 +105,7 @@ def without_draws(state: dict[str, Any]) -> dict[str, Any]:
 
 @every_dtype
 @every_gradient_plan
+@pytest.mark.one_in(6)
 def test_one_record_moves_the_sum_by_at_most_what_was_charged(name: str, plan: Plan, dtype: str) -> None:
     """In a step of each phase, as an inequality between integers; given the sums, it moves nothing else."""
     plan, relation = replace(plan, dtype=dtype), plan.neighboring_relation
@@ -134,6 +135,7 @@ def squared_steps(one: np.ndarray, other: np.ndarray) -> int:
 
 
 @every_gradient_plan
+@pytest.mark.one_in(6)
 def test_a_record_that_is_not_drawn_moves_nothing(name: str, plan: Plan) -> None:
     """Amplification by sampling rests on it: not one integer changes, in either numeric type."""
     for dtype in ("float64", "float32"):

@@ -73,6 +73,7 @@ def visible(
 
 @every_dtype
 @every_own_plan
+@pytest.mark.one_in(4)
 def test_rows_show_only_in_the_model(capfd: pytest.CaptureFixture[str], name: str, plan: Plan, dtype: str) -> None:
     features, labels = records_of(plan)
     expected = visible(capfd, plan, features, labels, dtype)
@@ -92,6 +93,7 @@ def test_rows_show_only_in_the_model(capfd: pytest.CaptureFixture[str], name: st
 
 @every_dtype
 @every_plan
+@pytest.mark.one_in(4)
 def test_the_number_of_rows_does_not_show(capfd: pytest.CaptureFixture[str], name: str, plan: Plan, dtype: str) -> None:
     declared = plan.dataset_size
     expected = visible(capfd, plan, *records_of(plan), dtype)

@@ -14,8 +14,8 @@ from calibrators.geometry import L2Ball
 from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.spec import Spec
-from tests.reference import clipped_acsa as reference
 from tests.trainer.given import GivenStreams, in_slots
+from tests.transcriptions import clipped_acsa as reference
 from trainer.algorithms.clipped_acsa import AcceleratedSequences
 from trainer.clipping import margin
 from trainer.loop import GradientSteps, Task

@@ -14,8 +14,8 @@ from calibrators.geometry import L1Penalty
 from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.spec import Spec
-from tests.reference import clipped_prox_sgd as reference
 from tests.trainer.given import GivenStreams, trainer_of
+from tests.transcriptions import clipped_prox_sgd as reference
 from trainer.clipping import margin
 from trainer.loop import GradientSteps
 from trainer.models import PerRecordModel

@@ -18,9 +18,9 @@ from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.release import WeightedAverage
 from calibrators.spec import Spec
-from tests.reference import clipped_sgd_strongly_convex as reference
 from tests.trainer import given
 from tests.trainer.given import GivenStreams
+from tests.transcriptions import clipped_sgd_strongly_convex as reference
 from trainer.clipping import margin
 from trainer.loop import GradientSteps
 from trainer.losses import Squared

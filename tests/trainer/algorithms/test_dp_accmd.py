@@ -18,9 +18,9 @@ from calibrators.geometry import Box, Domain, L1Ball, L2Ball, L2Penalty
 from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.spec import Spec
-from tests.reference import dp_accmd as reference
 from tests.trainer import given
 from tests.trainer.given import GivenStreams
+from tests.transcriptions import dp_accmd as reference
 from trainer.algorithms.dp_accmd import EntropicPoint
 from trainer.clipping import margin
 from trainer.loop import GradientSteps

@@ -13,8 +13,8 @@ from calibrators.plan import Clip, Normalize
 from tests.trainer.given import trainer_of
 from tests.trainer.plans import phase_of, plan_of
 from trainer.adam import Adam
+from trainer.loop import Step
 from trainer.models import logistic_regression
-from trainer.step import Step
 from trainer.streams import random_streams
 
 #: The algorithms' worked numbers: eta 0.1, B 4, sigma 1.5; sums of gradients clipped at 2, or normalised with r = 0.5.

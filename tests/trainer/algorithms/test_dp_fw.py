@@ -14,11 +14,11 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L1Ball, L2Ball
-from calibrators.phases import VertexSteps
+from calibrators.phases.vertex_steps import VertexSteps
 from calibrators.plan import Plan
 from tests.conformance.trainers.streams import RecordingStreams
-from tests.reference.dp_fw import trajectory
 from tests.trainer.given import in_slots, trainer_of
+from tests.transcriptions.dp_fw import trajectory
 from trainer.arrays import Namespace, silent, to_host
 from trainer.clipped_sums import ClippedSums, Term
 from trainer.clipping import MARGINS

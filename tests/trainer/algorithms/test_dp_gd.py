@@ -17,10 +17,10 @@ from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.release import LAST_ITERATE, RandomIterate, Release
 from calibrators.spec import Spec
-from tests.reference import dp_gd as reference
 from tests.trainer import given
 from tests.trainer.given import GivenStreams
-from trainer.algorithms import ALGORITHMS
+from tests.transcriptions import dp_gd as reference
+from trainer.algorithms import EXECUTIONS
 from trainer.clipping import margin
 from trainer.loop import GradientSteps
 from trainer.losses import Squared
@@ -112,7 +112,7 @@ def test_it_steps_like_its_transcription(xp: Any, dtype: str, fit_intercept: boo
 SAME_STEPS = (NAME, "dp_sgd", "clipped_prox_sgd")
 
 
-@pytest.mark.parametrize("other", [name for name in ALGORITHMS if name not in SAME_STEPS])
+@pytest.mark.parametrize("other", [name for name in EXECUTIONS if name not in SAME_STEPS])
 def test_no_other_algorithm_takes_its_steps(other: str) -> None:
     """But those that differ in their sampling and their release alone: both are the plan's."""
     features, labels = heavy_tailed(5)

@@ -20,15 +20,14 @@ from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.release import AverageIterate, LastIterate
 from calibrators.spec import Spec
-from tests.reference import dp_sgd_gradient as reference
 from tests.trainer.given import GivenStreams, trainer_of
+from tests.transcriptions import dp_sgd_gradient as reference
 from trainer.algorithms.dp_sgd_gradient import update
 from trainer.clipping import margin
-from trainer.loop import GradientSteps
+from trainer.loop import GradientSteps, Step
 from trainer.losses import QNormHinge, QNormRegression
 from trainer.models import LinearModel, PerRecordModel
 from trainer.run import run
-from trainer.step import Step
 from trainer.streams import random_streams
 
 ROWS, FEATURES, STEPS = 30, 4, 12

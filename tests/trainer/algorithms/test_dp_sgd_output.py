@@ -17,14 +17,14 @@ from accounting.events import ApproximateDp, Event
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from calibrators.geometry import L2Ball, L2Penalty
-from calibrators.phases import OutputPerturbation
+from calibrators.phases.output_perturbation import OutputPerturbation
 from calibrators.plan import Plan
 from calibrators.registry import calibrate
 from calibrators.release import LAST_ITERATE, AverageIterate
 from calibrators.spec import Spec
 from calibrators.wang_nonsmooth.stability import Stability
-from tests.reference import dp_sgd_output as reference
 from tests.trainer.given import GivenStreams, trainer_of
+from tests.transcriptions import dp_sgd_output as reference
 from trainer.algorithms.dp_sgd_output import MARGIN, longest_row
 from trainer.arrays import silent
 from trainer.losses import Logistic, QNormHinge, QNormRegression, Quantile, Softmax, Squared
@@ -147,10 +147,11 @@ def test_every_record_has_the_planned_constants_once_its_row_is_short(model: Lin
         assert reached > 0.35, "rows are not scaled down for nothing"
 
 
-def test_one_record_moves_the_average_by_no_more_than_its_draws_and_an_adversary_by_nearly_as_much() -> None:
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_one_record_moves_the_average_by_no_more_than_its_draws_and_an_adversary_by_nearly_as_much(dtype: str) -> None:
     """Least absolute errors of far labels: every draw moves the points by 2 G eta, until the ball holds them."""
     model = LinearModel(Quantile(0.5), FEATURES, fit_intercept=False)
-    plan = plan_of(0.0, 2.0, 1.0, radius=50.0, step_size=0.01)
+    plan = plan_of(0.0, 2.0, 1.0, radius=50.0, step_size=0.01, dtype=dtype)
     stability = Stability(0.0, 2.0, 1.0, 0.01, STEPS, 50.0)
     rng = np.random.default_rng(2)
     largest = 0.0
@@ -225,6 +226,18 @@ def test_what_could_not_be_kept_is_refused(plan: Plan, model: Model, pointer: tu
     with pytest.raises((InvalidValue, Unsupported)) as refused:
         run(plan, model, np.zeros((ROWS, 3)), np.zeros(ROWS, dtype=np.int64))
     assert refused.value.pointer == pointer
+
+
+def test_the_sign_of_an_average_that_is_rounded_to_zero_is_not_seen() -> None:
+    """Opposite rows move the average by less than a step of the grid, to zero or to minus zero."""
+    released = []
+    for sign in (1.0, -1.0):
+        rows = np.full((ROWS, FEATURES), sign * 1e-12)
+        streams = GivenStreams([np.full(FEATURES + 1, -1e-300)])
+        found = run(plan_of(), HINGE, rows, np.arange(ROWS) % 2, streams=streams).parameters["weights"]
+        assert not found.any()
+        released.append(np.signbit(found).tolist())
+    assert released[0] == released[1]
 
 
 def test_a_whole_run_ends_under_its_expected_bound() -> None:

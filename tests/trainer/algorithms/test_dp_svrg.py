@@ -15,7 +15,7 @@ from accounting.events import Event, RenyiDp, ZcDp
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from calibrators.geometry import L1Penalty, L2Ball, L2Penalty, Penalty
-from calibrators.phases import VarianceReducedEpochs
+from calibrators.phases.variance_reduced_epochs import VarianceReducedEpochs
 from calibrators.plan import Clip, Plan
 from calibrators.registry import calibrate
 from calibrators.spec import Spec

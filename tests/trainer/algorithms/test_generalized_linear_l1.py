@@ -12,11 +12,12 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L1Ball
-from calibrators.phases import SmoothedVertexSteps, VertexSteps
+from calibrators.phases.smoothed_vertex_steps import SmoothedVertexSteps
+from calibrators.phases.vertex_steps import VertexSteps
 from calibrators.plan import Plan
 from tests.conformance.trainers.streams import RecordingStreams
-from tests.reference.generalized_linear_l1 import trajectory
 from tests.trainer.given import in_slots
+from tests.transcriptions.generalized_linear_l1 import trajectory
 from trainer.algorithms.generalized_linear_l1 import make
 from trainer.arrays import Namespace, to_host
 from trainer.clipping import MARGINS

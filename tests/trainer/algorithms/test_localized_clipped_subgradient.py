@@ -15,15 +15,15 @@ from accounting.errors import InvalidValue
 from accounting.events import Event, Gaussian
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L1Ball, L2Ball
-from calibrators.phases import LocalizedPhase
+from calibrators.phases.localized_phases import LocalizedPhase
 from calibrators.plan import Clip, Phase, Plan
 from tests.conformance.trainers.streams import RecordingStreams
 from tests.conformance.trainers.sums import SumAt, given_sums
-from tests.reference.localized_clipped_subgradient import algorithm_3, ball
 from tests.trainer import given
 from tests.trainer.given import GivenStreams
+from tests.transcriptions.localized_clipped_subgradient import algorithm_3, ball
+from trainer.blocks import project_near
 from trainer.grid import Grid
-from trainer.localisation import project_near
 from trainer.loop import Trainer
 from trainer.losses import Squared
 from trainer.models import LinearModel

@@ -11,11 +11,13 @@ from accounting.errors import InvalidValue
 from accounting.events import Event, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L2Ball, LpBall
-from calibrators.phases import MirrorPhase
+from calibrators.phases.mirror_steps import MirrorPhase
 from calibrators.plan import Plan
 from calibrators.release import AverageIterate
 from tests.conformance.trainers.streams import RecordingStreams
 from tests.trainer.algorithms.replayed import cubed_norm, means_of, neighbours, trainer_of, under
+from trainer.exact.generalized_gaussian import spread_of
+from trainer.grid import LARGEST_SCALE
 from trainer.lp_geometry import mirror_step, norm
 from trainer.streams import random_streams
 
@@ -51,7 +53,8 @@ def test_a_step_without_records_is_the_noises_alone() -> None:
     [noise] = streams.drawn.noises
     expected = mirror_step(np, np.zeros(4), 0.7 * noise, 0.2, 1.5, 0.6)
     assert np.asarray(trainer.state()["point"]) == pytest.approx(expected, abs=1e-5)  # the noise is on the grid
-    assert noise == pytest.approx(random_streams(2).generalized_gaussian_noise().vector(4, 3.0), abs=1e-5)
+    fresh = random_streams(2).generalized_gaussian_noise().rounded(4, 3.0, 2.0**20)
+    assert noise == pytest.approx(fresh / 2.0**20, abs=1e-5)
 
 
 def test_points_stay_in_the_ball_and_their_average_is_released() -> None:
@@ -82,3 +85,18 @@ def test_points_stay_in_the_ball_and_their_average_is_released() -> None:
 def test_plans_that_it_does_not_carry_out_are_refused(plan: Plan, message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         trainer_of(plan, (np.zeros((4, 2)), np.zeros(4)), random_streams(0))
+
+
+def test_noise_of_an_order_that_is_not_drawn_is_refused_before_the_first_step() -> None:
+    phase = replace(PHASE, norm_order=1.001, noise_order=129.0)
+    plan = replace(PLAN, phases=(phase,), domain=LpBall(1.001, 0.6))
+    with pytest.raises(InvalidValue, match="from 2 to 128, not for 129"):
+        trainer_of(plan, (np.zeros((0, 4)), np.zeros(0)), RecordingStreams(2))
+
+
+def test_the_grid_has_room_for_the_coordinates() -> None:
+    """With much noise, the grid is coarser for vectors whose coordinates are large beside the noise's scale."""
+    phase = replace(PHASE, noise_order=3.0, scale=5e6)
+    streams = RecordingStreams(2)
+    trainer = trainer_of(replace(PLAN, phases=(phase,)), (np.zeros((0, 4)), np.zeros(0)), streams)
+    assert trainer._grid.scale * spread_of(4, 3.0) <= LARGEST_SCALE < 4.0 * trainer._grid.scale * spread_of(4, 3.0)

@@ -17,13 +17,13 @@ from accounting.targets import ApproximateDpTarget
 from calibrators.bassily_guzman.recursion import Recursion
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import L1Ball, L2Ball
-from calibrators.phases import RecursiveSelections
+from calibrators.phases.recursive_selections import RecursiveSelections
 from calibrators.plan import Plan
 from calibrators.registry import calibrate
 from calibrators.spec import Spec
 from tests.conformance.trainers.streams import RecordingStreams
-from tests.reference.recursive_sfw import trajectory
 from tests.trainer import given
+from tests.transcriptions.recursive_sfw import trajectory
 from trainer.arrays import Array, Namespace, to_host
 from trainer.clipping import MARGINS
 from trainer.loop import Trainer

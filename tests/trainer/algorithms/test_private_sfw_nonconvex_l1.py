@@ -8,7 +8,7 @@ import pytest
 from accounting.events import Event, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L1Ball
-from calibrators.phases import RecursiveSelections
+from calibrators.phases.recursive_selections import RecursiveSelections
 from calibrators.plan import Plan
 from calibrators.release import RandomIterate
 from tests.trainer.given import trainer_of

@@ -13,7 +13,7 @@ from accounting.errors import InvalidValue
 from accounting.events import Event, Gaussian
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L1Ball, L2Ball, L2Penalty
-from calibrators.phases import ProximalPhase
+from calibrators.phases.proximal_phases import ProximalPhase
 from calibrators.plan import Clip, Phase, Plan
 from calibrators.release import LAST_ITERATE, RandomIterate
 from tests.conformance.trainers.streams import RecordingStreams

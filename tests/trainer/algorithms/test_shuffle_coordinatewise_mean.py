@@ -10,7 +10,7 @@ import pytest
 
 from accounting.errors import InvalidValue
 from accounting.relations import NeighboringRelation
-from calibrators.phases import ShuffledMedians
+from calibrators.phases.shuffled_medians import ShuffledMedians
 from calibrators.plan import Plan
 from calibrators.registry import calibrate
 from calibrators.spec import OpenEpsilon, Spec, Unknown
@@ -48,10 +48,11 @@ def mean_of(plan: Plan, records: np.ndarray, streams: object) -> np.ndarray:
     return found.parameters["mean"]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("relation", [NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL])
-def test_one_record_moves_the_counts_by_what_was_charged(relation):
+def test_one_record_moves_the_counts_by_what_was_charged(relation, dtype):
     """Of one group, whose median is its mean."""
-    plan = plan_of(relation)
+    plan = replace(plan_of(relation), dtype=dtype)
     phase = phase_of(plan)
     others = np.random.default_rng(2).normal(size=(USERS - 1, DIMENSION))
     null = np.full(DIMENSION, np.nan)

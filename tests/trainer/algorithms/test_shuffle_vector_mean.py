@@ -12,17 +12,17 @@ from scipy import stats
 from accounting.errors import InvalidValue
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.phases import ShuffledCounts
+from calibrators.phases.shuffled_counts import ShuffledCounts
 from calibrators.plan import Clip, Plan
 from calibrators.registry import calibrate
 from calibrators.spec import OpenEpsilon, Spec, Unknown
 from tests.conformance.trainers.streams import RecordingStreams
-from tests.reference.shuffle_vector_mean import p_1d
-from trainer.algorithms.shuffle_vector_mean import MAX_MESSAGE_BITS
+from tests.transcriptions.shuffle_vector_mean import p_1d
 from trainer.models import MeanModel
 from trainer.run import run
 from trainer.shuffle import BitProtocol, Coins
 from trainer.shuffle.bits import shuffled
+from trainer.shuffle.messages import MAX_MESSAGE_BITS
 from trainer.streams import random_streams
 
 USERS, DIMENSION, BOUND = 30, 3, 2.0
@@ -126,9 +126,10 @@ def test_runs_err_by_the_variance_that_is_promised():
     assert np.abs(errors.mean(axis=0)).max() < 4.0 * math.sqrt(most / runs)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("relation", [NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL])
-def test_one_record_moves_the_counts_by_what_was_charged(relation):
-    plan = plan_of(relation)
+def test_one_record_moves_the_counts_by_what_was_charged(relation, dtype):
+    plan = replace(plan_of(relation), dtype=dtype)
     phase = phase_of(plan)
     others = np.random.default_rng(2).normal(size=(USERS - 1, DIMENSION))
     null = np.full(DIMENSION, np.nan)

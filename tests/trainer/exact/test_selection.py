@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, cast
 
 import mpmath
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trainer.exact.selection import Selections
+from trainer.exact.selection import Selections, _bounds, _enclosure
 from trainer.streams import random_streams
 
 
@@ -65,6 +66,18 @@ def test_refinement_equals_mpmath(offset: int) -> None:
         wins = mpmath.mpf(second) / 2**128 < edge
     words, extensions = [2**63, second >> 64], [12345, second % 2**64, 0, 0]
     assert _given(words, extensions).least(np.array([0.0, 0.25]), 0.75) == int(wins)
+
+
+@pytest.mark.parametrize(("score", "scale"), [(0.0, 1.0), (3.7, 0.3), (-1e9, 2.0), (1e-3, 1e6)])
+def test_bounds_in_floating_point_hold_for_all_further_bits(score: float, scale: float) -> None:
+    """At the edges, too, where a word says the least; what it says beyond them is left to decimal arithmetic."""
+    edges = [1, 2**11, 2**20, 2**39, 2**40, 2**40 + 1, 2**41, 2**53 + 1, 2**63]
+    words = [*edges, *(2**64 - 1 - word for word in edges), *range(2**50, 2**64, 2**59)]
+    bounds = _bounds(np.full(len(words), score), scale, np.array(words, dtype=np.uint64))
+    for word, lower, upper in zip(words, *(bound.tolist() for bound in bounds), strict=True):
+        least, most = _enclosure(score, scale, word, 64)
+        assert Decimal(lower) <= least
+        assert most <= Decimal(upper)
 
 
 def test_restored_selections_go_on() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from accounting.errors import InvalidValue, Unsupported
-from tests.reference.generalized_linear_l1 import proximal_point
 from tests.trainer.losses.test_losses import labels_of
+from tests.transcriptions.generalized_linear_l1 import proximal_point
 from trainer.arrays import to_host
 from trainer.losses import Huber, Logistic, Loss, QNormHinge, QNormRegression, Quantile, Softmax, Squared
 from trainer.losses.envelope import Envelope

@@ -11,8 +11,8 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, FullBatch, Gaussian
 from accounting.relations import NeighboringRelation
 from calibrators.plan import Clip, Phase, Plan
-from tests.reference.clipped_mean import mean_oracle_1
 from tests.trainer.given import GivenStreams
+from tests.transcriptions.clipped_mean import mean_oracle_1
 from trainer.clipping import margin
 from trainer.models import MeanModel
 from trainer.records import prepare

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from accounting.errors import InvalidValue
-from tests.reference.models import perceptron_gradient
 from tests.trainer.models.blocks import block_of, rows_of
+from tests.transcriptions.models import perceptron_gradient
 from trainer.models import MultilayerPerceptron
 from trainer.streams import random_streams
 

@@ -116,6 +116,8 @@ class Run(Document):
         reservation_id: str | None
         sweep_id: str | None
         plan_hash: str
+        dtype: str | None
+        dtype_reason: str | None
         plan: Answer | None
         charge: Amounts | None
         result: Answer | None
@@ -202,10 +204,13 @@ class Dataset(Document):
         name: str
         public: bool
         declared_size: int
+        capacity: int
         privacy_unit: str
         columns: Sequence[Mapping[str, Any]]
         label: str
         budget_id: str | None
+        #: For the owner of the data set alone.
+        warnings: Sequence[Mapping[str, Any]]
         #: In the answer to an upload alone.
         owner_report: Answer
 

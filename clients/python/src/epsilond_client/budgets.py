@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from epsilond_client.answers import Answer, Budget, Entry, Event, Reservation
-from epsilond_client.transport import Transport, identifier, path_to
+from epsilond_client.transport import Resource, identifier, path_to
 
 #: What a call takes in place of an id: the object itself.
 BudgetId = str | Budget
@@ -19,11 +19,8 @@ Moment = str | datetime
 PAGE = 50
 
 
-class Budgets:
+class Budgets(Resource):
     """Limits on the privacy loss of everything that is released from one body of data."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def create(
         self,
@@ -58,7 +55,7 @@ class Budgets:
     def set_limit(
         self, budget: BudgetId, *, filter: Mapping[str, Any], reason: str, idempotency_key: str | None = None
     ) -> Budget:
-        """Another limit, no lower than what is spent and reserved (scope ``limits``)."""
+        """Set another limit, no lower than what is spent and reserved (scope ``limits``)."""
         request = {"filter": filter, "reason": reason}
         return self._http.write(path_to("/v1/budgets/{}/limit", budget), request, Budget, idempotency_key)
 
@@ -106,11 +103,8 @@ class Budgets:
         return self._http.pages(path_to("/v1/budgets/{}/entries", budget), Entry, page_size, **selection)
 
 
-class Reservations:
+class Reservations(Resource):
     """Holds of a budget, one call each; `Client.reserve` does all of it around a block."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def create(
         self,
@@ -163,7 +157,7 @@ class Reservations:
     def extend(
         self, reservation: ReservationId, *, expires_in: int | None = None, idempotency_key: str | None = None
     ) -> Reservation:
-        """More time, from now on."""
+        """Give a reservation more time, from now on."""
         path = path_to("/v1/reservations/{}/extend", reservation)
         return self._http.write(path, {"expires_in": expires_in}, Reservation, idempotency_key)
 
@@ -179,15 +173,12 @@ class Reservations:
         return self._http.write(path, {"events": events}, Reservation, idempotency_key)
 
     def void(self, reservation: ReservationId, *, idempotency_key: str | None = None) -> Reservation:
-        """Nothing has happened and nothing will; refused once it is started."""
+        """Release the hold, since nothing has happened and nothing will; refused once it is started."""
         return self._http.write(path_to("/v1/reservations/{}/void", reservation), None, Reservation, idempotency_key)
 
 
-class Ledger:
+class Ledger(Resource):
     """What shows that the history stands: verification, checkpoints, proofs, exports."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def verify(self, *, budget: BudgetId | None = None, checkpoint: str | None = None) -> Answer:
         """Recompute chains, amounts and the tree; with a checkpoint that was kept, that the ledger begins with it."""
@@ -199,11 +190,11 @@ class Ledger:
         return self._http.get("/v1/ledger/checkpoint", Answer)
 
     def proof(self, entry: str | Entry, *, tree_size: int | None = None) -> Answer:
-        """That an entry is in the tree."""
+        """Prove that an entry is in the tree."""
         return self._http.get(path_to("/v1/ledger/entries/{}/proof", entry), Answer, tree_size=tree_size)
 
     def consistency(self, from_size: int, to_size: int | None = None) -> Answer:
-        """That a later tree continues an earlier one."""
+        """Prove that a later tree continues an earlier one."""
         return self._http.get("/v1/ledger/consistency", Answer, from_size=from_size, to_size=to_size)
 
     def export(

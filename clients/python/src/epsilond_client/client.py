@@ -13,7 +13,7 @@ from epsilond_client.budgets import PAGE, BudgetId, Budgets, Ledger, Reservation
 from epsilond_client.holding import HeldReservation
 from epsilond_client.retries import Clock, Retries
 from epsilond_client.training import Audits, Datasets, Runs, RunSweeps
-from epsilond_client.transport import Transport, path_to
+from epsilond_client.transport import Resource, Transport, local_token, path_to
 
 #: Longer than the service takes over any answer.
 TIMEOUT_S = 150.0
@@ -28,6 +28,9 @@ class Client:
         base_url: Where the server is; `EPSILOND_URL`, else ``http://127.0.0.1:8000``.
         api_key: `EPSILOND_API_KEY`, where it is left out. Never printed; never sent in clear to another machine, unless
             `allow_insecure` says so.
+        token_file: Where a server without keys on this machine has its token, which is read where there is no key, and
+            never sent to another machine. `local-token` in the folder `EPSILOND_DATA_DIR`, else in ``var``, where it is
+            left out; nothing is shown where there is no such file.
         timeout: Seconds that an answer may take.
         retries: When a request is sent again, and for how long; ``Retries(seconds=0)`` for never.
         allow_insecure: Send the key over plain HTTP to another machine, too.
@@ -42,13 +45,14 @@ class Client:
         base_url: str | None = None,
         api_key: str | None = None,
         *,
+        token_file: str | os.PathLike[str] | None = None,
         timeout: float = TIMEOUT_S,
         retries: Retries | None = None,
         allow_insecure: bool = False,
         clock: Clock | None = None,
     ) -> None:
         url = base_url or os.environ.get("EPSILOND_URL") or "http://127.0.0.1:8000"
-        key = api_key or os.environ.get("EPSILOND_API_KEY") or None
+        key = api_key or os.environ.get("EPSILOND_API_KEY") or local_token(url, token_file)
         policy = Retries() if retries is None else retries
         self._http = Transport(url, key, timeout, policy, allow_insecure=allow_insecure, clock=clock)
         self.algorithms = Algorithms(self._http)
@@ -217,11 +221,8 @@ class Client:
         )
 
 
-class Algorithms:
+class Algorithms(Resource):
     """What can be calibrated and run."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def list(self) -> Sequence[Answer]:
         """All algorithms, with their sources."""
@@ -236,11 +237,8 @@ class Algorithms:
         return self._http.get("/v1/algorithms/compare", Answer, **sizes)
 
 
-class Keys:
+class Keys(Resource):
     """Who may do what (scope ``admin``; `self` for every key)."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def create(self, name: str, scopes: Sequence[str], *, idempotency_key: str | None = None, **fields: Any) -> Key:
         """Make a key; its `token` is in this answer and never again.
@@ -266,7 +264,7 @@ class Keys:
         return self._http.pages("/v1/keys", Key, page_size)
 
     def rotate(self, key: str | Key, *, overlap_s: int | None = None, idempotency_key: str | None = None) -> Key:
-        """Another token for the same key; the old one is good for `overlap_s` seconds more."""
+        """Make another token for the same key; the old one is good for `overlap_s` seconds more."""
         path = path_to("/v1/keys/{}/rotate", key)
         return self._http.write(path, {"overlap_s": overlap_s}, Key, idempotency_key)
 
@@ -275,11 +273,8 @@ class Keys:
         return self._http.write(path_to("/v1/keys/{}/revoke", key), None, Key, idempotency_key)
 
 
-class Health:
+class Health(Resource):
     """How the server is."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def live(self) -> Answer:
         """Whether it answers."""

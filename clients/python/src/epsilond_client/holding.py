@@ -95,7 +95,7 @@ class HeldReservation:
 
     @property
     def reservation(self) -> Reservation:
-        """As the service answered last."""
+        """The reservation as the service answered last."""
         if self._reservation is None:
             raise EpsilondError("nothing is held before the block begins: `with client.reserve(...) as reservation:`")
         return self._reservation
@@ -111,12 +111,12 @@ class HeldReservation:
 
     @property
     def steps_reserved(self) -> int:
-        """Of all events together."""
+        """The steps of all events together."""
         return sum(int(event.get("count", 1)) for event in self._events)
 
     @property
     def steps_taken(self) -> int:
-        """Those that were counted."""
+        """The steps that were counted."""
         return self._taken
 
     @property
@@ -192,7 +192,7 @@ class HeldReservation:
             return self._reservation
 
     def void(self) -> Reservation:
-        """Nothing has happened and nothing will: give the hold back.
+        """Give the hold back: nothing has happened and nothing will.
 
         Raises:
             Conflict: it is started.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 from epsilond_client.answers import Answer, Dataset, ProgressMessage, Run
 from epsilond_client.budgets import PAGE
 from epsilond_client.following import follow, wait_for
-from epsilond_client.transport import Content, Transport, path_to, plain
+from epsilond_client.transport import Content, Resource, path_to, plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,11 +21,8 @@ RunId = str | Run
 _TYPES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".npz": "application/octet-stream"}
 
 
-class Datasets:
+class Datasets(Resource):
     """Rows that runs train on: declared in public, uploaded once, never returned."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def upload(
         self,
@@ -36,14 +33,18 @@ class Datasets:
         idempotency_key: str | None = None,
         **metadata: Any,
     ) -> Dataset:
-        """Upload CSV, Parquet or NPZ; private unless ``public=True``. A file is read as it is sent.
+        """Upload CSV, Parquet or NPZ; private unless ``public=True``, which takes a key with the scope admin.
+
+        A file is read as it is sent.
 
         Args:
             file: A path, or the bytes, or an open file, which is read from its beginning.
             name: Of the data set.
             filename: Says the format, where `file` is no path.
             idempotency_key: Of the caller's own; a fresh one where it is left out.
-            metadata: `declared_size`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`. All of it is public.
+            metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`. All of it
+                is public. A file with more rows than `capacity` is refused; by default it is an eighth more than
+                `declared_size`, and at least 8 more.
         """
         if isinstance(file, str | os.PathLike):
             with Path(file).open("rb") as opened:
@@ -79,16 +80,17 @@ class Datasets:
         """All data sets within reach, page by page."""
         return self._http.pages("/v1/datasets", Dataset, page_size)
 
+    def shared_contents(self, *, page_size: int = PAGE) -> Iterator[Answer]:
+        """Rows that are private under several root budgets; for auditors whose keys reach all budgets."""
+        return self._http.pages("/v1/datasets/shared-contents", Answer, page_size)
+
     def delete(self, dataset: str | Dataset) -> None:
         """Remove the rows for good; private ones stay bound to their budget."""
         self._http.delete(path_to("/v1/datasets/{}", dataset))
 
 
-class Runs:
+class Runs(Resource):
     """Private training that the service carries out."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def create(
         self,
@@ -177,11 +179,8 @@ class Runs:
         return self._http.get_bytes(path, format=format).decode()
 
 
-class RunSweeps:
+class RunSweeps(Resource):
     """Grids of runs under one charge."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def create(self, *, select: Literal["all", "best"], idempotency_key: str | None = None, **fields: Any) -> Answer:
         """Charge and queue a grid: the fields of a run, some of them lists.
@@ -212,11 +211,8 @@ class RunSweeps:
         return self._http.get_bytes(path_to("/v1/run-sweeps/{}/heat-map", sweep), format=format).decode()
 
 
-class Audits:
+class Audits(Resource):
     """Attacks on the program that runs, beside what is claimed of it."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     def create(self, *, idempotency_key: str | None = None, **fields: Any) -> Answer:
         """Attack a run's plan (`run_id`) or that of a calibration (`calibration`); takes up to two minutes."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import ipaddress
 import json
+import os
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -20,6 +23,7 @@ from epsilond_client.problems import ProblemError, Unavailable, problem_of
 from epsilond_client.retries import Clock, Retries, may_try_again, retry_after
 
 _LOCAL_NAME = "localhost"
+_TOKEN_LINE = re.compile(r"Authorization: Bearer ([!-~]+)")
 #: What a request's body is made of, anew for each attempt: a file has to be read from its beginning.
 Content = Callable[[], Mapping[str, Any]]
 D = TypeVar("D", bound=Document)
@@ -30,7 +34,7 @@ class Transport:
 
     Args:
         base_url: ``http://127.0.0.1:8000``, or where the service is.
-        api_key: Sent with every request; None for a server without keys.
+        api_key: Sent with every request: a key, or the token of a server without keys; None for neither.
         timeout: Seconds that an answer may take.
         retries: When a request is sent again.
         allow_insecure: Send the key over plain HTTP to another machine, too.
@@ -110,7 +114,7 @@ class Transport:
         return answer(_object(self._attempt("POST", path, content=content, headers={"Idempotency-Key": key}, key=key)))
 
     def delete(self, path: str) -> None:
-        """Once: a second DELETE would be answered that there is nothing."""
+        """Send a DELETE once: a second one would be answered that there is nothing."""
         self._attempt("DELETE", path, repeatable=False)
 
     @contextmanager
@@ -165,6 +169,13 @@ class Transport:
             if too_late or not may_try_again(failure, problem.code, repeatable=repeatable):
                 raise problem from (failure if isinstance(failure, Exception) else None)
             self._clock.sleep(wait)
+
+
+class Resource:
+    """The calls of one kind of thing, over the client's transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
 
 
 def identifier(named: str | Document) -> str:
@@ -241,6 +252,26 @@ def _no_answer(error: httpx2.TransportError, url: httpx2.URL, key: str | None) -
     return problem
 
 
+def local_token(base_url: str, file: str | os.PathLike[str] | None) -> str | None:
+    """The token of a server without keys on this machine; None for another machine, or where there is no such file.
+
+    Raises:
+        ValueError: the caller named a file that cannot be read, or holds something else.
+    """
+    parts = _parts(base_url)
+    if parts is None or not _is_loopback(parts.hostname or ""):
+        return None
+    path = Path(os.environ.get("EPSILOND_DATA_DIR") or "var", "local-token") if file is None else Path(file)
+    try:
+        line = path.read_text(encoding="ascii")
+    except (OSError, ValueError):
+        line = ""
+    found = _TOKEN_LINE.fullmatch(line.strip())
+    if found is None and file is not None:
+        raise ValueError(f"token_file {str(path)!r} is not the file local-token of a server, or cannot be read")
+    return None if found is None else found[1]
+
+
 def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> bool:
     """Whether the address is this machine's own.
 
@@ -260,7 +291,7 @@ def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> boo
 
 
 def _parts(base_url: str) -> SplitResult | None:
-    """Of an address and nothing else; None of any other text."""
+    """Split text that is an address and nothing else; return None for any other text."""
     try:
         parts = urlsplit(base_url)
         is_one = parts.scheme in ("http", "https") and parts.port != 0 and (parts.hostname or "").encode("idna") != b""

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from app.kit.context import Context
+from app.context import Context
 from app.runs.executors.dask import DaskExecutor
 from app.runs.executors.interface import Executor
 from app.runs.executors.local import LOCAL
 from tests.app.runs.conftest import Service
 from tests.app.runs.executors.clusters import ClusterProcesses, until
 
-EXECUTORS = ("local", "dask")
+#: A cluster takes seconds of work to start, and each of its runs more than one in a process of ours.
+EXECUTORS = ("local", pytest.param("dask", marks=pytest.mark.thorough))
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,7 @@ def tasks_of(service: Any) -> dict[str, str]:
     return found
 
 
+@pytest.mark.thorough
 def test_rows_reach_a_machine_once_and_not_with_every_run(processes, on_dask, monkeypatch):
     monkeypatch.setattr(dask, "SHORTEST_SLICE_S", 0.1)
     if len(processes.workers) < 2:
@@ -61,6 +62,7 @@ def _received(key: str, dask_worker: Any) -> int:
     return sum(key in transfer["keys"] for transfer in dask_worker.transfer_incoming_log)
 
 
+@pytest.mark.thorough
 def test_nothing_of_a_run_is_left_in_the_cluster_but_its_rows(on_dask, monkeypatch):
     monkeypatch.setattr(dask, "SHORTEST_SLICE_S", 0.1)
     for _ in range(3):
@@ -77,6 +79,7 @@ def test_nothing_of_a_run_is_left_in_the_cluster_but_its_rows(on_dask, monkeypat
     assert len(tasks_of(on_dask)) == len(on_dask.executor._cluster._rows)
 
 
+@pytest.mark.thorough
 def test_what_the_cluster_shows_and_prints_tells_nothing_of_rows_or_noise(on_dask, processes, monkeypatch):
     monkeypatch.setattr(dask, "SHORTEST_SLICE_S", 0.1)
     secret = "0.8675309"
@@ -96,6 +99,7 @@ def test_what_the_cluster_shows_and_prints_tells_nothing_of_rows_or_noise(on_das
     assert run["id"] not in everything
 
 
+@pytest.mark.thorough
 def test_a_run_is_cancelled_while_its_rows_are_under_way_and_they_do_not_stay(on_dask, monkeypatch):
     monkeypatch.setattr(execution, "PROGRESS_INTERVAL_S", 0.0)
     client = on_dask.executor._cluster._client
@@ -141,6 +145,7 @@ def _let_rows_come(dask_scheduler: Any) -> None:
     dask_scheduler.let_come.set()
 
 
+@pytest.mark.thorough
 def test_evicted_rows_are_let_go_of(on_dask, monkeypatch):
     monkeypatch.setattr(cluster, "KEPT_BYTES", 0)
     for dataset in ("ds_breast_cancer", "ds_digits"):
@@ -287,6 +292,7 @@ def test_without_distributed_the_setting_is_refused_with_what_to_do(monkeypatch)
         Settings(dask_scheduler="tls://scheduler.example:8786")
 
 
+@pytest.mark.thorough
 def test_one_process_sends_the_runs_of_all_slots_and_its_death_ends_none(on_dask, context, processes):
     settings = context.settings.model_copy(update={"dask_scheduler": processes.address})
     supervisor = Supervisor(type(context)(settings, context.database), count=2)

@@ -24,6 +24,7 @@ def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask, "LONGEST_SLICE_S", 0.0)
 
 
+@pytest.mark.parametrize("executor", ["local", "dask"], indirect=True)
 def test_a_private_run_is_reserved_started_executed_and_committed(service):
     budget, run = service.private()
     service.work()
@@ -120,7 +121,7 @@ def test_nothing_an_analyst_sees_changes_with_the_rows(service):
         report = service.report(run)
         report["ledger"]["entries"] = [(entry["kind"], entry["sequence"]) for entry in report["ledger"]["entries"]]
         report["ledger"]["proof"] = sorted(report["ledger"]["proof"])
-        hidden = {"created_at", "started_at", "finished_at"}
+        hidden = {"created_at", "started_at", "finished_at", "release_at"}
         text = json.dumps([{k: v for k, v in part.items() if k not in hidden} for part in (body, report)])
         for name in ("id", "dataset_id", "budget_id", "reservation_id"):
             text = text.replace(run[name], name)

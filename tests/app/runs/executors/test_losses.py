@@ -95,6 +95,7 @@ def kill_the_machine_at_work(processes: ClusterProcesses, executor: DaskExecutor
     processes.kill_worker(process)
 
 
+@pytest.mark.thorough
 def test_a_machine_that_is_killed_costs_a_run_nothing(on_dask, processes, dask_executor, expected):
     with under_way(on_dask) as [(run, working)]:
         kill_the_machine_at_work(processes, dask_executor)
@@ -104,6 +105,7 @@ def test_a_machine_that_is_killed_costs_a_run_nothing(on_dask, processes, dask_e
     check_ended_well(on_dask, run, expected)
 
 
+@pytest.mark.thorough
 def test_a_run_that_kills_machine_after_machine_fails_with_its_charge(on_dask, processes, dask_executor):
     allowed = dask_executor._cluster._client.run_on_scheduler(_allow_failures, 0)
     try:
@@ -115,6 +117,7 @@ def test_a_run_that_kills_machine_after_machine_fails_with_its_charge(on_dask, p
     check_failed_with_its_charge(on_dask, run)
 
 
+@pytest.mark.thorough
 def test_a_run_whose_machines_die_with_the_only_copy_of_its_rows_fails_likewise(
     on_dask, processes, dask_executor, monkeypatch
 ):
@@ -133,6 +136,7 @@ def _allow_failures(number: int, dask_scheduler: Any) -> int:
     return before
 
 
+@pytest.mark.thorough
 def test_a_scheduler_that_is_killed_costs_nothing_and_holds_up_no_stop(
     on_dask, processes, dask_executor, expected, capfd
 ):
@@ -155,6 +159,7 @@ def test_a_scheduler_that_is_killed_costs_nothing_and_holds_up_no_stop(
     assert "cluster_away" in "".join(capfd.readouterr())
 
 
+@pytest.mark.thorough
 def test_a_machine_of_another_version_gets_nothing(on_dask, processes, dask_executor, tmp_path, capfd):
     odd = processes.start_worker(altered_checkout(tmp_path))
     try:

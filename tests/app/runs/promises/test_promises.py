@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.runs import worker
 from calibrators.registry import ALGORITHMS
 from tests.app.runs.conftest import REQUEST
-from tests.app.runs.promises.promises import LARGE_PROMISES, MEASURES, PROMISES, Promise
+from tests.app.runs.promises.promise import MEASURES, Promise
+from tests.app.runs.promises.promises import LARGE_PROMISES, PROMISES
 from tests.databases import on_one_engine
 
 #: A budget for all runs of a promise, which counts what the algorithm's events have a cost in.
@@ -21,12 +21,6 @@ BUDGETS: dict[str, dict[str, Any]] = {
 }
 PRICED_BY_RENYI = ("dp_svrg", "dp_svrg_pp")
 SEED = 5
-
-
-@pytest.fixture(autouse=True)
-def _without_waiting(monkeypatch):
-    """A private run ends at a whole second of the clock, which has no part in what it releases."""
-    monkeypatch.setattr(worker, "_wait_for_whole_second", lambda began: None)
 
 
 def private_runs(service: Any, name: str, promise: Promise) -> list[tuple[Any, dict[str, Any]]]:
@@ -83,6 +77,7 @@ def check(service: Any, name: str, promise: Promise) -> None:
 
 @on_one_engine
 @pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.one_in(6)
 def test_a_private_run_keeps_the_promise_of_its_algorithm(service, name):
     check(service, name, PROMISES[name])
 

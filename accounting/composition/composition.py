@@ -1,0 +1,153 @@
+"""Events and a relation in, independent steps with their losses out: the one thing that evaluators see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.discrepancy import Discrepancy
+from accounting.errors import InvalidValue
+from accounting.events import Event, check_events, group_events
+from accounting.events.schedules import resolve_schedules
+from accounting.failure import Failure
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.privacy_loss import Direction, PrivacyLoss
+from accounting.losses.rules import loss_of, sampling_rules_of
+from accounting.numbers import MAX_COUNT
+from accounting.relations import NeighboringRelation
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """Independent steps, grouped.
+
+    Attributes:
+        steps: Each loss with the number of its steps, given that none fails.
+        failure: Probability that a step with a stated delta fails outright; the losses are those of the others.
+        discrepancy: How far the list may be from the steps that stand for it.
+    """
+
+    steps: tuple[tuple[PrivacyLoss, int], ...]
+    failure: Failure = field(default_factory=Failure)
+    discrepancy: Discrepancy = field(default_factory=Discrepancy)
+
+    @property
+    def count(self) -> int:
+        """Number of steps after grouping; full-batch Gaussians count as one."""
+        return sum(count for _, count in self.steps)
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        if all(loss.symmetric for loss, _ in self.steps):
+            return (Direction.REMOVE,)
+        return (Direction.REMOVE, Direction.ADD)
+
+    @property
+    def has_pairs(self) -> bool:
+        return all(loss.has_pair for loss, _ in self.steps)
+
+    def log_moment(self, tilts: Array) -> Array:
+        """Upper bound of K of the whole composition; shape of ``tilts``."""
+        total = np.zeros_like(tilts)
+        for loss, count in self.steps:
+            total = total + count * loss.log_moment(tilts)
+        return total * (1.0 + 1e-15 * len(self.steps))
+
+    @property
+    def gaussian_only(self) -> GaussianLoss | None:
+        """The composition as one Gaussian pair, when it is one."""
+        loss, count = self.steps[0]
+        alone = len(self.steps) == 1 and count == 1 and not self.discrepancy
+        return loss if alone and isinstance(loss, GaussianLoss) else None
+
+    @property
+    def has_mixtures(self) -> bool:
+        return any(loss.is_mixture for loss, _ in self.steps)
+
+    def without_rare_branches(self, mass: float) -> Composition:
+        """The same without the rarest branches of mixtures, whose moments may explode; that costs ``mass`` at most.
+
+        Whether a branch is taken does not depend on the data, and it is seen: given that no step takes one of these,
+        the rest is what it was, so the profile moves by no more than the probability that some step does.
+
+        Guarantees: rare_branches_weigh_what_is_said_and_are_paid_for.
+        """
+        steps: list[tuple[PrivacyLoss, int]] = []
+        discrepancy = self.discrepancy
+        for loss, count in self.steps:
+            kept, dropped = loss.without_rare_branches(mass / count / len(self.steps))
+            discrepancy = discrepancy.plus(Discrepancy.of_common_branch(dropped, count))
+            steps.append((kept, count))
+        return Composition(tuple(steps), self.failure, discrepancy)
+
+
+def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int = 1) -> Composition:
+    """The losses of a list of events; all full-batch Gaussians become one with mu^2 = sum of count / scale^2.
+
+    Fixed schedules are resolved first, event by event, and equal steps are counted together after that: two schedules
+    of half an epoch each are two participations, not one.
+
+    Args:
+        runs: How often the whole list is run, one time after the other: every run has schedules of its own.
+
+    Guarantees: schedules_never_merge; sampling_everything_is_a_full_batch; runs_are_the_list_repeated: to the bit.
+
+    Raises:
+        Unsupported: a scheme is not accounted under the relation; the pointer begins with the event's index.
+        InvalidValue: the runs have more than `MAX_COUNT` equal steps; the pointer is ``runs``.
+
+    >>> from accounting.events import Gaussian, ShuffledEpochs
+    >>> epoch_and_a_half = [Event(Gaussian(1.0), ShuffledEpochs(10), 15)]
+    >>> compose(epoch_and_a_half, NeighboringRelation.REPLACE_SPECIAL, runs=2).gaussian_only
+    GaussianLoss(mu=2.0)
+    """
+    mu_squared: list[float] = []
+    steps: list[tuple[PrivacyLoss, int]] = []
+    failures: list[tuple[float, int]] = []
+    checked = check_events(events)
+    resolved = resolve_schedules(checked, relation)
+    own, alike = _steps_by_event(checked, resolved)
+    steps.extend((loss, _in_all(number, runs)) for loss, number in own)
+    discrepancy = Discrepancy()
+    for grouped in group_events(alike):
+        whole = Event(grouped.mechanism, grouped.sampling, _in_all(grouped.count, runs))
+        event, off = sampling_rules_of(whole.sampling).stand_in(whole, whole.sampling)
+        discrepancy = discrepancy.plus(off)
+        loss = loss_of(event, relation)
+        if isinstance(loss, GaussianLoss):
+            mu_squared.append(event.count * loss.mu * loss.mu)
+            continue
+        failures.append((loss.failure_probability, event.count))
+        steps.append(loss.without_failure.repeated(event.count))
+    if mu_squared:
+        steps.append((GaussianLoss(math.sqrt(math.fsum(mu_squared))), 1))
+    return Composition(tuple(steps), Failure.of(failures), discrepancy)
+
+
+def _in_all(count: int, runs: int) -> int:
+    """Steps of all runs; counts may be multiplied once schedules are resolved, and not before."""
+    if count * runs > MAX_COUNT:
+        raise InvalidValue(f"together the runs have more than {MAX_COUNT} equal steps", pointer=("runs",))
+    return count * runs
+
+
+def _steps_by_event(
+    events: Sequence[Event], resolved: Sequence[Event]
+) -> tuple[list[tuple[PrivacyLoss, int]], list[Event]]:
+    """Split a list into the steps of events that are counted one by one, and events whose equals count together."""
+    counts: dict[PrivacyLoss, int] = {}
+    alike = []
+    for event, whole in zip(events, resolved, strict=True):
+        steps = sampling_rules_of(whole.sampling).steps(whole.mechanism, whole.sampling, event.count)
+        if steps is None:
+            alike.append(whole)
+            continue
+        for loss, number in steps:
+            counts[loss] = counts.get(loss, 0) + number
+    return list(counts.items()), alike

@@ -1,0 +1,56 @@
+"""What every mechanism says of itself: one class for each kind, in a file of its own, found by its registration."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, TypeVar
+
+from accounting.described import Described, Real, register
+from accounting.events.samplings import FullBatch, Sampling
+from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
+from accounting.relations import NeighboringRelation
+
+NoiseMultiplier = Annotated[
+    float,
+    Real(
+        MIN_NOISE_MULTIPLIER,
+        MAX_NOISE_MULTIPLIER,
+        "Scale of the noise on the SUM of contributions over one record's contribution bound: standard deviation for "
+        "Gaussian kinds, scale b for Laplace kinds; the same under every neighbouring relation.",
+    ),
+]
+Epsilon = Annotated[float, Real(0.0, 1e6)]
+
+
+class Mechanism(Described):
+    """What is released in one step; a frozen dataclass whose fields are its JSON.
+
+    How it is accounted is in `accounting.losses`, in the file of the same name.
+
+    Attributes:
+        samplings: The samplings with which a pair of distributions, or a bound, is proved.
+        relations: The relations under which it is accounted.
+        why_refused: Why it is refused under the other relations.
+        filters: The kinds of budget in which it has a cost; see `accounting.filters`.
+        norm: Of a mechanism with noise of its own: the norm that bounds contributions.
+        noise_multiplier_is: Of such a mechanism: what its noise multiplier is.
+    """
+
+    __slots__ = ()
+    samplings: ClassVar[tuple[type[Sampling], ...]] = (FullBatch,)
+    relations: ClassVar[tuple[NeighboringRelation, ...]] = tuple(NeighboringRelation)
+    why_refused: ClassVar[str] = ""
+    filters: ClassVar[tuple[str, ...]]
+    norm: ClassVar[str] = ""
+    noise_multiplier_is: ClassVar[str] = ""
+
+
+MechanismClass = TypeVar("MechanismClass", bound=type[Mechanism])
+
+#: Every mechanism by its kind. `accounting.events` imports all files of its folder, so that the table is complete.
+MECHANISMS: dict[str, type[Mechanism]] = {}
+
+
+def mechanism(cls: MechanismClass) -> MechanismClass:
+    """Register a mechanism under its kind."""
+    register(cls, MECHANISMS)
+    return cls

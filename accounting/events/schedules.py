@@ -1,0 +1,73 @@
+"""What one record takes part in, and which schedules and mechanisms are refused under a relation.
+
+A schedule that is fixed in advance hides nothing: a record that takes part in n steps costs n full batches. Each
+sampling says in `accounting.events.samplings` what its steps amount to; here lists of events are resolved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accounting.errors import Unsupported, inside, one_of
+from accounting.events.event import Event
+from accounting.events.samplings import FullBatch, Poisson
+from accounting.relations import NeighboringRelation
+
+
+def resolve_schedules(events: Sequence[Event], relation: NeighboringRelation) -> tuple[Event, ...]:
+    """The same list with every fixed schedule written as the full batches that one record takes part in.
+
+    Two events are two schedules: a record may take part in both, whatever their sampling says.
+
+    Guarantees: schedules_never_merge: participations are counted event by event, before equal events are grouped.
+
+    Raises:
+        Unsupported: the scheme is not accounted under the relation; the pointer names the event.
+    """
+    resolved = []
+    for index, event in enumerate(events):
+        with inside(index):
+            check_event(event, relation)
+            resolved.append(resolve_schedule(event))
+    return tuple(resolved)
+
+
+def check_event(event: Event, relation: NeighboringRelation) -> None:
+    """Refuse a scheme under a relation in which one record moves another, and a mechanism without a bound under it.
+
+    Raises:
+        Unsupported: with the reason, and what works.
+    """
+    sampling, mechanism = event.sampling, event.mechanism
+    possible = sampling.relations
+    if relation not in possible:
+        or_poisson = ", or poisson sampling" if Poisson in mechanism.samplings else ""
+        raise Unsupported(
+            f"{sampling.kind} is not accounted under {relation}: {sampling.why_refused}. Use "
+            f"{one_of([str(each) for each in possible])}{or_poisson}",
+            code="unsupported_relation",
+            pointer=("sampling", "kind"),
+        )
+    if relation not in mechanism.relations:
+        raise Unsupported(
+            f"{mechanism.kind} is not accounted under {relation}: {mechanism.why_refused}. Use "
+            f"{one_of([str(each) for each in mechanism.relations])}",
+            code="unsupported_relation",
+            pointer=("mechanism", "kind"),
+        )
+
+
+def resolve_schedule(event: Event) -> Event:
+    """Return one event as what a record takes part in, under every relation under which it is accounted at all.
+
+    `Poisson` and `WithoutReplacement` of less than everything stay as they are, allocations are whole.
+    """
+    sampling, count = event.sampling.resolved(event.count)
+    if sampling is event.sampling and count == event.count:
+        return event
+    return Event(event.mechanism, sampling, count)
+
+
+def is_sampled(event: Event) -> bool:
+    """Return whether an event of a resolved list is sampled: every other schedule has become full batches."""
+    return not isinstance(event.sampling, FullBatch)

@@ -1,0 +1,117 @@
+"""What an event costs in a filter: which cells of the table exist, what a cost is, and how costs add up.
+
+T = steps of full batches (shuffled epochs: passes; disjoint batches: 1; random allocation: participations, begun
+allocations in full), s = noise multiplier, eps = sens / b for a
+Laplace event of scale b, d = the delta at which the reservation is priced (`charge_delta`).
+
+| event | pure_dp | approximate_dp | zcdp | gaussian_dp | renyi_dp, order a |
+|---|---|---|---|---|---|
+| gaussian, full batch | none | tight at d | sens^2 T / (2 s^2) | sens^2 T / s^2 | a sens^2 T / (2 s^2) |
+| gaussian, sampled | none | tight at d | UNAMPLIFIED, warning | UNAMPLIFIED, warning | moment of the sampled pair |
+| gaussian_mixture | none | tight at d | sens^2 T / (2 min s^2) | sens^2 T / min s^2 | exact moment |
+| gaussian_mixture, sampled | none | tight at d | UNAMPLIFIED, warning | UNAMPLIFIED, warning | sampled moment |
+| laplace | T eps | T eps | T (eps + e^-eps - 1) | T m(e^(-eps/2) / 2) | exact moment |
+| laplace, sampled | T eps' | T eps' | best of both | best of both | moment of the sampled pair |
+| gaussian or laplace, with replacement or truncated Poisson | none | tight at d | none | none | none |
+| pure_dp or approximate_dp, shuffle model | none | tight at d | none | none | none |
+| pure_dp | T eps | T eps | T eps tanh(eps / 2) | T m(1 / (1 + e^eps)) | moment of randomised response |
+| generalized_gaussian | none | tight at d | kappa sens^2 T / (2 s^2) | none | a kappa sens^2 T / (2 s^2) |
+| tree_aggregation, h nodes | none | tight at d | sens^2 T h / (2 s^2) | sens^2 T h / s^2 | a sens^2 T h / (2 s^2) |
+| randomized_response | T eps | tight at d | T smallest rho | T smallest mu^2 | exact moment |
+| discrete_laplace | T eps | tight at d | T smallest rho | T smallest mu^2 | exact moment |
+| discrete_gaussian | none | tight at d | sens^2 T / (2 s^2) | none | a sens^2 T / (2 s^2) |
+| exponential, report_noisy_max (gumbel) | T eps | tight at d | T eps^2 / 8 at most | as pure_dp | largest moment |
+| report_noisy_max (laplace, exponential) | T eps | tight at d | as pure_dp | as pure_dp | as pure_dp |
+| zcdp | none | tight at d | T rho | none | T rho a |
+| renyi_dp | none | tight at d | none | none | T divergence, interpolated between its orders |
+| approximate_dp | none | T eps, T delta | none | none | none |
+
+m(x) = (2 Phi^-1(x))^2; eps' is the sampled step's largest loss; "best of both": of the unsampled step's cost, which no
+sampling exceeds, and that of an eps'-DP step. There is no conversion outside this table. A sampled Gaussian has no
+amplified cost in zcdp (its Renyi divergence over the order tends to 1 / (2 s^2) at least as the order grows, whatever
+the sampling probability) and none in gaussian_dp (a mu-GDP step has divergence a mu^2 / 2 at most).
+
+Sampled in fixed sizes under replace_special, the batches are drawn from a public number of positions, and the null
+record keeps the replaced one's: given the batches, neighbours differ in at most T of them, by at most the contribution
+bound. Without amplification, then, sens is 1. The sampled pair is that of replace_one, of distance 2, because with
+the batches hidden a record is compared with another one in its place.
+
+A float stands for the shortest decimal that reads back to it, which is how events and limits are written and hashed;
+rational costs are computed exactly from those decimals, so that a million charges of 1e-6 fill 1 exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from accounting.errors import NoCostInFilter, inside, one_of
+from accounting.events import Event
+from accounting.events.schedules import is_sampled, resolve_schedules
+from accounting.losses.rules import rules_of
+from accounting.relations import NeighboringRelation
+from accounting.units import Amounts
+
+NO_AMPLIFICATION = "no_amplification"
+SAME_RANDOMIZER_REQUIRED = "same_randomizer_required"
+_NAMES = {"zcdp": "zCDP", "gaussian_dp": "Gaussian DP"}
+#: One atto-unit, the grain in which delta is counted.
+SMALLEST_DELTA = 1e-18
+
+
+@dataclass(frozen=True, slots=True)
+class CostWarning:
+    """A sentence that belongs beside a cost, with a stable code."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Amounts in the filter's units, rounded up; one, one per order, or epsilon and delta."""
+
+    amounts: Amounts
+    warnings: tuple[CostWarning, ...] = ()
+
+
+def checked(events: tuple[Event, ...], relation: NeighboringRelation, kind: str) -> tuple[Event, ...]:
+    """The list with its schedules resolved, when every event has a cost in the filter."""
+    for index, event in enumerate(events):
+        restricted = event.sampling.filters
+        working = [each for each in event.mechanism.filters if restricted is None or each in restricted]
+        if kind not in working:
+            by_mechanism = kind not in event.mechanism.filters
+            sampled = "" if by_mechanism else f" with {event.sampling.kind} batches"
+            raise NoCostInFilter(
+                f"a {event.mechanism.kind} event{sampled} has no proved additive cost in a {kind} budget; it has one "
+                f"in {one_of(working)}",
+                pointer=("events", index, "mechanism" if by_mechanism else "sampling"),
+            )
+    with inside("events"):
+        return resolve_schedules(events, relation)
+
+
+def total(
+    events: tuple[Event, ...], relation: NeighboringRelation, unit: Callable[[Event, NeighboringRelation], Fraction]
+) -> Fraction:
+    """Return the sum over all steps of what one step costs, without rounding."""
+    return sum((participations(event) * unit(event, relation) for event in events), Fraction(0))
+
+
+def participations(event: Event) -> int:
+    """Return how often a cost of one step is met: of a random allocation, by what a record may have a part in."""
+    return event.sampling.steps_charged(event.count)
+
+
+def unamplified(events: tuple[Event, ...], kind: str) -> tuple[CostWarning, ...]:
+    """Return the warning that a budget of this kind charges sampled Gaussians as full batches, where there are such."""
+    if all(rules_of(event.mechanism).amplified_sums or not is_sampled(event) for event in events):
+        return ()
+    detail = (
+        f"Sampling does not lower the cost in a {kind} budget: no amplified {_NAMES[kind]} holds for a sampled "
+        "Gaussian, so it is charged as if every record took part in every step. A renyi_dp budget charges the "
+        "amplified cost."
+    )
+    return (CostWarning(NO_AMPLIFICATION, detail),)

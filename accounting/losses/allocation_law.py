@@ -1,0 +1,267 @@
+"""The likelihood ratio of one random allocation, from above and from below in convex order, on a few thousand points.
+
+A record takes part in one of t steps. With Y_1, ..., Y_t the unsampled steps' ratios, independent log-normals of mean
+1 under the law without the record, the allocation's ratio is X = (Y_1 + ... + Y_t) / t, and every hockey stick of
+either direction is the mean of a convex function of X (`random_allocation`). So laws that bound X in convex
+order bound both directions, and composition, at once:
+
+* From above (`spread_law`): a value between two points of a geometric grid is split between them so that its mean is
+  kept; what lies below the grid is split between 0 and its first point, what lies above leaves its excess as a mass at
+  infinity. Each only spreads the law. On a geometric grid with n points the mean of two laws is 2n - 1 products of
+  diagonals: the place of v x_i + w x_j relative to x_i depends on j - i alone.
+* From below (`grouped_law`): the law is cut into cells and each cell put at its conditional mean.
+
+Means of independent variables keep the convex order, so that t of them are averaged by halving: {m, m + 1} from
+{floor(m/2), floor(m/2) + 1}. As a mean concentrates, the grid is halved, which keeps its points. All terms are
+nonnegative; what floating point does to them is relative, see `RatioAtoms.relative_error`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TypeVar
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from accounting.losses.atoms import Atoms
+
+Array = NDArray[np.float64]
+
+#: Points of a law from above, and cells of one from below.
+SPREAD_POINTS = 2500
+GROUPED_CELLS = 1000
+#: Standard deviations that are kept of one step, either way; beyond lies less than 1e-32.
+_REACH = 12.0
+#: Mass, or share of the mean, that a law's ends may lose to 0 and infinity at each addition.
+_NEGLIGIBLE = 1e-35
+#: Fine cells that are looked through before a law from below is cut into its cells.
+_FINER = 16
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_Law = TypeVar("_Law")
+
+
+@dataclass(frozen=True)
+class RatioAtoms:
+    """A law of X under Q, with mean 1 up to rounding.
+
+    Attributes:
+        logs: Logarithms of its positive values, increasing.
+        masses: Their Q-masses.
+        zero: Q-mass at 0.
+        infinity: Share of the mean at infinity: P-mass of an infinite loss.
+        relative_error: Of the mean of any (X - c)_+ or (c - X)_+, by rounding: some thousand nonnegative terms at each
+            halving, t times one step's masses, and the values' own digits where the law is narrow.
+    """
+
+    logs: Array
+    masses: Array
+    zero: float
+    infinity: float
+    relative_error: float
+
+    @cached_property
+    def atoms(self) -> Atoms:
+        """The pair's atoms in the remove direction, without what is infinite in either."""
+        occupied = self.masses > 0.0
+        logs = self.logs[occupied]
+        return Atoms(np.log(self.masses[occupied]) + logs, logs)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """A law on a geometric grid: masses at e^((first + j) step), at 0 and, of its mean, at infinity."""
+
+    first: int
+    step: float
+    masses: Array
+    zero: float
+    infinity: float
+
+    @property
+    def logs(self) -> Array:
+        logs: Array = self.step * np.arange(self.first, self.first + self.masses.size, dtype=np.float64)
+        return logs
+
+
+@lru_cache(maxsize=64)
+def spread_law(noise_multiplier: float, bins: int, points: int = SPREAD_POINTS) -> RatioAtoms:
+    """A law above that of X in convex order.
+
+    Args:
+        noise_multiplier: s, from 0.05.
+        bins: t >= 1.
+        points: About so many.
+
+    Guarantees: above_in_convex_order.
+    """
+    one = _one_spread(1.0 / noise_multiplier, points)
+    law = _mean(one, bins, lambda a, b, share: _spread_mean(a, b, share, points))
+    return RatioAtoms(law.logs, law.masses, law.zero, law.infinity, _relative_error(law.logs, law.masses, bins))
+
+
+@lru_cache(maxsize=64)
+def grouped_law(noise_multiplier: float, bins: int, cells: int = GROUPED_CELLS) -> RatioAtoms:
+    """A law below that of X in convex order; otherwise as `spread_law`.
+
+    Guarantees: below_in_convex_order.
+    """
+    one = _one_grouped(1.0 / noise_multiplier, cells)
+    values, masses = _mean(one, bins, lambda a, b, share: _grouped_mean(a, b, share, cells))
+    logs = np.log(values)
+    return RatioAtoms(logs, masses, 0.0, 0.0, _relative_error(logs, masses, bins))
+
+
+def _relative_error(logs: Array, masses: Array, bins: int) -> float:
+    spread = math.sqrt(max(float(np.sum(masses * np.minimum(logs * logs, 1.0))), 1e-30))
+    halvings = 1.0 + math.log2(bins)
+    # Tails of the law fall by some forty over the spread, at most, per unit of the logarithm.
+    return halvings * (1e-10 + 40.0 * 1e-14 / spread) + 5e-14 * bins
+
+
+def _mean(one: _Law, count: int, add: Callable[[_Law, _Law, float], _Law]) -> _Law:
+    """The law of the mean of ``count`` independent variables, from floor and ceiling of half as many.
+
+    Args:
+        add: Of two laws and the first one's share of the mean.
+    """
+    needed = [{count}]
+    while max(needed[-1]) > 2:
+        needed.append({half for number in needed[-1] for half in (number // 2, number - number // 2)})
+    laws = {1: one, 2: one}
+    if max(needed[-1]) == 2:
+        laws[2] = add(one, one, 0.5)
+    for numbers in reversed(needed[:-1]):
+        laws = {
+            number: add(laws[number // 2], laws[number - number // 2], (number // 2) / number) for number in numbers
+        }
+    return laws[count]
+
+
+def _density(z: Array) -> Array:
+    density: Array = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return density
+
+
+def _one_spread(mu: float, points: int) -> _Grid:
+    """One step's ratio e^(mu z - mu^2/2), z normal, on a grid."""
+    step = mu * (mu + 2.0 * _REACH) / points
+    first = math.floor((-mu * _REACH - 0.5 * mu * mu) / step)
+    last = math.ceil((mu * (mu + _REACH) - 0.5 * mu * mu) / step)
+    edges = (np.arange(first, last + 1) * step + 0.5 * mu * mu) / mu
+    width = step / mu
+    nodes = edges[:-1, None] + 0.5 * width * (1.0 + _NODES)
+    densities = _density(nodes) * (0.5 * width * _WEIGHTS)
+    upward = np.expm1(0.5 * step * (1.0 + _NODES)) / math.expm1(step)
+    masses = np.zeros(last - first + 1)
+    masses[1:] += densities @ upward
+    masses[:-1] += densities @ (1.0 - upward)
+    # Below the grid: split between 0 and its first point. Above: the last point, and an excess at infinity.
+    below, above = float(scipy.special.ndtr(edges[0])), float(scipy.special.ndtr(-edges[-1]))
+    kept = float(scipy.special.ndtr(edges[0] - mu)) * math.exp(-first * step)
+    masses[0] += kept
+    masses[-1] += above
+    return _Grid(first, step, masses, max(below - kept, 0.0) + 1e-300, float(scipy.special.ndtr(mu - edges[-1])))
+
+
+def _spread_mean(left: _Grid, right: _Grid, share: float, points: int) -> _Grid:
+    """share X + (1 - share) Y, each value split between its two neighbours on the finer grid of the two."""
+    step = min(left.step, right.step)
+    left, right = _on_grid(left, step), _on_grid(right, step)
+    a, b = left.masses, right.masses
+    # With y = x e^(apart step), the mean lies so many steps above x, whatever x is; never outside the two.
+    aparts = right.first - left.first + np.arange(1 - a.size, b.size)
+    rises = np.logaddexp(math.log(share), math.log1p(-share) + step * aparts) / step
+    rises = np.clip(rises, np.minimum(aparts, 0), np.maximum(aparts, 0))
+    whole = np.floor(rises).astype(int)
+    uppers = np.clip(np.expm1((rises - whole) * step) / math.expm1(step), 0.0, 1.0)
+    first = min(left.first, right.first)
+    masses = np.zeros(max(left.first + a.size, right.first + b.size) - first + 1)
+    for index in range(aparts.size):
+        apart = index - (a.size - 1)
+        low, high = max(0, -apart), min(a.size, b.size - apart)
+        products = a[low:high] * b[low + apart : high + apart]
+        place = left.first - first + low + int(whole[index])
+        moved = uppers[index] * products
+        masses[place + 1 : place + 1 + products.size] += moved
+        products -= moved
+        masses[place : place + products.size] += products
+    # A mean of 0 and y lies between 0 and y.
+    masses[left.first - first : left.first - first + a.size] += right.zero * share * a
+    masses[right.first - first : right.first - first + b.size] += left.zero * (1.0 - share) * b
+    zero = left.zero * (right.zero + share) + right.zero * (1.0 - share)
+    infinity = share * left.infinity + (1.0 - share) * right.infinity
+    return _refined(_trimmed(_Grid(first, step, masses, zero, infinity)), points)
+
+
+def _on_grid(law: _Grid, step: float) -> _Grid:
+    """The same law on a grid that has been halved more often."""
+    ratio = round(law.step / step)
+    if ratio == 1:
+        return law
+    masses = np.zeros(ratio * (law.masses.size - 1) + 1)
+    masses[::ratio] = law.masses
+    return _Grid(law.first * ratio, step, masses, law.zero, law.infinity)
+
+
+def _refined(law: _Grid, points: int) -> _Grid:
+    """The same law, the grid halved while it has few points."""
+    while 2 * law.masses.size <= points:
+        law = _on_grid(law, 0.5 * law.step)
+    return law
+
+
+def _trimmed(law: _Grid) -> _Grid:
+    """The ends that hold next to nothing, split between what is left, 0 and infinity."""
+    masses, values = law.masses, np.exp(law.logs)
+    below = int(np.searchsorted(np.cumsum(masses), _NEGLIGIBLE))
+    contributions = np.cumsum((masses * values)[::-1])[::-1]
+    end = int(np.count_nonzero(contributions > _NEGLIGIBLE * contributions[0]))
+    kept = masses[below:end].copy()
+    moved = float((masses[:below] * values[:below]).sum()) / values[below]
+    kept[0] += moved
+    kept[-1] += masses[end:].sum()
+    zero = law.zero + float(masses[:below].sum())
+    infinity = law.infinity + float((masses[end:] * values[end:]).sum())
+    return _Grid(law.first + below, law.step, kept, zero, infinity)
+
+
+def _one_grouped(mu: float, cells: int) -> tuple[Array, Array]:
+    """Conditional means and masses of one step's ratio in cells of equal width; the ends take in what lies beyond."""
+    edges = np.linspace(-_REACH, mu + _REACH, cells + 1)
+    width = float(edges[1] - edges[0])
+    nodes = edges[:-1, None] + 0.5 * width * (1.0 + _NODES)
+    densities = _density(nodes) * (0.5 * width * _WEIGHTS)
+    masses = densities.sum(axis=1)
+    means = (densities * np.exp(mu * nodes - 0.5 * mu * mu)).sum(axis=1)
+    masses[0] += scipy.special.ndtr(edges[0])
+    means[0] += scipy.special.ndtr(edges[0] - mu)
+    masses[-1] += scipy.special.ndtr(-edges[-1])
+    means[-1] += scipy.special.ndtr(mu - edges[-1])
+    return means / masses, masses
+
+
+def _grouped_mean(
+    left: tuple[Array, Array], right: tuple[Array, Array], share: float, cells: int
+) -> tuple[Array, Array]:
+    """share X + (1 - share) Y, in cells of equal ratio between ends of next to no mass."""
+    values = np.add.outer(share * left[0], (1.0 - share) * right[0]).ravel()
+    masses = np.multiply.outer(left[1], right[1]).ravel()
+    low, high = math.log(values[0]), math.log(values[-1])
+    finer = _FINER * cells
+    cell = np.minimum((np.log(values) - low) * (finer / (high - low)), finer - 1).astype(int)
+    cell = np.maximum(cell, 0)
+    fine_masses = np.bincount(cell, masses, finer)
+    fine_means = np.bincount(cell, masses * values, finer)
+    start = int(np.searchsorted(np.cumsum(fine_masses), _NEGLIGIBLE))
+    above = np.cumsum(fine_means[::-1])[::-1]
+    end = max(int(np.count_nonzero(above > _NEGLIGIBLE * above[0])), start + 1)
+    group = np.clip((np.arange(finer) - start) * cells // (end - start), 0, cells - 1)
+    grouped: Array = np.bincount(group, fine_masses, cells).astype(np.float64)
+    means: Array = np.bincount(group, fine_means, cells).astype(np.float64)
+    occupied = grouped > 0.0
+    return means[occupied] / grouped[occupied], grouped[occupied]

@@ -1,0 +1,74 @@
+"""Losses of atoms: discrete noise, randomised response on many categories, counts of messages."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.losses.atom_step import AtomStep
+from accounting.losses.atoms import ALLOWANCE, Atoms
+from accounting.losses.privacy_loss import PrivacyLoss, ratio_digits
+from accounting.losses.support import Support
+
+Array = NDArray[np.float64]
+
+
+class AtomicLoss(PrivacyLoss):
+    """A `PrivacyLoss` of atoms; subclasses are frozen dataclasses of the numbers that fix them.
+
+    Attributes:
+        on_lattice: Whether the losses are equally spaced.
+    """
+
+    __slots__ = ()
+    has_pair = True
+    on_lattice: ClassVar[bool] = True
+
+    @abstractmethod
+    def find_atoms(self) -> Atoms:
+        """Return the atoms in the direction in which the record is removed."""
+
+    @property
+    def atoms(self) -> Atoms:
+        """The atoms that `find_atoms` returns, remembered."""
+        return _atoms_of(self)
+
+    @property
+    def pure_epsilon(self) -> float:
+        losses = self.atoms.losses
+        return max(float(losses[-1]), -float(losses[0]))
+
+    def log_moment(self, tilts: Array) -> Array:
+        """Guarantees: moment_is_exact_and_rounded_up."""
+        moments = self.atoms.log_moment(tilts)
+        if not self.symmetric:
+            moments = np.maximum(moments, self.atoms.swapped.log_moment(tilts))
+        return moments * (1.0 + 2.0 * ALLOWANCE)
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        """Guarantees: profile_is_exact: relatively, for either sign of eps."""
+        here = self.atoms if remove else self.atoms.swapped
+        excess: Array = np.where(
+            epsilons >= 0.0,
+            here.profile(np.maximum(epsilons, 0.0)),
+            np.exp(np.minimum(epsilons, 0.0)) * here.swapped.profile(np.maximum(-epsilons, 0.0)),
+        )
+        return excess
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        losses = (self.atoms if remove else self.atoms.swapped).losses
+        return Support(min(float(losses[0]), 0.0), max(float(losses[-1]), 0.0), 0.0, 0.0)
+
+    def contour_step(self, log_count: float, *, remove: bool) -> AtomStep:
+        atoms = self.atoms if remove else self.atoms.swapped
+        return AtomStep(atoms, math.isfinite(self.pure_epsilon), ratio_digits(log_count))
+
+
+@lru_cache(maxsize=32)
+def _atoms_of(loss: AtomicLoss) -> Atoms:
+    return loss.find_atoms()

@@ -1,0 +1,86 @@
+"""The discrete Laplace mechanism on full batches: scalar sums on a grid, noise with mass tanh(a/2) e^(-a |y|) on it.
+
+a = grid / noise multiplier, k = sensitivity / grid, an integer. The loss is a (k - 2 i), i = 0 .. k, with mass
+1 / (1 + e^-a) at a k, that times e^(-a k) at -a k, and tanh(a/2) e^(-a i) between them. At these losses the profile is
+that of the continuous Laplace mechanism of the same noise multiplier, and between them it is linear in e^eps, so above
+it. The law is log-concave, so that the largest shift is worst. Both directions agree.
+
+Source: Ghosh, Roughgarden & Sundararajan 2012 (the geometric mechanism).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from accounting.events.discrete_laplace import DiscreteLaplace
+from accounting.losses.atomic import AtomicLoss
+from accounting.losses.atoms import Atoms
+from accounting.losses.concentration import rho_of
+from accounting.losses.gaussian_mu import mu_of_discrete_laplace
+from accounting.losses.privacy_loss import GroupStep
+from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
+from accounting.units import exact
+
+#: Losses that are told apart where a group moves.
+_MOST_ATOMS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplaceLoss(AtomicLoss):
+    """Loss of two discrete Laplace laws.
+
+    Attributes:
+        epsilon: The largest loss, a k.
+        shift: Distance of the centres in grid steps, k.
+    """
+
+    epsilon: float
+    shift: int
+
+    symmetric = True
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+    def find_atoms(self) -> Atoms:
+        k = self.shift
+        a = self.epsilon / k
+        i = np.arange(k, -1.0, -1.0)
+        log_masses = math.log(math.tanh(0.5 * a)) - a * i
+        log_masses[-1] = -math.log1p(math.exp(-a))
+        log_masses[0] = log_masses[-1] - self.epsilon
+        return Atoms(log_masses, self.epsilon * (1.0 - 2.0 * i / k))
+
+    @property
+    def zcdp_rho(self) -> float:
+        """Smallest rho of its zCDP, rounded up."""
+        return rho_of(self)
+
+    @property
+    def gaussian_mu(self) -> float:
+        return mu_of_discrete_laplace(self.epsilon, self.shift)
+
+    def for_group(self, size: int) -> GroupStep:
+        """The law and itself k times as far apart, which k records that agree attain; log-concavity makes it worst.
+
+        A group of very many grid steps is charged for fewer losses, of which the law's own are a refinement: between
+        two losses the profile is linear in e^eps, and the law's is convex.
+        """
+        exact = size * self.shift <= _MOST_ATOMS
+        shift = size * self.shift if exact else self.shift
+        return GroupStep(DiscreteLaplaceLoss(size * self.epsilon, shift), is_exact=exact)
+
+
+@rules_for(DiscreteLaplace)
+class DiscreteLaplaceRules(MechanismRules[DiscreteLaplace]):
+    def loss(self, mechanism: DiscreteLaplace, sensitivity: float) -> DiscreteLaplaceLoss:
+        shift = round(sensitivity) * mechanism.steps_per_bound
+        return DiscreteLaplaceLoss(sensitivity / mechanism.noise_multiplier, shift)
+
+    def pure_epsilon(self, mechanism: DiscreteLaplace, step: ChargedStep) -> Fraction:
+        return step.sensitivity / exact(mechanism.noise_multiplier)

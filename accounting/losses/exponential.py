@@ -1,0 +1,183 @@
+"""The exponential mechanism, by what is proved of it: its loss has bounded range.
+
+Candidate r is released with probability in proportion to e^(epsilon score(r) / (2 Delta)), where scores of neighbours
+differ by at most Delta. Log-likelihoods move by at most epsilon / 2 but for a common constant, so the losses of two
+neighbours lie in an interval of length epsilon, [t - epsilon, t] with 0 <= t <= epsilon (Durfee & Rogers 2019). Given
+t, the pair with the two losses at the ends dominates (convexity), P-mass p_t = (e^eps - e^t) / (e^eps - 1) at t; such
+pairs are attained, in the limit, by exponential mechanisms (Dong, Durfee & Rogers 2020).
+
+* One step: the largest profile over t is at t = (eps + x) / 2,
+
+      delta(x) = (1 - e^((x - eps)/2))^2 / (1 - e^-eps),   |x| <= eps.
+
+  As a function of e^x it is convex, so it is the profile of one pair, with loss density e^(l/2) / (4 sinh(eps/2)) on
+  (-eps, eps) under P. It dominates each of the mechanisms, hence compositions of it dominate every adaptive
+  composition of them (Zhu, Dong & Wang 2022, Theorem 10). But those need not attain it, as t cannot follow x.
+* Moments: the largest over t has a closed form (`log_moment`); it is below eps^2 x (x + 1) / 8, because K'' is at most
+  eps^2 / 4 and K(-1) = K(0) = 0. Divergences add up under adaptive composition.
+* From below: (eps/2)-randomised response (t = eps/2), in every step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.events.exponential import Exponential
+from accounting.fourier.ratio_path import RatioPart
+from accounting.fourier.ratio_step import RatioStep
+from accounting.losses.concentration import rho_of
+from accounting.losses.privacy_loss import GroupStep, PrivacyLoss, ratio_digits
+from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
+from accounting.losses.stated import RandomizedResponseLoss
+from accounting.losses.support import Support, mirrored
+from accounting.units import exact
+
+Array = NDArray[np.float64]
+
+#: Covers the rounding of the closed forms below; see `test_exponential`.
+_ALLOWANCE = 1e-12
+#: Beyond it a quadrature over the losses would take too many nodes.
+_LARGEST_RANGE = 1000.0
+
+
+def bounded_range(epsilon: float) -> BoundedRangeLoss | RandomizedResponseLoss:
+    """The loss of a mechanism whose losses lie in an interval of this length."""
+    return BoundedRangeLoss(epsilon) if epsilon > 0.0 else RandomizedResponseLoss(0.0)
+
+
+@rules_for(Exponential)
+class ExponentialRules(MechanismRules[Exponential]):
+    def loss(self, mechanism: Exponential, sensitivity: float) -> BoundedRangeLoss | RandomizedResponseLoss:
+        return bounded_range(mechanism.epsilon)
+
+    def pure_epsilon(self, mechanism: Exponential, step: ChargedStep) -> Fraction:
+        return exact(mechanism.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRangeLoss(PrivacyLoss):
+    """One step of a mechanism whose losses lie in an interval of length ``epsilon``, above 0."""
+
+    epsilon: float
+
+    symmetric = True
+    has_pair = True
+    is_enclosed = True
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+    @property
+    def dominating(self) -> BoundedRangePairLoss:
+        return BoundedRangePairLoss(self.epsilon)
+
+    @property
+    def attained(self) -> RandomizedResponseLoss:
+        return RandomizedResponseLoss(0.5 * self.epsilon)
+
+    def log_moment(self, tilts: Array) -> Array:
+        """x (S(x h + h) - S(x h)) + S(h + x h) - S(h), S(y) = log(sinh(y) / y), h = eps / 2.
+
+        Source: E e^(x L) = u^x (A - B u) / (e^eps - 1) with u = e^t, A = e^eps - e^(-x eps), B = 1 - e^(-x eps), is
+        largest at u = x A / ((x + 1) B).
+        """
+        half = 0.5 * self.epsilon
+        moment: Array = tilts * _growth(tilts * half, np.full_like(tilts, half))
+        moment = moment + _growth(np.full_like(tilts, half), tilts * half)
+        return moment * (1.0 + _ALLOWANCE)
+
+    @property
+    def zcdp_rho(self) -> float:
+        """Smallest rho of the zCDP that a bounded range implies, rounded up; at most eps^2 / 8."""
+        return min(rho_of(self), self.epsilon**2 / 8.0)
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        """(1 - e^((|x| - eps)/2))^2 / (1 - e^-eps)."""
+        return self.dominating.excess(epsilons, remove=remove)
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
+
+    def for_group(self, size: int) -> GroupStep:
+        """The mechanism with k times the range of losses, as any move of the scores may be split among k records."""
+        return GroupStep(BoundedRangeLoss(size * self.epsilon), is_exact=True)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRangePairLoss(PrivacyLoss):
+    """The pair whose profile is the largest that a bounded range allows."""
+
+    epsilon: float
+
+    symmetric = True
+    has_pair = True
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+    def log_moment(self, tilts: Array) -> Array:
+        """log [ sinh((2 x + 1) h) / ((2 x + 1) sinh h) ], h = eps / 2."""
+        half = 0.5 * self.epsilon
+        return _growth(np.full_like(tilts, half), 2.0 * tilts * half) * (1.0 + _ALLOWANCE)
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        below = np.expm1(0.5 * np.minimum(np.abs(epsilons) - self.epsilon, 0.0))
+        return mirrored(epsilons, below * below / -math.expm1(-self.epsilon))
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
+
+    def contour_step(self, log_count: float, *, remove: bool) -> RatioStep | None:
+        """Density e^(y/2) / (4 sinh(l/2)) between -l and l, without atoms.
+
+        Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
+        """
+        size = self.epsilon
+        if size > _LARGEST_RANGE:
+            return None
+        log_scale = -0.5 * size - math.log(2.0) - math.log(-math.expm1(-size))
+        part = RatioPart(1.0, log_scale, 0.0, -size, size, upward=True)
+        return RatioStep((part,), (), 0.0, ratio_digits(log_count), 1.0, size)
+
+
+def _growth(start: Array, length: Array) -> Array:
+    """S(start + length) - S(start), relatively accurate; S' is Langevin's function, positive and rising."""
+    nodes, weights = _nodes()
+    places = start[..., None] + np.minimum(length, 1.0)[..., None] * nodes
+    short = length * (_langevin(places) @ weights)
+    direct = _log_sinhc(start + length) - _log_sinhc(start)
+    far = length - np.log1p(length / np.maximum(start, 1.0))
+    return np.where(length <= 1.0, short, np.where(start > 30.0, far, direct))
+
+
+def _langevin(y: Array) -> Array:
+    """coth(y) - 1 / y."""
+    square = y * y
+    series = y / 3.0 * (1.0 - square / 15.0 * (1.0 - square * (2.0 / 21.0) * (1.0 - 0.1 * square)))
+    safe = np.maximum(y, 0.05)
+    return np.where(y < 0.05, series, 1.0 / np.tanh(safe) - 1.0 / safe)
+
+
+def _log_sinhc(y: Array) -> Array:
+    """log(sinh(y) / y)."""
+    nodes, weights = _nodes()
+    near = np.minimum(y, 1.0)
+    small = near * (_langevin(near[..., None] * nodes) @ weights)
+    large = np.maximum(y, 1.0)
+    log_sinhc: Array = np.where(y <= 1.0, small, large - np.log(2.0 * large) + np.log1p(-np.exp(-2.0 * large)))
+    return log_sinhc
+
+
+@lru_cache(maxsize=1)
+def _nodes() -> tuple[Array, Array]:
+    """Gauss and Legendre's on (0, 1): S' has its poles at multiples of i pi, so twelve serve intervals up to 1."""
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    return 0.5 * (nodes + 1.0), 0.5 * weights

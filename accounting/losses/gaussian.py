@@ -1,0 +1,92 @@
+"""The Gaussian mechanism on full batches: N(mu, 1) against N(0, 1), exactly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from accounting.events.gaussian import Gaussian
+from accounting.fourier.mixture import GaussianStep
+from accounting.losses.mills import scaled_mills_difference
+from accounting.losses.privacy_loss import GroupStep, PrivacyLoss
+from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
+from accounting.losses.support import Support, mirrored
+from accounting.units import exact
+
+Array = NDArray[np.float64]
+_ULP = 2.0**-52
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianLoss(PrivacyLoss):
+    """Loss of N(mu, 1) against N(0, 1): normal with mean mu^2 / 2 and standard deviation mu.
+
+    Compositions of such pairs are such pairs, mu^2 adding up (Dong, Roth & Su 2022, Corollary 3.3).
+
+    Attributes:
+        mu: sqrt(count) times sensitivity over the noise's standard deviation; no unit.
+    """
+
+    mu: float
+
+    pure_epsilon = math.inf
+    symmetric = True
+    has_pair = True
+
+    def log_moment(self, tilts: Array) -> Array:
+        """x (x + 1) mu^2 / 2."""
+        moment: Array = 0.5 * self.mu * self.mu * tilts * (tilts + 1.0) * (1.0 + 8.0 * _ULP)
+        return moment
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) for eps >= 0  (Balle & Wang 2018, Theorem 8)."""
+        size = np.abs(epsilons)
+        profile = scaled_mills_difference(size / self.mu - 0.5 * self.mu, self.mu)
+        return mirrored(epsilons, profile)
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        reach = -float(scipy.special.ndtri_exp(log_mass))
+        centre, mass = 0.5 * self.mu * self.mu, math.exp(log_mass)
+        return Support(centre - reach * self.mu, centre + reach * self.mu, mass, mass)
+
+    def contour_step(self, log_count: float, *, remove: bool) -> GaussianStep:
+        return GaussianStep(self.mu)
+
+    def for_group(self, size: int) -> GroupStep:
+        """Return the loss at k times the distance, which k records that agree attain."""
+        return GroupStep(GaussianLoss(size * self.mu), is_exact=True)
+
+    @property
+    def unamplified_mu(self) -> float:
+        return self.mu
+
+
+@rules_for(Gaussian)
+class GaussianRules(MechanismRules[Gaussian]):
+    """Costs are rational; sampled, those of a full batch where no amplified number holds."""
+
+    linear_in_order = True
+    amplified_sums = False
+
+    def loss(self, mechanism: Gaussian, sensitivity: float) -> GaussianLoss:
+        return GaussianLoss(sensitivity / mechanism.noise_multiplier)
+
+    def zcdp_rho(self, mechanism: Gaussian, step: ChargedStep) -> Fraction:
+        return self.mu_squared(mechanism, step) / 2
+
+    def mu_squared(self, mechanism: Gaussian, step: ChargedStep) -> Fraction:
+        return (step.sensitivity / exact(mechanism.noise_multiplier)) ** 2
+
+
+def delta_at_threshold(a: float, mu: float) -> float:
+    """delta of N(mu, 1) against N(0, 1) at eps = mu (a + mu / 2), without forming that eps.
+
+    >>> round(delta_at_threshold(0.0, 1.0), 6)
+    0.238422
+    """
+    return float(scaled_mills_difference(np.array([a]), mu)[0])

@@ -1,0 +1,56 @@
+"""Gaussian noise whose scale is itself drawn at random: with probability w_i the noise multiplier is s_i.
+
+The draw does not depend on the data. The pair charged shows it: N(mu_i, 1) against N(0, 1) with probability w_i,
+mu_i = sensitivity / s_i, so that profile and moments are weighted sums (`accounting.losses.visible_mixture`). That
+is exact for a mechanism that publishes its scale, and a bound for one that does not: leaving out the scale is a
+post-processing, and what hiding it would save is not claimed. Poisson batches mix the sampled pairs in the same way,
+because the scale is drawn independently of the batch.
+
+This is not dp-accounting's `MixtureOfGaussiansDpEvent`: there one scale of noise is fixed and the SENSITIVITY is drawn,
+N(c_i, s^2) with hidden probabilities p_i against N(0, s^2), as in a sum over a random number of contributions. Neither
+is a case of the other, but for one branch, where both are the Gaussian mechanism.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from accounting.events.gaussian import Gaussian
+from accounting.events.gaussian_mixture import GaussianMixture
+from accounting.events.samplings import Poisson
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.privacy_loss import PrivacyLoss
+from accounting.losses.rules import ChargedStep, MechanismRules, rules_for, sampled, sampled_loss
+from accounting.losses.visible_mixture import VisibleMixtureLoss
+from accounting.relations import NeighboringRelation
+from accounting.units import exact
+
+
+@rules_for(GaussianMixture)
+class GaussianMixtureRules(MechanismRules[GaussianMixture]):
+    """However rare the branch of least noise is, it decides at large orders, and so does its Gaussian dominate."""
+
+    amplified_sums = False
+
+    def loss(self, mechanism: GaussianMixture, sensitivity: float) -> PrivacyLoss:
+        """Return the mixture's loss, or the Gaussian's where all branches are alike."""
+        if len(set(mechanism.noise_multipliers)) == 1:
+            return GaussianLoss(sensitivity / mechanism.least_noise)
+        return VisibleMixtureLoss(
+            mechanism.probabilities, tuple(GaussianLoss(sensitivity / scale) for scale in mechanism.noise_multipliers)
+        )
+
+    def zcdp_rho(self, mechanism: GaussianMixture, step: ChargedStep) -> Fraction:
+        return self.mu_squared(mechanism, step) / 2
+
+    def mu_squared(self, mechanism: GaussianMixture, step: ChargedStep) -> Fraction:
+        return (step.sensitivity / exact(mechanism.least_noise)) ** 2
+
+
+@sampled(GaussianMixture, Poisson)
+def poisson_mixture(
+    mechanism: GaussianMixture, sampling: Poisson, relation: NeighboringRelation, sensitivity: float
+) -> VisibleMixtureLoss:
+    """The scale is drawn independently of the batch, and seen."""
+    branches = [sampled_loss(Gaussian(scale), sampling, relation, sensitivity) for scale in mechanism.noise_multipliers]
+    return VisibleMixtureLoss(mechanism.probabilities, tuple(branches))

@@ -1,0 +1,91 @@
+"""The Mills ratio m(x) = (1 - Phi(x)) / phi(x) and its differences, without cancellation.
+
+Every Gaussian profile here is a multiple of G(a, d) = phi(a) (m(a) - m(a + d)), d >= 0.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_SQRT_HALF_PI = math.sqrt(math.pi / 2.0)
+_SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
+_FAR_LEFT = -9.0
+_ASYMPTOTIC = 50.0
+
+
+def mills(x: Array) -> Array:
+    """m(x) for x > -37 (below that it overflows)."""
+    ratio: Array = _SQRT_HALF_PI * scipy.special.erfcx(x / math.sqrt(2.0))
+    return ratio
+
+
+def normal_density(x: Array) -> Array:
+    """phi(x)."""
+    density: Array = np.exp(-0.5 * x * x) / _SQRT_TWO_PI
+    return density
+
+
+def scaled_mills_difference(a: Array, d: float) -> Array:
+    """G(a, d) = phi(a) (m(a) - m(a + d)).
+
+    Args:
+        a: any shape, any sign, in standard deviations.
+        d: distance of the two points, at least 0.
+
+    Returns:
+        G, shape of ``a``; between 0 and 1.
+
+    Guarantees:
+        mills_difference_is_accurate: relative error below 1e-14 (1 + a^2) for a <= 40.
+
+    Source: integration of m' = x m - 1 over [a, a + d]; the integrand 1 - x m(x) is positive, so nothing cancels.
+
+    >>> float(scaled_mills_difference(np.array([0.0]), 1.0)[0]) > 0
+    True
+    """
+    a = np.asarray(a, dtype=np.float64)
+    result = np.empty_like(a)
+    left = a < _FAR_LEFT
+    result[left] = _far_left(a[left], d)
+    rest = a[~left]
+    if d >= 1.0:
+        result[~left] = normal_density(rest) * (mills(rest) - mills(rest + d))
+    else:
+        nodes, weights = _nodes()
+        integral = _minus_mills_derivative(rest[..., None] + d * nodes) @ weights
+        result[~left] = normal_density(rest) * d * integral
+    return np.clip(result, 0.0, 1.0)
+
+
+def _far_left(a: Array, d: float) -> Array:
+    """Return the difference for a < -9, where Phi(-a) is 1 to machine precision, as is Phi(-a-d) unless d is large."""
+    exponent = d * (a + 0.5 * d)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        near: Array = -np.expm1(exponent)
+        across: Array = 1.0 - np.exp(exponent + scipy.special.log_ndtr(-(a + d)))
+    far: Array = np.where(a + d < _FAR_LEFT + 0.5, near, across)
+    return far
+
+
+def _minus_mills_derivative(x: Array) -> Array:
+    """1 - x m(x) = -m'(x) > 0."""
+    direct: Array = 1.0 - x * mills(x)
+    if not bool(np.any(x > _ASYMPTOTIC)):
+        return direct
+    inverse = 1.0 / np.maximum(x, _ASYMPTOTIC) ** 2
+    series = inverse * (1.0 - inverse * (3.0 - inverse * (15.0 - inverse * (105.0 - 945.0 * inverse))))
+    return np.where(x > _ASYMPTOTIC, series, direct)
+
+
+@lru_cache(maxsize=1)
+def _nodes() -> tuple[Array, Array]:
+    """Twelve Gauss-Legendre nodes on (0, 1): beyond machine precision for this entire integrand, d <= 1, x >= -9."""
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    return 0.5 * (nodes + 1.0), 0.5 * weights

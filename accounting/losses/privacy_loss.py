@@ -1,0 +1,203 @@
+"""The one protocol of a privacy loss: what composition, contour integrals, budgets and groups ask of a step.
+
+A pair (P, Q) has the privacy loss L = log dP/dQ under P. Its profile is delta(eps) = E_P (1 - e^(eps - L))_+ and its
+log-moment function is K(x) = log E_P e^(x L), x > 0, which is x times the Renyi divergence of order x + 1. Both
+directions (P, Q) and (Q, P) belong to a guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.fourier.steps import Step
+from accounting.losses.gaussian_mu import mu_of_pure_dp
+from accounting.losses.support import Support
+
+Array = NDArray[np.float64]
+
+
+class Direction(Enum):
+    """The neighbour that P belongs to, named after what happens to the record on the way from P to Q."""
+
+    REMOVE = "remove"
+    ADD = "add"
+
+
+class Moments(Enum):
+    """How a loss computes its moments, which decides where they are evaluated."""
+
+    CLOSED_FORM = "closed_form"
+    BINOMIAL_SUM = "binomial_sum"
+    """Cheap and exact at integers."""
+    QUADRATURE = "quadrature"
+    """Integrated anew at every tilt."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStep:
+    """What stands for one step where a group of records moves together.
+
+    Attributes:
+        loss: A loss that dominates the step for every group of that size.
+        is_exact: Whether some group attains it.
+        repeats: How often the loss is met for one step.
+        rare: Delta that the step may cost besides.
+    """
+
+    loss: PrivacyLoss
+    is_exact: bool
+    repeats: int = 1
+    rare: float = 0.0
+
+
+class PrivacyLoss(ABC):
+    """The loss of one step; subclasses are frozen dataclasses of the numbers that fix them.
+
+    The abstract members are enough for every evaluator but contour integrals. The others have defaults that are sound
+    for every loss: they claim less, or say that nothing better is known.
+
+    Attributes:
+        moments: How `log_moment` is computed.
+        ends_exactly: Whether the profile keeps its relative accuracy up to the largest loss.
+        is_mixture: Whether `without_rare_branches` may help.
+        is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
+        is_tight: Whether each delta of ``dominating`` is attained, by a pair of its own; compositions need not be.
+    """
+
+    __slots__ = ()
+    moments: ClassVar[Moments] = Moments.CLOSED_FORM
+    ends_exactly: ClassVar[bool] = False
+    is_mixture: ClassVar[bool] = False
+    is_enclosed: ClassVar[bool] = False
+    is_tight: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def pure_epsilon(self) -> float:
+        """The largest possible loss in either direction; inf where there is none."""
+
+    @property
+    @abstractmethod
+    def symmetric(self) -> bool:
+        """Whether both directions have the same law, so that one is enough."""
+
+    @property
+    @abstractmethod
+    def has_pair(self) -> bool:
+        """Whether one pair dominates the mechanism; without it only moments are known."""
+
+    @abstractmethod
+    def log_moment(self, tilts: Array) -> Array:
+        """Return K(x) of the worse direction for every x > 0 in ``tilts``, rounded up; inf where it is not tried."""
+
+    @abstractmethod
+    def excess(self, epsilons: Array, *, remove: bool) -> Array:
+        """Return delta(eps) - max(0, 1 - e^eps) of one direction, relatively accurate for either sign of eps.
+
+        For eps >= 0 this is the profile; for eps < 0 it is e^eps times the other direction's profile at -eps.
+        """
+
+    @abstractmethod
+    def support(self, log_mass: float, *, remove: bool) -> Support:
+        """Return where the loss lies, up to P-mass e^log_mass on each side."""
+
+    @property
+    def dominating(self) -> PrivacyLoss:
+        """The loss of a pair that dominates the mechanism."""
+        return self
+
+    @property
+    def attained(self) -> PrivacyLoss:
+        """The loss of a pair that some neighbours attain, or that is taken as stated."""
+        return self
+
+    def contour_step(self, log_count: float, *, remove: bool) -> Step | None:
+        """Return the step as contour integrals see it, in one direction; None where it has no line.
+
+        Args:
+            log_count: Logarithm of the number of all steps; see `line_digits`.
+        """
+        return None
+
+    def for_group(self, size: int) -> GroupStep | None:
+        """Return what dominates the step for groups of ``size`` > 1 records; None where no pair is known.
+
+        Guarantees: dominates_every_group: of ``size`` records.
+        """
+        return None
+
+    @property
+    def branches(self) -> tuple[PrivacyLoss, ...]:
+        """The losses of a mixture whose branch is seen, mixtures of mixtures included; otherwise the loss itself."""
+        return (self,)
+
+    @property
+    def stated_tilts(self) -> Array:
+        """Tilts at which moments are better known than between them."""
+        return np.empty(0)
+
+    @property
+    def unamplified_mu(self) -> float | None:
+        """mu of a full batch of Gaussian noise that dominates the step; None for other noise."""
+        return None
+
+    @property
+    def slow_on_lattice(self) -> bool:
+        """Whether a lattice takes minutes."""
+        return False
+
+    @property
+    def failure_probability(self) -> float:
+        """Probability that the step reveals everything, whatever else happens."""
+        return 0.0
+
+    @property
+    def without_failure(self) -> PrivacyLoss:
+        """The loss, given that the step does not fail."""
+        return self
+
+    def repeated(self, count: int) -> tuple[PrivacyLoss, int]:
+        """Return a loss and a number of its steps that stand for ``count`` steps of this one."""
+        return self, count
+
+    def without_rare_branches(self, mass: float) -> tuple[PrivacyLoss, float]:
+        """Return the loss without its rarest branches, and their probability, which is ``mass`` at most."""
+        return self, 0.0
+
+    @property
+    def zcdp_rho(self) -> float:
+        """The smallest rho of zCDP that is known; by default that of every mechanism with this largest loss."""
+        return rho_of_pure_dp(self.pure_epsilon)
+
+    @property
+    def gaussian_mu(self) -> float:
+        """The smallest mu of Gaussian DP that is known; by default that of every mechanism with this largest loss."""
+        return mu_of_pure_dp(self.pure_epsilon)
+
+
+def rho_of_pure_dp(epsilon: float) -> float:
+    """Return the smallest rho of the zCDP that epsilon-DP implies: eps tanh(eps/2).
+
+    Source: log cosh(eps sqrt(w)) is concave in w = (order - 1/2)^2, because its slope eps tanh(y) / (2 sqrt(w)),
+    y = eps sqrt(w), falls in w; so the moment of randomised response is below its tangent at order 1, which is
+    eps tanh(eps/2) times order (order - 1). Randomised response attains it as the order tends to 1. It is below
+    eps^2 / 2, the number of Bun & Steinke 2016, Proposition 3.3.
+    """
+    return epsilon * math.tanh(0.5 * epsilon)
+
+
+def line_digits(log_count: float) -> float:
+    """Return the digits of a quadrature: it errs by e^-digits, times the number of steps far less than is allowed."""
+    return 44.0 + log_count
+
+
+def ratio_digits(log_count: float) -> float:
+    """Return the digits of a step that is integrated over the likelihood ratio, and needs fewer."""
+    return line_digits(log_count) - 8.0

@@ -1,0 +1,100 @@
+"""Randomised response on k categories: the answer is kept, or replaced by one drawn uniformly.
+
+With u = 1 - p + p/k the probability of the true answer and v = p/k that of each other one:
+
+* replace_one: u, v, v, ... against v, u, v, ...: loss log(u/v) with mass u, -log(u/v) with mass v, 0 with the rest.
+  All pairs of answers give this one, up to the names of the categories: it is attained.
+* replace_special: the null record answers uniformly. u, v, v, ... against 1/k each: loss log(k u) with mass u,
+  log(k v) with mass (k - 1) v; the directions differ.
+
+Under add_or_remove_one the number of answers would tell who came or went.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounting.events.randomized_response import RandomizedResponse
+from accounting.losses.atomic import AtomicLoss
+from accounting.losses.atoms import Atoms
+from accounting.losses.concentration import rho_of
+from accounting.losses.gaussian_mu import mu_of_categorical_response
+from accounting.losses.privacy_loss import GroupStep
+from accounting.losses.rules import MechanismRules, rules_for
+from accounting.losses.stated import RandomizedResponseLoss
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryResponseLoss(RandomizedResponseLoss):
+    """One record's answer, of two; others answer by themselves."""
+
+    def for_group(self, size: int) -> GroupStep:
+        """k steps, as every record answers by itself."""
+        return GroupStep(self, is_exact=True, repeats=size)
+
+
+@rules_for(RandomizedResponse)
+class RandomizedResponseRules(MechanismRules[RandomizedResponse]):
+    def loss(self, mechanism: RandomizedResponse, sensitivity: float) -> CategoricalResponseLoss | BinaryResponseLoss:
+        loss = CategoricalResponseLoss(mechanism.num_categories, mechanism.flip_probability, sensitivity == 1.0)
+        if mechanism.flip_probability == 1.0 or (mechanism.num_categories == 2 and not loss.against_null):
+            return BinaryResponseLoss(loss.pure_epsilon)
+        return loss
+
+
+@dataclass(frozen=True, slots=True)
+class CategoricalResponseLoss(AtomicLoss):
+    """One answer.
+
+    Attributes:
+        num_categories, flip_probability: k and p.
+        against_null: Whether Q is the null record's uniform answer, else that of a record with another category.
+    """
+
+    num_categories: int
+    flip_probability: float
+    against_null: bool
+
+    @property
+    def symmetric(self) -> bool:
+        return not self.against_null
+
+    @property
+    def pure_epsilon(self) -> float:
+        """log(1 + k (1 - p) / p), or against the null record the larger of log(k - (k - 1) p) and -log p."""
+        k, p = self.num_categories, self.flip_probability
+        if self.against_null:
+            return max(math.log1p((k - 1) * (1.0 - p)), -math.log(p))
+        return _log_of_one_plus(math.log(k) + math.log1p(-p) - math.log(p)) if p < 1.0 else 0.0
+
+    @property
+    def zcdp_rho(self) -> float:
+        """Smallest rho of its zCDP, rounded up."""
+        return rho_of(self)
+
+    @property
+    def gaussian_mu(self) -> float:
+        return mu_of_categorical_response(self.num_categories, self.flip_probability, self.against_null)
+
+    def for_group(self, size: int) -> GroupStep:
+        """k steps, as every record answers by itself."""
+        return GroupStep(self, is_exact=True, repeats=size)
+
+    def find_atoms(self) -> Atoms:
+        k, p = self.num_categories, self.flip_probability
+        kept, other = math.log((1.0 - p) + p / k), math.log(p) - math.log(k)
+        if self.against_null:
+            rest = math.log(k - 1) + other
+            return Atoms(np.array([rest, kept]), np.array([math.log(p), math.log1p((k - 1) * (1.0 - p))]))
+        size = self.pure_epsilon
+        if k == 2:
+            return Atoms(np.array([other, kept]), np.array([-size, size]))
+        return Atoms(np.array([other, math.log(k - 2) + other, kept]), np.array([-size, 0.0, size]))
+
+
+def _log_of_one_plus(log_ratio: float) -> float:
+    """log(1 + e^log_ratio), where e^log_ratio may overflow."""
+    return max(log_ratio, 0.0) + math.log1p(math.exp(-abs(log_ratio)))

@@ -1,0 +1,274 @@
+"""Guarantees taken as stated: any mechanism with a proof of pure, approximate, zero-concentrated or Renyi DP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.errors import Unsupported
+from accounting.events.mechanism import Mechanism
+from accounting.events.stated import ApproximateDp, PureDp, RenyiDp, ZcDp
+from accounting.fourier.ratio_step import RatioStep
+from accounting.losses.discrete_laplace import DiscreteLaplaceLoss
+from accounting.losses.privacy_loss import GroupStep, PrivacyLoss, ratio_digits
+from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
+from accounting.losses.support import Support, mirrored
+from accounting.units import exact
+
+Array = NDArray[np.float64]
+_ALLOWANCE = 1e-12
+#: Of a group's epsilon; below, masses of discrete Laplace noise are no numbers.
+_SMALLEST_FOR_GROUPS = 1e-100
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponseLoss(PrivacyLoss):
+    """Randomised response on one bit, which dominates every epsilon-DP mechanism (Kairouz, Oh & Viswanath 2015).
+
+    The loss is +epsilon with probability p = e^eps / (1 + e^eps) and -epsilon otherwise.
+    """
+
+    epsilon: float
+
+    symmetric = True
+    has_pair = True
+    ends_exactly = True
+    #: Whether it is that of a guarantee, so that the worst mechanism that has it counts.
+    is_stated: ClassVar[bool] = False
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+    def log_moment(self, tilts: Array) -> Array:
+        """log [ cosh((x + 1/2) eps) / cosh(eps/2) ]  (Mironov 2017, Proposition 5, order x + 1)."""
+        epsilon = self.epsilon
+        largest = (tilts + 0.5) * epsilon
+        with np.errstate(over="ignore", invalid="ignore"):
+            numerator = 2.0 * np.sinh(0.5 * (tilts + 1.0) * epsilon) * np.sinh(0.5 * tilts * epsilon)
+            small = np.log1p(numerator / math.cosh(min(0.5 * epsilon, 700.0)))
+        large = tilts * epsilon + np.log1p(np.exp(-2.0 * largest)) - math.log1p(math.exp(-epsilon))
+        moment: Array = np.where(largest > 300.0, large, small) * (1.0 + _ALLOWANCE)
+        return moment
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        """p (1 - e^(eps' - eps)) for 0 <= eps' <= eps."""
+        likely = 1.0 / (1.0 + math.exp(-self.epsilon))
+        profile = -likely * np.expm1(np.minimum(np.abs(epsilons) - self.epsilon, 0.0))
+        return mirrored(epsilons, profile)
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
+
+    def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
+        """Phases meet again, so that |M(c + it)| does not fall.
+
+        Guarantees: moment_within_its_error; line_within_its_error.
+        """
+        size = self.epsilon
+        # e^-eps underflows harmlessly: the atom then has a mass below every positive number.
+        unlikely = math.exp(-size) / (1.0 + math.exp(-size))
+        atoms = ((1.0 / (1.0 + math.exp(-size)), size), (max(unlikely, 5e-324), -size))
+        return RatioStep((), atoms, 0.0, ratio_digits(log_count), 1.0, size)
+
+    def for_group(self, size: int) -> GroupStep:
+        """The pair of discrete Laplace noise of scale 1 / epsilon, k steps apart.
+
+        Of f-DP steps a group has the trade-off 1 - (1 - f)^{o k} (Dong, Roth & Su 2022, Theorem 2.14). With f of
+        epsilon-DP, 1 - f is what one step of such noise does to the tails of its law, at every point of the lattice and
+        linearly between. The count with such noise attains it: exact for a guarantee as stated, above what one
+        mechanism with a proof costs.
+        """
+        epsilon = size * self.epsilon
+        if epsilon < _SMALLEST_FOR_GROUPS:
+            return GroupStep(RandomizedResponseLoss(epsilon), is_exact=False)
+        return GroupStep(DiscreteLaplaceLoss(epsilon, size), is_exact=self.is_stated)
+
+
+@dataclass(frozen=True, slots=True)
+class PureDpLoss(RandomizedResponseLoss):
+    """epsilon-DP as stated: the loss of the worst mechanism that has it, for one record and for groups of them."""
+
+    is_stated = True
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateDpLoss(PrivacyLoss):
+    """The loss that dominates every (epsilon, delta)-DP mechanism (Kairouz, Oh & Viswanath 2015, section 3).
+
+    With probability delta the outcome tells the data set outright; otherwise it is randomised response. Whether a step
+    fails is independent of everything else, so compositions separate: see `accounting.failure`.
+    """
+
+    epsilon: float
+    delta: float
+
+    symmetric = True
+    has_pair = True
+
+    @property
+    def failure_probability(self) -> float:
+        return self.delta
+
+    @property
+    def without_failure(self) -> RandomizedResponseLoss:
+        return RandomizedResponseLoss(self.epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon if self.delta == 0.0 else math.inf
+
+    def log_moment(self, tilts: Array) -> Array:
+        """inf where delta > 0: no Renyi divergence is bounded."""
+        if self.delta == 0.0:
+            return self.without_failure.log_moment(tilts)
+        return np.full_like(tilts, math.inf)
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        """delta + (1 - delta) times the profile of randomised response, for eps >= 0."""
+        profile = self.delta + (1.0 - self.delta) * self.without_failure.excess(np.abs(epsilons))
+        return mirrored(epsilons, profile)
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        return Support(-self.epsilon, self.epsilon, 0.0, self.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiLineLoss(PrivacyLoss):
+    """A loss with bounds on its moments alone, K(x) <= rho x (x + 1). It has no dominating pair and no lower bounds."""
+
+    rho: float
+
+    pure_epsilon = math.inf
+    symmetric = True
+    has_pair = False
+
+    def log_moment(self, tilts: Array) -> Array:
+        moment: Array = self.rho * tilts * (tilts + 1.0) * (1.0 + 1e-15)
+        return moment
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        raise Unsupported("zCDP bounds moments; no pair of distributions stands for it")
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        raise Unsupported("zCDP bounds moments; no pair of distributions stands for it")
+
+    def for_group(self, size: int) -> GroupStep:
+        """k^2 times rho (Bun & Steinke 2016, Proposition 1.9); of one mechanism, nothing is known from below."""
+        return GroupStep(RenyiLineLoss(size * size * self.rho * (1.0 + 4e-16)), is_exact=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ZcdpLoss(RenyiLineLoss):
+    """rho-zCDP as stated: one mechanism that has it is the Gaussian with mu^2 = 2 rho, whose moments these are."""
+
+    def for_group(self, size: int) -> GroupStep:
+        """k^2 times rho, which k records attain."""
+        return GroupStep(ZcdpLoss(size * size * self.rho * (1.0 + 4e-16)), is_exact=True)
+
+
+@dataclass(frozen=True)
+class RenyiCurveLoss(PrivacyLoss):
+    """Renyi divergences at some orders: only the moments are bounded, and only up to the largest order.
+
+    K is convex with K(0) = 0, so it lies below every chord between 0 and the moments stated: below the lower convex
+    hull of these points. (The first chord says that the divergence does not fall as the order grows.)
+
+    Attributes:
+        orders: above 1, increasing.
+        epsilons: The divergence at each order; K(order - 1) = (order - 1) epsilon.
+    """
+
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+
+    pure_epsilon = math.inf
+    symmetric = True
+    has_pair = False
+
+    @property
+    def stated_tilts(self) -> Array:
+        """The tilts of the stated moments: the orders less 1."""
+        return np.array(self.orders) - 1.0
+
+    @cached_property
+    def _hull(self) -> tuple[Array, Array]:
+        moments = [tilt * epsilon for tilt, epsilon in zip(self.stated_tilts.tolist(), self.epsilons, strict=True)]
+        corners = _lower_hull([(0.0, 0.0), *zip(self.stated_tilts.tolist(), moments, strict=True)])
+        return np.array([x for x, _ in corners]), np.array([y for _, y in corners])
+
+    def log_moment(self, tilts: Array) -> Array:
+        """Guarantees: hull_bounds_every_mechanism: K of any mechanism with these divergences; inf beyond the last."""
+        places, moments = self._hull
+        bound: Array = np.interp(tilts, places, moments, right=math.inf) * (1.0 + 1e-14)
+        return bound
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        raise Unsupported("Renyi divergences bound moments; no pair of distributions stands for them")
+
+    def support(self, log_mass: float, *, remove: bool = True) -> Support:
+        raise Unsupported("Renyi divergences bound moments; no pair of distributions stands for them")
+
+
+@rules_for(PureDp)
+class PureDpRules(MechanismRules[PureDp]):
+    sums_epsilons = True
+
+    def loss(self, mechanism: PureDp, sensitivity: float) -> PureDpLoss:
+        return PureDpLoss(mechanism.epsilon)
+
+    def pure_epsilon(self, mechanism: PureDp, step: ChargedStep) -> Fraction:
+        return exact(mechanism.epsilon)
+
+
+@rules_for(ApproximateDp)
+class ApproximateDpRules(MechanismRules[ApproximateDp]):
+    def loss(self, mechanism: ApproximateDp, sensitivity: float) -> ApproximateDpLoss:
+        return ApproximateDpLoss(mechanism.epsilon, mechanism.delta)
+
+    def without_failure(self, mechanism: ApproximateDp) -> tuple[Mechanism, float]:
+        """An (eps, delta)-DP step is an eps-DP one with probability 1 - delta at least, so that the deltas add up.
+
+        Source: Kairouz, Oh & Viswanath 2015, Theorem 3.1.
+        """
+        return PureDp(mechanism.epsilon), mechanism.delta
+
+
+@rules_for(ZcDp)
+class ZcDpRules(MechanismRules[ZcDp]):
+    linear_in_order = True
+
+    def loss(self, mechanism: ZcDp, sensitivity: float) -> ZcdpLoss:
+        return ZcdpLoss(mechanism.rho)
+
+    def zcdp_rho(self, mechanism: ZcDp, step: ChargedStep) -> Fraction:
+        return exact(mechanism.rho)
+
+
+@rules_for(RenyiDp)
+class RenyiDpRules(MechanismRules[RenyiDp]):
+    def loss(self, mechanism: RenyiDp, sensitivity: float) -> RenyiCurveLoss:
+        return RenyiCurveLoss(mechanism.orders, mechanism.epsilons)
+
+    def stated_divergences(self, mechanism: RenyiDp) -> Mapping[float, float]:
+        return dict(zip(mechanism.orders, mechanism.epsilons, strict=True))
+
+
+def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The corners of the lower convex hull of points with increasing x. Any of its chords is a bound by itself."""
+    corners: list[tuple[float, float]] = []
+    for x, y in points:
+        while len(corners) > 1:
+            (x0, y0), (x1, y1) = corners[-2:]
+            if (y1 - y0) * (x - x0) < (y - y0) * (x1 - x0):
+                break
+            corners.pop()
+        corners.append((x, y))
+    return corners

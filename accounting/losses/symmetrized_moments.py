@@ -1,0 +1,48 @@
+"""Log-moments from integrals over likelihood ratios: what all pairs with such integrals share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.losses.ratio_quadrature import RatioLaw, SymmetrizedExcess, log_integral
+
+Array = NDArray[np.float64]
+
+#: Every moment is enlarged by this much, relatively: more than the rounding of the sums.
+ALLOWANCE = 1e-9
+#: Below it a moment is bounded by its chord from 0; beyond the other it is reported as inf, which is sound.
+MIN_TILT, MAX_TILT = 1e-3, 1e5
+
+
+def moments_at(tilts: Array, moment: Callable[[float], float]) -> Array:
+    """``moment`` at every tilt x > 0 in its range; the chord below it (K is convex and K(0) = 0), inf above."""
+    moments = np.full(tilts.shape, math.inf)
+    for index, tilt in np.ndenumerate(tilts):
+        if tilt < MIN_TILT:
+            moments[index] = moment(MIN_TILT) * (float(tilt) / MIN_TILT) * (1.0 + 1e-15)
+        elif tilt <= MAX_TILT:
+            moments[index] = moment(float(tilt))
+    return moments
+
+
+def upper_moment(log_excess: float) -> float:
+    """log(1 + e^log_excess), rounded up; a moment below every positive float is reported as the smallest normal."""
+    moment = float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
+    return max(moment * (1.0 + ALLOWANCE), 2.3e-308)
+
+
+@lru_cache(maxsize=4096)
+def symmetrized_gaussian_moment(s: float, q: float, tilt: float) -> float:
+    """log M(tilt), M(z) = 1 + E[(f^(z+1) + f^-z - f - 1) 1{x >= 1/2}], x ~ N(0, s^2); s = noise over sensitivity."""
+    return upper_moment(log_integral(RatioLaw.gaussian_above_zero(s), math.log(q), SymmetrizedExcess(tilt)))
+
+
+@lru_cache(maxsize=4096)
+def symmetrized_laplace_moment(lam: float, q: float, tilt: float) -> float:
+    """Bound the moment for Laplace noise of scale 1/lam, as `symmetrized_gaussian_moment` does for Gaussian noise."""
+    return upper_moment(log_integral(RatioLaw.laplace(lam, above_zero=True), math.log(q), SymmetrizedExcess(tilt)))

@@ -1,0 +1,42 @@
+"""Prefix sums of a stream by binary trees, Gaussian noise on every node: exactly a Gaussian mechanism.
+
+A tree has a leaf for each step of the stream; a node is released once all leaves under it have come, and a prefix sum
+adds up at most one node per level. Leaf i lies under one node on level k, which is released when
+(floor(i / 2^k) + 1) 2^k <= num_leaves. The first leaf lies under the most of them: those with 2^k <= num_leaves,
+
+    h = floor(log2(num_leaves)) + 1
+
+(not ceil(log2(num_leaves)) + 1, which counts a root over an incomplete last part that is never released; whoever pads
+the stream gives the padded number). The nodes over one leaf all move by the same vector and have independent noise:
+their release is a Gaussian mechanism with mu^2 = h (distance / s)^2, attained by the first leaf because the prefix sums
+after 1, 2, 4, ... steps are these nodes. A record is under at most one leaf of each tree, so that trees add up; nodes
+may be chosen adaptively (Kairouz, McMahan, Song, Thakkar, Thakurta & Xu 2021, Appendix D; Dong, Roth & Su 2022).
+
+A record that comes or goes moves the later ones to other leaves: add_or_remove_one is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from accounting.events.tree_aggregation import TreeAggregation
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
+from accounting.units import exact
+
+
+@rules_for(TreeAggregation)
+class TreeAggregationRules(MechanismRules[TreeAggregation]):
+    """Guarantees: exact_gaussian: mu^2 = nodes (sensitivity / s)^2, attained by a record in the first leaves."""
+
+    linear_in_order = True
+
+    def loss(self, mechanism: TreeAggregation, sensitivity: float) -> GaussianLoss:
+        return GaussianLoss(math.sqrt(mechanism.nodes) * (sensitivity / mechanism.noise_multiplier))
+
+    def zcdp_rho(self, mechanism: TreeAggregation, step: ChargedStep) -> Fraction:
+        return self.mu_squared(mechanism, step) / 2
+
+    def mu_squared(self, mechanism: TreeAggregation, step: ChargedStep) -> Fraction:
+        return mechanism.nodes * (step.sensitivity / exact(mechanism.noise_multiplier)) ** 2

@@ -1,0 +1,158 @@
+"""What a run is made of: the data set's public description, the model that fits it, its theory's constants."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from app.algorithms.constants import constants
+from app.algorithms.geometry import to_domain, to_penalty
+from app.algorithms.model_choice import ModelChoice
+from app.algorithms.targets import AlgorithmChoice
+from app.datasets.columns import CategoryColumn, Column, NumberColumn, split_label
+from app.datasets.service import LoadedDataset, columns_of
+from app.datasets.table import LabelArray
+from app.kit.fields import Schema
+from app.problems import refused_at, unprocessable
+from app.tables.datasets import Dataset
+from calibrators.registry import find_algorithm
+from trainer import models, scaling
+from trainer.models import Model
+
+
+class DataDescription(Schema):
+    """The public description of a data set: all that a plan and a model may depend on. A run keeps its own copy."""
+
+    declared_size: int
+    #: None in descriptions that were stored before there were capacities.
+    capacity: int | None = None
+    privacy_unit: str
+    features: tuple[Column, ...] = Field(strict=False)
+    label: Column
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DataDescription:
+        """What a stored data set declares."""
+        features, label = split_label(columns_of(dataset), dataset.label)
+        return cls(
+            declared_size=dataset.declared_size,
+            capacity=dataset.capacity,
+            privacy_unit=dataset.privacy_unit,
+            features=features,
+            label=label,
+        )
+
+    @classmethod
+    def of_inline(cls, data: LoadedDataset) -> DataDescription:
+        """What rows that came in a request declare."""
+        return cls(
+            declared_size=data.declared_size,
+            capacity=data.capacity,
+            privacy_unit="record",
+            features=data.columns,
+            label=data.label,
+        )
+
+    def has_columns_of(self, other: DataDescription) -> bool:
+        """Whether rows of the one can be read as rows of the other."""
+        return self.features == other.features and self.label == other.label
+
+    @property
+    def scaled_columns(self) -> list[scaling.Column]:
+        """How values become features: by the declared bounds and categories alone."""
+        return [_scaled(column) for column in self.features]
+
+    def scale(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Rows of raw values, shape (n, columns), to rows of features in [-1, 1]; nothing is fitted."""
+        return scaling.scale_features(self.scaled_columns, list(features.T))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The label's categories in the order of their codes; none where the label is a number."""
+        return tuple(self.label.categories) if isinstance(self.label, CategoryColumn) else ()
+
+    def scale_labels(self, labels: LabelArray) -> LabelArray:
+        """Codes of categories as they are; numbers as features are scaled, to [-1, 1]."""
+        if isinstance(self.label, CategoryColumn):
+            return labels
+        return _scaled(self.label).scale(labels.astype(np.float64))[:, 0]
+
+    @property
+    def label_half_width(self) -> float:
+        """What a scaled label of 1 is in the label's own unit, counted from the middle of its bounds."""
+        assert isinstance(self.label, NumberColumn), "a category has no unit"
+        return self.label.upper / 2.0 - self.label.lower / 2.0
+
+
+def build_model(choice: ModelChoice, data: DataDescription) -> Model:
+    """The model for these columns.
+
+    Raises:
+        Problem: 422 when the label does not fit the model.
+    """
+    _check_label(choice, data)
+    width = scaling.num_features(data.scaled_columns)
+    with refused_at("model"):
+        return models.build(width, num_classes=len(data.classes), **choice.model_dump())
+
+
+def _check_label(choice: ModelChoice, data: DataDescription) -> None:
+    task = models.TASKS[choice.kind]
+    if task is models.Task.MEAN:
+        return
+    if task is models.Task.REGRESSION:
+        if data.classes:
+            raise unprocessable(
+                "label_not_numeric",
+                f"{choice.kind} predicts a number, and the label {data.label.name!r} is a category; use "
+                "logistic_regression, softmax_regression, q_norm_hinge or mlp",
+                "model",
+                "kind",
+            )
+        return
+    if not data.classes:
+        raise unprocessable(
+            "label_not_categorical",
+            f"{choice.kind} predicts a category, and the label {data.label.name!r} is a number; use "
+            "linear_regression, huber_regression, quantile_regression or q_norm_regression",
+            "model",
+            "kind",
+        )
+    if len(data.classes) < 2:
+        detail = f"the label {data.label.name!r} has one category: there is nothing to tell apart"
+        raise unprocessable("label_not_categorical", detail, "model", "kind")
+    if task is models.Task.BINARY and len(data.classes) != 2:
+        raise unprocessable(
+            "label_not_binary",
+            f"{choice.kind} needs a label of 2 categories, this one has {len(data.classes)}; use softmax_regression",
+            "model",
+            "kind",
+        )
+
+
+def derived_assumptions(choice: AlgorithmChoice, model: Model, data: DataDescription) -> dict[str, float]:
+    """Constants of the training objective that follow from the model and the declared bounds alone.
+
+    They fill in what the algorithm's theorem asks for and the request leaves out, unless the request has a step size of
+    its own and the algorithm needs no constant for its privacy.
+    """
+    algorithm = find_algorithm(choice.algorithm)
+    if choice.hyperparameters.step_size is not None and algorithm.gradient_bound_required:
+        return {}
+    known = constants(
+        model,
+        data.scaled_columns,
+        choice.assumptions,
+        algorithm.norm_order,
+        domain=to_domain(choice.domain),
+        penalty=to_penalty(choice.penalty),
+    )
+    names = {assumption.name for assumption in algorithm.assumptions}
+    return {name: value for name, value in known.items() if name in names and name not in choice.assumptions}
+
+
+def _scaled(column: Column) -> scaling.Column:
+    if isinstance(column, CategoryColumn):
+        return scaling.CategoryColumn(len(column.categories))
+    return scaling.NumberColumn(column.lower, column.upper)

@@ -1,0 +1,300 @@
+"""Constants of a training objective, as far as they follow from its model and the declared bounds alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from calibrators.geometry import Box, Domain, L1Ball, L2Penalty, Penalty, Simplex, l2_radius
+from calibrators.provenance import GRADIENT, LOSS, PURE, SMOOTHNESS, Units
+from trainer import scaling
+from trainer.losses.loss import Loss
+from trainer.models import LinearModel, MeanModel, Model
+
+#: Gradients with a bound have moments of every order. At this one a threshold that is made of moments lies within a few
+#: per cent of the bound; at order 2 it can be many times as long, for nothing.
+MOMENT_ORDER = 64.0
+
+_MOMENTS = "Lowy & Razaviyayn 2023, Assumption 2"
+_HOLDER = Units(loss=1, parameter=-1, holder=-1)
+_ANY_ORDER = "Where every record's has a bound, moments of every order have the same one; this order is a choice."
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number that holds for every row within the declared bounds.
+
+    Attributes:
+        name: In the HTTP contract.
+        value: The number.
+        units: How it scales with the units of losses and parameters.
+        formula: LaTeX. B bounds an input's dual norm, r is the loss's derivative by the logits, s a penalty's strength.
+        reason: Why it holds, in sentences.
+        source: Paper and place, where one has it.
+    """
+
+    name: str
+    value: float
+    units: Units
+    formula: str
+    reason: str
+    source: str = ""
+
+
+def constants(
+    model: Model,
+    columns: Sequence[scaling.Column],
+    given: Mapping[str, float],
+    norm_order: float,
+    *,
+    domain: Domain | None = None,
+    penalty: Penalty | None = None,
+) -> dict[str, float]:
+    """What `derive` derives, by name."""
+    found = derive(model, columns, given, norm_order, domain=domain, penalty=penalty)
+    return {constant.name: constant.value for constant in found}
+
+
+def derive(
+    model: Model,
+    columns: Sequence[scaling.Column],
+    given: Mapping[str, float],
+    norm_order: float,
+    *,
+    domain: Domain | None = None,
+    penalty: Penalty | None = None,
+) -> tuple[Constant, ...]:
+    """Constants with the reasons why they hold; none for a model that is neither linear nor a mean.
+
+    With residuals r(z) by the logits and an input x of dual norm at most B, a record's gradient is x r(x.w): so its
+    norm is at most B max|r|, and its change B^(1 + alpha) times the residual's Hoelder constant. At zero parameters the
+    gap is at most the loss, since no loss is negative. Where every record's gradient has a bound, so has every moment
+    of its norm, the same one: ``moment_bound`` at any ``moment_order``, and ``moment_bound_2k`` at twice it.
+
+    An l2 penalty of strength s makes the objective, whose loss is convex, s-strongly convex, and adds s to its
+    smoothness. It is no part of what is clipped, hence of no bound on gradients or moments.
+
+    Constants that mean something together come together: a Hoelder constant belongs to its exponent, a moment's bound
+    to its order, a slope by the logit to the one by the parameters, whose ratio bounds features. Where the request
+    gives the one, the other is the request's to give.
+
+    Of a mean the records themselves are what is clipped, and a record is no longer than the features' bound.
+
+    Args:
+        model: What is trained, from zero parameters.
+        columns: How values become features.
+        given: The request's own constants: a radius or a diameter bounds logits, hence residuals.
+        norm_order: p of the norm of parameters, 1 or 2; features are measured in its dual. Between the two, where the
+            dual norm is no longer than the l2 norm, it may be given as it is.
+        domain: Where the request keeps parameters; bounds logits, too.
+        penalty: What the request adds to the loss.
+
+    Guarantees:
+        - no_row_is_looked_at: equal declarations give equal constants.
+        - constants_hold_for_every_row: within the declared bounds, at every point that the radius admits.
+    """
+    if isinstance(model, MeanModel):
+        return _of_a_mean(scaling.feature_norm_bound(columns), given)
+    if not isinstance(model, LinearModel):
+        return ()
+    loss, bound = model.loss, input_bound(model, columns, norm_order)
+    found = [*_at_zero(loss, bound, domain), *_of_changes(loss, bound, given)]
+    strength = penalty.strength if isinstance(penalty, L2Penalty) else 0.0
+    if loss.curvature is not None:
+        found += _smoothness(loss.curvature * bound**2 + strength)
+    if strength > 0.0:
+        found.append(
+            Constant(
+                "strong_convexity",
+                strength,
+                SMOOTHNESS,
+                r"\mu = s",
+                "The loss is convex in the parameters, and the l2 penalty is strongly convex with its strength.",
+            )
+        )
+    slope = _steepest(loss, bound * _radius(model, given, norm_order, domain))
+    return (*found, *_of_bounded_gradients(slope, bound, given)) if math.isfinite(bound * slope) else tuple(found)
+
+
+def input_bound(model: Model, columns: Sequence[scaling.Column], norm_order: float) -> float:
+    """Return B, a bound on an input of values in [-1, 1], with its constant, in the dual of the parameters' norm."""
+    if norm_order == 1.0:
+        return 1.0
+    bound = scaling.feature_norm_bound(columns)
+    return math.hypot(bound, 1.0) if isinstance(model, LinearModel) and model.fit_intercept else bound
+
+
+def _of_a_mean(longest: float, given: Mapping[str, float]) -> tuple[Constant, ...]:
+    """Moments of the records' norm, of their coordinates about their mean, and the norm of that mean."""
+    words = "The records are what is clipped. Each declared column adds at most 1 to the square of a scaled row."
+    found = [Constant("mean_bound", longest, GRADIENT, "L = B", f"{words} A mean of rows is no longer than they.")]
+    if not given.keys() & {"moment_bound", "coordinate_moment_bound"}:
+        found += [
+            _moment_order(),
+            Constant("moment_bound", longest, GRADIENT, "r_k = B", f"{words} {_ANY_ORDER}", _MOMENTS),
+            Constant(
+                "coordinate_moment_bound",
+                2.0,
+                GRADIENT,
+                r"\gamma^{1/k} = 2",
+                f"A scaled value and its mean are both in [-1, 1]. {_ANY_ORDER}",
+                "Lowy & Razaviyayn 2023, Assumption 3",
+            ),
+        ]
+    return tuple(found)
+
+
+def _at_zero(loss: Loss, bound: float, domain: Domain | None) -> list[Constant]:
+    found = [
+        Constant(
+            "loss_at_zero",
+            loss.value_at_zero,
+            LOSS,
+            r"\max_y \ell(0, y)",
+            "At zero parameters every logit is 0, and no label makes the loss larger there.",
+        ),
+        Constant(
+            "gradient_at_zero",
+            loss.slope_at_zero * bound,
+            GRADIENT,
+            r"B \max_y \|r(0, y)\|",
+            "A record's gradient is its input times the loss's derivative by the logits, and they are 0 there.",
+        ),
+    ]
+    if _holds_zero(domain):
+        found.append(
+            Constant(
+                "initial_gap",
+                loss.value_at_zero,
+                LOSS,
+                r"F(0) - \inf F \le \max_y \ell(0, y)",
+                "The run starts from zero, where a penalty is 0, and no loss or penalty is negative.",
+            )
+        )
+    return found
+
+
+def _of_changes(loss: Loss, bound: float, given: Mapping[str, float]) -> list[Constant]:
+    if given.keys() & {"holder_exponent", "holder_constant"}:
+        return []
+    exponent = loss.holder_exponent
+    return [
+        Constant(
+            "holder_exponent",
+            exponent,
+            PURE,
+            r"\alpha",
+            f"Of the loss {loss.kind} by its logits: 0 where its slope jumps, 1 where it is smooth.",
+        ),
+        Constant(
+            "holder_constant",
+            loss.holder_constant * bound ** (1.0 + exponent),
+            _HOLDER,
+            r"B^{1 + \alpha} H,\; \|r(z) - r(z')\| \le H \|z - z'\|^\alpha",
+            "A logit changes by at most B times the change of the parameters, and the gradient by at most B times the "
+            "change of the derivative by the logits.",
+        ),
+    ]
+
+
+def _smoothness(value: float) -> list[Constant]:
+    formula = r"B^2 c + s,\; \|\ell''(z)\| \le c"
+    words = (
+        "A record's second derivative by the parameters is that by the logits, between its input and itself; an l2 "
+        "penalty adds its strength."
+    )
+    return [
+        Constant("smoothness", value, SMOOTHNESS, formula, words),
+        Constant(
+            "generalized_smoothness_l0",
+            value,
+            SMOOTHNESS,
+            formula,
+            f"{words} With L_1 = 0, generalised smoothness is smoothness.",
+            "Yang, Zhang, Chen & Liu 2022, Definition 2.2",
+        ),
+    ]
+
+
+def _of_bounded_gradients(slope: float, bound: float, given: Mapping[str, float]) -> list[Constant]:
+    longest, found = bound * slope, []
+    formula = r"G = B \max \|r(z)\|"
+    words = (
+        "A record's gradient is its input times the loss's derivative by the logits, which has a bound: everywhere, or "
+        "at the logits that the radius of the parameters admits."
+    )
+    if "link_lipschitz" not in given:
+        found.append(Constant("lipschitz", longest, GRADIENT, formula, words))
+        if "lipschitz" not in given:
+            found.append(
+                Constant(
+                    "link_lipschitz",
+                    slope,
+                    LOSS,
+                    r"\max \|r(z)\|",
+                    "The loss's derivative by the logits has this bound: everywhere, or at the logits that the radius "
+                    "of the parameters admits.",
+                )
+            )
+    found.append(
+        Constant(
+            "deviation_tau0",
+            2.0 * longest,
+            GRADIENT,
+            "2 G",
+            "Two gradients of at most G differ by at most twice that, whatever the mean's length: tau_1 = 0.",
+            "Yang, Zhang, Chen & Liu 2022, Assumption 2.2",
+        )
+    )
+    if not given.keys() & {"moment_bound", "moment_bound_2k"}:
+        found += [
+            _moment_order(),
+            Constant("moment_bound", longest, GRADIENT, rf"r_k = {formula}", f"{words} {_ANY_ORDER}", _MOMENTS),
+            Constant(
+                "moment_bound_2k",
+                longest,
+                GRADIENT,
+                rf"\tilde r_{{2k}} = {formula}",
+                f"{words} The bound is the same at all points of the domain.",
+                "Lowy & Razaviyayn 2023, Assumption 1",
+            ),
+        ]
+    return found
+
+
+def _moment_order() -> Constant:
+    words = (
+        "What has a bound has moments of every order; at this one a threshold made of moments is within a few per cent "
+        "of the bound. The order and the bound belong together."
+    )
+    return Constant("moment_order", MOMENT_ORDER, PURE, "k = 64", words)
+
+
+def _holds_zero(domain: Domain | None) -> bool:
+    """Whether a run starts from zero: its first point is projected, and no penalty counts at zero."""
+    match domain:
+        case Box():
+            return domain.lower <= 0.0 <= domain.upper
+        case Simplex():
+            return False
+    return True
+
+
+def _radius(model: LinearModel, given: Mapping[str, float], norm_order: float, domain: Domain | None) -> float:
+    """Return a bound on every point's distance from zero, in the norm of parameters; infinite if nothing gives one."""
+    stated = [given[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in given]
+    if isinstance(domain, L1Ball):
+        stated.append(domain.radius)
+    elif domain is not None and norm_order == 2.0:
+        stated.append(l2_radius(domain, model.num_parameters))
+    # What is no length is refused by whoever reads it.
+    return min((length for length in stated if length > 0.0), default=math.inf)
+
+
+def _steepest(loss: Loss, largest_logit: float) -> float:
+    """Return the largest residual, everywhere or at logits of at most this norm; infinite where it has no bound."""
+    everywhere = math.inf if loss.lipschitz is None else loss.lipschitz
+    if not math.isfinite(largest_logit):
+        return everywhere
+    return min(everywhere, loss.slope_at_zero + loss.holder_constant * math.pow(largest_logit, loss.holder_exponent))

@@ -1,0 +1,174 @@
+"""Whose secrets a database takes: the first start enters their check values, and every other one must have the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.auth import repository as keys
+from app.context import Context
+from app.secrets import versions
+from app.secrets.material import Purpose, SecretMaterial
+from app.tables.access import SecretVersion
+
+#: So many characters of a check value are shown: enough to compare by eye.
+_SHOWN = 16
+
+
+class SecretRefused(Exception):
+    """A secret is not this database's, or is not to be changed so; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Retired:
+    """What the end of a version was.
+
+    Attributes:
+        version: Of the secret.
+        revoked: Ids of API keys that were revoked with it.
+    """
+
+    version: int
+    revoked: list[str]
+
+
+def admit(context: Context) -> None:
+    """Compare the secrets of this process with those of its database; a database that knows none takes these.
+
+    Guarantees:
+        - one_wins: of servers with different secrets that start at once on a fresh database, one is admitted.
+        - nothing_is_made: where the database knows a secret, no other is drawn in its place.
+
+    Raises:
+        SecretRefused: a secret is missing, or another one than the database knows.
+        SecretUnavailable: a secret cannot be read.
+        OSError: a secret's file cannot be written.
+    """
+    with context.database.read() as session:
+        known = versions.all_versions(session)
+    _check(context.secrets, known)
+    unknown = set(Purpose) - {row.purpose for row in known}
+    if not unknown:
+        return
+    values = {}
+    for purpose in unknown:
+        context.secrets.make(purpose, 1)
+        values[purpose] = context.secrets.check_value(purpose, 1)
+    with context.database.write() as session:
+        versions.enter_first(session, values, context.clock())
+        # Another server may have been first: then nothing of this one's stays.
+        _check(context.secrets, versions.all_versions(session))
+
+
+def listed(context: Context) -> Sequence[SecretVersion]:
+    """Every version of every secret, retired ones among them."""
+    with context.database.read() as session:
+        return versions.all_versions(session)
+
+
+def rotate(context: Context, purpose: Purpose) -> int:
+    """Begin a new version of the secret: drawn here, or taken from its file where somebody has put one there.
+
+    Older versions go on verifying until they are retired. May be done while servers serve.
+
+    Returns:
+        The new version.
+
+    Raises:
+        SecretRefused: of contents, for ever; or somebody else has rotated just now. Or as `admit`.
+    """
+    if purpose is Purpose.CONTENT:
+        raise SecretRefused(
+            "The content secret is never rotated: under another one, the same rows would be new to the service, and "
+            "could be bound to a second root budget. Nothing was changed."
+        )
+    admit(context)
+    with context.database.read() as session:
+        version = versions.newest(session, purpose) + 1
+    context.secrets.make(purpose, version)
+    value = context.secrets.check_value(purpose, version)
+    with context.database.write() as session:
+        versions.lock(session, purpose)
+        known = [row for row in versions.all_versions(session) if row.purpose == purpose]
+        if known[-1].version != version - 1:
+            raise SecretRefused(f"Somebody else has just rotated the {purpose.words}. Nothing was changed.")
+        if value in {row.check_value for row in known}:
+            place = context.secrets.place(purpose, version)
+            raise SecretRefused(f"{place} holds an older version of the {purpose.words}. Nothing was changed.")
+        session.add(SecretVersion(purpose=purpose, version=version, check_value=value, created_at=context.clock()))
+    return version
+
+
+def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bool = False) -> Retired:
+    """End an older version: nothing verifies under it any more.
+
+    Args:
+        context: The process's context.
+        purpose, version: Of the secret.
+        revokes_keys: Whether API keys that are still under the version are revoked; else they stand in the way.
+
+    Guarantees:
+        - no_key_is_left: no key that authenticates is under a version that is retired.
+
+    Raises:
+        SecretRefused: it is the newest version, or there is none of that number, or keys are still under it.
+    """
+    if purpose is Purpose.CONTENT:
+        raise SecretRefused("The content secret has one version for ever. Nothing was changed.")
+    revoked: list[str] = []
+    with context.database.write() as session:
+        versions.lock(session, purpose)
+        row = session.get(SecretVersion, (purpose, version))
+        if row is None or row.retired_at is not None:
+            raise SecretRefused(f"There is no version {version} of the {purpose.words} that is in use.")
+        if version == versions.newest(session, purpose):
+            raise SecretRefused(f"Version {version} of the {purpose.words} is the newest one. Rotate first.")
+        now = context.clock()
+        if purpose is Purpose.KEYS:
+            keys.lock_all(session)
+            left = [key for key in keys.unended(session, now) if key.is_under_secret(version, now)]
+            if left and not revokes_keys:
+                raise SecretRefused(
+                    f"{len(left)} API key(s) are still under version {version}, such as {left[0].id}. A key changes "
+                    "over when it is used. Wait, or revoke those that are left with --revoke-keys."
+                )
+            for key in left:
+                # Where only the token from before a rotation is under it, the key goes on with its newest one.
+                key.previous_token_hash = key.previous_token_until = None
+                if key.secret_version == version:
+                    key.revoked_at = now
+                    revoked.append(key.id)
+        row.retired_at = now
+    return Retired(version, revoked)
+
+
+def _check(material: SecretMaterial, known: Sequence[SecretVersion]) -> None:
+    """Refuse where a secret that is in use is missing here, or is another one."""
+    faults = []
+    for row in _needed(known):
+        purpose = Purpose(row.purpose)
+        place = material.place(purpose, row.version)
+        expected = (
+            f"the database expects version {row.version} with the check value {row.check_value[:_SHOWN]}..., entered "
+            f"at {row.created_at:%Y-%m-%d %H:%M}"
+        )
+        if not material.exists(purpose, row.version):
+            faults.append(f"The {purpose.words} is missing: {expected}, and {place} is not there.")
+        elif (found := material.check_value(purpose, row.version)) != row.check_value:
+            faults.append(
+                f"The {purpose.words} is not the one of this database: {expected}, and {place} has {found[:_SHOWN]}...."
+            )
+    if faults:
+        raise SecretRefused(
+            " ".join(faults)
+            + " Use the secrets of the other servers of this database, by a shared data folder or the same settings, "
+            "or restore them from its backup (docs/operating/secrets.md)."
+        )
+
+
+def _needed(known: Sequence[SecretVersion]) -> list[SecretVersion]:
+    """Versions that a server needs: all in use, but of the keys that sign only the newest one signs."""
+    signing = max((row.version for row in known if row.purpose == Purpose.SIGNATURES), default=1)
+    return [
+        row for row in known if row.retired_at is None and (row.purpose != Purpose.SIGNATURES or row.version == signing)
+    ]

@@ -1,0 +1,143 @@
+"""The token of a server without keys: a file in the data folder that only the service's user can read.
+
+A request from this machine may come from any of its users, or through a proxy that says nothing of itself. Whoever can
+read the file is the operator. Its one line is a header, so that `curl -H @var/local-token` sends it. It is made by the
+first start, and shared by all server processes of the data folder. It ends with the first key, for ever: keys are
+revoked, never deleted.
+
+The file is read for each request that shows a token. So nothing of it stays in memory, and removing it ends the token
+at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+from contextlib import suppress
+
+from app.auth import repository
+from app.context import Context
+from app.kit.private_files import remove_private, write_private_once
+from app.problems import Problem
+from app.settings import Settings
+
+PREFIX = "epsilond_local_"
+_LINE = re.compile(rf"Authorization: Bearer ({PREFIX}[a-z2-7]{{52}})\n?")
+#: Longer than the line: a file that others put there is not read as a whole.
+_MOST_BYTES = 200
+
+
+class NotPrivate(Exception):
+    """The file cannot be the token; the message says what to do."""
+
+
+def settle(context: Context) -> bool:
+    """Have the file there while the server never had a key, and gone once it has had one.
+
+    Returns:
+        Whether the token lets somebody in.
+
+    Raises:
+        NotPrivate: there is a file of that name that is not this user's alone.
+    """
+    if _keys_exist(context):
+        remove(context)
+        return False
+    if read(context.settings) is None:
+        line = f"Authorization: Bearer {PREFIX}{_random_text()}\n"
+        write_private_once(context.settings.local_token_file, line.encode())
+        if read(context.settings) is None:
+            raise NotPrivate(
+                "The file local-token in the data folder must be a plain file with the token, owned by this user and "
+                "closed to all others (mode 0600), and it is not. Remove it, and start again; where files of mode 0600 "
+                "are not possible, create a key: `epsilond keys create --name NAME --scope admin`."
+            )
+    if _keys_exist(context):  # another process made one since the first look, and found no file to remove
+        remove(context)
+        return False
+    return True
+
+
+def remove(context: Context) -> None:
+    """Remove the file once there is a key. Where it cannot be removed it is refused all the same."""
+    with suppress(OSError):
+        remove_private(context.settings.local_token_file)
+
+
+def read(settings: Settings) -> str | None:
+    """The token; None where there is no such file, or others could have written or read it."""
+    try:
+        with open(settings.local_token_file, "rb", opener=_without_links) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+                return None
+            text = file.read(_MOST_BYTES).decode("ascii", "replace")
+    except OSError:
+        return None
+    line = _LINE.fullmatch(text)
+    return None if line is None else line[1]
+
+
+def is_right(settings: Settings, shown: str) -> bool:
+    """Whether this is the token. Hashes are compared, in constant time, which hides the length of the token, too."""
+    token = read(settings)
+    return token is not None and hmac.compare_digest(_digest(token), _digest(shown))
+
+
+def needed() -> Problem:
+    """The answer to whoever shows nothing, and asks for more than a calculation."""
+    return _refusal(
+        "unauthenticated",
+        "This server has no key yet. From this machine, calculations that name no budget and no data set need nothing; "
+        "everything else needs the token that the server's start wrote into the file `local-token` in its data folder "
+        "(`var`, unless EPSILOND_DATA_DIR says otherwise), readable by the service's user alone. Its one line is the "
+        "header to send: `curl -H @var/local-token ...`.",
+    )
+
+
+def wrong() -> Problem:
+    """The answer to whoever shows something else than the token."""
+    return _refusal(
+        "invalid_key",
+        "This server has no key yet, and what was sent is not its token. The token is in the file `local-token` in the "
+        "server's data folder (`var`, unless EPSILOND_DATA_DIR says otherwise); its one line is the header to send: "
+        "`curl -H @var/local-token ...`.",
+    )
+
+
+def ended() -> Problem:
+    """The answer to whoever shows the token of a server that has keys."""
+    return _refusal(
+        "invalid_key",
+        "This is the token of a server without keys. It ended when the first key was made, and stays ended if all keys "
+        "are revoked. Send a key: `Authorization: Bearer epsilond_...`; on the machine itself `epsilond keys create` "
+        "makes one.",
+    )
+
+
+def _keys_exist(context: Context) -> bool:
+    with context.database.read() as session:
+        return repository.any_key(session)
+
+
+def _refusal(code: str, detail: str) -> Problem:
+    error = "" if code == "unauthenticated" else ', error="invalid_token"'
+    return Problem(401, code, detail, headers={"WWW-Authenticate": f'Bearer realm="epsilond"{error}'})
+
+
+def _without_links(path: str, flags: int) -> int:
+    # Nobody's link is followed, and no pipe is waited for.
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _random_text() -> str:
+    return base64.b32encode(secrets.token_bytes(32)).decode().rstrip("=").lower()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()

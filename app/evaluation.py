@@ -1,0 +1,140 @@
+"""Many values of one list of events, within a request's time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+from accounting.accountant import deltas_for_epsilons, epsilons_for_deltas
+from accounting.events import Event, FullBatch, Gaussian
+from accounting.groups import group_delta_for_epsilon, group_epsilon_for_delta
+from accounting.intervals import Answer
+from accounting.relations import NeighboringRelation
+from accounting.schedule_warnings import hides_nothing, schedule_warnings
+from accounting.true_positive_rate import tpr_for_fpr, tpr_from_deltas
+from app.context import Context
+from app.kit.process_pool import too_much_work
+from app.problems import refused_at, unprocessable
+
+#: Full batches of Gaussian noise have a closed form; so many events times values take some milliseconds.
+MOST_IN_THREAD = 1000
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Evaluate = Callable[..., list[Answer]]
+
+
+@dataclass
+class Evaluation:
+    """The engine, asked on behalf of one request.
+
+    Attributes:
+        seconds: After so long nothing more is begun, and what is under way is given up.
+        group_size: For how many records at a time.
+    """
+
+    context: Context
+    events: tuple[Event, ...]
+    relation: NeighboringRelation
+    seconds: float
+    group_size: int = 1
+
+    def __post_init__(self) -> None:
+        self._deadline = time.monotonic() + self.seconds
+
+    def epsilons(self, deltas: Sequence[float], *pointer: str | int) -> list[Answer]:
+        """Epsilon at each delta.
+
+        Args:
+            deltas: What is asked.
+            pointer: The field of the request that asks for so many.
+
+        Raises:
+            Problem: 422 when the engine refuses the events, or they take too long.
+        """
+        return self._answers(_group_epsilons if self.group_size > 1 else epsilons_for_deltas, deltas, pointer)
+
+    def deltas(self, epsilons: Sequence[float], *pointer: str | int) -> list[Answer]:
+        """Delta at each epsilon; otherwise as `epsilons`."""
+        return self._answers(_group_deltas if self.group_size > 1 else deltas_for_epsilons, epsilons, pointer)
+
+    def warnings(self, field: str, value: float) -> tuple[str, ...]:
+        """What a reader must know about the sampling schemes, with numbers for the ``value`` of ``field``."""
+        if not any(map(hides_nothing, self.events)):
+            # No number is in their sentences, and another wait for a process would be for nothing.
+            return schedule_warnings(self.events, self.relation, **{field: value})
+        return self._in_bounds((field,), schedule_warnings, self.events, self.relation, **{field: value})
+
+    def true_positive_rates(self, rates: Sequence[float], *pointer: str | int) -> list[Answer]:
+        """The largest true positive rate at each false positive rate; otherwise as `epsilons`."""
+        return self._answers(_true_positive_rates, rates, pointer)
+
+    def _answers(self, evaluate: Evaluate, values: Sequence[float], pointer: tuple[str | int, ...]) -> list[Answer]:
+        answers: list[Answer] = []
+        while len(answers) < len(values):
+            # Others get a turn between, soon where a value takes long. One, two, four and so on, whatever the time was:
+            # the last digits of values depend on those that are asked for beside them, and may not on the machine.
+            together = len(answers) + 1
+            if time.monotonic() > self._deadline:
+                raise unprocessable(
+                    "too_much_work",
+                    f"{len(answers)} of {len(values)} values took {self.seconds:g} s; ask for fewer at a time, or "
+                    "about fewer events",
+                    *pointer,
+                )
+            with self.context.metrics.evaluation() as found:
+                more = self._together(evaluate, values[len(answers) : len(answers) + together], pointer)
+                found.evaluator, found.values = more[-1].method, len(more)
+            answers += more
+        return answers
+
+    def _together(self, evaluate: Evaluate, values: Sequence[float], pointer: tuple[str | int, ...]) -> list[Answer]:
+        size = {"group_size": self.group_size} if self.group_size > 1 else {}
+        if self._has_closed_form(len(values)):
+            with refused_at("events"), self.context.numerics:
+                return evaluate(self.events, self.relation, values)
+        return self._in_bounds(pointer, evaluate, self.events, self.relation, values, **size)
+
+    def _has_closed_form(self, values: int) -> bool:
+        """Whether so many values take no more than milliseconds, whatever the events' parameters are."""
+        return (
+            self.group_size == 1
+            and len(self.events) * values <= MOST_IN_THREAD
+            and all(
+                isinstance(each.mechanism, Gaussian) and isinstance(each.sampling, FullBatch) for each in self.events
+            )
+        )
+
+    def _in_bounds(
+        self, pointer: tuple[str | int, ...], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The result of ``function``, from a process: a thread that is at it for minutes cannot be stopped."""
+        left = max(0.0, self._deadline - time.monotonic())
+        remedy = "ask for fewer values at a time, or about fewer events"
+        with refused_at("events"), too_much_work("this", remedy, *pointer):
+            return self.context.processes.run_within(left, function, *args, **kwargs)
+
+
+def _true_positive_rates(
+    events: Sequence[Event], relation: NeighboringRelation, rates: Sequence[float], *, group_size: int = 1
+) -> list[Answer]:
+    if group_size == 1:
+        return [tpr_for_fpr(events, relation, rate) for rate in rates]
+    return [
+        tpr_from_deltas(lambda epsilon: group_delta_for_epsilon(events, relation, epsilon, group_size), rate)
+        for rate in rates
+    ]
+
+
+def _group_epsilons(
+    events: Sequence[Event], relation: NeighboringRelation, deltas: Sequence[float], *, group_size: int
+) -> list[Answer]:
+    return [group_epsilon_for_delta(events, relation, delta, group_size) for delta in deltas]
+
+
+def _group_deltas(
+    events: Sequence[Event], relation: NeighboringRelation, epsilons: Sequence[float], *, group_size: int
+) -> list[Answer]:
+    return [group_delta_for_epsilon(events, relation, epsilon, group_size) for epsilon in epsilons]

@@ -1,0 +1,1 @@
+"""The fence: what the database has acknowledged, kept outside of it, so that an older copy of it is noticed."""

@@ -1,0 +1,140 @@
+"""The fence in another database, for servers on machines that share no file system."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, delete, insert, select, update
+from sqlalchemy import bindparam as parameter
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+
+from app.db.database import Database
+from app.db.lists import among, as_list
+from app.fence.marks import Head, Kept, Move
+
+_METADATA = MetaData()
+_FENCE = Table(
+    "epsilond_fence",
+    _METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("ledger_id", String(64), nullable=False),
+    Column("life", String(64), nullable=False),
+)
+_HEADS = Table(
+    "epsilond_fence_heads",
+    _METADATA,
+    Column("budget_id", String(64), primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+_ADVANCE = (
+    update(_HEADS)
+    .where(
+        _HEADS.c.budget_id == parameter("b_id"),
+        _HEADS.c.sequence == parameter("b_sequence"),
+        _HEADS.c.hash == parameter("b_hash"),
+    )
+    .values(sequence=parameter("sequence"), hash=parameter("hash"))
+)
+
+
+class DatabaseStore:
+    """The fence in two tables of a database that is not the ledger's."""
+
+    def __init__(self, url: str) -> None:
+        self._database = Database(url)
+        self._is_made = False
+
+    def read(self, ids: Collection[str] | None = None) -> Kept | None:
+        """What the fence says, of some budgets or of all; None where there is none."""
+        self._make_tables()
+        dialect = self._database.engine.dialect.name
+        statement = select(_HEADS)
+        values = {}
+        if ids is not None:
+            statement = statement.where(among(dialect, _HEADS.c.budget_id, "ids"))
+            values = {"ids": as_list(dialect, list(ids))}
+        with self._database.read() as session:
+            fence = session.execute(select(_FENCE)).one_or_none()
+            if fence is None:
+                return None
+            heads = {row.budget_id: Head(row.sequence, row.hash) for row in session.execute(statement, values)}
+        return Kept(fence.ledger_id, fence.life, heads)
+
+    def create(self, kept: Kept) -> None:
+        """Make the fence, unless there is one."""
+        self._make_tables()
+        with self._database.write_briefly() as connection:
+            row = {"id": 1, "ledger_id": kept.ledger_id, "life": kept.life}
+            made = connection.execute(self._insert(_FENCE).values(row).on_conflict_do_nothing())
+            if made.rowcount and kept.heads:
+                connection.execute(insert(_HEADS), _rows(kept.heads))
+
+    def replace(self, kept: Kept) -> None:
+        """Write the fence anew, whatever it said."""
+        self._make_tables()
+        with self._database.write_briefly() as connection:
+            connection.execute(delete(_HEADS))
+            connection.execute(delete(_FENCE))
+            connection.execute(insert(_FENCE), {"id": 1, "ledger_id": kept.ledger_id, "life": kept.life})
+            if kept.heads:
+                connection.execute(insert(_HEADS), _rows(kept.heads))
+
+    def advance(self, moves: Sequence[Move]) -> bool:
+        """Note chains that were extended; False unless the fence had every one of them at its base."""
+        values = [
+            {
+                "b_id": move.budget_id,
+                "b_sequence": move.base.sequence,
+                "b_hash": move.base.hash,
+                "sequence": move.head.sequence,
+                "hash": move.head.hash,
+            }
+            for move in sorted(moves, key=lambda move: move.budget_id)
+            if move.base is not None
+        ]
+        if len(values) < len(moves):
+            return False
+        with self._database.write_briefly() as connection:
+            return connection.execute(_ADVANCE, values).rowcount == len(values)
+
+    def raise_to(self, heads: Mapping[str, Head]) -> None:
+        """Note the ends of chains, except where the fence has later ones."""
+        if not heads:
+            return
+        with self._database.write_briefly() as connection:
+            self._raise_to(connection, heads)
+
+    def close(self) -> None:
+        """End the connections; others are made when they are needed."""
+        self._database.dispose()
+
+    def _raise_to(self, connection: Connection, heads: Mapping[str, Head]) -> None:
+        statement = self._insert(_HEADS)
+        statement = statement.on_conflict_do_update(
+            index_elements=["budget_id"],
+            set_={"sequence": statement.excluded.sequence, "hash": statement.excluded.hash},
+            where=_HEADS.c.sequence < statement.excluded.sequence,
+        )
+        connection.execute(statement, _rows(heads))
+
+    def _insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
+        return sqlite.insert(table) if self._database.is_sqlite else postgresql.insert(table)
+
+    def _make_tables(self) -> None:
+        if self._is_made:
+            return
+        try:
+            _METADATA.create_all(self._database.engine)
+        except DBAPIError:
+            # Where another server has made them meanwhile, they are found now.
+            _METADATA.create_all(self._database.engine)
+        self._is_made = True
+
+
+def _rows(heads: Mapping[str, Head]) -> list[dict[str, object]]:
+    return [
+        {"budget_id": budget_id, "sequence": head.sequence, "hash": head.hash}
+        for budget_id, head in sorted(heads.items())
+    ]

@@ -1,0 +1,67 @@
+"""The SQL of the fence in the ledger's database: its lives, and the ends of its chains."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import Connection, Table, insert, literal, select, union_all
+from sqlalchemy.dialects import postgresql, sqlite
+
+from app.db.lists import among, as_list
+from app.fence.marks import Head
+from app.tables.ledger import Budget, Entry, LedgerLife, MerkleTree
+from app.tables.runs import Run
+
+BUDGETS = cast(Table, Budget.__table__)
+ENTRIES = cast(Table, Entry.__table__)
+RUNS = cast(Table, Run.__table__)
+
+
+def ledger_id(connection: Connection) -> str:
+    """The id that was drawn with the database; "" where somebody has deleted it."""
+    return connection.scalar(select(MerkleTree.ledger_id)) or ""
+
+
+def newest_life(connection: Connection) -> tuple[int, str] | None:
+    """The number and the id of the present life; None where there never was a fence."""
+    statement = select(LedgerLife.number, LedgerLife.life).order_by(LedgerLife.number.desc()).limit(1)
+    row = connection.execute(statement).one_or_none()
+    return None if row is None else (row.number, row.life)
+
+
+def enter_first_life(connection: Connection, life: str, moment: datetime) -> None:
+    """Enter the first life; where another server was first, its row stays."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    row = {"number": 1, "life": life, "began_at": moment}
+    connection.execute(dialect.insert(LedgerLife).values(row).on_conflict_do_nothing())
+
+
+def enter_life(connection: Connection, number: int, life: str, moment: datetime, loss: dict[str, Any]) -> None:
+    """Enter a later life, and what was known to be missing when it began."""
+    connection.execute(insert(LedgerLife).values(number=number, life=life, began_at=moment, loss=loss))
+
+
+def heads(connection: Connection, ids: Collection[str] | None = None) -> dict[str, Head]:
+    """The ends of the chains of some budgets, or of all.
+
+    The runs of a sweep share its entries. So that none of them is started twice, each one's start counts as a chain of
+    its own, of one entry, whose hash is the name of the stream that its noise comes from.
+    """
+    chains = select(BUDGETS.c.id, BUDGETS.c.sequence, BUDGETS.c.head_hash)
+    starts = select(RUNS.c.id, literal(1), RUNS.c.stream_id)
+    starts = starts.where(RUNS.c.sweep_id.is_not(None), RUNS.c.stream_id.is_not(None))
+    values = {}
+    if ids is not None:
+        dialect = connection.dialect.name
+        chains = chains.where(among(dialect, BUDGETS.c.id, "ids"))
+        starts = starts.where(among(dialect, RUNS.c.id, "ids"))
+        values = {"ids": as_list(dialect, list(ids))}
+    return {row[0]: Head(row[1], row[2]) for row in connection.execute(union_all(chains, starts), values)}
+
+
+def hash_at(connection: Connection, budget_id: str, sequence: int) -> str | None:
+    """The hash of one entry."""
+    statement = select(ENTRIES.c.hash).where(ENTRIES.c.budget_id == budget_id, ENTRIES.c.sequence == sequence)
+    return connection.scalar(statement)

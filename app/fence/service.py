@@ -1,0 +1,314 @@
+"""The fence at work: it is compared with the database, and moved with every commit that extends a chain.
+
+What a commit has added is acknowledged when the fence has it. A crash between the two leaves a database that is ahead
+of its fence, which is no loss: the next comparison moves the fence. The other way round, the database has lost
+something.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakKeyDictionary, WeakSet
+
+import structlog
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from app.db.database import Database
+from app.db.failures import DATABASE_FAILURES, Unfenced
+from app.fence import repository
+from app.fence.database_store import DatabaseStore
+from app.fence.file_store import DamagedFence, FileStore
+from app.fence.marks import Head, Kept, Loss, Move, Reason, compare
+
+log = structlog.get_logger("epsilond.fence")
+
+#: A comparison is believed for so long, and for less where the database is refused: the loss may be acknowledged.
+BELIEVED_S = 5.0
+REFUSAL_BELIEVED_S = 1.0
+_FAILURES = (DBAPIError, PoolTimeout, OSError)
+
+# What a transaction has touched: the chains' ends before it. A chain that nobody looked at before has None.
+_TOUCHED: WeakKeyDictionary[Connection, dict[str, Head | None]] = WeakKeyDictionary()
+# Engines whose transactions a fence is told of.
+_WATCHED: WeakSet[Engine] = WeakSet()
+
+
+class Store(Protocol):
+    """The place where the fence is kept."""
+
+    def read(self, ids: Collection[str] | None = None) -> Kept | None: ...
+    def create(self, kept: Kept) -> None: ...
+    def replace(self, kept: Kept) -> None: ...
+    def advance(self, moves: Sequence[Move]) -> bool: ...
+    def raise_to(self, heads: Mapping[str, Head]) -> None: ...
+    def close(self) -> None: ...
+
+
+def touch(connection: Connection, budget_id: str, base: Head | None) -> None:
+    """Tell the fence that the transaction acknowledges what a budget's chain says, with what it adds to it.
+
+    Args:
+        connection: The transaction's.
+        budget_id: Whose chain.
+        base: Its end, read under the lock before anything was added; None where nobody looked.
+
+    Raises:
+        RuntimeError: no fence watches the database, so that nothing may be acknowledged.
+    """
+    if connection.engine not in _WATCHED:
+        raise RuntimeError("no fence watches this database: make the context with app.fence.watching.fenced_context")
+    _TOUCHED.setdefault(connection, {}).setdefault(budget_id, base)
+
+
+def leave_out(connection: Connection) -> None:
+    """Let a transaction commit without the fence: only whoever writes the fence anew does."""
+    _TOUCHED.pop(connection, None)
+
+
+class Fence:
+    """The fence of a process: it watches every transaction that its database commits.
+
+    Guarantees:
+        - acknowledged_is_fenced: when a write session has ended, the fence has every chain that it extended or told.
+        - never_ahead: the fence never has what is not committed.
+        - behind_is_refused: no transaction extends a chain while the database is known to be behind the fence.
+
+    Args:
+        database: The ledger's.
+        url: Gives the place of the fence: the address of a database, or the path of a file.
+        clock: The time of day, for the first life.
+    """
+
+    def __init__(self, database: Database, url: Callable[[], str | Path], clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._url = url
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._is_compared = False
+        self._compared_at = 0.0
+        self._loss: Loss | None = None
+        self._is_logged = False
+        #: What the fence is known to have, of chains that this process has met.
+        self._known: dict[str, Head] = {}
+        #: Chains that were committed, and that the fence could not be told of.
+        self._untold: set[str] = set()
+
+    @cached_property
+    def store(self) -> Store:
+        """The file or the database in which the fence is kept."""
+        place = self._url()
+        return FileStore(place) if isinstance(place, Path) else DatabaseStore(place)
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why the database is refused, by the last comparison."""
+        return self._loss
+
+    def check(self) -> Loss | None:
+        """Compare the whole database with the fence, and move the fence where the database is ahead.
+
+        The fence is made where the database never had one.
+
+        Raises:
+            Unfenced: the fence cannot be read or written.
+            DBAPIError: the database failed.
+        """
+        with self._lock:
+            self._compare(None)
+            self._is_compared, self._compared_at = True, time.monotonic()
+            return self._loss
+
+    def look(self) -> bool:
+        """Whether all is well, by a comparison of seconds ago at most. What is not is logged when it begins."""
+        try:
+            loss = self.standing()
+            if loss is not None and not self._is_logged:
+                told = {"reason": str(loss.reason), "missing": loss.entries, "acknowledged": loss.acknowledged}
+                log.error("database_behind_fence", **told)
+            self._is_logged = loss is not None
+            return loss is None
+        except DATABASE_FAILURES as error:
+            log.error("fence_not_compared", error_type=type(error).__name__)
+            return False
+
+    def standing(self) -> Loss | None:
+        """Why the database is refused, by a comparison of seconds ago at most.
+
+        Raises:
+            Unfenced: the fence cannot be read or written.
+        """
+        believed = BELIEVED_S if self._loss is None else REFUSAL_BELIEVED_S
+        if not self._is_compared or time.monotonic() - self._compared_at >= believed:
+            self.check()
+        return self._loss
+
+    def renew(self, kept: Kept) -> None:
+        """Write the fence anew, for the life that a loss has begun."""
+        with self._lock, _failures_told():
+            self.store.replace(kept)
+        self.check()
+
+    def begin(self) -> None:
+        """Compare everything before the first write session of a process."""
+        _WATCHED.add(self._database.engine)
+        if not self._is_compared:
+            self.check()
+
+    def before_commit(self, connection: Connection) -> list[Move]:
+        """What the transaction is about to acknowledge.
+
+        Raises:
+            Unfenced: the database is behind the fence; nothing may be added to it.
+        """
+        touched = _TOUCHED.pop(connection, None)
+        if not touched:
+            return []
+        if self._loss is None and any(self._is_before(budget_id, base) for budget_id, base in touched.items()):
+            self.check()
+        if self._loss is not None:
+            raise refusal(self._loss)
+        heads = repository.heads(connection, touched)
+        return [Move(budget_id, base, heads[budget_id]) for budget_id, base in touched.items() if budget_id in heads]
+
+    def after_commit(self, moves: Sequence[Move]) -> None:
+        """Move the fence to what was committed; then it may be acknowledged.
+
+        Raises:
+            Unfenced: the fence cannot be read or written. The same command, sent again, tries again.
+            DBAPIError: the ledger's database failed before the two were compared. The same holds.
+        """
+        moves = [move for move in moves if self._known.get(move.budget_id) != move.head]
+        untold = set(self._untold)
+        if not moves and not untold:
+            return
+        ids = {move.budget_id for move in moves} | untold
+        try:
+            if not untold and self._advance(moves):
+                return
+            with self._lock:
+                self._compare(ids)
+        except DATABASE_FAILURES:
+            self._untold |= ids
+            raise
+        self._untold -= ids
+        if self._loss is not None:
+            raise refusal(self._loss)
+
+    def catch_up(self) -> None:
+        """Move the fence to all that is committed: before something is told that another process may have written.
+
+        Raises:
+            Unfenced: the database is behind, or the fence cannot be written.
+        """
+        loss = self.check()
+        if loss is not None:
+            raise refusal(loss)
+
+    def close(self) -> None:
+        """Close what the fence is kept in; it is opened again when it is needed."""
+        if "store" in vars(self):
+            self.store.close()
+
+    def _advance(self, moves: Sequence[Move]) -> bool:
+        """Whether the fence had the base of every chain, and has been moved."""
+        with _failures_told():
+            if any(move.base == move.head for move in moves) or not self.store.advance(moves):
+                return False
+        self._known |= {move.budget_id: move.head for move in moves}
+        return True
+
+    def _is_before(self, budget_id: str, base: Head | None) -> bool:
+        """Whether a chain ends earlier, or otherwise, than this process has seen it end."""
+        known = self._known.get(budget_id)
+        return base is not None and known is not None and (base.sequence < known.sequence or _differ(base, known))
+
+    def _compare(self, ids: Collection[str] | None) -> None:
+        """Compare some chains, or all, and move the fence where the database is ahead."""
+        try:
+            # First: whatever is committed meanwhile makes the database ahead, and never behind.
+            with _failures_told():
+                kept = self.store.read(ids)
+        except DamagedFence:
+            self._refuse(Loss(Reason.DAMAGED))
+            return
+        with self._database.read() as session:
+            connection = session.connection()
+            ledger_id, life = repository.ledger_id(connection), repository.newest_life(connection)
+            if kept is None:
+                self._without_fence(ledger_id, life)
+                return
+            heads = repository.heads(connection, ids)
+            loss = compare(
+                kept,
+                ledger_id,
+                None if life is None else life[1],
+                heads,
+                lambda budget_id, sequence: repository.hash_at(connection, budget_id, sequence),
+            )
+        if loss is not None:
+            self._refuse(loss)
+            return
+        if life is None:
+            # The fence was made, and whoever made it did not come to enter its life.
+            self._enter_first_life(kept.life)
+        ahead = {each: head for each, head in heads.items() if kept.heads.get(each) != head}
+        if ahead:
+            with _failures_told():
+                self.store.raise_to(ahead)
+        self._known |= heads
+        self._loss = self._loss if ids is not None else None
+
+    def _without_fence(self, ledger_id: str, life: tuple[int, str] | None) -> None:
+        if life is not None:
+            self._refuse(Loss(Reason.NO_FENCE))
+            return
+        # The fence first: a database that has a life and finds no fence is refused.
+        with _failures_told():
+            self.store.create(Kept(ledger_id, secrets.token_hex(16)))
+        self._compare(None)
+
+    def _enter_first_life(self, life: str) -> None:
+        with self._database.engine.begin() as connection:
+            repository.enter_first_life(connection, life, self._clock())
+
+    def _refuse(self, loss: Loss) -> None:
+        self._loss = loss
+        self._known.clear()
+
+
+def refusal(loss: Loss) -> Unfenced:
+    """What everybody is answered while the database is refused."""
+    end = (
+        "Give the server the right one."
+        if loss.reason is Reason.OTHER_LEDGER
+        else "Restore the newest copy, or let the operator enter the loss: `epsilond ledger acknowledge-loss`."
+    )
+    members = {"reason": str(loss.reason), "acknowledged_entries": loss.acknowledged, "missing_entries": loss.entries}
+    detail = f"{loss.in_words()} Nothing is served. {end}"
+    return Unfenced(503, "database_behind_fence", detail, members=members, headers={"Retry-After": "60"})
+
+
+def _differ(base: Head, known: Head) -> bool:
+    return base.sequence == known.sequence and base.hash != known.hash
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    try:
+        yield
+    except _FAILURES as error:
+        detail = (
+            "The fence, which EPSILOND_FENCE names, cannot be read or written, so nothing can be acknowledged. Send "
+            "the same request again."
+        )
+        raise Unfenced(503, "fence_unavailable", detail, headers={"Retry-After": "5"}) from error

@@ -1,0 +1,1 @@
+"""Commands that are carried out once per idempotency key, and answered the same each time."""

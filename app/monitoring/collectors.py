@@ -1,0 +1,213 @@
+"""What is asked at each scrape: the gates, the pools and the cache of this process, and the tables of the database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from accounting.filters import ApproximateDpFilter, PrivacyFilter
+from app.context import Context
+from app.db.failures import DATABASE_FAILURES
+from app.fence.watching import fence_of
+from app.kit.answer_cache import AnswerCache
+from app.ledger.states import plus
+from app.monitoring import repository
+from app.runs import liveness
+from app.tables.states import Amounts
+
+log = structlog.get_logger("epsilond.metrics")
+
+#: The database is asked again after so many seconds, however often somebody scrapes.
+BELIEVED_S = 5.0
+#: Shares of a limit from which on a budget counts as near exhaustion.
+SHARES = (0.8, 0.95)
+#: Where no more budgets than this are near exhaustion, each is named.
+MOST_NAMED = 20
+
+
+class ProcessState(Collector):
+    """Gates, pools and the cache: read from memory."""
+
+    def __init__(self, context: Context, answers: AnswerCache) -> None:
+        self._context = context
+        self._answers = answers
+
+    def collect(self) -> Iterable[Metric]:
+        gates = {
+            "numerics": self._context.numerics,
+            "verifications": self._context.verifications,
+            "processes": self._context.processes.gate,
+            "audits": self._context.audit_processes.gate,
+        }
+        for name, words in (("running", "that work"), ("waiting", "that wait for a place")):
+            gauge = GaugeMetricFamily(f"epsilond_numerics_{name}", f"Requests {words}, by gate.", labels=["gate"])
+            for gate, found in gates.items():
+                gauge.add_metric([gate], getattr(found, name))
+            yield gauge
+        refused = CounterMetricFamily(
+            "epsilond_numerics_refused", "Requests that were refused a place, by gate.", labels=["gate"]
+        )
+        for gate, found in gates.items():
+            refused.add_metric([gate], found.refused)
+        yield refused
+        failed = CounterMetricFamily(
+            "epsilond_process_jobs_failed", "Jobs that were ended, by the limit they met.", labels=["pool", "limit"]
+        )
+        pools = {"processes": self._context.processes, "audits": self._context.audit_processes}
+        for name, pool in pools.items():
+            for limit, count in pool.failures.items():
+                failed.add_metric([name, limit], count)
+        yield failed
+        yield GaugeMetricFamily(
+            "epsilond_fence_behind",
+            "Whether the database lacks what was acknowledged, so that nothing is served.",
+            value=float(fence_of(self._context).loss is not None),
+        )
+        yield from self._cache()
+
+    def _cache(self) -> Iterator[Metric]:
+        cache = self._answers
+        yield CounterMetricFamily("epsilond_cache_hits", "Answers that were remembered.", value=cache.hits)
+        yield CounterMetricFamily("epsilond_cache_misses", "Answers that were not.", value=cache.misses)
+        yield CounterMetricFamily("epsilond_cache_evictions", "Answers given up for others.", value=cache.evictions)
+        yield GaugeMetricFamily("epsilond_cache_entries", "Answers that are remembered.", value=len(cache))
+        yield GaugeMetricFamily("epsilond_cache_bytes", "What they take.", value=cache.held_bytes)
+
+
+def state_registry(context: Context, answers: AnswerCache) -> CollectorRegistry:
+    """What is looked at when somebody scrapes; `Metrics` has what is counted while it happens."""
+    registry = CollectorRegistry()
+    registry.register(ProcessState(context, answers))
+    registry.register(DatabaseState(context))
+    return registry
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the tables said, and when by the process's own clock."""
+
+    taken: float
+    runs: dict[str, int]
+    oldest_queued: datetime | None
+    overdue: int
+    contradicted: int
+    shares: list[tuple[str, float]]
+    overdrawn: int
+    more_budgets: bool
+
+
+class DatabaseState(Collector):
+    """The tables, asked at most once in `BELIEVED_S`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._snapshot: Snapshot | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        snapshot = self._current()
+        yield GaugeMetricFamily(
+            "epsilond_database_up", "Whether the database answered.", value=float(snapshot is not None)
+        )
+        alive = liveness.living_workers(self._context.settings.data_dir)
+        yield GaugeMetricFamily("epsilond_workers", "Worker processes of this data folder that live.", value=alive)
+        if snapshot is not None:
+            yield from _runs(snapshot, self._context.clock())
+            yield from _budgets(snapshot)
+            yield GaugeMetricFamily(
+                "epsilond_reservations_overdue",
+                "Reservations that were started and not committed in their time.",
+                value=snapshot.overdue,
+            )
+            yield GaugeMetricFamily(
+                "epsilond_audits_contradicting_claim",
+                "Audits whose attack showed more privacy loss than was claimed.",
+                value=snapshot.contradicted,
+            )
+
+    def _current(self) -> Snapshot | None:
+        known = self._snapshot
+        if known is None or time.monotonic() - known.taken > BELIEVED_S:
+            try:
+                known = _take(self._context)
+            except DATABASE_FAILURES as error:
+                log.warning("metrics_without_database", error_type=type(error).__name__)
+                known = None
+            self._snapshot = known
+        return known
+
+
+def _take(context: Context) -> Snapshot:
+    with context.database.read() as session:
+        budgets = list(repository.budgets(session))
+        return Snapshot(
+            taken=time.monotonic(),
+            runs=repository.runs_by_state(session),
+            oldest_queued=repository.oldest_queued(session),
+            overdue=repository.overdue_reservations(session, context.clock()),
+            contradicted=repository.contradicted_audits(session),
+            shares=[
+                (budget.id, share_used(budget.filter, plus(budget.spent, plus(budget.started, budget.pending))))
+                for budget in budgets[: repository.MOST_BUDGETS]
+            ],
+            overdrawn=sum(budget.overdrawn for budget in budgets[: repository.MOST_BUDGETS]),
+            more_budgets=len(budgets) > repository.MOST_BUDGETS,
+        )
+
+
+def share_used(budget_filter: PrivacyFilter, used: Amounts) -> float:
+    """What is spent and reserved over the limit: where several orders would admit, at the one with most room.
+
+    >>> from accounting.filters import ZcdpFilter
+    >>> share_used(ZcdpFilter(1.0), (250_000_000,))
+    0.25
+    """
+    shares = [amount / cap for amount, cap in zip(used, budget_filter.caps, strict=True) if cap > 0]
+    if isinstance(budget_filter, ApproximateDpFilter):
+        return max(shares, default=1.0)  # each of its caps must hold
+    return min(shares, default=1.0)
+
+
+def _runs(snapshot: Snapshot, now: datetime) -> Iterator[Metric]:
+    runs = GaugeMetricFamily(
+        "epsilond_runs", "Runs that may be seen, by state; 10000 stands for as many or more.", labels=["state"]
+    )
+    for state, count in snapshot.runs.items():
+        runs.add_metric([state], count)
+    yield runs
+    age = 0.0 if snapshot.oldest_queued is None else (now - snapshot.oldest_queued).total_seconds()
+    yield GaugeMetricFamily(
+        "epsilond_oldest_queued_run_age_seconds",
+        "How long the run that waits longest has waited; 0: none waits.",
+        value=max(0.0, age),
+    )
+
+
+def _budgets(snapshot: Snapshot) -> Iterator[Metric]:
+    yield GaugeMetricFamily("epsilond_budgets", "Budgets that were looked at.", value=len(snapshot.shares))
+    yield GaugeMetricFamily(
+        "epsilond_budgets_truncated", "Whether there are older ones that were not.", value=float(snapshot.more_budgets)
+    )
+    near = GaugeMetricFamily(
+        "epsilond_budgets_near_exhaustion", "Budgets of which at least this share is used.", labels=["share"]
+    )
+    for share in SHARES:
+        near.add_metric([f"{share:g}"], sum(used >= share for _, used in snapshot.shares))
+    yield near
+    yield GaugeMetricFamily(
+        "epsilond_budgets_overdrawn",
+        "Budgets of which a correction told more than their limit.",
+        value=snapshot.overdrawn,
+    )
+    named = [(budget_id, used) for budget_id, used in snapshot.shares if used >= SHARES[0]]
+    shares = GaugeMetricFamily(
+        "epsilond_budget_used_ratio", "Of each budget near exhaustion, where they are few.", labels=["budget"]
+    )
+    for budget_id, used in named if len(named) <= MOST_NAMED else ():
+        shares.add_metric([budget_id], used)
+    yield shares

@@ -1,0 +1,162 @@
+"""Health: does the process answer, and can it do its work."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import threading
+import time
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from app.context import Context, CurrentContext
+from app.db import migrate
+from app.db.failures import DATABASE_FAILURES
+from app.fence.service import refusal
+from app.fence.watching import fence_of
+from app.kit.fields import Schema
+from app.kit.private_files import make_private_folder
+from app.problems import Problem
+from app.runs import liveness
+
+router = APIRouter(prefix="/health", tags=["Health"])
+
+State = Literal["ok", "failing"]
+Workers = Literal["ok", "starting", "failing", "elsewhere"]
+
+#: So long after the server's start its first workers may still load what they need.
+WORKERS_START_S = 15.0
+#: What was found is told again for so long: nobody needs a key here, and a look takes a query, a file and a reading of
+#: all migrations.
+BELIEVED_S = 0.2
+
+
+class Health(Schema):
+    status: Literal["ok"] = "ok"
+
+
+class Checks(Schema):
+    """What the service's work takes. `failing` of any but `workers` makes the answer 503."""
+
+    database: State = Field(description="`ok`: It answers. `failing`: It does not.")
+    db_schema: State = Field(
+        alias="schema",
+        description="`ok`: It is the one that this version was written for. `failing`: It is another one.",
+    )
+    fence: State = Field(
+        description="`ok`: The database has everything that was acknowledged. `failing`: It has not, or nobody can "
+        "tell; nothing is served."
+    )
+    data_folder: State = Field(description="`ok`: A file can be written there. `failing`: None can.")
+    workers: Workers = Field(
+        description="`ok`: A worker process of this server lives. `starting`: None does yet, and the server has just "
+        "begun. `failing`: None does, so that runs wait, and everything else is answered. `elsewhere`: The setting "
+        "`workers` is 0."
+    )
+    accepting: State = Field(description="`ok`: Requests are welcome. `failing`: The server was told to stop.")
+
+
+class Readiness(Schema):
+    status: Literal["ok"] = "ok"
+    checks: Checks
+
+
+class LastLook:
+    """What was found of the parts: one look at a time and in `BELIEVED_S`, however often and by however many asked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, State | Workers] = {}
+        self._taken = -math.inf
+
+    def found(self, context: Context, began: float) -> dict[str, State | Workers]:
+        """The state of each part.
+
+        Args:
+            context: The process's context.
+            began: When the server did, by the process's own clock.
+        """
+        with self._lock:
+            if time.monotonic() - self._taken >= BELIEVED_S:
+                database, schema = _database(context)
+                self._found = {
+                    "database": database,
+                    "schema": schema,
+                    "fence": _fence(context, schema),
+                    "data_folder": _data_folder(context),
+                    "workers": _workers(context, began),
+                }
+                self._taken = time.monotonic()
+            return self._found
+
+
+@router.get("/live", summary="Whether the process answers")
+async def health_live() -> Health:
+    """Asks nothing of database, disk or workers: restarting the process would mend none of them."""
+    return Health()
+
+
+@router.get(
+    "/ready",
+    summary="Whether requests should be sent here",
+    response_model=Readiness,
+    responses={503: {"description": "A part is not as it should be; the member `checks` names it."}},
+)
+def health_ready(context: CurrentContext, request: Request) -> Readiness:
+    """Database, schema, data folder and workers, each by its name."""
+    state: Any = request.app.state
+    found = state.last_look.found(context, getattr(state, "began", -math.inf))
+    checks = {**found, "accepting": "failing" if getattr(state, "is_stopping", False) else "ok"}
+    failing = [name for name, state in checks.items() if state == "failing" and name != "workers"]
+    if failing:
+        loss = fence_of(context).loss
+        if loss is not None and not {"database", "schema"} & set(failing):
+            behind = refusal(loss)
+            behind.members["checks"] = checks
+            raise behind
+        code = "database_unavailable" if {"database", "schema"} & set(failing) else "not_ready"
+        detail = f"Not as it should be: {', '.join(failing)}."
+        raise Problem(503, code, detail, members={"checks": checks}, headers={"Retry-After": "5"})
+    return Readiness(checks=Checks.model_validate(checks))
+
+
+def _database(context: Context) -> tuple[State, State]:
+    try:
+        is_at_head = migrate.is_at_head(context.database)
+    except DATABASE_FAILURES:
+        return "failing", "failing"
+    return "ok", "ok" if is_at_head else "failing"
+
+
+def _fence(context: Context, schema: State) -> State:
+    try:
+        return "ok" if schema == "ok" and fence_of(context).standing() is None else "failing"
+    except DATABASE_FAILURES:
+        return "failing"
+
+
+def _data_folder(context: Context) -> State:
+    folder = context.settings.data_dir
+    probe = folder / f"probe-{secrets.token_hex(8)}"
+    try:
+        make_private_folder(folder)
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, b"ready")
+        finally:
+            os.close(descriptor)
+            probe.unlink()
+    except OSError:
+        return "failing"
+    return "ok"
+
+
+def _workers(context: Context, began: float) -> Workers:
+    if not context.settings.workers:
+        return "elsewhere"
+    if liveness.living_workers(context.settings.data_dir):
+        return "ok"
+    return "starting" if time.monotonic() - began < WORKERS_START_S else "failing"

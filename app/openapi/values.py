@@ -1,0 +1,89 @@
+"""What the values of an enumeration mean: the text under each of its members, told where the document lists them.
+
+A kind of a union needs no such text: the docstring of its model explains it, and is the description of its schema.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from accounting.dp_events import NoiseOver
+from accounting.interoperability.batches import Batches
+from accounting.relations import NeighboringRelation
+from app.algorithms.schemas import NumericType
+from app.auth.principal import Scope
+from app.budgets.spending import GroupBy
+from app.ledger.exports import ExportFormat
+from app.ledger.states import EntryKind
+from app.openapi.sharing import nodes
+from app.runs.report_schemas import Layer
+from app.tables.states import ReservationStatus, RunState, Select, SweepState
+from calibrators.as_published import Verdict
+from calibrators.provenance import ProvenanceKind
+from calibrators.scopes import Measure, Shape
+from calibrators.spec import Unknown
+
+#: Enumerations with a schema of their name.
+_NAMED: Mapping[str, type[StrEnum]] = {
+    each.__name__: each
+    for each in (
+        Batches,
+        EntryKind,
+        ExportFormat,
+        GroupBy,
+        Layer,
+        Measure,
+        NeighboringRelation,
+        NoiseOver,
+        ProvenanceKind,
+        ReservationStatus,
+        RunState,
+        Scope,
+        Shape,
+        SweepState,
+        Verdict,
+    )
+}
+
+#: Those that a schema writes as plain texts, by their values.
+_PLAIN: Mapping[frozenset[str], type[StrEnum]] = {frozenset(each): each for each in (NumericType, Unknown, Select)}
+
+
+def explain_values(document: dict[str, Any]) -> None:
+    """Append to the description of each enumeration what its values mean."""
+    schemas = document["components"]["schemas"]
+    for name, enumeration in _NAMED.items():
+        _append(schemas[name], meanings(enumeration))
+    for node in nodes(document):
+        values = node.get("enum")
+        if isinstance(values, list) and frozenset(values) in _PLAIN:
+            _append(node, meanings(_PLAIN[frozenset(values)]))
+
+
+@cache
+def meanings(enumeration: type[StrEnum]) -> Mapping[str, str]:
+    """The text under each member, which Python itself forgets.
+
+    >>> from accounting.relations import NeighboringRelation
+    >>> meanings(NeighboringRelation)["add_or_remove_one"]
+    'One record comes or goes; the number of records is private. Distance of the sums: C.'
+    """
+    tree = ast.parse(textwrap.dedent(inspect.getsource(enumeration))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for member, text in zip(tree.body, tree.body[1:], strict=False):
+        match member, text:
+            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(meaning))):
+                found[enumeration[name].value] = " ".join(meaning.split())
+    return found
+
+
+def _append(node: dict[str, Any], explained: Mapping[str, str]) -> None:
+    lines = "\n".join(f"- `{value}`: {meaning}" for value, meaning in explained.items())
+    node["description"] = "\n\n".join(part for part in (node.get("description"), lines) if part)

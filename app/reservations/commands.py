@@ -1,0 +1,229 @@
+"""Commands about reservations: priced, decided once per idempotency key, answered.
+
+Whoever reserves, a request or a run, says with `Asked` what for; where it does not fit, `make_room` releases the holds
+that are due and lets it try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from accounting.events import Event
+from app.auth import reach
+from app.auth.principal import Principal
+from app.context import Context
+from app.idempotency.once import Keyed, refuse
+from app.idempotency.records import Answer
+from app.kit.ids import new_id
+from app.ledger import pricing
+from app.ledger.amounts import amounts_in_words, remaining_in_words
+from app.ledger.commands import Quote, Reserve, Resolution
+from app.ledger.denials import Denial
+from app.ledger.executor import Exceeded, Request, carry_out_one, execute
+from app.ledger.journal import Instruction
+from app.ledger.transitions import Transition, decide
+from app.problems import Problem
+from app.reservations import holders, quotes, service
+from app.reservations.bodies import reservation_body
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A reservation that is asked for.
+
+    Attributes:
+        budget_id: Which budget.
+        events: What is to be released.
+        purpose: Free text, shown with every entry.
+        expires_in: For so long the hold stands, unless it is started before.
+        charge_delta: The delta at which an approximate_dp budget prices the events.
+        run_id: The run that owns the reservation, and alone resolves it.
+        plan_hash: The plan that the events come from; the worker compares what it executes with it.
+    """
+
+    budget_id: str
+    events: tuple[Event, ...]
+    purpose: str
+    expires_in: timedelta
+    charge_delta: float | None = None
+    run_id: str | None = None
+    plan_hash: str | None = None
+
+    def quote(self, context: Context) -> Quote:
+        """What it costs.
+
+        Raises:
+            Problem: as `quotes.quote`.
+        """
+        return quotes.quote(context, self.budget_id, self.events, charge_delta=self.charge_delta)
+
+    def command(self, context: Context, quote: Quote) -> Reserve:
+        """Hold that price, from now on."""
+        return Reserve(
+            reservation_id=new_id("res"),
+            events=self.events,
+            quote=quote,
+            expires_at=context.clock() + self.expires_in,
+            purpose=self.purpose,
+            charge_delta=self.charge_delta,
+            run_id=self.run_id,
+            plan_hash=self.plan_hash,
+        )
+
+
+@dataclass(frozen=True)
+class Command:
+    """A request about a reservation.
+
+    Attributes:
+        context: The process's context.
+        principal: Who asks.
+        keyed: The key, and what is asked.
+        status: Of the answer: 201 makes a reservation.
+        instruct: Makes the instruction; it may take numerics.
+        known: The instruction, where it takes none and nothing has to be looked up.
+    """
+
+    context: Context
+    principal: Principal
+    keyed: Keyed
+    status: int
+    instruct: Callable[[], Instruction]
+    known: Instruction | None
+
+    @property
+    def request(self) -> Request | None:
+        """What can be decided without a thread."""
+        return None if self.known is None else Request(self.keyed, self.known, self._answer)
+
+    def carry_out(self) -> Answer:
+        """Carry the command out.
+
+        Raises:
+            Problem: 404; the denial; of the price.
+        """
+        return make_room(
+            self.context,
+            self.principal,
+            self.keyed,
+            lambda: execute(self.context, self.keyed, self.instruct, self._answer),
+        )
+
+    def _answer(self, transition: Transition) -> Answer:
+        reservation = transition.reservation
+        assert reservation is not None, "it is about a reservation"
+        headers = {}
+        if self.status == 201:
+            headers = {"Location": f"/v1/reservations/{reservation.id}"}
+            holders.remember(self.context, reservation.id, self.principal.id)
+        return Answer(self.status, reservation_body(reservation, transition.path, self.context.clock()), headers)
+
+
+def to_reserve(context: Context, principal: Principal, keyed: Keyed, asked: Asked) -> Command:
+    """The command that makes a reservation."""
+
+    def instruct(quote: Quote) -> Instruction:
+        return Instruction(asked.command(context, quote), principal.id, asked.budget_id)
+
+    quote = quotes.remembered_quote(context, asked.budget_id, asked.events, charge_delta=asked.charge_delta)
+    known = None if quote is None else instruct(quote)
+    return Command(context, principal, keyed, 201, lambda: instruct(asked.quote(context)), known)
+
+
+def to_resolve(
+    context: Context,
+    principal: Principal,
+    keyed: Keyed,
+    reservation_id: str,
+    resolution: Resolution | Callable[[], Resolution],
+) -> Command:
+    """The command that does something with a reservation that exists.
+
+    Args:
+        context: The process's context.
+        principal: Who asks; 403 ``not_your_reservation`` where that is neither its maker nor an owner.
+        keyed: The key, and what is asked.
+        reservation_id: Which one.
+        resolution: What to do; a function where that takes numerics.
+    """
+
+    def instruct() -> Instruction:
+        holders.check_holder(context, reservation_id, principal)
+        return Instruction(resolution() if callable(resolution) else resolution, principal.id, reservation_id)
+
+    known = None
+    if not callable(resolution) and holders.is_known_to_hold(context, reservation_id, principal):
+        known = Instruction(resolution, principal.id, reservation_id)
+    return Command(context, principal, keyed, 200, instruct, known)
+
+
+def reserve(session: Session, context: Context, principal_id: str, asked: Asked, quote: Quote) -> str:
+    """Hold the price as a part of the caller's transaction, as a run does; returns the reservation's id.
+
+    Raises:
+        Exceeded: it does not fit; nothing was written. `make_room` lets the whole transaction be tried again.
+    """
+    command = asked.command(context, quote)
+    carry_out_one(session, context, Instruction(command, principal_id, asked.budget_id))
+    return command.reservation_id
+
+
+def make_room(context: Context, principal: Principal, keyed: Keyed, attempt: Callable[[], Answer]) -> Answer:
+    """The answer of a command that reserves; where it does not fit, holds that are due are released first.
+
+    Args:
+        context: The process's context.
+        principal: Who asks.
+        keyed: The key, and what is asked.
+        attempt: Carries the command out; called again when there may be room.
+
+    Raises:
+        Problem: what the attempt raises; 409 ``budget_exceeded``, which is remembered.
+    """
+    while True:
+        try:
+            return attempt()
+        except Exceeded as exceeded:
+            if not exceeded.room_can_be_made:
+                return refuse(context, keyed, _budget_exceeded(context, principal, exceeded))
+            # Once one budget of the path has room, one above it may stand in the way, with due holds of its own below
+            # it. Who finds nothing to release tries again, too: others have released what stood in the way, then.
+            service.release_due_holds(context, exceeded.denial.budget_id)
+
+
+def dry_run(context: Context, principal: Principal, asked: Asked) -> dict[str, Any]:
+    """What the reservation would be answered now; nothing is written. Holds that are due count as released.
+
+    Raises:
+        Problem: as `Command.carry_out`.
+    """
+    quote, now = asked.quote(context), context.clock()
+    command = asked.command(context, quote)
+    with context.database.read() as session:
+        path = service.path_without_due_holds(session, asked.budget_id, now)
+    outcome = decide(path, None, command, now, quote.engine_version)
+    if isinstance(outcome, Denial):
+        raise _budget_exceeded(context, principal, Exceeded(outcome, path, command, room_can_be_made=False))
+    assert outcome.reservation is not None, "a reservation would be made"
+    return {**reservation_body(outcome.reservation, outcome.path, now), "id": None}
+
+
+def _budget_exceeded(context: Context, principal: Principal, exceeded: Exceeded) -> Problem:
+    """The answer to a reservation that does not fit. What would fit takes numerics: no lock is held meanwhile."""
+    denial, path, command = exceeded.denial, exceeded.path, exceeded.command
+    members: dict[str, Any] = {
+        "cost": amounts_in_words(path[0].filter, command.quote.amounts),
+        "remaining": remaining_in_words(path),
+        "warnings": [{"code": code, "detail": detail} for code, detail in command.quote.warnings],
+        "budget_id": denial.budget_id,
+        **pricing.what_would_fit(context, path, command.events, command.charge_delta),
+    }
+    problem = Problem(denial.status, str(denial.code), denial.detail, members=members)
+    with context.database.read() as session:
+        reach.hide_budget_above(session, principal, problem)
+    return problem

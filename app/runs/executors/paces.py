@@ -1,0 +1,86 @@
+"""How fast this machine carries out runs, measured on dummy rows. No private row has a part in it."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.datasets.columns import CategoryColumn
+from app.runs.scoring import sum_of_contributions
+from app.runs.work import Work
+from trainer.pace import dummy_rows, measure
+
+#: What a disk reads and writes in a second, at least; decryption keeps up with it.
+BYTES_PER_S = 2.5e8
+#: Rows on which reading and scoring are measured.
+SAMPLED_ROWS, SCORED_ROWS = 4096, 32
+#: So many paces are remembered.
+KNOWN_PACES = 1024
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What the parts of a run take, in seconds.
+
+    Attributes:
+        reading_s: Reading, hashing and scaling as many rows as there is room for.
+        preparing_s: From the scaled rows to the first step.
+        step_s: A step, averaged over the plan.
+        scoring_s: Scoring the model on every slot, and writing it.
+    """
+
+    reading_s: float
+    preparing_s: float
+    step_s: float
+    scoring_s: float
+
+
+class MeasuredPaces:
+    """Paces of this machine, each measured once. Equal shapes have equal paces, and so equal schedules."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Pace] = OrderedDict()
+        # Two measurements at once would slow each other down.
+        self._measuring = threading.Lock()
+
+    def of(self, work: Work) -> Pace:
+        with self._measuring:
+            pace = self._known.get(work.shape)
+            if pace is None:
+                training = measure(work.plan, work.model, work.capacity)
+                pace = Pace(_reading_s(work), training.preparing_s, training.step_s, _scoring_s(work))
+                self._known[work.shape] = pace
+            while len(self._known) > KNOWN_PACES:
+                self._known.popitem(last=False)
+        return pace
+
+
+def _reading_s(work: Work) -> float:
+    """Seconds in which the rows are read, hashed and scaled, as many as there is room for, and the test rows too."""
+    rows, columns = min(work.capacity, SAMPLED_ROWS), work.description.features
+    raw = np.linspace(0.0, 1.0, rows * len(columns)).reshape(rows, len(columns))
+    for index, column in enumerate(columns):
+        if isinstance(column, CategoryColumn):
+            raw[:, index] = np.arange(rows) % len(column.categories)
+    began = time.perf_counter()
+    hashlib.sha256(np.ascontiguousarray(raw).view(np.uint8).data).digest()
+    work.description.scale(raw)
+    measured = time.perf_counter() - began
+    return (work.capacity + work.test_size) * (measured / rows + 8.0 * (len(columns) + 1) / BYTES_PER_S)
+
+
+def _scoring_s(work: Work) -> float:
+    """Seconds in which the model is scored on each slot, where it is, and written."""
+    written_s = 8.0 * work.model.num_parameters / BYTES_PER_S
+    if not work.has_score:
+        return written_s
+    features, labels = dummy_rows(work.model, SCORED_ROWS)
+    parameters = work.model.parameters(np.zeros(work.model.num_parameters))
+    began = time.perf_counter()
+    sum_of_contributions(work.model, parameters, features, labels, SCORED_ROWS)
+    return written_s + work.capacity * (time.perf_counter() - began) / SCORED_ROWS

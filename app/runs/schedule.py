@@ -1,0 +1,120 @@
+"""The schedule of a private run: when its training begins, what its progress shows, when its end is told. Pure.
+
+All of it follows from public numbers, and every time that somebody can see of a private run follows from it. A run
+that is ready earlier waits. One that is later ends at the next multiple of a public interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+#: Where a run is late, so many intervals fit into its whole time; no interval is shorter than that of the setting.
+LATE_PARTS = 20
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Public times of a run, in seconds.
+
+    Attributes:
+        steps: Of the whole run.
+        loading_s: From the start of a claim to the start of training. Reading the rows fits into it.
+        step_s: Of a step.
+        ending_s: From the last step to the end: scores, and the model file.
+        interval_s: All that is told is told at a multiple of this after the start of the claim.
+        checkpoint_steps: Steps of at most so many are lost with a worker.
+    """
+
+    steps: int
+    loading_s: float
+    step_s: float
+    ending_s: float
+    interval_s: float
+    checkpoint_steps: int
+
+    def bound_s(self, first: int = 0) -> float:
+        """Return the time from the start of a claim that begins at step ``first`` to the end of its run.
+
+        >>> Schedule(steps=100, loading_s=1.0, step_s=0.5, ending_s=0.7, interval_s=1.0, checkpoint_steps=10).bound_s()
+        52.0
+        """
+        return self._up(self.loading_s + (self.steps - first) * self.step_s + self.ending_s)
+
+    @property
+    def late_interval_s(self) -> float:
+        """The interval at whose multiples, counted from its release, a late run may end."""
+        return self._up(self.bound_s() / LATE_PARTS)
+
+    def steps_at(self, seconds: float, first: int = 0) -> int:
+        """Return the steps that are shown at most, so many seconds after the start of a claim that began at ``first``.
+
+        >>> schedule = Schedule(100, loading_s=1.0, step_s=0.5, ending_s=0.7, interval_s=1.0, checkpoint_steps=10)
+        >>> schedule.steps_at(3.0, first=2)
+        6
+        """
+        return min(self.steps, first + max(0, math.floor((seconds - self.loading_s) / self.step_s)))
+
+    def first_step(self, shown: int) -> int:
+        """Return the step that the next claim is taken to begin at, where ``shown`` steps were told of the last one.
+
+        A worker that kept to the schedule has a checkpoint of that step or of a later one.
+        """
+        return max(0, shown - self.checkpoint_steps)
+
+    def stop_s(self) -> float:
+        """Return the time from the moment at which a worker is told to give up to the end of its part."""
+        return self._up(self.step_s + self.interval_s / 2.0)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(stored: dict[str, Any]) -> Schedule:
+        return Schedule(**stored)
+
+    def _up(self, seconds: float) -> float:
+        return next_multiple(seconds, self.interval_s)
+
+
+def next_multiple(seconds: float, interval_s: float) -> float:
+    """Return the first multiple of the interval, at least one, that is not before ``seconds``."""
+    # A multiple that rounding has put a hair beyond itself is still that multiple.
+    return max(1, math.ceil(seconds / interval_s - 1e-9)) * interval_s
+
+
+def seconds_to_release(bound_s: float, late_s: float, planned_s: float | None, longest_s: float) -> float:
+    """Return the time from the start of a claim to its run's release.
+
+    A run that goes on after its worker was lost is released when its first claim said, if there is time enough, else at
+    the first later time that is a multiple of the late interval away from it.
+
+    Args:
+        bound_s: What this claim needs.
+        late_s: The late interval.
+        planned_s: Seconds from now to the release that an earlier claim announced; None for a first claim.
+        longest_s: What a claim of the whole run needs. A planned time beyond it comes from a clock that was set.
+    """
+    if planned_s is None:
+        return bound_s
+    if bound_s <= planned_s <= longest_s:
+        return planned_s
+    return bound_s + (planned_s - bound_s) % late_s
+
+
+def longest(schedules: Iterable[Schedule]) -> Schedule:
+    """Return the schedule that none of these is longer than in any of its parts: the trials of one selection share it.
+
+    Which cell a trial is of must not show in its time.
+    """
+    found = list(schedules)
+    return Schedule(
+        max(each.steps for each in found),
+        max(each.loading_s for each in found),
+        max(each.step_s for each in found),
+        max(each.ending_s for each in found),
+        max(each.interval_s for each in found),
+        max(each.checkpoint_steps for each in found),
+    )

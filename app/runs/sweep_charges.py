@@ -1,0 +1,166 @@
+"""What a sweep is charged: all its runs composed, or the selection of the best of them. Pure: no database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from accounting.accountant import epsilon_for_delta
+from accounting.canonical import canonical_bytes, sha256_hex
+from accounting.events import (
+    Event,
+    FullBatch,
+    Poisson,
+    TruncatedPoisson,
+    WithoutReplacement,
+    WithReplacement,
+)
+from accounting.guarantees import RenyiDpGuarantee
+from accounting.intervals import Answer, Interval
+from accounting.relations import NeighboringRelation
+from accounting.tuning import PoissonTrials, TruncatedNegativeBinomial, selection_moments
+from accounting.tuning.cost import selection_epsilon
+from accounting.tuning.drawing import capped_epsilon, capped_moments, delta_before_cap, trials_quantile
+from accounting.tuning.selection import Selection
+from accounting.tuning.trials import RandomTrials
+from app.tables.runs import RunSweep
+
+#: With this probability a sweep for the best makes at most as many trials as its answers say.
+QUANTILE = 0.999
+#: Of these, steps of several runs are so many steps of one. A schedule is one run's own: two passes over disjoint
+#: batches are not one pass over twice as many.
+_STEP_BY_STEP = (FullBatch, Poisson, WithoutReplacement, WithReplacement, TruncatedPoisson)
+
+
+@dataclass(frozen=True)
+class SelectionCost:
+    """What the best of a drawn number of runs costs.
+
+    Attributes:
+        epsilon: At the delta that was asked for.
+        moments: Renyi divergences at the orders that were asked for; None where none were.
+    """
+
+    epsilon: Answer
+    moments: RenyiDpGuarantee | None
+
+
+def composed(runs: Sequence[Sequence[Event]]) -> tuple[Event, ...]:
+    """The events of all runs as one list, equal steps counted together where that means the same.
+
+    >>> from accounting.events import DisjointBatches, Gaussian
+    >>> one, two = Event(Gaussian(1.0), count=10), Event(Gaussian(2.0), DisjointBatches("independent"), 5)
+    >>> [event.count for event in composed([[one, two], [one, two]])]
+    [20, 5, 5]
+    """
+    found = [replace(runs[run][place], count=count) for (run, place), count in _counted_together(runs).items()]
+    return tuple(found)
+
+
+def part_of_composed(runs: Sequence[Sequence[Event]], started: Sequence[bool]) -> tuple[Event, ...]:
+    """The shortest prefix of `composed` that holds all events of the runs that were started.
+
+    Steps of runs that were not are left out where they are counted together with others, and at the end; those in
+    between stay, since a prefix has no gaps.
+
+    >>> from accounting.events import Gaussian
+    >>> runs = [[Event(Gaussian(1.0), count=10)], [Event(Gaussian(2.0), count=5)], [Event(Gaussian(1.0), count=10)]]
+    >>> [event.count for event in part_of_composed(runs, [True, False, False])]
+    [10]
+    """
+    whole = _counted_together(runs)
+    counts = dict.fromkeys(whole, 0)
+    for (run, place), key in _places(runs).items():
+        counts[key] += runs[run][place].count * started[run]
+    needed = [number for number, count in enumerate(counts.values()) if count]
+    last = max(needed, default=-1)
+    return tuple(
+        replace(runs[run][place], count=counts[run, place] or whole[run, place])
+        for run, place in list(whole)[: last + 1]
+    )
+
+
+def selection_cost(
+    events: Sequence[Event],
+    relation: NeighboringRelation,
+    trials: RandomTrials,
+    delta: float,
+    orders: Sequence[float] | None,
+) -> SelectionCost:
+    """What releasing the best of a number of runs costs that is drawn by `accounting.tuning.drawing`.
+
+    It also runs in another process, so what it takes and gives can be pickled.
+
+    Args:
+        events: They bound each run that may be drawn.
+        relation: The neighbouring relation.
+        trials: The law of the number of runs.
+        delta: Of epsilon; 0 for pure differential privacy.
+        orders: Of the Renyi divergences; None for none.
+
+    Raises:
+        Unsupported: ``no_renyi_divergence``, ``too_many_trials``.
+    """
+    moments = None if orders is None else selection_moments(events, relation, trials, orders)
+    selection = Selection(tuple(events), relation, trials)
+    answer, _ = selection_epsilon(selection, delta_before_cap(delta), moments)
+    upper = capped_epsilon(answer.value.upper)
+    epsilon = replace(answer, value=Interval(0.0, upper, upper), error_budget={"unknown_score": upper})
+    return SelectionCost(epsilon, None if moments is None else capped_moments(moments))
+
+
+def composition_cost(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> Answer:
+    """Epsilon of all runs together, for another process to find."""
+    return epsilon_for_delta(events, relation, delta)
+
+
+def law_of(stored: Mapping[str, Any]) -> RandomTrials:
+    """The law of the number of trials, as a sweep stores it."""
+    if stored["kind"] == PoissonTrials.kind:
+        return PoissonTrials(stored["expected_trials"])
+    return TruncatedNegativeBinomial(stored["eta"], stored["gamma"])
+
+
+def quantile_of(law: RandomTrials) -> int:
+    """How many trials a sweep makes at most, with the probability `QUANTILE`."""
+    return trials_quantile(law, QUANTILE)
+
+
+def hash_of(sweep: RunSweep, plan_hashes: Sequence[str], events: Sequence[Event]) -> str:
+    """What a sweep is, as a hash: the plans of its cells in their order, what is released of them, what is charged."""
+    return sha256_hex(
+        canonical_bytes(
+            {
+                "select": str(sweep.select),
+                "plans": list(plan_hashes),
+                "trials": sweep.trials,
+                "score": sweep.score,
+                "events": [event.to_json() for event in events],
+            }
+        )
+    )
+
+
+_Place = tuple[int, int]
+
+
+def _places(runs: Sequence[Sequence[Event]]) -> dict[_Place, _Place]:
+    """Map each event, by its run and its place there, to the first event that it is counted together with."""
+    firsts: dict[Event, _Place] = {}
+    found: dict[_Place, _Place] = {}
+    for run, events in enumerate(runs):
+        for place, event in enumerate(events):
+            if isinstance(event.sampling, _STEP_BY_STEP):
+                found[run, place] = firsts.setdefault(replace(event, count=1), (run, place))
+            else:
+                found[run, place] = (run, place)
+    return found
+
+
+def _counted_together(runs: Sequence[Sequence[Event]]) -> dict[_Place, int]:
+    """How often each first event happens with those that it is counted together with."""
+    counts: dict[_Place, int] = {}
+    for (run, place), key in _places(runs).items():
+        counts[key] = counts.get(key, 0) + runs[run][place].count
+    return counts

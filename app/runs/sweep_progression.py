@@ -1,0 +1,260 @@
+"""How a sweep goes on when one of its runs has ended: the next trial, or the end of all of it.
+
+Each step is a transaction of its own under the lock of the sweep's row, and follows from what is stored alone. So a
+step that was lost with its process is made by whoever comes next: the end of another run, or the supervisor, which asks
+for all sweeps now and then.
+
+A sweep for the best makes one trial after the other, whatever their number, so that neither the queue nor the answer to
+the request shows it. The number is drawn when the first trial has ended, and long after the charge was made. Where it
+is none, the first trial was for nothing: without it, the ledger would show at once that nothing is run.
+
+Where there is a time to release at, as many trials are made as the public quantile says (on public data, as far as
+that time allows): those beyond the number drawn are spare, and thrown away. Others who wait for the same workers would
+count the trials else. On private data each trial takes the same public time (`app.runs.schedule`), and the time to
+release at is no earlier than the end of the last of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from contextlib import suppress
+
+import structlog
+from sqlalchemy.orm import Session
+
+from accounting.errors import AccountingError
+from accounting.events import Event
+from accounting.tuning.drawing import draw_trials
+from app.context import Context
+from app.db.failures import DATABASE_FAILURES
+from app.kit.ids import new_id
+from app.ledger.commands import Commit, Quote, Void
+from app.observability.stack import stack_lines
+from app.problems import Problem
+from app.reservations import quotes
+from app.reservations import service as reservations
+from app.runs import artifacts, doorbell
+from app.runs import sweep_repository as repository
+from app.runs.sweep_charges import composed, law_of, part_of_composed, quantile_of
+from app.runs.sweep_ranking import best_of
+from app.tables.runs import Run, RunSweep
+from app.tables.states import ReservationStatus, RunState, Select, SweepState
+from calibrators.plan import plan_from_canonical
+
+log = structlog.get_logger()
+
+#: Draws uniformly from 0 to the argument less one, from the operating system.
+draw = secrets.randbelow
+
+
+def advance(context: Context, sweep_ids: Collection[str | None]) -> None:
+    """Go on with these sweeps as far as they can; what fails because the database is away is left to the supervisor.
+
+    So is one whose charge the ledger does not take, or whose files cannot be removed: nothing of it is released before.
+    Whatever it is, it stands in the way of no other sweep, and of no run that has ended.
+    """
+    for sweep_id in sorted(each for each in sweep_ids if each is not None):
+        try:
+            _advance(context, sweep_id)
+        except (*DATABASE_FAILURES, Problem) as error:
+            log.error("run_sweep_not_advanced", sweep_id=sweep_id, error_type=type(error).__name__)
+        except Exception as error:
+            log.error("run_sweep_not_advanced", sweep_id=sweep_id, stack_trace=stack_lines(error))
+
+
+def advance_all(context: Context) -> None:
+    """Go on with every sweep that has not ended: those whose time has come, and what was lost with a process."""
+    try:
+        with context.database.read() as session:
+            sweep_ids = repository.unfinished(session)
+    except DATABASE_FAILURES as error:
+        log.error("run_sweeps_not_advanced", error_type=type(error).__name__)
+        return
+    advance(context, sweep_ids)
+
+
+def _advance(context: Context, sweep_id: str) -> None:
+    with context.database.read() as session:
+        if repository.has_open_runs(session, sweep_id):
+            return
+        sweep = repository.find(session, sweep_id)
+        assert sweep is not None, "sweeps are never deleted"
+        if sweep.finished_at is not None or _waits_for_its_time(session, context, sweep):
+            return
+        part = _part_that_started(session, sweep)
+    # What has ended stays so: the part is the same under the lock.
+    quote = None
+    if part is not None and sweep.reservation_id is not None:
+        with suppress(Problem):  # a part without a price is charged as the whole
+            quote = quotes.quote_part(context, sweep.reservation_id, part)
+    with context.database.write() as session:
+        sweep = repository.find_for_update(session, sweep_id)
+        conclude(session, context, sweep, part if quote is not None else None, quote)
+    doorbell.ring(context.settings.data_dir)
+
+
+def conclude(
+    session: Session,
+    context: Context,
+    sweep: RunSweep,
+    part: tuple[Event, ...] | None = None,
+    quote: Quote | None = None,
+) -> None:
+    """Queue the next trial, or end the sweep and settle its charge, in the caller's transaction; or leave it as it is.
+
+    Args:
+        session: A write session that has the sweep's row locked.
+        context: The process's context.
+        sweep: Which one.
+        part: The part of its events that is charged, where that is not all of them.
+        quote: The part's price.
+    """
+    if sweep.finished_at is not None or repository.has_open_runs(session, sweep.id):
+        return
+    has_started = repository.has_started_runs(session, sweep.id)
+    if sweep.select == Select.BEST and has_started:
+        if _queue_next_trial(session, context, sweep):
+            return
+        if _waits_for_its_time(session, context, sweep):
+            return
+    runs = repository.runs(session, sweep.id)
+    if sweep.select == Select.BEST:
+        outcome = _release_best(context, sweep, runs)
+    else:
+        states = {run.state for run in runs}
+        in_order = (SweepState.SUCCEEDED, SweepState.CANCELLED, SweepState.FAILED)
+        outcome = next(state for state in in_order if state in states)
+    sweep.outcome, sweep.finished_at, sweep.trials_left = outcome, context.clock(), None
+    _settle(session, context, sweep, part, quote, has_started=has_started)
+    if sweep.best_run_id is not None:
+        _show(session, sweep)
+    session.flush()
+    log.info("run_sweep_ended", sweep_id=sweep.id, outcome=str(outcome))
+
+
+def _waits_for_its_time(session: Session, context: Context, sweep: RunSweep) -> bool:
+    """Whether all trials are made, or are not to be made any more, and nothing is told yet."""
+    is_cancelled = sweep.is_cancelled and sweep.started_at is not None
+    is_done = is_cancelled or (sweep.trials_left == 0 and not _wants_spare(session, context, sweep))
+    return is_done and _is_early(context, sweep)
+
+
+def _wants_spare(session: Session, context: Context, sweep: RunSweep) -> bool:
+    """Whether a trial is made that is thrown away.
+
+    On private data as many are made as the public quantile says, however long they take: the end of a late sweep would
+    tell the number that was drawn else.
+    """
+    assert sweep.trials is not None, "a sweep for the best has a law"
+    if sweep.release_at is None or repository.count_runs(session, sweep.id) >= quantile_of(law_of(sweep.trials)):
+        return False
+    return _is_early(context, sweep) or repository.schedule_of_trials(session, sweep.id) is not None
+
+
+def _is_early(context: Context, sweep: RunSweep) -> bool:
+    return sweep.release_at is not None and context.clock() < sweep.release_at
+
+
+def _settle(
+    session: Session,
+    context: Context,
+    sweep: RunSweep,
+    part: tuple[Event, ...] | None,
+    quote: Quote | None,
+    *,
+    has_started: bool,
+) -> None:
+    if sweep.reservation_id is None:
+        return
+    if has_started:
+        reservations.resolve(session, context, sweep.reservation_id, Commit(part, quote, by_run=True))
+    elif reservations.get_reservation(session, sweep.reservation_id).state == ReservationStatus.PENDING:
+        reservations.resolve(session, context, sweep.reservation_id, Void(by_run=True))
+
+
+def _part_that_started(session: Session, sweep: RunSweep) -> tuple[Event, ...] | None:
+    """What of the charge has happened, where some runs of a sweep for all were never started; None for all of it."""
+    if sweep.select != Select.ALL or sweep.reservation_id is None:
+        return None
+    runs = repository.runs(session, sweep.id)
+    started = [run.stream_id is not None for run in runs]
+    if all(started) or not any(started):
+        return None
+    try:
+        events = [plan_from_canonical(run.plan, run.plan_hash).events for run in runs]
+    except AccountingError:  # a plan was altered in the database
+        return None
+    if composed(events) != reservations.get_reservation(session, sweep.reservation_id).events:
+        return None
+    return part_of_composed(events, started)
+
+
+def _queue_next_trial(session: Session, context: Context, sweep: RunSweep) -> bool:
+    if sweep.is_cancelled:
+        return False
+    if sweep.trials_left is None:
+        assert sweep.trials is not None, "a sweep for the best has a law"
+        drawn = draw_trials(law_of(sweep.trials), draw)
+        if drawn == 0:
+            for run in repository.runs(session, sweep.id):
+                run.sweep_cell = None
+        sweep.trials_left = max(0, drawn - 1)
+    is_spare = sweep.trials_left == 0
+    if is_spare and not _wants_spare(session, context, sweep):
+        return False
+    sweep.trials_left -= not is_spare
+    add_trial(session, context, sweep, is_spare=is_spare)
+    return True
+
+
+def add_trial(session: Session, context: Context, sweep: RunSweep, *, is_spare: bool = False) -> None:
+    """Queue a trial of a cell that is drawn, each with the same probability."""
+    number = draw(repository.count_cells(session, sweep.id))
+    draft = repository.cell(session, sweep.id, number).draft
+    assert draft is not None, "trials are drawn of cells with drafts"
+    session.add(
+        Run(
+            **{**draft, "plan": draft["plan"].encode()},
+            id=new_id("run"),
+            principal_id=sweep.principal_id,
+            state=RunState.QUEUED,
+            steps_done=0,
+            sweep_id=sweep.id,
+            sweep_cell=number,
+            is_withheld=True,
+            is_spare=is_spare,
+            created_at=context.clock(),
+        )
+    )
+    session.flush()
+
+
+def _release_best(context: Context, sweep: RunSweep, runs: list[Run]) -> SweepState:
+    """Choose the best trial, and forget what the others gave: their models, their scores, their problems.
+
+    Files go before the transaction commits: the choice follows from what is stored, so a second try makes the same.
+    """
+    counted = [run for run in runs if not run.is_spare and run.sweep_cell is not None]
+    candidates = [run for run in counted if run.state == RunState.SUCCEEDED]
+    best = None if sweep.is_cancelled else best_of(candidates)
+    for run in runs:
+        if run is not best:
+            artifacts.remove_models(context, run)
+            run.result = run.problem = None
+    if sweep.is_cancelled:
+        return SweepState.CANCELLED
+    if best is not None:
+        sweep.best_run_id = best.id
+        return SweepState.SUCCEEDED
+    # Where none was drawn, that is the result.
+    return SweepState.FAILED if counted or not runs else SweepState.SUCCEEDED
+
+
+def _show(session: Session, sweep: RunSweep) -> None:
+    """Show the best run, without a trace of which trial it was."""
+    assert sweep.best_run_id is not None, "there is one"
+    best = session.get_one(Run, sweep.best_run_id)
+    best.is_withheld = False
+    best.created_at, best.started_at, best.finished_at = sweep.created_at, sweep.started_at, sweep.finished_at
+    best.release_at = sweep.release_at

@@ -1,0 +1,33 @@
+"""Which of a sweep's trials is the best: by a score that costs nothing besides what the sweep is charged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app.tables.runs import Run
+
+
+def best_of(runs: Iterable[Run]) -> Run | None:
+    """The run of the best score; None where no run has one.
+
+    Ids are random, so that they decide equal scores as a coin would, and a second look decides alike.
+    """
+    scored = [(score, run.id, run) for run in runs if (score := _score(run.result)) is not None]
+    return max(scored, key=lambda each: each[:2])[2] if scored else None
+
+
+def _score(result: Mapping[str, Any] | None) -> float | None:
+    """The larger, the better."""
+    if result is None:
+        return None
+    if result.get("noisy_score") is not None:
+        return float(result["noisy_score"])
+    metrics = result["metrics"]
+    if not metrics:
+        return None
+    # The test data come first.
+    accuracy, error = metrics[0]["accuracy"], metrics[0]["mean_absolute_error"]
+    score = float(accuracy) if accuracy is not None else -float(error)
+    return None if math.isnan(score) else score

@@ -1,0 +1,167 @@
+"""One claim of a private run, kept to its schedule: nothing of it is told before its public time.
+
+The worker trains as fast as it can, and this object alone says what others see meanwhile. A thread of its own writes
+the progress at the ticks of the schedule, at most what the schedule says, and looks there whether the run is to be
+cancelled. So neither the value nor the moment of what is told follows the work.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+
+import structlog
+
+from app.context import Context
+from app.runs import lifecycle, repository
+from app.runs.executors.interface import Executor
+from app.runs.pacing import schedule_for
+from app.runs.schedule import Schedule, next_multiple, seconds_to_release
+from app.tables.runs import Run
+from app.tables.states import RunState
+
+log = structlog.get_logger()
+
+#: How often a worker that waits looks whether it is told to stop.
+LOOK_INTERVAL_S = 0.05
+#: A time to release at that is farther away, some 30 years, is shown as if it were not.
+FARTHEST_S = 10**9
+
+
+class Timetable:
+    """The public times of one claim, counted from its start on a clock that nobody sets.
+
+    The block lasts as long as the claim; progress is told from `begin` on.
+
+    Args:
+        context: The process's context.
+        claimed: The run.
+        schedule: The run's.
+        release_s: From now to the release.
+
+    Attributes:
+        first: The step that the claim begins at as far as others see.
+        is_cancelled: Whether the run is known to be cancelled or taken over.
+    """
+
+    def __init__(self, context: Context, claimed: Run, schedule: Schedule, release_s: float) -> None:
+        self.first = schedule.first_step(claimed.steps_done)
+        self._context, self._claimed, self._schedule, self._release_s = context, claimed, schedule, release_s
+        self._began = time.monotonic()
+        self._done = self.first
+        self._given_up_at: float | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="timetable", daemon=True)
+
+    def __enter__(self) -> Timetable:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._given_up_at is not None
+
+    def on_progress(self, done: int, _total: int) -> None:
+        """Take the number of steps that are done. It is told when the schedule has come so far."""
+        self._done = done
+
+    def wait_for_training(self) -> None:
+        """Wait until the time for loading is over, whatever came of it and whatever this worker is told meanwhile."""
+        late_s = self._schedule.interval_s
+        self._sleep_until(_due(self._elapsed(), self._schedule.loading_s, late_s))
+
+    def begin(self) -> None:
+        """The charge has started: progress is told from now on."""
+        self._thread.start()
+
+    def give_up(self) -> None:
+        """The run was cancelled before its start, which was found at a public time."""
+        self._given_up_at = self._elapsed()
+
+    def wait_for_release(self, must_stop: Callable[[], bool]) -> bool:
+        """Wait until the end of the run may be told; False where it must not be told by this claim.
+
+        Args:
+            must_stop: Whether the claim is lost, or the worker is to stop: then the part ends at the next tick.
+        """
+        ready_s = self._elapsed()
+        while not must_stop():
+            # A cancellation may still come, and the end of a cancelled run is another one.
+            left = self._end(ready_s) - self._elapsed()
+            if left <= 0.0:
+                return True
+            time.sleep(min(left, LOOK_INTERVAL_S))
+        self.wait_for_tick()
+        return False
+
+    def wait_for_tick(self) -> None:
+        """Wait until the next tick: a part that is handed back ends there."""
+        self._sleep_until(next_multiple(self._elapsed(), self._schedule.interval_s))
+
+    def _end(self, ready_s: float) -> float:
+        schedule = self._schedule
+        if self._given_up_at is None:
+            return _due(ready_s, self._release_s, schedule.late_interval_s)
+        given_up = next_multiple(self._given_up_at, schedule.interval_s)
+        return _due(ready_s, given_up + schedule.stop_s(), schedule.interval_s)
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def _sleep_until(self, moment: float) -> None:
+        time.sleep(max(0.0, moment - self._elapsed()))
+
+    def _tell(self) -> None:
+        """Write what the schedule says, tick after tick; a tick that the database was too slow for is left out."""
+        interval_s = self._schedule.interval_s
+        while True:
+            tick = (math.floor(self._elapsed() / interval_s) + 1) * interval_s
+            if self._over.wait(max(0.0, tick - self._elapsed())):
+                return
+            shown = min(self._done, self._schedule.steps_at(tick, self.first), self._claimed.steps_total)
+            try:
+                with self._context.database.write() as session:
+                    state = repository.record_progress(session, self._claimed, shown)
+            except Exception as error:
+                # A counter is not worth a run that is paid for: the database may be back before the end.
+                log.warning("progress_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
+                continue
+            if state != RunState.RUNNING:
+                self._given_up_at = tick
+                return
+
+
+def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetable | None:
+    """Fix the public times of a claim, before anything private is read; None for public data, which hide nothing.
+
+    Raises:
+        RefusedError: the run was taken over.
+    """
+    schedule = schedule_for(context, claimed, executor)
+    if schedule is None:
+        return None
+    now = context.clock()
+    planned_s = None if claimed.release_at is None else (claimed.release_at - now).total_seconds()
+    bound_s = schedule.bound_s(schedule.first_step(claimed.steps_done))
+    release_s = seconds_to_release(bound_s, schedule.late_interval_s, planned_s, schedule.bound_s())
+    lifecycle.schedule(
+        context, claimed, schedule.to_json(), now + timedelta(seconds=min(math.ceil(release_s), FARTHEST_S))
+    )
+    return Timetable(context, claimed, schedule, release_s)
+
+
+def _due(ready_s: float, planned_s: float, late_s: float) -> float:
+    """Return the first moment that is told at: the planned one, or late intervals after it."""
+    if ready_s <= planned_s:
+        return planned_s
+    return planned_s + next_multiple(ready_s - planned_s, late_s)

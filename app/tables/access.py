@@ -1,0 +1,62 @@
+"""Tables of API keys and of the versions of secrets. Neither a token nor a secret is among the columns."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import JSON, Double, Integer, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.tables.base import Base, UtcDateTime
+
+
+class ApiKey(Base):
+    """One key. A revoked key stays, so that a server that once had keys never answers without one again."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    scopes: Mapped[list[str]] = mapped_column(JSON)
+    #: Paths of the budgets that it reaches, which never change; None for all budgets.
+    budgets: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    #: Of the key's own; 0 for none, None for the server's.
+    requests_per_second: Mapped[float | None] = mapped_column(Double)
+    concurrent_requests: Mapped[int | None] = mapped_column(Integer)
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    #: Of the secret of keys that the token is hashed under.
+    secret_version: Mapped[int] = mapped_column(Integer, server_default="1")
+    #: The token before the last rotation, for as long as it is still good.
+    previous_token_hash: Mapped[str | None] = mapped_column(String(64))
+    previous_secret_version: Mapped[int] = mapped_column(Integer, server_default="1")
+    previous_token_until: Mapped[datetime | None] = mapped_column(UtcDateTime())
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime())
+    rotated_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
+    #: A whole minute, written now and then: it tells living keys from dead ones, and nothing finer.
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
+    expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
+
+    def has_ended(self, now: datetime) -> bool:
+        """Whether it authenticates nobody any more."""
+        return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
+
+    def is_under_secret(self, version: int, now: datetime) -> bool:
+        """Whether a token that may still be good is hashed under this version of the secret of keys."""
+        until = self.previous_token_until
+        has_previous = self.previous_token_hash is not None and until is not None and until > now
+        return self.secret_version == version or (has_previous and self.previous_secret_version == version)
+
+
+class SecretVersion(Base):
+    """One version of the secret of one purpose. Versions are never removed."""
+
+    __tablename__ = "secrets"
+
+    #: A value of `app.secrets.material.Purpose`.
+    purpose: Mapped[str] = mapped_column(String(32), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    #: A keyed hash of a constant under the secret; of signatures, the public key. Hexadecimal.
+    check_value: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime())
+    retired_at: Mapped[datetime | None] = mapped_column(UtcDateTime())

@@ -1,0 +1,266 @@
+"""Tables of the ledger: entries and the tree over them, and the state that the entries can rebuild.
+
+Budgets, reservations and exposed steps are the present state. Entries, the tree and its checkpoints are only added to.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Text,
+    UniqueConstraint,
+    literal,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from accounting.filters import PrivacyFilter
+from accounting.relations import NeighboringRelation
+from app.tables.base import Base, UtcDateTime
+from app.tables.columns import AmountsText, Events, EventsText, FilterText
+from app.tables.states import Amounts, ReservationStatus
+
+
+def _one_of(column: str, values: list[str]) -> str:
+    return f"{column} IN ({', '.join(repr(value) for value in values)})"
+
+
+class Budget(Base):
+    """A limit on privacy loss and what became of it.
+
+    Amounts are lists of integers in the filter's units, one per order in a Rényi filter; they count what is charged to
+    the budget and to every budget under it. `headroom` is the room that decides admission; the database itself refuses
+    to let it become negative, unless a correction told a truth beyond the limit. `path` is made of the ids from the
+    root to the budget. The row is the lock of everything that concerns the budget.
+    """
+
+    __tablename__ = "budgets"
+    __table_args__ = (
+        CheckConstraint("headroom >= 0 OR overdrawn", name="within_limit"),
+        CheckConstraint("sequence >= 0", name="sequence"),
+        CheckConstraint(_one_of("neighboring_relation", list(NeighboringRelation)), name="neighboring_relation"),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    neighboring_relation: Mapped[str] = mapped_column(String(32))
+    privacy_unit: Mapped[str] = mapped_column(String(200))
+    filter: Mapped[PrivacyFilter] = mapped_column(FilterText)
+    report_delta: Mapped[str | None] = mapped_column(String(64))
+    labels: Mapped[dict[str, str]] = mapped_column(JSON)
+    principal_id: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    parent_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"), index=True)
+    path: Mapped[str] = mapped_column(String(600), index=True)
+    spent: Mapped[Amounts] = mapped_column(AmountsText)
+    started: Mapped[Amounts] = mapped_column(AmountsText)
+    pending: Mapped[Amounts] = mapped_column(AmountsText)
+    overdrawn: Mapped[bool] = mapped_column(Boolean, default=False)
+    headroom: Mapped[int] = mapped_column(BigInteger)
+    sequence: Mapped[int] = mapped_column(BigInteger)
+    head_hash: Mapped[str] = mapped_column(String(64))
+
+    @property
+    def root_id(self) -> str:
+        """The id of the budget at the top of the tree."""
+        return self.path.partition("/")[0]
+
+
+def under(path: str) -> Any:
+    """The condition that a budget is the one with this path, or below it; every budget for the empty path."""
+    if not path:
+        return literal(True)
+    column = Budget.__table__.c.path
+    return (column == path) | column.startswith(f"{path}/", autoescape=True)
+
+
+class Reservation(Base):
+    """Budget held for events that have not happened yet, and how that ended."""
+
+    __tablename__ = "reservations"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", list(ReservationStatus)), name="state"),
+        CheckConstraint("(state = 'committed') = (charged IS NOT NULL)", name="charged_when_committed"),
+        CheckConstraint("(state IN ('pending', 'started')) = (resolved_at IS NULL)", name="resolved_at"),
+        # One reservation per entry; also the order in which a budget's reservations are listed.
+        UniqueConstraint("budget_id", "sequence"),
+        # Finds the holds that may be released, and those that are overdue.
+        Index(
+            "ix_reservations_expiry",
+            "budget_id",
+            "state",
+            "expires_at",
+            postgresql_where=text("resolved_at IS NULL"),
+            sqlite_where=text("resolved_at IS NULL"),
+        ),
+        # Spending over time.
+        Index(
+            "ix_reservations_resolved_at",
+            "budget_id",
+            "resolved_at",
+            postgresql_where=text("charged IS NOT NULL"),
+            sqlite_where=text("charged IS NOT NULL"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    budget_id: Mapped[str] = mapped_column(ForeignKey("budgets.id"))
+    sequence: Mapped[int] = mapped_column(BigInteger)
+    state: Mapped[str] = mapped_column(String(16))
+    events: Mapped[Events] = mapped_column(EventsText)
+    charged_events: Mapped[Events | None] = mapped_column(EventsText)
+    mechanisms: Mapped[str] = mapped_column(String(500))
+    purpose: Mapped[str] = mapped_column(String(200))
+    cost: Mapped[Amounts] = mapped_column(AmountsText)
+    charged: Mapped[Amounts | None] = mapped_column(AmountsText)
+    charge_delta: Mapped[float | None] = mapped_column(Double)
+    corrected: Mapped[bool] = mapped_column(Boolean, default=False)
+    warnings: Mapped[list[dict[str, str]]] = mapped_column(JSON)
+    engine_version: Mapped[str] = mapped_column(String(16))
+    principal_id: Mapped[str] = mapped_column(String(64))
+    run_id: Mapped[str | None] = mapped_column(String(64))
+    plan_hash: Mapped[str | None] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    resolved_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class Entry(Base):
+    """One transition of one budget. Triggers refuse to change or delete it.
+
+    `canonical` holds the bytes that were hashed, once and for ever; every other column repeats something in them, for
+    queries alone. `leaf_index` numbers the entries of all budgets: unique and growing; a transaction that fails may
+    leave a gap.
+    """
+
+    __tablename__ = "entries"
+    __table_args__ = (
+        UniqueConstraint("budget_id", "sequence"),
+        UniqueConstraint("id"),
+        CheckConstraint("sequence >= 1", name="sequence"),
+        Index("ix_entries_budget_kind", "budget_id", "kind", "sequence"),
+        Index("ix_entries_budget_purpose", "budget_id", "purpose", "sequence"),
+        Index("ix_entries_budget_recorded_at", "budget_id", "recorded_at"),
+        {"sqlite_autoincrement": True},
+    )
+
+    leaf_index: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+    id: Mapped[str] = mapped_column(String(64))
+    budget_id: Mapped[str] = mapped_column(ForeignKey("budgets.id"))
+    sequence: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[str] = mapped_column(String(32))
+    reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"))
+    principal_id: Mapped[str] = mapped_column(String(64))
+    purpose: Mapped[str | None] = mapped_column(String(200))
+    mechanisms: Mapped[str] = mapped_column(String(500), server_default=text("''"))
+    recorded_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    canonical: Mapped[bytes] = mapped_column(LargeBinary)
+    previous_hash: Mapped[str] = mapped_column(String(64))
+    hash: Mapped[str] = mapped_column(String(64))
+
+
+class ExposedStep(Base):
+    """How often a step may have been released under a budget: what its report composes, kept with every transition."""
+
+    __tablename__ = "exposed_steps"
+    __table_args__ = (CheckConstraint("count >= 0", name="count"),)
+
+    budget_id: Mapped[str] = mapped_column(ForeignKey("budgets.id"), primary_key=True)
+    step_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    step: Mapped[Events] = mapped_column(EventsText)
+    count: Mapped[int] = mapped_column(BigInteger)
+
+
+class MerkleTree(Base):
+    """The one row of the tree over all entries. Triggers let its size and the number of checkpoints only grow.
+
+    Attributes:
+        ledger_id: Drawn once; checkpoints name it.
+        size: How many entries are in the tree.
+        frontier: The hashes of the complete subtrees that make it up, the largest first.
+        settled_leaf_index: Every entry up to this place is in the tree, and none will appear there any more.
+        awaited_leaf_index, awaited_transaction: On PostgreSQL, the next place that is settled, as soon as every
+            transaction before this one is over.
+        checkpoints: How many were signed.
+    """
+
+    __tablename__ = "merkle_trees"
+    __table_args__ = (CheckConstraint("id = 1", name="one"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    ledger_id: Mapped[str] = mapped_column(String(64))
+    size: Mapped[int] = mapped_column(BigInteger)
+    frontier: Mapped[bytes] = mapped_column(LargeBinary)
+    settled_leaf_index: Mapped[int] = mapped_column(BigInteger)
+    awaited_leaf_index: Mapped[int | None] = mapped_column(BigInteger)
+    awaited_transaction: Mapped[int | None] = mapped_column(BigInteger)
+    checkpoints: Mapped[int] = mapped_column(BigInteger)
+
+
+class MerkleLeaf(Base):
+    """The place of an entry in the tree: from 0, without gaps. Triggers refuse to change or delete it.
+
+    Without a foreign key, which would be looked up for each of a million old entries: verification compares the two.
+    """
+
+    __tablename__ = "merkle_leaves"
+    __table_args__ = (UniqueConstraint("leaf_index"),)
+
+    tree_index: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False
+    )
+    leaf_index: Mapped[int] = mapped_column(BigInteger)
+    entry_hash: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class MerkleNode(Base):
+    """The root of a complete subtree of 256**level leaves. Triggers refuse to change or delete it."""
+
+    __tablename__ = "merkle_nodes"
+
+    level: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    node_index: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    hash: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class MerkleCheckpoint(Base):
+    """A checkpoint that was signed; numbered from 1, without gaps. Triggers refuse to change or delete it."""
+
+    __tablename__ = "merkle_checkpoints"
+    __table_args__ = (UniqueConstraint("tree_size", "public_key"),)
+
+    number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    tree_size: Mapped[int] = mapped_column(BigInteger)
+    root_hash: Mapped[bytes] = mapped_column(LargeBinary)
+    public_key: Mapped[str] = mapped_column(String(200))
+    note: Mapped[str] = mapped_column(Text)
+    issued_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class LedgerLife(Base):
+    """A life of the ledger: the first began with its fence, each later one when a loss was acknowledged.
+
+    Attributes:
+        number: From 1, without gaps; the largest is the present one.
+        life: A random id, which the fence has, too.
+        loss: What was known to be missing when it began; None for the first one.
+    """
+
+    __tablename__ = "ledger_lives"
+
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    life: Mapped[str] = mapped_column(String(64), unique=True)
+    began_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    loss: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))

@@ -1,0 +1,171 @@
+"""Tables of runs, of sweeps of runs and of audits: the system of record for what is queued, running and done."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    false,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.tables.base import Base, UtcDateTime
+from app.tables.states import RunState
+
+
+class Run(Base):
+    """One run. Everything here is public: the plan, the declared sizes, progress; the model is a file of its own."""
+
+    __tablename__ = "runs"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    principal_id: Mapped[str] = mapped_column(String(64))
+    state: Mapped[str] = mapped_column(String(16))
+    algorithm: Mapped[str] = mapped_column(String(64))
+    plan: Mapped[bytes] = mapped_column(LargeBinary)
+    plan_hash: Mapped[str] = mapped_column(String(64))
+    target: Mapped[dict[str, Any]] = mapped_column(JSON)
+    achieved: Mapped[dict[str, Any]] = mapped_column(JSON)
+    provenance: Mapped[dict[str, Any]] = mapped_column(JSON)
+    warnings: Mapped[list[str]] = mapped_column(JSON)
+    model: Mapped[dict[str, Any]] = mapped_column(JSON)
+    description: Mapped[dict[str, Any]] = mapped_column(JSON)
+    dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
+    inline_dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    test_dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
+    budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
+    reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"), unique=True)
+    seed: Mapped[int | None] = mapped_column(BigInteger)
+    steps_done: Mapped[int] = mapped_column(Integer, default=0)
+    steps_total: Mapped[int] = mapped_column(Integer)
+    worker_id: Mapped[str | None] = mapped_column(String(64))
+    #: How often the run was claimed. A worker's writes name the epoch of its claim, and are refused under another.
+    epoch: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    #: Raised by the worker for as long as it is at the run.
+    heartbeat: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    #: Names the stream of randomness that the run was started with. It tells nothing about the stream, and the start
+    #: of a charge that stands is refused to any other.
+    stream_id: Mapped[str | None] = mapped_column(String(64))
+    #: The sweep whose charge the run is part of; such a run has no reservation of its own.
+    sweep_id: Mapped[str | None] = mapped_column(ForeignKey("run_sweeps.id"), index=True)
+    #: Which cell of the sweep; None in a run that is made up for, because no trial was drawn.
+    sweep_cell: Mapped[int | None] = mapped_column(Integer)
+    #: Of the score that a trial releases besides the model: noise on the sum over the training rows of what is right of
+    #: their predictions, in units of what one row adds at most.
+    score_noise_multiplier: Mapped[float | None] = mapped_column(Double)
+    #: Nobody sees the run: it is a trial of a sweep that releases the best one alone.
+    is_withheld: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
+    #: A trial that is made so that the queue does not show how many were drawn; it is thrown away.
+    is_spare: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
+    #: How many workers died or stalled while they were at it.
+    workers_lost: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    #: Of a run on private data, since its first claim: `app.runs.schedule`. It follows from public numbers.
+    schedule: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    #: When the end of a run on private data is told: not before.
+    release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    __table_args__ = (
+        CheckConstraint("(dataset_id IS NULL) <> (inline_dataset IS NULL)", name="one_dataset"),
+        CheckConstraint(f"state IN ({', '.join(repr(str(state)) for state in RunState)})", name="state"),
+        Index("ix_runs_state_created_at", "state", "created_at"),
+    )
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether a budget pays for it: by a reservation of its own, or its sweep's."""
+        return self.budget_id is not None
+
+
+class RunSweep(Base):
+    """A sweep. All of it is public, but for `trials_left` and which runs there are of a sweep for the best."""
+
+    __tablename__ = "run_sweeps"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    principal_id: Mapped[str] = mapped_column(String(64))
+    select: Mapped[str] = mapped_column(String(8))
+    #: The request, as it came.
+    request: Mapped[dict[str, Any]] = mapped_column(JSON)
+    #: The swept fields, as paths with dots.
+    fields: Mapped[list[str]] = mapped_column(JSON)
+    sweep_hash: Mapped[str] = mapped_column(String(64))
+    budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
+    reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"), unique=True)
+    #: Of the whole sweep, whatever is seen of it.
+    guarantee: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    #: The law of the number of trials.
+    trials: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    score: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    #: Secret: how many trials are still to be queued; None before their number is drawn, and once the sweep has ended.
+    trials_left: Mapped[int | None] = mapped_column(Integer)
+    #: Nothing of a sweep for the best is told before.
+    release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    is_cancelled: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
+    #: How it ended.
+    outcome: Mapped[str | None] = mapped_column(String(16))
+    best_run_id: Mapped[str | None] = mapped_column(String(64))
+    warnings: Mapped[list[str]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    __table_args__ = (
+        CheckConstraint("\"select\" IN ('all', 'best')", name="select"),
+        CheckConstraint("outcome IN ('succeeded', 'failed', 'cancelled')", name="outcome"),
+        CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="finished_at"),
+        Index("ix_run_sweeps_created_at", "created_at", "id"),
+        # Finds those that have not ended.
+        Index("ix_run_sweeps_finished_at", "finished_at"),
+    )
+
+
+class RunSweepCell(Base):
+    """A cell of the grid: the values of the swept fields, and the plan that they make."""
+
+    __tablename__ = "run_sweep_cells"
+
+    sweep_id: Mapped[str] = mapped_column(ForeignKey("run_sweeps.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    values: Mapped[list[Any]] = mapped_column(JSON)
+    plan_hash: Mapped[str] = mapped_column(String(64))
+    achieved: Mapped[dict[str, Any]] = mapped_column(JSON)
+    #: What a trial of this cell is made of, where trials are drawn one after the other.
+    draft: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+
+
+class Audit(Base):
+    """One audit. It is made of canaries and noise alone: no row of any data set has a part in it."""
+
+    __tablename__ = "audits"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    principal_id: Mapped[str] = mapped_column(String(64))
+    algorithm: Mapped[str] = mapped_column(String(64))
+    run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id"))
+    plan: Mapped[bytes] = mapped_column(LargeBinary)
+    plan_hash: Mapped[str] = mapped_column(String(64))
+    request: Mapped[dict[str, Any]] = mapped_column(JSON)
+    claim: Mapped[dict[str, Any]] = mapped_column(JSON)
+    finding: Mapped[dict[str, Any]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    __table_args__ = (
+        Index("ix_audits_created_at", "created_at", "id"),
+        Index("ix_audits_run_id", "run_id"),
+    )

@@ -1,0 +1,8 @@
+"""The metadata of every table: what migrations compare a database with."""
+
+from __future__ import annotations
+
+from app.tables import access, datasets, idempotency, ledger, runs  # noqa: F401
+from app.tables.base import Base
+
+metadata = Base.metadata

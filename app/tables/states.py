@@ -1,0 +1,71 @@
+"""The words that columns hold: states of runs, sweeps and reservations, and amounts. Nothing here needs a database."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+#: Integer units, one per currency or order of the filter. Python integers: sums are exact, so that a release takes back
+#: exactly what was held, even in an order whose single costs are saturated.
+Amounts = tuple[int, ...]
+
+
+class ReservationStatus(StrEnum):
+    """The state of a reservation. The last three are final."""
+
+    PENDING = "pending"
+    """Its cost is held; it ends by itself unless it is started in time."""
+    STARTED = "started"
+    """Noise may have been drawn, so that it can only be committed."""
+    COMMITTED = "committed"
+    """Its events happened, and are charged."""
+    VOIDED = "voided"
+    """Given up before any noise was drawn; what it held is released."""
+    EXPIRED = "expired"
+    """It was not started in time; what it held is released."""
+
+
+class RunState(StrEnum):
+    QUEUED = "queued"
+    """Its cost is held, and it waits for a worker."""
+    RUNNING = "running"
+    """A worker is at it; once noise was drawn its charge stays."""
+    SUCCEEDED = "succeeded"
+    """The charge is committed, and the model can be fetched."""
+    FAILED = "failed"
+    """It ended without a model; `problem` says why, and whether its charge stands."""
+    CANCELLING = "cancelling"
+    """It was cancelled, and its worker is about to notice."""
+    CANCELLED = "cancelled"
+    """It was cancelled: before its start nothing is charged, after it the whole."""
+
+
+#: States in which a worker is at it.
+IN_PROGRESS = (RunState.RUNNING, RunState.CANCELLING)
+
+ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+
+
+class Select(StrEnum):
+    """What a sweep releases."""
+
+    ALL = "all"
+    """Every run, and the charge is of all of them together."""
+    BEST = "best"
+    """The best of a random number of runs, charged as that selection; no other is shown."""
+
+
+class SweepState(StrEnum):
+    """What is shown of a sweep. The last three are final, and alone are stored."""
+
+    QUEUED = "queued"
+    """No worker has taken a run of it yet."""
+    RUNNING = "running"
+    """Runs are being trained, or wait for one another."""
+    CANCELLING = "cancelling"
+    """It was cancelled, and a worker is about to notice."""
+    SUCCEEDED = "succeeded"
+    """It ended, and what it releases can be read."""
+    FAILED = "failed"
+    """It ended without what it was to release."""
+    CANCELLED = "cancelled"
+    """It was cancelled; what had started stays charged."""

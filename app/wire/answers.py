@@ -1,0 +1,75 @@
+"""Answer objects that every privacy answer shares: intervals, conventions, provenance."""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from pydantic import Field
+
+from accounting.intervals import Answer, Interval
+from app.kit.fields import Schema
+from calibrators.provenance import Provenance, ProvenanceKind
+
+
+class IntervalBody(Schema):
+    """`lower <= truth <= upper`. A bound that is not finite is null, and a warning says why."""
+
+    lower: float | None = Field(description="What an attained pair of distributions already costs.")
+    estimate: float | None = Field(description="The best single number.")
+    upper: float | None = Field(description="A proved bound: what a ledger charges.")
+
+    @classmethod
+    def of(cls, interval: Interval) -> Self:
+        return cls(lower=_finite(interval.lower), estimate=_finite(interval.estimate), upper=_finite(interval.upper))
+
+
+class ConventionBody(Schema):
+    """What the numbers mean; said in every privacy answer, because the literature's factors of two start here."""
+
+    neighboring_relation: str
+    contribution_bound: str
+    sensitivity: float = Field(description="Largest distance of two neighbours' sums, in units of the bound C.")
+    norm: str
+    noise_multiplier_is: str
+    normalization: str
+    sampling_probability: float | None = Field(None, description="Given if every event has the same one.")
+
+
+class ProvenanceBody(Schema):
+    """A number with its formula and its theorem."""
+
+    name: str
+    value: float | list[float] | None = Field(
+        description="One per step or phase where it is a list; null where the formula's conditions fail."
+    )
+    unit: str = Field("", description="Units of the loss and of the parameters; empty if an older run kept none.")
+    formula: str = Field(description="LaTeX.")
+    source: str = Field(description="Paper, theorem, equation.")
+    kind: ProvenanceKind = Field(strict=False, description="`exact`, `derived` or `order` (known up to a constant).")
+    assumptions: list[str]
+    vacuous: bool | None = Field(
+        description="Whether a bound is worse than the trivial one; null where that has no meaning."
+    )
+
+    @classmethod
+    def of(cls, provenance: Provenance) -> Self:
+        return cls(
+            name=provenance.name,
+            value=list(provenance.value) if isinstance(provenance.value, tuple) else provenance.value,
+            unit=str(provenance.units),
+            formula=provenance.formula,
+            source=provenance.source,
+            kind=provenance.kind,
+            assumptions=list(provenance.assumptions),
+            vacuous=provenance.vacuous,
+        )
+
+
+def error_budget(answer: Answer) -> dict[str, float]:
+    """The named terms of the interval's width; a term without a finite bound is left out (a warning speaks of it)."""
+    return {name: width for name, width in answer.error_budget.items() if math.isfinite(width)}
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

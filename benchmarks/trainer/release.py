@@ -1,0 +1,238 @@
+"""What an exact release costs: `python -m benchmarks.trainer.release` writes benchmarks/results/release.json.
+
+Noise of the trainer beside NumPy's normal variates from a stream of the same kind, and a private step beside a step of
+the same products that keeps nothing secret. All are in one process and on one thread, in turns; the clock is that of
+the processor's time, of all threads together. The figure is the median over the rounds of the round's ratio.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.report import markdown_table
+from benchmarks.trainer.goals import NAMES
+from benchmarks.trainer.ours import model_of, plan
+from benchmarks.trainer.rounds import spread
+from benchmarks.trainer.work import (
+    CLASSES,
+    FEATURES,
+    HIDDEN,
+    ROWS,
+    STEP_SIZE,
+    Features,
+    Labels,
+    Task,
+    read_data,
+    write_data,
+)
+from trainer.algorithms import EXECUTIONS
+from trainer.arrays import silent
+from trainer.exact.gaussian import rounded_normals
+from trainer.exact.ziggurat import Sources
+from trainer.loop import Task as Run
+from trainer.models import LinearModel
+from trainer.records import prepare
+from trainer.streams import random_streams
+
+#: Standard deviations of the noise in steps of the grid, as powers of two: up to the largest one that is allowed.
+EXPONENTS = (20, 28, 34, 36)
+DRAW = 1 << 17
+OVER_NUMPY = 1.15
+DTYPES = ("float32", "float64")
+BATCH_SIZE = 1024
+DISTRIBUTIONS = ("numpy", "randomgen")
+SOURCES = ("trainer", "calibrators", "accounting")
+Call = Callable[[], object]
+Figures = Mapping[str, Any]
+
+
+def main() -> None:
+    """Measure, write, and say how it went."""
+    output, is_quick = report.asked("release", __doc__)
+    rounds = 5 if is_quick else 61
+    started = time.perf_counter()
+    figures: dict[str, Any] = {
+        "benchmark": "release",
+        "command": "make bench-trainer",
+        "quick": is_quick,
+        # Of whatever else runs here: noise is made in the caches, and loses more by others than what is not.
+        "load_average_before": os.getloadavg()[0],
+        **report.provenance(DISTRIBUTIONS, SOURCES),
+        "normals_a_draw": DRAW,
+        "batch_size": BATCH_SIZE,
+        "noise": [noise(exponent, rounds) for exponent in EXPONENTS],
+    }
+    with TemporaryDirectory(prefix="epsilond-bench-") as name:
+        write_data(Path(name))
+        features, labels = read_data(Path(name))
+        figures["steps"] = [
+            step(Task(model, BATCH_SIZE), dtype, features, labels, rounds)
+            for model in ("softmax", "mlp")
+            for dtype in DTYPES
+        ]
+    report.conclude(output, figures, goals(figures), time.perf_counter() - started)
+
+
+def goals(figures: Figures) -> list[dict[str, Any]]:
+    """The goal of exact noise; steps have none of their own here."""
+    worst = max(row["ratio"]["ratio"] for row in figures["noise"])
+    return [
+        {
+            "what": "exact noise: processor time over NumPy's normal variates from AES in counter mode",
+            "goal": f"at most {OVER_NUMPY:g}",
+            "measured": ", ".join(f"{row['ratio']['ratio']:.2f} (K = 2^{row['exponent']})" for row in figures["noise"]),
+            "met": worst <= OVER_NUMPY,
+        }
+    ]
+
+
+def in_turns(calls: Mapping[str, Call], rounds: int, each: int) -> dict[str, list[float]]:
+    """Seconds of the processor a call, round by round; a first round is thrown away."""
+    measured: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name in list(calls)[:: 1 if turn % 2 == 0 else -1]:
+            before = time.process_time_ns()
+            for _ in range(each):
+                calls[name]()
+            measured[name].append(1e-9 * (time.process_time_ns() - before) / each)
+    return {name: seconds[1:] for name, seconds in measured.items()}
+
+
+def _compared(over: list[float], under: list[float], unit: float, names: tuple[str, str]) -> dict[str, Any]:
+    medians = {name: statistics.median(found) / unit for name, found in zip(names, (over, under), strict=True)}
+    return {**medians, "ratio": spread([one / other for one, other in zip(over, under, strict=True)])}
+
+
+def noise(exponent: int, rounds: int) -> dict[str, Any]:
+    """Nanoseconds a number, ours and NumPy's."""
+    ours, numpys = Sources.of(random_streams().noise), np.random.Generator(random_streams().noise)
+    scale = 2.0**exponent
+    calls: dict[str, Call] = {
+        "ours": lambda: rounded_normals(ours, DRAW, scale),
+        "numpy": lambda: numpys.standard_normal(DRAW),
+    }
+    measured = in_turns(calls, rounds, 4)
+    names = "nanoseconds_ours", "nanoseconds_numpy"
+    return {"exponent": exponent, **_compared(measured["ours"], measured["numpy"], 1e-9 * DRAW, names)}
+
+
+def step(task: Task, dtype: str, features: Features, labels: Labels, rounds: int) -> dict[str, Any]:
+    """Milliseconds a step, private and plain."""
+    given, model, streams = replace(plan(task), dtype=dtype), model_of(task), random_streams()
+    records = prepare(model, features, labels, dtype, ROWS, streams.slots)
+    trainer = EXECUTIONS[given.algorithm].make(Run(given, model, records, streams))
+    plain = Plain(task, features.astype(dtype), labels)
+    with silent():
+        measured = in_turns({"private": trainer.step, "plain": plain.step}, rounds, 4)
+    trainer.close()
+    names = "milliseconds_private", "milliseconds_plain"
+    compared = _compared(measured["private"], measured["plain"], 1e-3, names)
+    return {"model": task.model, "dtype": dtype, **compared}
+
+
+class Plain:
+    """Stochastic gradient descent by NumPy on batches of exactly the size, drawn with replacement.
+
+    Attributes:
+        weights: The layers' matrices.
+        biases: The layers' biases.
+    """
+
+    def __init__(self, task: Task, features: Features, labels: Labels) -> None:
+        model, self._draw = model_of(task), np.random.default_rng()
+        hidden = () if isinstance(model, LinearModel) else (HIDDEN,)
+        shapes = list(pairwise((FEATURES, *hidden, CLASSES)))
+        self._task, self._features, self._labels = task, features, labels
+        self.weights = [
+            (self._draw.standard_normal(shape) / np.sqrt(shape[0])).astype(features.dtype) for shape in shapes
+        ]
+        self.biases = [np.zeros(columns, dtype=features.dtype) for _, columns in shapes]
+
+    def step(self) -> None:
+        rows = self._draw.integers(self._features.shape[0], size=self._task.batch_size)
+        values, deltas = self._forward(self._features[rows])
+        deltas[np.arange(rows.size), self._labels[rows]] -= 1.0
+        for layer in reversed(range(len(self.weights))):
+            matrix, bias = values[layer].T @ deltas, deltas.sum(axis=0)
+            if layer:
+                deltas = (deltas @ self.weights[layer].T) * (values[layer] > 0.0)
+            self.weights[layer] -= STEP_SIZE / self._task.batch_size * matrix
+            self.biases[layer] -= STEP_SIZE / self._task.batch_size * bias
+
+    def loss(self) -> float:
+        """The mean cross-entropy over all rows."""
+        _, likelihoods = self._forward(self._features)
+        return float(-np.mean(np.log(likelihoods[np.arange(self._labels.size), self._labels])))
+
+    def _forward(self, features: Any) -> tuple[list[Any], Any]:
+        """Each layer's inputs, and the classes' probabilities."""
+        values = [features]
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            values.append(np.maximum(values[-1] @ weight + bias, 0.0))
+        logits = values[-1] @ self.weights[-1] + self.biases[-1]
+        found = np.exp(logits - logits.max(axis=1, keepdims=True))
+        found /= found.sum(axis=1, keepdims=True)
+        return values, found
+
+
+def release_section(figures: Figures) -> list[str]:
+    """The lines of README.md's part about exact releases."""
+    machine, versions = figures["machine"], figures["versions"]
+    others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
+    (goal,) = figures["goals"]
+    return [
+        f"What an exact release costs: `make bench-trainer`, {figures['date']}, commit {figures['commit'][:10]}"
+        f"{' with uncommitted changes' if figures['uncommitted_changes'] else ''}; one thread of {machine['cpu']},",
+        f"Python {versions['python']}, {others}. Processor time, in turns, "
+        f"{figures['noise'][0]['ratio']['rounds']} rounds; a ratio is the median over the rounds. "
+        f"The load average was {figures['load_average_before']:.1f} before.",
+        f"Goal: {goal['what']} {goal['goal']}; measured {goal['measured']}: {'met' if goal['met'] else '**missed**'}.",
+        "",
+        *markdown_table(
+            ["noise, K in steps of the grid", "ours, ns a number", "NumPy, ns a number", "ours over NumPy"],
+            [
+                [
+                    f"2^{row['exponent']}",
+                    f"{row['nanoseconds_ours']:.1f}",
+                    f"{row['nanoseconds_numpy']:.1f}",
+                    _ratio(row["ratio"]),
+                ]
+                for row in figures["noise"]
+            ],
+        ),
+        "",
+        f"A private step, padded batches of {figures['batch_size']} rows on average, beside a plain step in NumPy on "
+        "as many rows: no clipping, no noise, nothing padded.",
+        "",
+        *markdown_table(
+            ["model, dtype", "private, ms", "plain, ms", "private over plain"],
+            [
+                [
+                    f"{NAMES[row['model']]}, {row['dtype']}",
+                    f"{row['milliseconds_private']:.2f}",
+                    f"{row['milliseconds_plain']:.2f}",
+                    _ratio(row["ratio"]),
+                ]
+                for row in figures["steps"]
+            ],
+        ),
+    ]
+
+
+def _ratio(found: Figures) -> str:
+    return f"{found['ratio']:.2f} ({found['smallest_ratio']:.2f} to {found['largest_ratio']:.2f})"
+
+
+if __name__ == "__main__":
+    main()

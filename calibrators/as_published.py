@@ -1,0 +1,89 @@
+"""The paper's own calibration, passed through the engine: does the noise that it prints meet the target?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accounting.errors import AccountingError
+from accounting.events import Event
+from accounting.relations import NeighboringRelation
+from accounting.targets import Target
+
+#: Noise that is at most this much above the least that meets the target is the paper's to the letter, not loose.
+_SLACK = 1.01
+
+
+class Verdict(StrEnum):
+    """The verdict on the noise that a paper prints, at one spec."""
+
+    SOUND = "sound"
+    """It meets the target, and less noise would hardly do."""
+    LOOSE = "loose"
+    """It meets the target with room to spare; `AsPublished.why` says how much."""
+    UNSOUND = "unsound"
+    """It misses the target, its conditions fail at this spec, or its proof does."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsPublished:
+    """The paper's own calibration at this spec. For comparison: an unsound one is never executed.
+
+    Attributes:
+        verdict: Computed at this spec.
+        why: In sentences, with the numbers behind it.
+        source: Paper, theorem, equation.
+        formula: LaTeX.
+        noise_multiplier: Of the printed noise, on the sum over the contribution bound; None where it has none.
+        noise_stddev_on_mean: Its standard deviation on the mean; None where it has none.
+    """
+
+    verdict: Verdict
+    why: str
+    source: str
+    formula: str
+    noise_multiplier: float | None = None
+    noise_stddev_on_mean: float | None = None
+
+
+def judge(
+    events: Sequence[Event],
+    relation: NeighboringRelation,
+    target: Target,
+    *,
+    printed: float,
+    needed: float | None,
+    setting: str,
+) -> tuple[Verdict, str]:
+    """Whether events with the noise that a paper prints meet the target.
+
+    Args:
+        events: With the printed noise, under the paper's own sampling.
+        relation: The paper's own.
+        target: Of the spec.
+        printed: The printed noise.
+        needed: The least noise, in the same unit, that meets the target under the same sampling and relation; None
+            where it was not solved for.
+        setting: The paper's sampling and relation, in words.
+
+    Returns:
+        The verdict and the reason, with the cost that the engine certifies.
+
+    Guarantees:
+        - unsound_only_when_certain: the certified lower end of the cost is above the target.
+        - sound_only_when_certain: the certified upper end meets it. Between the two the verdict is unsound, and the
+          reason says that it could not be decided.
+    """
+    try:
+        cost = target.assess(events, relation).value
+    except AccountingError as error:
+        return Verdict.UNSOUND, f"The engine has no certificate for the printed noise ({setting}): {error.detail}"
+    at = f"With the printed noise the engine certifies {cost.lower:.6g} to {cost.upper:.6g} ({setting})"
+    if cost.lower > target.limit:
+        return Verdict.UNSOUND, f"{at}, above the target of {target.limit:.6g}."
+    if cost.upper > target.limit:
+        return Verdict.UNSOUND, f"{at}: whether that meets the target of {target.limit:.6g} could not be decided."
+    if needed is not None and printed > _SLACK * needed:
+        return Verdict.LOOSE, f"{at}: it meets the target with {printed / needed:.4g} times the noise that is needed."
+    return Verdict.SOUND, f"{at}, which meets the target of {target.limit:.6g}."

@@ -1,0 +1,91 @@
+"""What phases of trees share: their layout, and how far a record's part in a node can be moved."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from accounting.described import Whole
+from accounting.errors import InvalidValue
+from calibrators.phases.structured import StructuredPhase
+
+#: A plan of tree Frank-Wolfe has at most as many trees: 2^21 - 2 steps.
+MAX_TREES = 20
+NumTrees = Annotated[int, Whole(1, MAX_TREES)]
+
+
+def movement(diameter: float, depth: int) -> float:
+    r"""Return how far the iterate moves at most from the entry of a node to that of its right child at this depth.
+
+    Between them lie the $2^{\tau-j}$ leaves of the left sibling; in tree $\tau$ every $\eta_k \le 2/2^\tau$, and a step
+    moves by at most $\eta_k M$: together $2^{1-j} M$, and never more than M.
+
+    >>> [movement(2.0, depth) for depth in (1, 2, 3)]
+    [2.0, 1.0, 0.5]
+    """
+    return diameter * min(1.0, 2.0 ** (1 - depth))
+
+
+def node_bound(lipschitz: float, smoothness: float, diameter: float, depth: int) -> float:
+    r"""Return the dual norm of what one record brings to the mean of a node at this depth, at most.
+
+    $c_0 = L_0$, $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$ from j = 1 on: the gradient changes between two points that
+    are `movement` apart.
+
+    >>> [node_bound(2.0, 1.0, 2.0, depth) for depth in (0, 1, 2, 3)]
+    [2.0, 2.0, 1.0, 0.5]
+    """
+    if depth == 0:
+        return lipschitz
+    return min(2.0 * lipschitz, smoothness * movement(diameter, depth))
+
+
+class TreesOfMeans(StructuredPhase):
+    """Trees whose nodes average gradients, or their changes, over records of their own; a step at every leaf.
+
+    Attributes:
+        num_trees: T.
+        records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
+        lipschitz: Bound on a record's gradient in the dual norm.
+        smoothness: Bound on its change per unit of distance.
+    """
+
+    __slots__ = ()
+    num_trees: int
+    records_per_tree: int
+    lipschitz: float
+    smoothness: float
+
+    def check(self) -> None:
+        if self.records_per_tree.bit_count() != 1 or self.records_per_tree < 1 << self.num_trees:
+            raise InvalidValue(
+                f"records_per_tree must be a power of two and at least 2^{self.num_trees}, got {self.records_per_tree}",
+                pointer=("records_per_tree",),
+            )
+
+    @property
+    def steps(self) -> int:
+        """Leaves of all trees."""
+        return (1 << (self.num_trees + 1)) - 2
+
+    @property
+    def batch_size(self) -> int:
+        return self.records_per_tree
+
+    @property
+    def contribution_bound(self) -> float:
+        return self.lipschitz
+
+    def planned_bound(self, radius: float, depth: int) -> float:
+        """Return the bound on what a record brings to the mean of a node at this depth, in gradient units.
+
+        Args:
+            radius: Of the ball.
+            depth: 0 for a root, whose mean is of gradients; else of changes since the point at which its parent was
+                entered.
+        """
+        return node_bound(self.lipschitz, self.smoothness, 2.0 * radius, depth)
+
+    def smallest_change(self, radius: float) -> float | None:
+        changes = [self.planned_bound(radius, depth) for depth in range(1, self.num_trees + 1)]
+        # A loss whose gradient is the same everywhere has no changes to round.
+        return min((change / self.lipschitz for change in changes if change > 0.0), default=None)

@@ -1,0 +1,41 @@
+"""What an algorithm has no use for is refused, and a request's records that no step reads are told of."""
+
+from __future__ import annotations
+
+from accounting.errors import Unsupported
+from calibrators.spec import Spec, Unknown
+
+
+def refuse(
+    spec: Spec,
+    *,
+    sizes: str | None = None,
+    penalty: str | None = None,
+    batch_size: str | None = None,
+    step_size: str | None = None,
+) -> None:
+    """Refuse what a spec asks for and an algorithm has no part for.
+
+    Args:
+        sizes: Why neither the number of steps nor the batch size is solved for; None where they are.
+        penalty, batch_size, step_size: Why none is taken; None where one is.
+
+    Raises:
+        Unsupported: the spec asks for one of them.
+    """
+    if sizes is not None and spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
+        raise Unsupported(sizes, pointer=("solve_for",))
+    for name, why in (("penalty", penalty), ("batch_size", batch_size), ("step_size", step_size)):
+        if why is not None and getattr(spec, name) is not None:
+            raise Unsupported(why, pointer=(name,))
+
+
+def unread(spec: Spec, read: int, why: str = "") -> list[str]:
+    """Return a warning where some of the records are in no step.
+
+    Args:
+        read: How many are in some step.
+        why: The reason, in words.
+    """
+    left = spec.dataset_size - read
+    return [f"{left} of {spec.dataset_size} records are not read{why and f': {why}'}."] if left > 0 else []

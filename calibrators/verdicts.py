@@ -1,0 +1,49 @@
+"""The verdict on steps with the noise that a paper prints, beside the least noise that the same steps need."""
+
+from __future__ import annotations
+
+from accounting.errors import AccountingError
+from accounting.relations import NeighboringRelation
+from accounting.targets import Target
+from calibrators.as_published import Verdict, judge
+from calibrators.noise import EventOf, solve_steps
+from calibrators.spec import OpenDelta, OpenEpsilon, Spec
+
+#: The papers' own relation.
+RELATION = NeighboringRelation.REPLACE_ONE
+
+
+def judge_steps(
+    spec: Spec, event_of: EventOf, printed: float, *, iterations: int, batch_size: int, setting: str
+) -> tuple[Verdict, str]:
+    """Judge equal steps with printed noise, where a record is replaced.
+
+    The verdict is for comparison: noise that the engine does not take refuses no request.
+
+    Args:
+        spec: Of the target, which is given, and of the number of records.
+        event_of: From the noise, the steps and the batch size to the event of the steps.
+        printed: The printed noise, in the unit that ``event_of`` takes.
+        iterations, batch_size: Of the paper's steps.
+        setting: The paper's sampling and relation, in words.
+
+    Returns:
+        The verdict and the reason for it, as `judge` gives them.
+    """
+    target = target_of(spec)
+    try:
+        event = event_of(printed, iterations, batch_size)
+    except AccountingError as error:
+        return Verdict.UNSOUND, f"The engine takes no such noise: {error.detail}"
+    try:
+        question = Spec(spec.dataset_size, target, neighboring_relation=RELATION)
+        needed = solve_steps(question, event_of, iterations=iterations, batch_size=batch_size).noise_multiplier
+    except AccountingError:
+        needed = None
+    return judge([event], RELATION, target, printed=printed, needed=needed, setting=setting)
+
+
+def target_of(spec: Spec) -> Target:
+    """Return the target of a spec that leaves none of it open."""
+    assert not isinstance(spec.target, OpenEpsilon | OpenDelta), "papers print noise for given targets alone"
+    return spec.target

@@ -1,0 +1,28 @@
+"""The schedule of a run on private data, and when its end is told.
+
+Revision ID: 0014
+Revises: 0013
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0014"
+down_revision = "0013"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    # Runs that are queued or in progress get theirs with their next claim. The times of those that have ended stay as
+    # they were told: they may show how many rows were read.
+    op.add_column("runs", sa.Column("schedule", sa.JSON(), nullable=True))
+    op.add_column("runs", sa.Column("release_at", sa.DateTime(timezone=True), nullable=True))
+
+
+def downgrade() -> None:
+    with op.batch_alter_table("runs") as runs:
+        runs.drop_column("release_at")
+        runs.drop_column("schedule")

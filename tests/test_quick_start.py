@@ -1,0 +1,37 @@
+"""A test that needs no framework loads none, so that one file of them starts at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FRAMEWORKS = {"alembic", "fastapi", "pydantic", "schemathesis", "sqlalchemy", "starlette", "structlog", "uvicorn"}
+
+
+def loaded_by_collecting(*paths: str) -> set[str]:
+    """Return the frameworks that are loaded once pytest has collected the paths."""
+    code = f"""
+import sys
+import pytest
+
+status = pytest.main(["-n", "0", "--collect-only", "-qq", *{paths}])
+print()
+print(int(status), *sorted({FRAMEWORKS} & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    status, *loaded = result.stdout.splitlines()[-1].split()
+    assert status == "0", result.stdout
+    return set(loaded)
+
+
+@pytest.mark.parametrize("floor", ["accounting", "calibrators", "trainer"])
+def test_tests_of_numerics_load_no_framework(floor: str) -> None:
+    assert loaded_by_collecting(floor, f"tests/{floor}") == set()
+
+
+def test_a_framework_that_is_loaded_is_found() -> None:
+    assert {"fastapi", "sqlalchemy"} <= loaded_by_collecting("tests/app/test_guard.py")

@@ -1,0 +1,51 @@
+"""Of a test with many cases, `make test` runs some and `make test-all` the others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.e2e.server import ROOT
+
+MODULE = """
+import pytest
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("number", range(60))
+def test_many(number): pass
+
+@pytest.mark.one_in(1000)
+@pytest.mark.parametrize("number", range(5))
+def test_few(number): pass
+
+@pytest.mark.parametrize("number", range(4))
+def test_all(number): pass
+"""
+
+
+def collected(folder: Path, expression: str) -> set[str]:
+    """The tests that pytest selects by their markers."""
+    options = ["-c", str(folder / "pytest.ini"), "-p", "tests.thorough", "-p", "no:cacheprovider", "-m", expression]
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--collect-only", "-q", str(folder / "test_cases.py")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {line.rpartition("::")[2] for line in found.stdout.splitlines() if "::" in line}
+
+
+def test_each_case_runs_in_one_of_the_two_and_every_test_in_the_first(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    one_in\n    thorough\n")
+    module = tmp_path / "test_cases.py"
+    module.write_text(MODULE)
+    often, rest = collected(tmp_path, "not thorough"), collected(tmp_path, "thorough")
+    assert often.isdisjoint(rest)
+    assert len(often | rest) == 69
+    assert {"test_many[0]", "test_few[0]", *(f"test_all[{number}]" for number in range(4))} <= often
+    assert 10 <= sum(case.startswith("test_many") for case in often) <= 30
+    # A case stays where it is when others come before it.
+    module.write_text(MODULE.replace("range(60)", "range(-7, 60)"))
+    assert {case for case in rest if "many" in case} <= collected(tmp_path, "thorough")

@@ -1,0 +1,145 @@
+"""The record of how an algorithm is carried out: what its file in `trainer.algorithms` says, as ``EXECUTION``.
+
+The formulas' side of an algorithm is `calibrators.algorithm.Algorithm`. The two are joined by the name of their files:
+calibrators know no trainer, and a worker that carries out a plan needs no formulas.
+
+A record's check refuses plans that the trainer's arithmetic cannot keep, before anything is charged. Its refusals point
+at the member of a request that the number comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from accounting.errors import InvalidValue
+from calibrators.algorithm import ExampleRequest
+from calibrators.phases.structured import StructuredPhase
+from calibrators.plan import FLOAT32, Clip, Normalize, Phase, Plan
+from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
+from trainer.grid import grid_for
+from trainer.loop import Task, Trainer
+from trainer.losses import Softmax
+from trainer.models import MODELS, MeanModel, Model, MultilayerPerceptron
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a run would be.
+
+    Attributes:
+        plan: What is to be carried out.
+        model: What is trained.
+        capacity: Slots of the data set, of which a batch may hold all.
+    """
+
+    plan: Plan
+    model: Model
+    capacity: int
+
+
+#: Refuses what a trainer cannot carry out, by raising an InvalidValue or Unsupported.
+Check = Callable[[Proposal], None]
+
+
+def check_gradient_steps(proposal: Proposal) -> None:
+    """Refuse noisy gradient steps whose clip threshold or noise the numeric type cannot keep.
+
+    Raises:
+        InvalidValue: the threshold is too small, or the noise is too small or too large against it.
+    """
+    for phase in proposal.plan.phases:
+        assert isinstance(phase, Phase), "the algorithm's plans have no other phases"
+        if isinstance(phase.gradient_bound, Clip):
+            check_at_least(proposal.plan, "max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
+        grid_for(phase.smallest_noise, proposal.model.num_parameters, proposal.plan.dtype, proposal.capacity)
+
+
+def bounded_by(name: str, where: str) -> Check:
+    """Return the check that a bound of each phase is not too small for the numeric type.
+
+    Args:
+        name: The phases' field, and the request's member inside ``where``.
+        where: The member of the request that holds it.
+    """
+
+    def check(proposal: Proposal) -> None:
+        for phase in proposal.plan.phases:
+            check_at_least(proposal.plan, name, getattr(phase, name), where)
+
+    return check
+
+
+check_lipschitz = bounded_by("lipschitz", "assumptions")
+check_max_grad_norm = bounded_by("max_grad_norm", "gradient_bound")
+check_truncation_radius = bounded_by("truncation_radius", "assumptions")
+
+
+def check_at_least(plan: Plan, name: str, value: float, where: str) -> None:
+    """Refuse a bound that the plan's numeric type cannot keep.
+
+    Raises:
+        InvalidValue: the bound is too small; the error points at ``where`` and ``name``.
+    """
+    smallest = SMALLEST_MAX_GRAD_NORMS[plan.dtype]
+    if value < smallest:
+        instead = "rescale the data, or leave dtype out" if plan.dtype == FLOAT32 else "rescale the data"
+        raise InvalidValue(
+            f"{name} must be at least {smallest:g} to be kept in {plan.dtype}, got {value!r}; {instead}",
+            pointer=(where, name),
+        )
+
+
+#: The kind of model of an algorithm that estimates a mean. It is one noisy sum: steps that come nearer to it would only
+#: cost more.
+MEANS: tuple[str, ...] = (MeanModel.kind,)
+#: The kinds that predict a label.
+PREDICTORS: tuple[str, ...] = tuple(kind for kind in MODELS if kind != MeanModel.kind)
+#: Those whose gradients are one outer product, which clipping in other norms than l2 needs, and known constants too.
+LINEAR_MODELS: tuple[str, ...] = tuple(kind for kind in PREDICTORS if kind != MultilayerPerceptron.kind)
+#: Those whose loss is a function of one logit, which can be smoothed.
+MODELS_OF_ONE_LOGIT: tuple[str, ...] = tuple(kind for kind in LINEAR_MODELS if kind != Softmax.kind)
+
+#: Why a mean is estimated in float64.
+READS_ONCE = (
+    "The run takes float64: it reads every record once, so that float32 would save little, and its margin of 2^-7 "
+    "below the clip threshold would show in the mean."
+)
+
+
+class Coordinates(Enum):
+    """How an update treats coordinates, without a domain and a penalty: whether canaries of one run are independent."""
+
+    MIXED = "mixed"
+    """They influence each other."""
+    SEPARATE = "separate"
+    """Each is treated alone."""
+    SUBTRACTED = "subtracted"
+    """Each is treated alone: the noisy sum times step size over divisor is subtracted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How the plans of one algorithm are carried out.
+
+    Attributes:
+        phase_type: What every phase of its plans is.
+        make: From a task to its trainer.
+        check: Refuses a plan that the trainer's arithmetic, or the model, cannot keep.
+        models: Kinds of models that a run of it can train.
+        requests: Examples of ``POST /v1/runs``, by a name that no other example has.
+        gradient_bound: The kind of gradient bound that every `Phase` of its plans has; None for other phases.
+        coordinates: What an audit may assume of the update.
+        float64_because: Why its runs are better carried out in float64, whatever the plan; empty where nothing speaks
+            against float32.
+    """
+
+    phase_type: type[Phase] | type[StructuredPhase]
+    make: Callable[[Task], Trainer]
+    check: Check
+    models: tuple[str, ...]
+    requests: Mapping[str, ExampleRequest]
+    gradient_bound: type[Clip] | type[Normalize] | None = None
+    coordinates: Coordinates = Coordinates.MIXED
+    float64_because: str = ""

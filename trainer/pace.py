@@ -1,0 +1,107 @@
+"""How fast this machine carries out a plan, measured on dummy rows of the same public sizes.
+
+What is measured decides when the end of a private run is released, so it must not depend on a private row. No rows are
+passed in: the dummy rows follow from the model and the capacity.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from calibrators.plan import Plan
+from trainer.loop import Task, Trainer
+from trainer.models import Model
+from trainer.records import prepare
+from trainer.run import cores_for, execution_of, rows_of
+from trainer.streams import random_streams
+
+#: Seconds of steps that are measured, unless the plan is shorter.
+BUDGET_S = 0.25
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What carrying out a plan takes, in seconds.
+
+    Attributes:
+        preparing_s: From the scaled rows to the first step.
+        step_s: A step, averaged over the plan.
+    """
+
+    preparing_s: float
+    step_s: float
+
+
+def measure(
+    plan: Plan,
+    model: Model,
+    capacity: int,
+    *,
+    budget_s: float = BUDGET_S,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Pace:
+    """Carry out the first steps of an executable plan on dummy rows.
+
+    The first step is a warm-up, which does not count unless it takes the whole budget. What is released of the dummy
+    rows is dropped.
+
+    Args:
+        plan: What is to be carried out.
+        model: What is to be trained.
+        capacity: Slots of the data set, a public number.
+        budget_s: Steps are measured for about so long.
+        clock: Monotonic, in seconds.
+
+    Guarantees:
+        - no_rows_are_measured: everything that is timed follows from the arguments, and no argument is a row.
+
+    Raises:
+        InvalidValue, Unsupported: as `trainer.run.run`.
+    """
+    began = clock()
+    streams = random_streams()
+    records = prepare(model, *dummy_rows(model, capacity), plan.dtype, capacity, streams.slots)
+    preparing_s = clock() - began
+    execution = execution_of(plan)
+    with cores_for(plan, model, records):
+        warm = execution.make(Task(plan, model, records, random_streams()))
+        steps, seconds = _steps(warm, 1, budget_s, clock)
+        if seconds < budget_s:
+            steps, seconds = _steps(
+                execution.make(Task(plan, model, records, streams)), plan.iterations, budget_s, clock
+            )
+    return Pace(preparing_s, seconds / steps * _heavier(plan, steps))
+
+
+def dummy_rows(model: Model, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return so many rows of scaled features, and their labels: the same for every data set."""
+    ramp = np.linspace(-1.0, 1.0, count * model.num_features).reshape(count, model.num_features)
+    labels = np.linspace(-1.0, 1.0, count)
+    return ramp, np.arange(count, dtype=np.float64) % model.num_classes if model.num_classes else labels
+
+
+def _steps(trainer: Trainer, most: int, budget_s: float, clock: Callable[[], float]) -> tuple[int, float]:
+    """Take ``most`` steps, or as many as the budget allows, at least one. Return their number and the seconds."""
+    try:
+        began = clock()
+        while trainer.steps_done < most and (trainer.steps_done == 0 or clock() - began < budget_s):
+            trainer.step()
+        return trainer.steps_done, clock() - began
+    finally:
+        trainer.close()
+
+
+def _heavier(plan: Plan, measured: int) -> float:
+    """Return by how much a step of the plan is heavier in the mean than the measured first ones, at least 1."""
+    weights = [(phase.steps, rows_of(phase, plan.dataset_size)) for phase in plan.phases]
+    left, rows = measured, 0.0
+    for steps, weight in weights:
+        taken = min(left, steps)
+        rows, left = rows + taken * weight, left - taken
+    mean = max(rows / measured, 1.0)
+    return sum(steps * max(1.0, weight / mean) for steps, weight in weights) / plan.iterations
