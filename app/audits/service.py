@@ -21,6 +21,10 @@ from app.audits.schemas import AuditBody, AuditRequest
 from app.auth import reach
 from app.auth.principal import Principal
 from app.context import Context
+from app.entries import registering
+from app.entries.kinds import EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
 from app.kit.process_pool import JobFailed
@@ -105,7 +109,8 @@ def store(session: Session, context: Context, principal_id: str, request: AuditR
         created_at=context.clock(),
     )
     session.add(stored)
-    session.flush()
+    entered = Registration(EntryKind.REGISTER, Subject.AUDIT, stored.id, principal_id)
+    registering.enter(session, stored.created_at, [entered])
     return stored
 
 

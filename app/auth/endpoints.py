@@ -40,7 +40,7 @@ def create_key(
     answers to whoever shows nothing."""
 
     def command(session: Session) -> Answer:
-        row, token = service.add_key(session, context, request.terms(context.clock()))
+        row, token = service.add_key(session, context, request.terms(context.clock()), principal.id)
         return _with_token(context, row, token, 201, {"Location": f"/v1/keys/{row.id}"})
 
     keyed = keyed_request(context, principal.id, key, "create_key", request)
@@ -98,7 +98,7 @@ def rotate_key(
     asked = request or RotateRequest()
 
     def command(session: Session) -> Answer:
-        row, token = service.rotate_key(session, context, key_id, timedelta(seconds=asked.overlap_s))
+        row, token = service.rotate_key(session, context, key_id, timedelta(seconds=asked.overlap_s), principal.id)
         return _with_token(context, row, token, 200, {})
 
     keyed = keyed_request(context, principal.id, key, f"rotate_key {key_id}", asked)
@@ -116,7 +116,7 @@ def revoke_key(
     """
 
     def command(session: Session) -> Answer:
-        row = service.revoke_unless_last(session, context, key_id)
+        row = service.revoke_unless_last(session, context, key_id, principal.id)
         return Answer(200, KeyBody.of(row, context.clock()).model_dump(mode="json"))
 
     keyed = keyed_request(context, principal.id, key, f"revoke_key {key_id}")

@@ -69,16 +69,22 @@ def note_use(connection: Connection, key_id: str, minute: datetime) -> None:
     connection.execute(update(ApiKey).where(ApiKey.id == key_id, is_older).values(last_used_at=minute))
 
 
-def hash_anew(session: Session, key_id: str, before: str, after: str, version: int) -> None:
-    """Replace a token's hash by that under another version of the secret, unless the token was replaced meanwhile."""
+def hash_anew(session: Session, key_id: str, before: str, after: str, version: int) -> bool:
+    """Replace a token's hash by that under another version of the secret, unless the token was replaced meanwhile, or
+    the key revoked; whether there was one to replace.
+    """
+    found = False
     for digest, number in (
         (ApiKey.token_hash, ApiKey.secret_version),
         (ApiKey.previous_token_hash, ApiKey.previous_secret_version),
     ):
-        session.execute(
-            update(ApiKey).where(ApiKey.id == key_id, digest == before).values({digest: after, number: version}),
+        of_token = update(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None), digest == before)
+        replaced = session.execute(
+            of_token.values({digest: after, number: version}).returning(ApiKey.id),
             execution_options={"synchronize_session": False},
         )
+        found |= replaced.scalar() is not None
+    return found
 
 
 def lock_all(session: Session) -> None:

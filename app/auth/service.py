@@ -14,10 +14,14 @@ from weakref import WeakKeyDictionary
 from sqlalchemy.orm import Session
 
 from app.auth import local_token, repository
-from app.auth.principal import Principal, Scope
+from app.auth.principal import SERVICE, Principal, Scope
 from app.context import Context
 from app.db.database import Database
 from app.db.failures import DATABASE_FAILURES
+from app.entries import registering
+from app.entries.kinds import EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject
 from app.kit.ids import new_id
 from app.kit.timestamps import format_moment
 from app.problems import Problem, not_found, unprocessable
@@ -98,14 +102,20 @@ def create_key(
             repository.lock_all(session)
             if repository.any_key(session):
                 return None
-        row, token = add_key(session, context, terms)
+        row, token = add_key(session, context, terms, SERVICE.id)
     tell_of_change(context)
     local_token.remove(context)
     return CreatedKey(row.id, name, chosen, token)
 
 
-def add_key(session: Session, context: Context, terms: Terms) -> tuple[ApiKey, str]:
+def add_key(session: Session, context: Context, terms: Terms, principal_id: str) -> tuple[ApiKey, str]:
     """Create a key in the caller's transaction; whoever commits it calls `tell_of_change`.
+
+    Args:
+        session: A write session.
+        context: The process's context.
+        terms: What the key may do.
+        principal_id: Who makes it.
 
     Returns:
         The key, and its token.
@@ -129,7 +139,13 @@ def add_key(session: Session, context: Context, terms: Terms) -> tuple[ApiKey, s
         expires_at=terms.expires_at,
     )
     repository.add(session, row)
+    _enter(session, context, EntryKind.REGISTER, key_id, principal_id)
     return row, token
+
+
+def _enter(session: Session, context: Context, kind: EntryKind, key_id: str, principal_id: str) -> None:
+    """Enter what has become of a key in the register."""
+    registering.enter(session, context.clock(), [Registration(kind, Subject.KEY, key_id, principal_id)])
 
 
 def _paths(session: Session, terms: Terms) -> list[str]:
@@ -178,7 +194,8 @@ def _hash_anew(context: Context, key_id: str, token: str, before: str) -> None:
     try:
         with context.database.write() as session:
             version = versions.newest_kept(session, Purpose.KEYS)
-            repository.hash_anew(session, key_id, before, token_hash(context, token, version), version)
+            if repository.hash_anew(session, key_id, before, token_hash(context, token, version), version):
+                _enter(session, context, EntryKind.CHANGE, key_id, SERVICE.id)
     except (*DATABASE_FAILURES, SecretUnavailable):
         return
 
@@ -195,7 +212,9 @@ def principal_of(key: ApiKey, valid_until: datetime | None) -> Principal:
     )
 
 
-def rotate_key(session: Session, context: Context, key_id: str, overlap: timedelta) -> tuple[ApiKey, str]:
+def rotate_key(
+    session: Session, context: Context, key_id: str, overlap: timedelta, principal_id: str = SERVICE.id
+) -> tuple[ApiKey, str]:
     """Give the key another token in the caller's transaction; whoever commits it calls `tell_of_change`.
 
     Args:
@@ -203,6 +222,7 @@ def rotate_key(session: Session, context: Context, key_id: str, overlap: timedel
         context: The process's context.
         key_id: Which key.
         overlap: So long the old token is good, too. None at all ends every older token now.
+        principal_id: Who rotates it.
 
     Returns:
         The key, and its new token.
@@ -228,11 +248,11 @@ def rotate_key(session: Session, context: Context, key_id: str, overlap: timedel
     key.previous_token_until = now + overlap if overlap else None
     key.previous_secret_version = key.secret_version
     key.token_hash, key.secret_version, key.rotated_at = token_hash(context, token, version), version, now
-    session.flush()
+    _enter(session, context, EntryKind.CHANGE, key_id, principal_id)
     return key, token
 
 
-def revoke_unless_last(session: Session, context: Context, key_id: str) -> ApiKey:
+def revoke_unless_last(session: Session, context: Context, key_id: str, principal_id: str) -> ApiKey:
     """Revoke a key for ever in the caller's transaction; whoever commits it calls `tell_of_change`.
 
     Raises:
@@ -248,7 +268,8 @@ def revoke_unless_last(session: Session, context: Context, key_id: str) -> ApiKe
                 "the machine itself: `epsilond keys revoke`."
             )
             raise Problem(409, "last_admin_key", detail)
-    repository.revoke(session, key_id, now)
+    if repository.revoke(session, key_id, now):
+        _enter(session, context, EntryKind.END, key_id, principal_id)
     session.refresh(key)
     return key
 
@@ -294,6 +315,8 @@ def revoke_key(context: Context, key_id: str) -> bool:
     with context.database.write() as session:
         repository.lock_all(session)
         revoked = repository.revoke(session, key_id, context.clock())
+        if revoked:
+            _enter(session, context, EntryKind.END, key_id, SERVICE.id)
     tell_of_change(context)
     return revoked
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.dashboard.pages import need, page
 from app.dashboard.wording import told_apart
-from app.ledger.states import EntryKind
+from app.entries.kinds import EntryKind
 
 router = APIRouter(prefix="/dashboard/ledger", include_in_schema=False)
 

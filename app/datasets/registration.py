@@ -25,6 +25,10 @@ from app.datasets.service import body_of
 from app.datasets.synthetic import SyntheticRequest, generate
 from app.datasets.table import Table
 from app.datasets.upload import Upload
+from app.entries import registering
+from app.entries.kinds import EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject
 from app.idempotency.once import Keyed, run_once
 from app.idempotency.records import Answer
 from app.kit.ids import new_id
@@ -105,6 +109,8 @@ def _store(
         _bind(session, principal, metadata, content_hash)
         dataset = _dataset(context, metadata, table.rows, content_hash, dataset_id)
         repository.add(session, dataset)
+        entered = Registration(EntryKind.REGISTER, Subject.DATASET, dataset_id, principal.id)
+        registering.enter(session, dataset.created_at, [entered])
         body = body_of(dataset).model_dump(mode="json")
         return Answer(201, body, {"Location": f"/v1/datasets/{dataset_id}"})
 

@@ -39,11 +39,10 @@ def list_living(
     return session.scalars(statement.limit(count)).all()
 
 
-def mark_deleted(session: Session, dataset_id: str, moment: datetime) -> None:
-    """Mark the data set deleted; one that is already keeps its moment."""
-    session.execute(
-        update(Dataset).where(Dataset.id == dataset_id, Dataset.deleted_at.is_(None)).values(deleted_at=moment)
-    )
+def mark_deleted(session: Session, dataset_id: str, moment: datetime) -> bool:
+    """Mark the data set deleted, and return whether it was not before: one that was keeps its moment."""
+    living = update(Dataset).where(Dataset.id == dataset_id, Dataset.deleted_at.is_(None))
+    return bool(session.execute(living.values(deleted_at=moment).returning(Dataset.id)).scalar())
 
 
 def deleted(session: Session, dataset_ids: Collection[str]) -> set[str]:

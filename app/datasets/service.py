@@ -18,6 +18,10 @@ from app.datasets.columns import Column, split_label
 from app.datasets.files import DatasetFiles
 from app.datasets.schemas import DatasetBody, DatasetWarning, SharedContent
 from app.datasets.table import FloatArray, LabelArray
+from app.entries import registering
+from app.entries.kinds import ChargedData, EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject, charged_data
 from app.kit.encryption import FileUnreadable
 from app.kit.pagination import Page, cut_page, decode_cursor
 from app.ledger.repository import get_budget
@@ -167,21 +171,28 @@ def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) ->
             raise reach.beyond("a data set is deleted by who reaches the root budget that it is bound to")
         if dataset.is_bundled:
             raise Problem(409, "dataset_is_bundled", "This data set comes with the service and cannot be deleted.")
-        repository.mark_deleted(session, dataset_id, context.clock())
+        now = context.clock()
+        if repository.mark_deleted(session, dataset_id, now):
+            ended = Registration(EntryKind.END, Subject.DATASET, dataset_id, principal.id)
+            registering.enter(session, now, [ended])
     DatasetFiles(context.settings.data_dir, context.settings.encryption).remove(dataset_id)
 
 
-def check_run_binding(session: Session, dataset: Dataset, budget_id: str) -> None:
-    """Check that a run on ``dataset`` may be charged to a budget. Public data may be charged to any.
+def charged_by_run(session: Session, dataset_id: str | None, budget_id: str) -> ChargedData | None:
+    """What the charge of a run says of its data; nothing of public data, which may be charged to any budget.
 
     Raises:
-        Problem: 404 if there is no such budget; 409 ``budget_not_bound`` if the data are private and the budget is
-            neither their root budget nor under it.
+        Problem: 404 if there is no such budget, or no such data set; 409 ``budget_not_bound`` if the data are private
+            and the budget is neither their root budget nor under it.
     """
     budget = get_budget(session, budget_id)
-    if not dataset.is_public and budget.root_id != dataset.budget_id:
+    dataset = None if dataset_id is None else get(session, dataset_id)
+    if dataset is None or dataset.is_public:
+        return None
+    if budget.root_id != dataset.budget_id:
         detail = "A private data set is charged to its own root budget, or to one under it; this is another one."
         raise Problem(409, "budget_not_bound", detail)
+    return charged_data(dataset)
 
 
 def load(context: Context, session: Session, dataset_id: str) -> LoadedDataset:

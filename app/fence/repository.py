@@ -11,12 +11,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from app.db.lists import among, as_list
 from app.fence.marks import Head
-from app.tables.ledger import Budget, Entry, LedgerLife, MerkleTree
+from app.tables.ledger import Budget, Entry, LedgerLife, MerkleTree, Register
 from app.tables.runs import Run
 
 BUDGETS = cast(Table, Budget.__table__)
 ENTRIES = cast(Table, Entry.__table__)
 RUNS = cast(Table, Run.__table__)
+REGISTERS = cast(Table, Register.__table__)
 
 
 def ledger_id(connection: Connection) -> str:
@@ -44,12 +45,13 @@ def enter_life(connection: Connection, number: int, life: str, moment: datetime,
 
 
 def heads(connection: Connection, ids: Collection[str] | None = None) -> dict[str, Head]:
-    """The ends of the chains of some budgets, or of all.
+    """The ends of the chains of some budgets and of the register, or of all.
 
     The runs of a sweep share its entries. So that none of them is started twice, each one's start counts as a chain of
     its own, of one entry, whose hash is the name of the stream that its noise comes from.
     """
     chains = select(BUDGETS.c.id, BUDGETS.c.sequence, BUDGETS.c.head_hash)
+    register = select(REGISTERS.c.id, REGISTERS.c.sequence, REGISTERS.c.head_hash).where(REGISTERS.c.sequence > 0)
     starts = select(RUNS.c.id, literal(1), RUNS.c.stream_id)
     starts = starts.where(RUNS.c.sweep_id.is_not(None), RUNS.c.stream_id.is_not(None))
     values = {}
@@ -57,8 +59,9 @@ def heads(connection: Connection, ids: Collection[str] | None = None) -> dict[st
         dialect = connection.dialect.name
         chains = chains.where(among(dialect, BUDGETS.c.id, "ids"))
         starts = starts.where(among(dialect, RUNS.c.id, "ids"))
+        register = register.where(REGISTERS.c.id.in_(ids))
         values = {"ids": as_list(dialect, list(ids))}
-    return {row[0]: Head(row[1], row[2]) for row in connection.execute(union_all(chains, starts), values)}
+    return {row[0]: Head(row[1], row[2]) for row in connection.execute(union_all(chains, register, starts), values)}
 
 
 def hash_at(connection: Connection, budget_id: str, sequence: int) -> str | None:

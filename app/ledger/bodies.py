@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from accounting.filters import PrivacyFilter, filter_from_json
+from app.entries.records import EntryRecord, record_from_canonical
 from app.kit.timestamps import format_moment
 from app.ledger.amounts import amounts_in_words, limit_in_words
 from app.ledger.books import StoredEntry
-from app.ledger.records import EntryRecord, record_from_canonical
 
 
-def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter) -> dict[str, Any]:
+def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter | None) -> dict[str, Any]:
     """The members of `EntryBody`, as JSON.
 
     Args:
         entry: The stored entry.
-        budget_filter: Of its budget, for the names of amounts; its limit of today does not matter.
+        budget_filter: Of its budget, for the names of amounts; its limit of today does not matter. None for an entry
+            of the register, which has no amounts.
     """
     record = record_from_canonical(entry.canonical)
     details = dict(record.details or {})
@@ -26,13 +27,38 @@ def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter) -> dict[str, An
         "sequence": record.sequence,
         "leaf_index": entry.leaf_index,
         "kind": str(record.kind),
-        "amount": _amount(record, budget_filter),
+        "amount": {} if budget_filter is None else _amount(record, budget_filter),
         "events": [event.to_json() for event in record.events],
         "reservation_id": record.reservation_id,
+        "refers_to": record.refers_to,
+        "dataset": None if record.dataset is None else record.dataset.to_json(),
         "principal_id": record.principal_id,
         "purpose": record.purpose,
         "reason": details.get("reason"),
         "engine_version": record.engine_version,
+        "recorded_at": format_moment(record.recorded_at),
+        "previous_hash": entry.previous_hash,
+        "hash": entry.hash,
+    }
+
+
+def register_entry_body(entry: StoredEntry) -> dict[str, Any]:
+    """The members of `RegisterEntryBody`, as JSON.
+
+    Args:
+        entry: A stored entry of the register.
+    """
+    record = record_from_canonical(entry.canonical)
+    details = dict(record.details or {})
+    return {
+        "id": record.id,
+        "sequence": record.sequence,
+        "leaf_index": entry.leaf_index,
+        "kind": str(record.kind),
+        "subject": details["subject"],
+        "subject_id": record.subject_id,
+        "says": details["says"],
+        "principal_id": record.principal_id,
         "recorded_at": format_moment(record.recorded_at),
         "previous_hash": entry.previous_hash,
         "hash": entry.hash,

@@ -19,10 +19,13 @@ from accounting.errors import AccountingError
 from accounting.events import Event
 from accounting.events.schedules import resolve_schedules
 from accounting.relations import NeighboringRelation
+from app.entries.kinds import EntryKind
+from app.entries.records import GENESIS, EntryRecord
+from app.entries.register import Refused, Register, Told
 from app.ledger import rebuild
-from app.ledger.rebuild import BrokenChain, Chained, History, details_of
-from app.ledger.records import GENESIS, EntryRecord
-from app.ledger.states import BudgetState, EntryKind, ReservationState, plus
+from app.ledger.rebuild import UNREADABLE, BrokenChain, Chained, History, details_of
+from app.ledger.states import BudgetState, ReservationState, plus
+from app.tables.ledger import REGISTER
 from app.tables.states import Amounts, ReservationStatus
 
 # Asked for with every entry, where finding a member in its class would take longer than what is done with it.
@@ -122,7 +125,7 @@ class Account:
 
 
 class Books:
-    """Takes the entries of whole trees of budgets in the order of their leaf indices.
+    """Takes the entries of whole trees of budgets, and of the register, in the order of their leaf indices.
 
     Args:
         may_be_corrected: Committed reservations that a later entry may be about; None where nobody knows them.
@@ -130,6 +133,7 @@ class Books:
 
     def __init__(self, may_be_corrected: Container[str] | None = None) -> None:
         self.accounts: dict[str, Account] = {}
+        self.register = Register()
         self.entries = 0
         self._may_be_corrected = may_be_corrected
 
@@ -139,8 +143,8 @@ class Books:
         Raises:
             BadPlace: it is not the one that follows.
         """
-        account = self.accounts.get(entry.budget_id)
-        place, head = (1, GENESIS) if account is None else (account.history.sequence + 1, account.history.head_hash)
+        end = self.end_of(entry.budget_id)
+        place, head = (1, GENESIS) if end is None else (end.sequence + 1, end.hash)
         try:
             record = rebuild.checked_record(entry, place, head)
         except BrokenChain as broken:
@@ -151,17 +155,28 @@ class Books:
             raise beside(entry, record, "sequence")
         return record
 
-    def enter(self, entry: StoredEntry, record: EntryRecord) -> Known | None:
+    def end_of(self, budget_id: str) -> Head | None:
+        """The end of a budget's chain, or of the register's; None where there is no entry of it."""
+        if budget_id == REGISTER:
+            register = self.register
+            return Head(REGISTER, register.sequence, register.head_hash) if register.sequence else None
+        account = self.accounts.get(budget_id)
+        return None if account is None else account.head
+
+    def enter(self, entry: StoredEntry, record: EntryRecord) -> Known | Told | None:
         """Do what the entry says.
 
         Returns:
-            The reservation that nothing will happen to any more, if there is one; it is forgotten here.
+            The reservation that nothing will happen to any more, or what the register has said its last of, if there
+            is one; it is forgotten here.
 
         Raises:
             BadPlace: the ledger would not have done it.
         """
         self.entries += 1
         try:
+            if record.budget_id == REGISTER:
+                return self._enter_register(record, entry.hash)
             if record.kind is _CREATE:
                 self._open(record, entry.hash)
                 return None
@@ -186,37 +201,60 @@ class Books:
                 amounts[:] = map(plus, amounts, (own.spent, own.started, own.pending))
         return {budget_id: self._state(budget_id, *amounts) for budget_id, amounts in totals.items()}
 
+    def heads(self) -> list[Head]:
+        """The ends of all chains."""
+        register = self.end_of(REGISTER)
+        return [*(account.head for account in self.accounts.values()), *([] if register is None else [register])]
+
     def digest(self) -> str:
         """One hash of everything that was entered (`digest_of`)."""
-        return digest_of(account.head for account in self.accounts.values())
+        return digest_of(self.heads())
 
     def check_ends(self, ends: Iterable[Head], source: str) -> None:
-        """Compare the ends of the chains with what ``source`` says of all of them.
+        """Compare the ends of the chains with what somebody else says of all of them.
+
+        Args:
+            ends: What is said.
+            source: Who says it, for the reason of a bad place; ``{whose}`` stands for whose chain it is.
 
         Raises:
             BadPlace: entries are missing at an end, or are more than there should be.
         """
+
+        def says(budget_id: str) -> str:
+            return source.format(whose="register's" if budget_id == REGISTER else "budget's")
+
         checked = set()
         for end in ends:
             checked.add(end.budget_id)
-            account = self.accounts.get(end.budget_id)
-            found = 0 if account is None else account.history.sequence
+            found_end = self.end_of(end.budget_id)
+            found = 0 if found_end is None else found_end.sequence
             if found < end.sequence:
-                reason = f"it is missing: {source} says that entry {end.sequence} is the last one"
+                reason = f"it is missing: {says(end.budget_id)} says that entry {end.sequence} is the last one"
                 raise BadPlace(end.budget_id, found + 1, None, reason)
             if found > end.sequence:
-                reason = f"it is one too many: {source} says that entry {end.sequence} is the last one"
+                reason = f"it is one too many: {says(end.budget_id)} says that entry {end.sequence} is the last one"
                 raise BadPlace(end.budget_id, end.sequence + 1, None, reason)
-            if account is None or account.history.head_hash != end.hash:
-                raise BadPlace(end.budget_id, found, None, f"{source} says that the last entry has another hash")
-        for budget_id in self.accounts:
-            if budget_id not in checked:
-                raise BadPlace(budget_id, 1, None, f"{source} knows no such budget")
+            if found_end is None or found_end.hash != end.hash:
+                reason = f"{says(end.budget_id)} says that the last entry has another hash"
+                raise BadPlace(end.budget_id, found, None, reason)
+        for head in self.heads():
+            if head.budget_id not in checked:
+                what = "no register" if head.budget_id == REGISTER else "no such budget"
+                raise BadPlace(head.budget_id, 1, None, f"{says(head.budget_id)} knows {what}")
 
     def _state(self, budget_id: str, spent: Amounts, started: Amounts, pending: Amounts) -> BudgetState:
         history = self.accounts[budget_id].history
         state = BudgetState(budget_id, history.filter, history.relation, spent, started, pending)
         return replace(state, overdrawn=state.headroom < 0)
+
+    def _enter_register(self, record: EntryRecord, hashed: str) -> Told | None:
+        try:
+            return self.register.enter(record, hashed)
+        except Refused as refused:
+            raise BrokenChain(record.sequence, str(refused)) from None
+        except UNREADABLE as error:
+            raise rebuild.unreadable(record, error) from None
 
     def _open(self, record: EntryRecord, hashed: str) -> None:
         history = rebuild.opened(record)
@@ -239,7 +277,7 @@ class Books:
 
     def _move(self, account: Account, record: EntryRecord, hashed: str) -> Known | None:
         history = account.history
-        before, after = rebuild.replay(history, record)
+        before, after = rebuild.replay(history, record, hashed)
         history.sequence, history.head_hash = record.sequence, hashed
         path = (account, *account.above)
         was, now = _used(before), _used(after)

@@ -33,13 +33,17 @@ from sqlalchemy.orm import Session
 
 from accounting.filters import PrivacyFilter
 from app.db.lists import among, as_list
+from app.entries.kinds import EntryKind
+from app.entries.registering import REGISTERS
+from app.entries.statements import ENTRIES
+from app.entries.subjects import REGISTERED, Subject
 from app.ledger import statements
 from app.ledger.books import Known, StoredEntry
-from app.ledger.statements import BUDGETS, ENTRIES, EXPOSED, RESERVATIONS
-from app.ledger.states import EntryKind
+from app.ledger.statements import BUDGETS, EXPOSED, RESERVATIONS
 from app.tables.columns import AmountsText, EventsText, FilterText
 from app.tables.ledger import under
 
+KEYS = REGISTERED[Subject.KEY].table
 #: Rows that are held in memory at once.
 BATCH = 1000
 # Few, where many are read one after the other: a row that waits is one that the garbage collector looks at.
@@ -53,6 +57,7 @@ class EntryRow(NamedTuple):
     sequence: int
     kind: str
     reservation_id: str | None
+    subject_id: str | None
     principal_id: str
     purpose: str | None
     mechanisms: str
@@ -107,6 +112,23 @@ def corrected_reservations(session: Session, root_id: str) -> set[str]:
 def budgets(session: Session, root_id: str) -> Sequence[Row[Any]]:
     """The budgets of a tree, or all, in the order of their ids, with all columns as `as_stored` lists them."""
     return session.execute(select(*as_stored(BUDGETS)).where(under(root_id)).order_by(BUDGETS.c.id)).all()
+
+
+def register(session: Session, root_id: str) -> Sequence[Row[Any]]:
+    """The end of the register's chain, if it has begun and the books are those of all budgets."""
+    begun = select(REGISTERS).where(REGISTERS.c.sequence > 0)
+    return () if root_id else session.execute(begun).all()
+
+
+def key_ids(session: Session) -> set[str]:
+    """The ids of all keys that there ever were."""
+    return set(session.scalars(select(KEYS.c.id)))
+
+
+def first_entry_of(session: Session, principal_id: str) -> Row[Any]:
+    """The first entry that somebody has made."""
+    statement: Select[Any] = select(ENTRIES).where(ENTRIES.c.principal_id == principal_id)
+    return session.execute(statement.order_by(ENTRIES.c.leaf_index).limit(1)).one()
 
 
 def filters(session: Session, root_id: str) -> dict[str, PrivacyFilter]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from accounting.canonical import Json
 from accounting.events import Event
 from accounting.filters import PrivacyFilter
+from app.entries.kinds import ChargedData
 from app.tables.states import Amounts
 
 
@@ -39,6 +40,7 @@ class Reserve:
     charge_delta: float | None = None
     run_id: str | None = None
     plan_hash: str | None = None
+    dataset: ChargedData | None = None
 
 
 @dataclass(frozen=True)

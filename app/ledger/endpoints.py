@@ -13,17 +13,18 @@ from app.auth import reach
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
 from app.context import CurrentContext
+from app.entries.kinds import EntryKind
 from app.kit.fields import PRINTABLE
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
 from app.ledger import books_repository, exports, repository, transparency
-from app.ledger.bodies import entry_body
+from app.ledger.bodies import entry_body, register_entry_body
 from app.ledger.exports import ExportFormat
-from app.ledger.schemas import BadPlaceBody, EntryBody, VerdictBody, VerifyRequest
-from app.ledger.states import EntryKind
+from app.ledger.schemas import BadPlaceBody, EntryBody, RegisterEntryBody, VerdictBody, VerifyRequest
 from app.ledger.transparency_schemas import TreeBody
 from app.ledger.verdicts import Verdict
 from app.problems import not_found
+from app.tables.ledger import REGISTER
 
 router = APIRouter(prefix="/v1", tags=["Ledger"], dependencies=[KnownParametersOnly])
 
@@ -75,6 +76,43 @@ def list_entries(
     return JSONResponse({"items": [entry_body(row, budget_filter) for row in rows], "next_cursor": next_cursor})
 
 
+@router.get(
+    "/ledger/register",
+    operation_id="list_register",
+    summary="What was declared and who holds keys, oldest first",
+    response_model=Page[RegisterEntryBody],
+)
+def list_register(
+    context: CurrentContext,
+    principal: Auditor,
+    subject_id: Annotated[
+        str | None, Query(max_length=64, description="List only entries about this data set, key, run or audit.")
+    ] = None,
+    kind: Annotated[EntryKind | None, Query(description="List only entries of this kind.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> JSONResponse:
+    """The declaration and the end of every data set, the making, rights and end of every key, and every run and audit,
+    as entries of a chain of its own in the tree over all entries. For keys that reach all budgets.
+
+    Verification compares the tables with it, column by column, and a worker the run that it is about to train.
+    """
+    if principal.budgets is not None:
+        raise reach.beyond("the register is of all of them")
+    behind = decode_cursor(cursor, int)
+    with context.database.read() as session:
+        found = repository.page(
+            session,
+            REGISTER,
+            from_sequence=0 if behind is None else behind[0],
+            limit=limit + 1,
+            kind=kind,
+            subject_id=subject_id,
+        )
+        rows, next_cursor = cut_page(found, limit, lambda entry: (entry.sequence,))
+    return JSONResponse({"items": [register_entry_body(row) for row in rows], "next_cursor": next_cursor})
+
+
 @router.post(
     "/ledger/verify",
     operation_id="verify_ledger",
@@ -83,8 +121,11 @@ def list_entries(
 def verify_ledger(
     context: CurrentContext, principal: Auditor, request: Annotated[VerifyRequest | None, Body()] = None
 ) -> VerdictBody:
-    """Every chain is whole, every column says what the hashed bytes say, and budgets, reservations and exposed steps
-    are what the entries amount to. Names the first place where that is not so. A million entries take a minute.
+    """Every chain is whole, every column says what the hashed bytes say, budgets, reservations and exposed steps are
+    what the entries amount to, and everybody who made an entry had a key. Names the first place where that is not so. A
+    million entries take a minute.
+
+    Of all budgets, data sets, keys, runs and audits are what the register says.
 
     Of all budgets, the Merkle tree has every entry once, and its nodes and all signed checkpoints are what they make.
 

@@ -82,7 +82,7 @@ class Export:
         else:
             yield _lines([_COLUMNS])
             for batch in self._batches():
-                yield _lines(_cells(entry_body(entry, self.filters[entry.budget_id])) for _, entry in batch)
+                yield _lines(_cells(entry_body(entry, self.filters.get(entry.budget_id))) for _, entry in batch)
 
     def _batches(self) -> Iterator[list[tuple[int | None, StoredEntry]]]:
         """The entries with their places in the tree."""
@@ -114,7 +114,7 @@ def export(context: Context, root_id: str = "") -> Export:
     with busy_is_a_problem(context.database), suppress(CannotIntegrate):
         integrate(context.database)
     with context.database.read() as session:
-        rows = repository.budgets(session, root_id)
+        rows = [*repository.budgets(session, root_id), *repository.register(session, root_id)]
         tree = tree_repository.find(session)
         return Export(
             context.database,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,14 +20,17 @@ from sqlalchemy.orm import Session
 from accounting import ENGINE_VERSION
 from accounting.events import Event
 from app.db.database import Database
+from app.entries.kinds import EntryKind
+from app.entries.records import GENESIS, EntryRecord
+from app.entries.statements import entry_row, insert_entries
 from app.fence.marks import Head
 from app.fence.service import touch
 from app.kit.ids import new_id
 from app.ledger import repository, rows, statements
 from app.ledger.commands import BudgetCommand, Command
 from app.ledger.denials import Denial
-from app.ledger.records import GENESIS, EntryRecord, entry_record
-from app.ledger.states import BudgetState, EntryKind, Path, ReservationState, exposed_counts
+from app.ledger.recording import entry_record
+from app.ledger.states import BudgetState, Path, ReservationState, exposed_counts
 from app.ledger.transitions import Transition, decide
 from app.tables.ledger import Budget
 
@@ -98,13 +101,13 @@ def open_budget(session: Session, budget: Budget) -> None:
             "path": budget.path,
         },
     )
-    row = statements.entry_row(record, GENESIS)
+    row = entry_row(record, GENESIS)
     budget.spent = budget.started = budget.pending = zero
     budget.overdrawn, budget.headroom = False, budget.filter.headroom(zero)
     budget.sequence, budget.head_hash = record.sequence, row["hash"]
     session.add(budget)
     session.flush()
-    statements.insert_entries(session.connection(), [row])
+    insert_entries(session.connection(), [row])
     touch(session.connection(), budget.id, None)
 
 
@@ -179,17 +182,18 @@ class Transaction:
             principal_id=principal_id,
             recorded_at=self.now,
         )
-        self._entries.append(statements.entry_row(record, head.hash))
+        self._entries.append(entry_row(record, head.hash))
         head.sequence, head.hash = record.sequence, self._entries[-1]["hash"]
         after = transition.reservation
         if after is None:
             return
-        self._reservations[after.id] = after
         if transition.before is None:
+            after = replace(after, entry_hash=head.hash)
             self._new_reservations[after.id] = (record.sequence, principal_id)
             _remember(self.database, after.id, tuple(level.id for level in transition.path))
         else:
             self._changed_reservations.add(after.id)
+        self._reservations[after.id] = after
         self._expose(transition)
 
     def _expose(self, transition: Transition) -> None:
@@ -231,7 +235,7 @@ class Transaction:
                 for reservation_id in sorted(self._changed_reservations - self._new_reservations.keys())
             ],
         )
-        statements.insert_entries(connection, self._entries)
+        insert_entries(connection, self._entries)
         statements.add_exposed_steps(
             connection,
             [

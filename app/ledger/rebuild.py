@@ -16,8 +16,10 @@ from accounting.canonical import Json
 from accounting.errors import AccountingError
 from accounting.filters import PrivacyFilter, filter_from_json
 from accounting.relations import NeighboringRelation
-from app.ledger.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
-from app.ledger.states import EntryKind, ReservationState, is_prefix, plus
+from app.entries.kinds import EntryKind
+from app.entries.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
+from app.ledger.states import ReservationState, is_prefix, plus
+from app.tables.ledger import REGISTER
 from app.tables.states import Amounts, ReservationStatus
 
 # Asked for with every entry, where finding a member in its class would take longer than what is done with it.
@@ -36,7 +38,7 @@ _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     ReservationStatus.EXPIRED: frozenset(),
 }
 #: What bytes that say the wrong things make of the code that reads them.
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, AccountingError)
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, AccountingError)
 
 
 class Chained(Protocol):
@@ -123,7 +125,7 @@ def rebuild(chain: Iterable[Chained]) -> History:
         if history is None:
             history = opened(record)
         else:
-            replay(history, record)
+            replay(history, record, link.hash)
             if record.kind is _RESERVE and not history.filter.admits(history.used):
                 raise BrokenChain(record.sequence, "it passes the budget's limit")
         history.sequence, history.head_hash = record.sequence, link.hash
@@ -161,7 +163,7 @@ def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
         raise BrokenChain(place, "its bytes are not an entry that has its hash")
     if record.sequence != place:
         raise BrokenChain(place, f"it says that it is entry {record.sequence}")
-    if (place == 1) != (record.kind is _CREATE):
+    if record.budget_id != REGISTER and (place == 1) != (record.kind is _CREATE):
         raise BrokenChain(place, "a budget's first entry makes it, and no other does")
     return record
 
@@ -171,7 +173,7 @@ def said_by(link: Chained) -> EntryRecord | None:
     try:
         is_genuine = link.hash == chain_hash(link.previous_hash, link.canonical)
         return record_from_canonical(link.canonical) if is_genuine else None
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 
@@ -187,12 +189,17 @@ def opened(record: EntryRecord) -> History:
         zero = budget_filter.zero
         relation = NeighboringRelation(str(details["neighboring_relation"]))
         return History(record, None if parent_id is None else str(parent_id), budget_filter, relation, zero, zero, zero)
-    except _UNREADABLE as error:
-        raise _unreadable(record, error) from None
+    except UNREADABLE as error:
+        raise unreadable(record, error) from None
 
 
-def replay(history: History, record: EntryRecord) -> Step:
+def replay(history: History, record: EntryRecord, hashed: str) -> Step:
     """Do what a later entry of the budget says.
+
+    Args:
+        history: What the entries before it amount to.
+        record: What it says.
+        hashed: Its hash.
 
     Raises:
         BrokenChain: the ledger would not have done it. The budget's limit is not looked at: it depends on the budgets
@@ -208,9 +215,9 @@ def replay(history: History, record: EntryRecord) -> Step:
             if any(record.amounts) or len(record.amounts) != len(history.pending) or record.events:
                 raise BrokenChain(record.sequence, "it charges something, which a loss does not")
             return None, None
-        return _replay(history, record)
-    except _UNREADABLE as error:
-        raise _unreadable(record, error) from None
+        return _replay(history, record, hashed)
+    except UNREADABLE as error:
+        raise unreadable(record, error) from None
 
 
 def details_of(record: EntryRecord) -> Mapping[str, Json]:
@@ -218,13 +225,15 @@ def details_of(record: EntryRecord) -> Mapping[str, Json]:
     return record.details or {}
 
 
-def _replay(history: History, record: EntryRecord) -> Step:
+def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
     if record.reservation_id is None:
         raise BrokenChain(record.sequence, "it names no reservation")
     if len(record.amounts) != len(history.pending):
         raise BrokenChain(record.sequence, "its amounts are not those of the budget's filter")
+    if record.failure is not None or record.tail is not None:
+        raise BrokenChain(record.sequence, "it charges a failure or gives a tail back, which no filter does yet")
     before = history.reservations.get(record.reservation_id)
-    after = _made_reservation(record, record.reservation_id) if before is None else _step(before, record)
+    after = _made_reservation(record, record.reservation_id, hashed) if before is None else _step(before, record)
     history.reservations[after.id] = after
     if before is not None:
         _count(history, before, sub)
@@ -243,7 +252,9 @@ def _count(history: History, reservation: ReservationState, sign: Callable[[int,
         history.spent = tuple(map(sign, history.spent, reservation.charged))
 
 
-def _made_reservation(record: EntryRecord, reservation_id: str) -> ReservationState:
+def _made_reservation(record: EntryRecord, reservation_id: str, hashed: str) -> ReservationState:
+    if record.refers_to is not None:
+        raise BrokenChain(record.sequence, "it refers to an entry that made no such reservation, or is resolved")
     is_charge = record.kind is _CORRECT
     if not is_charge and record.kind is not _RESERVE:
         raise BrokenChain(record.sequence, "it is about a reservation that was never made, or is resolved")
@@ -268,6 +279,8 @@ def _made_reservation(record: EntryRecord, reservation_id: str) -> ReservationSt
         corrected=is_charge,
         resolved_at=record.recorded_at if is_charge else None,
         warnings=_warnings(details["warnings"]),
+        dataset=record.dataset,
+        entry_hash=hashed,
     )
 
 
@@ -275,6 +288,8 @@ def _step(before: ReservationState, record: EntryRecord) -> ReservationState:
     kind = record.kind
     if kind not in _TAKES[before.status]:
         raise BrokenChain(record.sequence, f"a reservation that is {before.status} takes no {kind}")
+    if record.version > 1 and record.refers_to != before.entry_hash:
+        raise BrokenChain(record.sequence, "it does not refer to the entry that made the reservation")
     if kind is _CORRECT:
         return _corrected(before, record)
     if kind is _COMMIT:
@@ -344,6 +359,7 @@ def _warnings(given: Json) -> tuple[tuple[str, str], ...]:
     return () if not given else tuple((warning["code"], warning["detail"]) for warning in given)
 
 
-def _unreadable(record: EntryRecord, error: Exception) -> BrokenChain:
+def unreadable(record: EntryRecord, error: Exception) -> BrokenChain:
+    """What is wrong with an entry that does not say what its kind says."""
     reason = f"it does not say what a {record.kind} says ({type(error).__name__})"
     return BrokenChain(record.sequence, reason)

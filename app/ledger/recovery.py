@@ -8,12 +8,13 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
+from app.entries.kinds import EntryKind
+from app.entries.records import EntryRecord
 from app.ledger import books_repository as repository
 from app.ledger import tables
 from app.ledger.books import BadPlace, Books, Head, Known
-from app.ledger.records import EntryRecord
 from app.ledger.statements import BUDGETS, RESERVATIONS
-from app.ledger.states import BudgetState, EntryKind
+from app.ledger.states import BudgetState
 from app.ledger.tables import Comparison
 
 _WRITTEN_AT_ONCE = 500
@@ -67,14 +68,15 @@ class _Recovery:
         books = self._books
         for entry in repository.entries(self._session, ""):
             record = books.read(entry)
-            known = books.enter(entry, record)
+            done = books.enter(entry, record)
             if record.kind is EntryKind.CREATE:
                 self._open(record)
-            if known is not None:
-                self._settle(known)
+            if isinstance(done, Known):
+                self._settle(done)
         lost = [account.head for budget_id, account in books.accounts.items() if budget_id not in self._budgets]
         kept = [Head(row.id, row.sequence, row.head_hash) for row in self._budgets.values()]
-        books.check_ends([*kept, *lost], "the budget's row")
+        kept += [Head(row.id, row.sequence, row.head_hash) for row in repository.register(self._session, "")]
+        books.check_ends([*kept, *lost], "the {whose} row")
         for known in books.unsettled():
             self._settle(known)
         self._write_settled()

@@ -82,8 +82,9 @@ def page(
     purpose: str | None = None,
     mechanism: str | None = None,
     principal_id: str | None = None,
+    subject_id: str | None = None,
 ) -> list[Entry]:
-    """Entries of the budget behind ``from_sequence``, oldest first.
+    """Entries of the budget, or of the register, behind ``from_sequence``, oldest first.
 
     Args:
         session: A session.
@@ -96,6 +97,7 @@ def page(
         purpose: Only entries of reservations with exactly this purpose.
         mechanism: Only entries with an event of this mechanism.
         principal_id: Only entries that this principal made.
+        subject_id: Only entries of the register about this.
     """
     statement = select(Entry).where(Entry.budget_id == budget_id, Entry.sequence > from_sequence)
     if kind is not None:
@@ -110,6 +112,8 @@ def page(
         statement = statement.where(Entry.mechanisms.contains(f",{mechanism},", autoescape=True))
     if principal_id is not None:
         statement = statement.where(Entry.principal_id == principal_id)
+    if subject_id is not None:
+        statement = statement.where(Entry.subject_id == subject_id)
     return list(session.scalars(statement.order_by(Entry.sequence).limit(limit)))
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import Row
 
 from accounting.relations import NeighboringRelation
-from app.ledger.records import mechanisms_of
+from app.entries.kinds import ChargedData
+from app.entries.records import mechanisms_of
 from app.ledger.states import BudgetState, ReservationState
 from app.tables.ledger import Budget, Reservation
 from app.tables.states import ReservationStatus
@@ -49,6 +50,8 @@ def reservation_state(row: Reservation | Row[Any]) -> ReservationState:
         corrected=row.corrected,
         resolved_at=row.resolved_at,
         warnings=tuple((warning["code"], warning["detail"]) for warning in row.warnings),
+        dataset=None if row.dataset is None else ChargedData.from_json(row.dataset),
+        entry_hash=row.entry_hash,
     )
 
 
@@ -93,5 +96,7 @@ def new_reservation(state: ReservationState, *, sequence: int, principal_id: str
         "run_id": state.run_id,
         "plan_hash": state.plan_hash,
         "created_at": state.created_at,
+        "dataset": None if state.dataset is None else state.dataset.to_json(),
+        "entry_hash": state.entry_hash,
         **reservation_changes(state),
     }

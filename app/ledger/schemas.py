@@ -7,11 +7,20 @@ from typing import Any
 
 from pydantic import Field
 
+from app.entries.kinds import EntryKind
+from app.entries.subjects import Subject
 from app.kit.fields import Identifier, Schema
 from app.ledger.checkpoints import MAX_NOTE_LENGTH
-from app.ledger.states import EntryKind
 from app.ledger.transparency_schemas import TreeBody
 from app.wire.events import EventSchema
+
+
+class ChargedDataBody(Schema):
+    """The data that a charge is for."""
+
+    id: str = Field(description="The data set.")
+    version: int
+    content: str = Field(description="A hash of its rows that is keyed, and another one under every root budget.")
 
 
 class EntryBody(Schema):
@@ -28,10 +37,34 @@ class EntryBody(Schema):
     )
     events: list[EventSchema]
     reservation_id: str | None
+    refers_to: str | None = Field(
+        description="The hash of the entry that made the reservation. An entry that starts, extends or releases it "
+        "repeats no events: that one has them."
+    )
+    dataset: ChargedDataBody | None = Field(description="The data that a reservation is for, where that is known.")
     principal_id: str
     purpose: str | None
     reason: str | None = Field(description="Why a charge was corrected, a limit changed, or a loss acknowledged.")
     engine_version: str = Field(description="Version of the accounting engine that made the amount.")
+    recorded_at: datetime
+    previous_hash: str = Field(description="Hash of the entry before, 64 zeros for the first.")
+    hash: str = Field(description="SHA-256 over the entry's canonical bytes and `previous_hash`.")
+
+
+class RegisterEntryBody(Schema):
+    """What the register says: of a data set, a key, a run or an audit. Entries are never changed or deleted."""
+
+    id: str
+    sequence: int = Field(description="Place in the register's chain, from 1, without gaps.")
+    leaf_index: int = Field(description="Place among all entries of the ledger; grows, and may have gaps.")
+    kind: EntryKind = Field(description="`register` for the first entry about something, `change`, or `end`.")
+    subject: Subject = Field(description="What it is about.")
+    subject_id: str
+    says: dict[str, Any] = Field(
+        description="The columns of its row that were written, numbers as text. Long ones stand as their SHA-256, and "
+        "the content of a data set as a keyed hash that is another one under every root budget."
+    )
+    principal_id: str = Field(description="Who has done it; `service` for what nobody has asked for.")
     recorded_at: datetime
     previous_hash: str = Field(description="Hash of the entry before, 64 zeros for the first.")
     hash: str = Field(description="SHA-256 over the entry's canonical bytes and `previous_hash`.")

@@ -15,12 +15,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from accounting.canonical import canonical_text, sha256_hex
 from accounting.events import Event
 from app.db.lists import among, as_list
-from app.ledger.records import EntryRecord, chain_hash, mechanisms_of
-from app.tables.ledger import Budget, Entry, ExposedStep, Reservation
+from app.tables.ledger import Budget, ExposedStep, Reservation
 
 BUDGETS = cast(Table, Budget.__table__)
 RESERVATIONS = cast(Table, Reservation.__table__)
-ENTRIES = cast(Table, Entry.__table__)
 EXPOSED = cast(Table, ExposedStep.__table__)
 
 _CHANGED_OF_BUDGET = ("sequence", "head_hash", "filter", "spent", "started", "pending", "overdrawn", "headroom")
@@ -46,7 +44,7 @@ _UPDATE_RESERVATION = (
     .values({name: bindparam(name) for name in _CHANGED_OF_RESERVATION})
 )
 # Inline: nothing asks which number a row got, so that nothing waits for the answer.
-_INSERT_RESERVATION, _INSERT_ENTRY = insert(RESERVATIONS).inline(), insert(ENTRIES).inline()
+_INSERT_RESERVATION = insert(RESERVATIONS).inline()
 _ADD_TO_EXPOSED = (
     update(EXPOSED)
     .where(EXPOSED.c.budget_id == bindparam("b_id"), EXPOSED.c.step_hash == bindparam("b_hash"))
@@ -125,34 +123,6 @@ def update_reservations(connection: Connection, changes: list[dict[str, Any]]) -
     """New states, for reservations whose budget's lock is held."""
     if changes:
         connection.execute(_UPDATE_RESERVATION, changes)
-
-
-def entry_row(record: EntryRecord, previous_hash: str) -> dict[str, Any]:
-    """The columns of the entry behind the one with ``previous_hash``; its bytes are made here, once."""
-    canonical = record.canonical()
-    return {
-        "id": record.id,
-        "budget_id": record.budget_id,
-        "sequence": record.sequence,
-        "kind": str(record.kind),
-        "reservation_id": record.reservation_id,
-        "principal_id": record.principal_id,
-        "purpose": record.purpose,
-        "mechanisms": mechanisms_of(record.events),
-        "recorded_at": record.recorded_at,
-        "canonical": canonical,
-        "previous_hash": previous_hash,
-        "hash": chain_hash(previous_hash, canonical),
-    }
-
-
-def insert_entries(connection: Connection, values: list[dict[str, Any]]) -> None:
-    """New entries, at the ends of their chains.
-
-    Requires: their budgets' locks; otherwise UNIQUE (budget_id, sequence) refuses one of two writers.
-    """
-    if values:
-        connection.execute(_INSERT_ENTRY, values)
 
 
 def add_exposed_steps(connection: Connection, steps: list[tuple[str, Event, int]]) -> None:

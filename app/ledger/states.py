@@ -1,4 +1,4 @@
-"""The words of the ledger, and the states that its decisions depend on: of a budget, and of a reservation."""
+"""The states that the ledger's decisions depend on: of a budget, and of a reservation."""
 
 from __future__ import annotations
 
@@ -6,39 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from operator import add, lt, sub
 
 from accounting.events import Event
 from accounting.events.schedules import resolve_schedule, resolve_schedules
 from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
+from app.entries.kinds import ChargedData
 from app.tables.states import Amounts, ReservationStatus
-
-
-class EntryKind(StrEnum):
-    """What an entry of the ledger records: the making of a budget, one step of a reservation, a change by hand."""
-
-    CREATE = "create"
-    """A budget was opened."""
-    RESERVE = "reserve"
-    """Cost was held for events to come."""
-    START = "start"
-    """Noise was about to be drawn."""
-    EXTEND = "extend"
-    """A reservation was given more time."""
-    COMMIT = "commit"
-    """Events happened, all of those reserved or a part, and were charged."""
-    VOID = "void"
-    """A reservation was given up before any noise was drawn."""
-    EXPIRE = "expire"
-    """A reservation was not started in time."""
-    CORRECT = "correct"
-    """A charge was corrected, or something charged that no reservation held."""
-    LIMIT = "limit"
-    """A budget's limit was changed."""
-    LOSS = "loss"
-    """Entries were lost with the database, and the service went on with an older copy. Charges nothing."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +108,8 @@ class ReservationState:
         cost: What they cost; held while it is open.
         charge_delta: The delta at which an approximate_dp budget priced it.
         engine_version: Of the engine that found ``cost``.
+        dataset: The data that it is for, where that is known.
+        entry_hash: Of the entry that made it, which later entries refer to.
         expires_at: A pending one may be released from then on; a started one is overdue.
         charged, charged_events: What became of it, once it is committed.
         corrected: Whether a correction has replaced ``charged``.
@@ -156,6 +133,8 @@ class ReservationState:
     corrected: bool = False
     resolved_at: datetime | None = None
     warnings: tuple[tuple[str, str], ...] = ()
+    dataset: ChargedData | None = None
+    entry_hash: str = ""
 
     @property
     def is_open(self) -> bool:

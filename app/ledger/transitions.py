@@ -17,6 +17,7 @@ from datetime import datetime
 
 from accounting.canonical import Json
 from accounting.events import Event
+from app.entries.kinds import EntryKind
 from app.ledger.commands import (
     ChangeLimit,
     Charge,
@@ -31,7 +32,7 @@ from app.ledger.commands import (
     Void,
 )
 from app.ledger.denials import Denial, DenialCode
-from app.ledger.states import BudgetState, EntryKind, Move, Path, ReservationState, exposed_counts, is_prefix, minus
+from app.ledger.states import BudgetState, Move, Path, ReservationState, exposed_counts, is_prefix, minus
 from app.tables.states import Amounts, ReservationStatus
 
 
@@ -125,6 +126,7 @@ def _reserve(path: Path, command: Reserve, now: datetime) -> Transition | Denial
         run_id=command.run_id,
         plan_hash=command.plan_hash,
         warnings=command.quote.warnings,
+        dataset=command.dataset,
     )
     return Transition(EntryKind.RESERVE, after, cost, command.events, command.quote.engine_version, reservation)
 

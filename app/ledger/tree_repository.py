@@ -8,8 +8,8 @@ from typing import Any, cast
 from sqlalchemy import Row, Select, Table, func, insert, select, text, update
 from sqlalchemy.orm import Session
 
+from app.entries.statements import ENTRIES
 from app.ledger.merkle import Node, Tiles, leaf_hash
-from app.ledger.statements import ENTRIES
 from app.tables.ledger import MerkleCheckpoint, MerkleLeaf, MerkleNode, MerkleTree
 
 TREES = cast(Table, MerkleTree.__table__)

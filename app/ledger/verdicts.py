@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.ledger.books import BadPlace, Books, StoredEntry
 from app.ledger.checkpoints import Checkpoint
+from app.tables.ledger import REGISTER
 
 
 class NotAsKept(BadPlace):
@@ -91,7 +92,8 @@ class Verdict:
 
 def describe(bad: BadPlace) -> str:
     """The place and the reason."""
-    places = (("budget", bad.budget_id), ("entry", bad.sequence), ("leaf index", bad.leaf_index))
+    chain = "chain" if bad.budget_id == REGISTER else "budget"
+    places = ((chain, bad.budget_id), ("entry", bad.sequence), ("leaf index", bad.leaf_index))
     where = ", ".join(f"{name} {value}" for name, value in places if value is not None)
     return f"{where}{': ' if where else ''}{bad.reason}"
 
@@ -128,7 +130,7 @@ class Past:
             BadPlace: the first one that is not.
         """
         for budget_id, hashes in self._hashes.items():
-            account = books.accounts.get(budget_id)
-            found = 0 if account is None else account.history.sequence
+            end = books.end_of(budget_id)
+            found = 0 if end is None else end.sequence
             if 32 * found < len(hashes):
                 raise BadPlace(budget_id, found + 1, None, "it is missing: the older export has it")

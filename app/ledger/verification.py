@@ -12,17 +12,22 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
+from app.auth.principal import LOOPBACK, SERVICE
+from app.entries.records import EntryRecord, mechanisms_of
+from app.entries.register import Told
 from app.ledger import books_repository as repository
 from app.ledger import tables
 from app.ledger.books import BadPlace, Books, Head, Known, beside
 from app.ledger.books_repository import REPEATED, EntryRow
 from app.ledger.checkpoints import Checkpoint
-from app.ledger.records import EntryRecord, mechanisms_of
+from app.ledger.register_verification import RegisterComparison
 from app.ledger.statements import BUDGETS, RESERVATIONS
 from app.ledger.tables import Comparison
 from app.ledger.tree_verification import TreeVerification
 from app.ledger.verdicts import Past, TreeHead, Verdict
 
+#: Who makes entries and has no key: whoever shows the local token, and the service itself.
+WITHOUT_A_KEY = {LOOPBACK.id, SERVICE.id}
 _SETTLED_AT_ONCE = 250
 _REPEATED = len(REPEATED)
 
@@ -52,11 +57,15 @@ def _check(session: Session, books: Books, root_id: str, past: Past | None, kept
     reader = _Reader(session, books, past, tree)
     reader.read(root_id)
     rows = repository.budgets(session, root_id)
-    books.check_ends((Head(row.id, row.sequence, row.head_hash) for row in rows), "the budget's row")
+    ends = [Head(row.id, row.sequence, row.head_hash) for row in (*rows, *repository.register(session, root_id))]
+    books.check_ends(ends, "the {whose} row")
     if past is not None:
         past.check_nothing_is_missing(books)
     head = None if tree is None else tree.check(kept)
     reader.check_reservations(root_id)
+    if not root_id:
+        reader.check_registered()
+    reader.check_principals()
     _check_budgets(session, books, rows)
     for budget_id, reason in tables.exposed_faults(session, books, root_id):
         raise BadPlace(budget_id, None, None, reason)
@@ -69,6 +78,8 @@ class _Reader:
     def __init__(self, session: Session, books: Books, past: Past | None, tree: TreeVerification | None) -> None:
         self._session, self._books, self._past, self._tree = session, books, past, tree
         self._comparison = Comparison(session, RESERVATIONS)
+        self._registered = RegisterComparison(session)
+        self._principals: set[str] = set()
         self._settled: list[tuple[Known, EntryRow | None]] = []
         self._reservations = 0
         self._bad_row: BadPlace | None = None
@@ -103,9 +114,34 @@ class _Reader:
             self._past.check(entry)
         if self._tree is not None:
             self._tree.add(entry)
-        known = self._books.enter(entry, record)
-        if known is not None:
-            self._settle(known, entry)
+        self._principals.add(record.principal_id)
+        done = self._books.enter(entry, record)
+        if isinstance(done, Told):
+            self._registered.add(done)
+        elif done is not None:
+            self._settle(done, entry)
+
+    def check_registered(self) -> None:
+        """The rows of all data sets, keys, runs and audits.
+
+        Raises:
+            BadPlace: one is not what the register says, or is missing, or was never registered.
+        """
+        for told in self._books.register.told.values():
+            self._registered.add(told)
+        self._registered.check(has_begun=self._books.register.sequence > 0)
+
+    def check_principals(self) -> None:
+        """Who has made the entries.
+
+        Raises:
+            BadPlace: nobody of that name ever had a key.
+        """
+        unknown = self._principals - WITHOUT_A_KEY - repository.key_ids(self._session)
+        if unknown:
+            who = min(unknown)
+            place = repository.first_entry_of(self._session, who)
+            raise BadPlace(place.budget_id, place.sequence, place.leaf_index, f"its principal {who} never had a key")
 
     def _settle(self, known: Known, entry: EntryRow | None) -> None:
         self._reservations += 1
@@ -136,6 +172,7 @@ def _check_columns(entry: EntryRow, record: EntryRecord) -> None:
         record.sequence,
         record.kind,
         record.reservation_id,
+        record.subject_id,
         record.principal_id,
         record.purpose,
         mechanisms_of(record.events),

@@ -19,8 +19,8 @@ from accounting.relations import NeighboringRelation
 from app.algorithms.schemas import NumericType
 from app.auth.principal import Scope
 from app.budgets.spending import GroupBy
+from app.entries.kinds import EntryKind
 from app.ledger.exports import ExportFormat
-from app.ledger.states import EntryKind
 from app.openapi.sharing import nodes
 from app.runs.report_schemas import Layer
 from app.tables.states import ReservationStatus, RunState, Select, SweepState

@@ -17,6 +17,7 @@ from accounting.events import Event
 from app.auth import reach
 from app.auth.principal import Principal
 from app.context import Context
+from app.entries.kinds import ChargedData
 from app.idempotency.once import Keyed, refuse
 from app.idempotency.records import Answer
 from app.kit.ids import new_id
@@ -44,6 +45,7 @@ class Asked:
         charge_delta: The delta at which an approximate_dp budget prices the events.
         run_id: The run that owns the reservation, and alone resolves it.
         plan_hash: The plan that the events come from; the worker compares what it executes with it.
+        dataset: The data that the events are about, where that is known.
     """
 
     budget_id: str
@@ -53,6 +55,7 @@ class Asked:
     charge_delta: float | None = None
     run_id: str | None = None
     plan_hash: str | None = None
+    dataset: ChargedData | None = None
 
     def quote(self, context: Context) -> Quote:
         """What it costs.
@@ -73,6 +76,7 @@ class Asked:
             charge_delta=self.charge_delta,
             run_id=self.run_id,
             plan_hash=self.plan_hash,
+            dataset=self.dataset,
         )
 
 

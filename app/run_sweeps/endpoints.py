@@ -101,7 +101,7 @@ def _cost(context: CurrentContext, principal: Principal, prepared: preparation.P
     if prepared.price is None:
         return None
     with context.database.read() as session:
-        service.check_binding(session, prepared)
+        service.charged_data(session, prepared)
     return dry_run_reservation(context, principal, prepared.price.asked())
 
 

@@ -12,6 +12,10 @@ from sqlalchemy.orm import Session
 from app.auth.principal import Principal
 from app.context import Context
 from app.datasets import service as datasets
+from app.entries import registering
+from app.entries.kinds import ChargedData, EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
 from app.problems import Problem, not_found
@@ -41,10 +45,12 @@ def create(session: Session, context: Context, principal_id: str, prepared: Prep
     after = grid.terms.release_after_s
     if sweep.select == Select.BEST and after is not None:
         sweep.release_at = sweep.created_at + timedelta(seconds=after)
+    registering.lock(session)
     if prepared.price is not None:
         _reserve(session, context, prepared, prepared.price)
     session.add(sweep)
     session.flush()
+    run_ids = []
     for number, (cell, columns) in enumerate(zip(grid.cells, prepared.columns, strict=True)):
         session.add(
             RunSweepCell(
@@ -57,10 +63,11 @@ def create(session: Session, context: Context, principal_id: str, prepared: Prep
             )
         )
         if sweep.select == Select.ALL:
+            run_ids.append(new_id("run"))
             session.add(
                 Run(
                     **columns,
-                    id=new_id("run"),
+                    id=run_ids[-1],
                     principal_id=principal_id,
                     state=RunState.QUEUED,
                     steps_done=0,
@@ -69,28 +76,28 @@ def create(session: Session, context: Context, principal_id: str, prepared: Prep
                     created_at=sweep.created_at,
                 )
             )
-    session.flush()
+    entered = [Registration(EntryKind.REGISTER, Subject.RUN, run_id, principal_id) for run_id in run_ids]
+    registering.enter(session, sweep.created_at, entered)
     if sweep.select == Select.BEST:
         progression.add_trial(session, context, sweep)
     return sweep
 
 
-def check_binding(session: Session, prepared: Prepared) -> None:
-    """Check that the sweep's data may be charged to its budget.
+def charged_data(session: Session, prepared: Prepared) -> ChargedData | None:
+    """What the sweep's charge says of its data.
 
     Raises:
         Problem: 409 ``budget_not_bound``.
     """
     first = prepared.grid.cells[0].request
-    if first.dataset_id is not None and first.budget_id is not None:
-        datasets.check_run_binding(session, datasets.get(session, first.dataset_id), first.budget_id)
+    return None if first.budget_id is None else datasets.charged_by_run(session, first.dataset_id, first.budget_id)
 
 
 def _reserve(session: Session, context: Context, prepared: Prepared, price: Price) -> None:
     sweep, grid = prepared.sweep, prepared.grid
-    check_binding(session, prepared)
+    charged = charged_data(session, prepared)
     purpose = f"run sweep {sweep.id}: {sweep.select} of {len(grid.cells)} cells"
-    asked = price.asked(purpose, sweep.id, sweep.sweep_hash)
+    asked = price.asked(purpose, sweep.id, sweep.sweep_hash, charged)
     sweep.reservation_id = reserve(session, context, sweep.principal_id, asked, price.quote)
     sweep.warnings = [*sweep.warnings, *price.warnings]
 

@@ -9,7 +9,7 @@ long as there is a checkpoint of its stream; it never draws other noise.
 A run of a sweep has no reservation of its own: its sweep's is started with the first of them, and settled when all have
 ended (`app.runs.sweep_progression`). Whether such a run was started is told by its own stream.
 
-Locks are taken in one order everywhere: a sweep's row, a run's, its budget's.
+Locks are taken in one order everywhere: a sweep's row, a run's, the register's, its budget's.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from sqlalchemy.orm import Session
 
 from accounting.errors import AccountingError
 from app.context import Context
+from app.entries import registering
+from app.entries.kinds import EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject
 from app.fence.service import touch
 from app.ledger.commands import Commit, Start, Void
 from app.problems import Problem
@@ -73,9 +77,14 @@ PLAN_REFUSED = {
     "code": "plan_hash_mismatch",
     "detail": "The stored plan is not the one that was charged, so the worker refused it. Nothing was charged.",
 }
+DECLARATION_ALTERED = {
+    "code": "declaration_altered",
+    "detail": "The run, its charge or one of its data sets is not what the register says, so the worker refused "
+    "it. Nothing was charged. Somebody has changed the database: `epsilond ledger verify` names the place.",
+}
 
 #: What says that nothing was charged, and is not said where something was.
-_UNCHARGED = (NOT_STARTED, HOLD_LOST, DATASET_GONE, DATASET_TOO_FULL, PLAN_REFUSED)
+_UNCHARGED = (NOT_STARTED, HOLD_LOST, DATASET_GONE, DATASET_TOO_FULL, PLAN_REFUSED, DECLARATION_ALTERED)
 
 #: A run that has cost so many workers their lives is not given to another.
 MAX_WORKERS_LOST = 3
@@ -317,18 +326,24 @@ def settle(session: Session, context: Context, run: Run, ending: Ending) -> None
     A started reservation is committed in full, whatever became of the run; one that never started is released. That of
     a sweep is settled when all its runs have ended.
     """
+    registering.lock(session)
     run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
     if run.sweep_id is not None and run.problem in _UNCHARGED:
         run.problem = _without_a_word_of_the_charge(run.problem)
-    if run.reservation_id is None:
-        return
+    if run.reservation_id is not None:
+        _settle_charge(session, context, run, run.reservation_id)
+    if not run.is_withheld:
+        registering.enter(session, run.finished_at, [Registration(EntryKind.END, Subject.RUN, run.id)])
+
+
+def _settle_charge(session: Session, context: Context, run: Run, reservation_id: str) -> None:
     if _is_started(session, run):
         if run.problem in _UNCHARGED:
             run.problem = WORKER_LOST
-        reservations.resolve(session, context, run.reservation_id, Commit(by_run=True))
+        reservations.resolve(session, context, reservation_id, Commit(by_run=True))
     else:
         with suppress(Problem), session.begin_nested():  # a hold that ran out is released already
-            reservations.resolve(session, context, run.reservation_id, Void(by_run=True))
+            reservations.resolve(session, context, reservation_id, Void(by_run=True))
 
 
 def _without_a_word_of_the_charge(problem: dict[str, str]) -> dict[str, str]:

@@ -16,6 +16,10 @@ from sqlalchemy.orm import Session
 
 from accounting.canonical import Json
 from app.context import Context
+from app.entries import registering
+from app.entries.kinds import EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject
 from app.fence import repository
 from app.fence.marks import Kept, Loss, Reason
 from app.fence.service import leave_out
@@ -127,6 +131,8 @@ def _end_runs(session: Session, context: Context) -> int:
             for trial in session.scalars(select(Run).where(Run.sweep_id == sweep.id)):
                 artifacts.remove_models(context, trial)
                 trial.result = trial.problem = None
+    ended = [Registration(EntryKind.END, Subject.RUN, run.id) for run in runs if not run.is_withheld]
+    registering.enter(session, now, ended)
     return len(runs)
 
 

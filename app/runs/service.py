@@ -30,6 +30,10 @@ from app.auth.principal import SERVICE, Principal
 from app.context import Context
 from app.datasets import service as datasets
 from app.datasets.inline import load_inline
+from app.entries import registering
+from app.entries.kinds import ChargedData, EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
 from app.ledger.commands import Quote
@@ -78,10 +82,16 @@ class Price:
     charge_delta: float | None
     quote: Quote
 
-    def asked(self, purpose: str = "", run_id: str | None = None, plan_hash: str | None = None) -> Asked:
+    def asked(
+        self,
+        purpose: str = "",
+        run_id: str | None = None,
+        plan_hash: str | None = None,
+        dataset: ChargedData | None = None,
+    ) -> Asked:
         """The reservation that is asked for, until a worker takes the run."""
         until = timedelta(seconds=QUEUE_HOLD_S)
-        return Asked(self.budget_id, self.events, purpose, until, self.charge_delta, run_id, plan_hash)
+        return Asked(self.budget_id, self.events, purpose, until, self.charge_delta, run_id, plan_hash, dataset)
 
     @property
     def warnings(self) -> list[str]:
@@ -196,12 +206,12 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
     plan = ready.calibration.plan
     run_id = new_id("run")
     reservation_id = None
+    registering.lock(session)
     warnings = list(ready.calibration.warnings)
     if request.budget_id is not None:
         assert ready.price is not None, "what is charged has a price"
-        if request.dataset_id is not None:
-            datasets.check_run_binding(session, datasets.get(session, request.dataset_id), request.budget_id)
-        asked = ready.price.asked(f"{plan.algorithm} run {run_id}", run_id, plan.plan_hash)
+        charged = datasets.charged_by_run(session, request.dataset_id, request.budget_id)
+        asked = ready.price.asked(f"{plan.algorithm} run {run_id}", run_id, plan.plan_hash, charged)
         reservation_id = reserve(session, context, principal_id, asked, ready.price.quote)
         warnings += ready.price.warnings
     run = Run(
@@ -214,7 +224,8 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
         created_at=context.clock(),
     )
     session.add(run)
-    session.flush()
+    entered = Registration(EntryKind.REGISTER, Subject.RUN, run_id, principal_id)
+    registering.enter(session, run.created_at, [entered])
     return run
 
 

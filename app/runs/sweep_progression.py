@@ -28,6 +28,10 @@ from accounting.events import Event
 from accounting.tuning.drawing import draw_trials
 from app.context import Context
 from app.db.failures import DATABASE_FAILURES
+from app.entries import registering
+from app.entries.kinds import EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject
 from app.kit.ids import new_id
 from app.ledger.commands import Commit, Quote, Void
 from app.observability.stack import stack_lines
@@ -126,9 +130,10 @@ def conclude(
         in_order = (SweepState.SUCCEEDED, SweepState.CANCELLED, SweepState.FAILED)
         outcome = next(state for state in in_order if state in states)
     sweep.outcome, sweep.finished_at, sweep.trials_left = outcome, context.clock(), None
+    registering.lock(session)
     _settle(session, context, sweep, part, quote, has_started=has_started)
     if sweep.best_run_id is not None:
-        _show(session, sweep)
+        _show(session, context, sweep)
     session.flush()
     log.info("run_sweep_ended", sweep_id=sweep.id, outcome=str(outcome))
 
@@ -251,10 +256,12 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run]) -> SweepSt
     return SweepState.FAILED if counted or not runs else SweepState.SUCCEEDED
 
 
-def _show(session: Session, sweep: RunSweep) -> None:
+def _show(session: Session, context: Context, sweep: RunSweep) -> None:
     """Show the best run, without a trace of which trial it was."""
     assert sweep.best_run_id is not None, "there is one"
     best = session.get_one(Run, sweep.best_run_id)
     best.is_withheld = False
     best.created_at, best.started_at, best.finished_at = sweep.created_at, sweep.started_at, sweep.finished_at
     best.release_at = sweep.release_at
+    kinds = (EntryKind.REGISTER, EntryKind.END)
+    registering.enter(session, context.clock(), [Registration(kind, Subject.RUN, best.id) for kind in kinds])

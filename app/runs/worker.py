@@ -18,7 +18,7 @@ from app.context import Context
 from app.db.failures import DATABASE_FAILURES
 from app.fence.watching import fence_of
 from app.observability.stack import stack_lines
-from app.runs import artifacts, lifecycle
+from app.runs import artifacts, declarations, lifecycle
 from app.runs.checkpoint_files import sweep_checkpoints
 from app.runs.doorbell import Doorbell
 from app.runs.execution import load_job, summarize, train
@@ -118,6 +118,7 @@ def _carry_out(
     try:
         # No private row is read here, so that a refusal may be told at once.
         plan = lifecycle.read_plan(claimed)
+        persist(lambda: declarations.check(context, claimed), should_stop)
         timetable = persist(lambda: timetable_for(context, claimed, executor), should_stop)
     except DATABASE_FAILURES:
         raise

@@ -132,13 +132,32 @@ class Reservation(Base):
     principal_id: Mapped[str] = mapped_column(String(64))
     run_id: Mapped[str | None] = mapped_column(String(64))
     plan_hash: Mapped[str | None] = mapped_column(String(64))
+    #: The data that it is for: an id, a version and a keyed content.
+    dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    #: Of the entry that made it.
+    entry_hash: Mapped[str] = mapped_column(String(64), server_default=text("''"))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
     resolved_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
+#: Names the chain of the register among those of the budgets.
+REGISTER = "register"
+
+
+class Register(Base):
+    """The end of the register's chain. The register says what decides a charge besides reservations."""
+
+    __tablename__ = "registers"
+    __table_args__ = (CheckConstraint(f"id = '{REGISTER}'", name="one"),)
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    sequence: Mapped[int] = mapped_column(BigInteger)
+    head_hash: Mapped[str] = mapped_column(String(64))
+
+
 class Entry(Base):
-    """One transition of one budget. Triggers refuse to change or delete it.
+    """One transition of one budget, or what the register says of something. Triggers refuse to change or delete it.
 
     `canonical` holds the bytes that were hashed, once and for ever; every other column repeats something in them, for
     queries alone. `leaf_index` numbers the entries of all budgets: unique and growing; a transaction that fails may
@@ -153,15 +172,25 @@ class Entry(Base):
         Index("ix_entries_budget_kind", "budget_id", "kind", "sequence"),
         Index("ix_entries_budget_purpose", "budget_id", "purpose", "sequence"),
         Index("ix_entries_budget_recorded_at", "budget_id", "recorded_at"),
+        Index(
+            "ix_entries_subject_id",
+            "subject_id",
+            "sequence",
+            postgresql_where=text("subject_id IS NOT NULL"),
+            sqlite_where=text("subject_id IS NOT NULL"),
+        ),
         {"sqlite_autoincrement": True},
     )
 
     leaf_index: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
     id: Mapped[str] = mapped_column(String(64))
-    budget_id: Mapped[str] = mapped_column(ForeignKey("budgets.id"))
+    #: Whose chain: a budget's, or `REGISTER`.
+    budget_id: Mapped[str] = mapped_column(String(64))
     sequence: Mapped[int] = mapped_column(BigInteger)
     kind: Mapped[str] = mapped_column(String(32))
     reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"))
+    #: Of an entry of the register: what it is about.
+    subject_id: Mapped[str | None] = mapped_column(String(64))
     principal_id: Mapped[str] = mapped_column(String(64))
     purpose: Mapped[str | None] = mapped_column(String(200))
     mechanisms: Mapped[str] = mapped_column(String(500), server_default=text("''"))

@@ -21,8 +21,8 @@ from sqlalchemy import make_url
 
 from accounting.events import Event, event_from_json
 from app.context import Context
+from app.entries.records import chain_hash, record_from_canonical
 from app.kit.ids import new_id
-from app.ledger.records import chain_hash, record_from_canonical
 from benchmarks.ledger import ours, work
 from benchmarks.ledger.postgresql import libpq_url
 from benchmarks.ledger.throughput import new_key

@@ -18,9 +18,9 @@ from typing import Any
 from sqlalchemy import select
 
 from app.context import Context
+from app.entries.statements import ENTRIES
 from app.ledger import transparency
 from app.ledger.integration import integrate
-from app.ledger.statements import ENTRIES
 from app.ledger.verdicts import Verdict
 from app.ledger.verification import verify
 from benchmarks import report

@@ -25,13 +25,13 @@ from app.algorithms.service import read
 from app.datasets.columns import CategoryColumn, NumberColumn
 from app.datasets.csv_file import read_csv
 from app.datasets.upload import _Form
+from app.entries.records import record_from_canonical
 from app.kit.json_body import read_json
 from app.kit.negotiation import preferred
 from app.kit.pagination import decode_cursor
 from app.kit.validation import from_validation
 from app.ledger.checkpoints import InvalidNote, read_note
 from app.ledger.export_verification import verify_export
-from app.ledger.records import record_from_canonical
 from app.privacy.account import AccountRequest
 from app.privacy.convert import ConvertRequest
 from app.privacy.imports import DpEventSource, ImportRequest, OpacusSource

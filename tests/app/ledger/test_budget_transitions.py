@@ -9,10 +9,11 @@ import pytest
 
 from accounting.events import Event, PureDp
 from accounting.filters import PureDpFilter, RenyiFilter, ZcdpFilter
+from app.entries.kinds import EntryKind
 from app.ledger.commands import BudgetCommand, ChangeLimit, Charge, Commit, Correct, Quote, Reserve, Start, Void
 from app.ledger.denials import Denial, DenialCode
 from app.ledger.pricing import price
-from app.ledger.states import BudgetState, EntryKind, Path, plus
+from app.ledger.states import BudgetState, Path, plus
 from app.tables.states import ReservationStatus
 from tests.app.ledger.machine import (
     EVENTS,

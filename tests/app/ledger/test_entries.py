@@ -15,11 +15,11 @@ from accounting import ENGINE_VERSION
 from accounting.canonical import Json, canonical_bytes
 from accounting.events import Event, Gaussian, Poisson
 from app.context import Context
+from app.entries.kinds import EntryKind
+from app.entries.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
 from app.ledger.commands import EnterLoss
 from app.ledger.journal import Instruction, carry_out
 from app.ledger.rebuild import BrokenChain, Link, rebuild
-from app.ledger.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
-from app.ledger.states import EntryKind
 from app.reservations import service
 from app.reservations.service import SERVICE
 from tests.app.budgets.conftest import Api, Clock, gaussian, made, zcdp

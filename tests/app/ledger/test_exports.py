@@ -21,6 +21,7 @@ from accounting.events import Event, ZcDp
 from app.auth.principal import Scope
 from app.context import Context
 from app.db.database import Database
+from app.entries.records import GENESIS, chain_hash
 from app.fence.watching import fenced_context
 from app.kit.ids import new_id
 from app.ledger import exports
@@ -30,7 +31,6 @@ from app.ledger.export_verification import read_past, verify_export
 from app.ledger.exports import ExportFormat
 from app.ledger.journal import Instruction, carry_out
 from app.ledger.merkle import Frontier, leaf_hash
-from app.ledger.records import GENESIS, chain_hash
 from app.ledger.verification import verify
 from app.settings import Settings
 from tests.app.budgets.conftest import Api, ApiOf, Clock, zcdp

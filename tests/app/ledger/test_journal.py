@@ -17,6 +17,7 @@ from accounting.relations import NeighboringRelation
 from app.budgets.schemas import BudgetRequest
 from app.budgets.service import create_budget
 from app.context import Context
+from app.entries.records import record_from_canonical
 from app.kit.ids import new_id
 from app.ledger import pricing, repository, rows
 from app.ledger.commands import (
@@ -34,7 +35,6 @@ from app.ledger.commands import (
 )
 from app.ledger.denials import Denial
 from app.ledger.journal import Instruction, NoTarget, Outcome, carry_out
-from app.ledger.records import record_from_canonical
 from app.ledger.transitions import Transition
 from app.reservations import service
 from app.tables.ledger import Budget

@@ -9,9 +9,10 @@ import pytest
 
 from accounting.events import DisjointBatches, Event, Gaussian, Poisson
 from accounting.filters import ApproximateDpFilter, ZcdpFilter
+from app.entries.kinds import EntryKind
 from app.ledger.commands import Commit, Correct, Expire, Extend, Quote, Resolution, Start, Void
 from app.ledger.denials import Denial, DenialCode
-from app.ledger.states import BudgetState, EntryKind
+from app.ledger.states import BudgetState
 from app.tables.states import ReservationStatus
 from tests.app.ledger.machine import (
     COST,

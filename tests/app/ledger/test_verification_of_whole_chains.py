@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 
 from app.context import Context
 from app.db.database import Database
+from app.entries.records import GENESIS, chain_hash
 from app.ledger import exports
 from app.ledger.export_verification import read_past
 from app.ledger.exports import ExportFormat
 from app.ledger.integration import integrate
-from app.ledger.records import GENESIS, chain_hash
 from app.ledger.recovery import rebuild_tables
 from app.ledger.verdicts import Past
 from tests.app.budgets.conftest import Api, zcdp

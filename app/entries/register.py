@@ -1,0 +1,100 @@
+"""The register as its entries make it. Pure.
+
+Its entries stand in the tree over all entries, in a chain of their own. The first about something says what its row
+says; a later one says what has changed; none follows its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from accounting.canonical import Json
+from app.entries.kinds import EntryKind
+from app.entries.records import GENESIS, EntryRecord
+from app.entries.subjects import REGISTERED, Subject
+
+
+class Refused(Exception):
+    """An entry says what the service would not have entered; the message says what."""
+
+
+#: What bytes that nobody here wrote make of the code that reads entries of the register.
+UNREADABLE = (Refused, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass
+class Told:
+    """What the entries have said of something.
+
+    Attributes:
+        subject, id: What it is.
+        columns: The columns of its row, as they were said last.
+        has_ended: Whether its last entry was its end.
+    """
+
+    subject: Subject
+    id: str
+    columns: dict[str, Json]
+    has_ended: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no entry about it can follow."""
+        return self.has_ended or not REGISTERED[self.subject].later
+
+
+@dataclass
+class Register:
+    """Takes the entries of the register in their order.
+
+    Attributes:
+        sequence, head_hash: Of the last entry.
+        told: What may still change, by its id.
+    """
+
+    sequence: int = 0
+    head_hash: str = GENESIS
+    told: dict[str, Told] = field(default_factory=dict)
+
+    def enter(self, record: EntryRecord, hashed: str) -> Told | None:
+        """Do what the next entry says.
+
+        Returns:
+            What no entry can follow about, if this was its last one; it is forgotten here.
+
+        Raises:
+            Refused: the service would not have entered it.
+            KeyError, TypeError, ValueError: it does not say what an entry of the register says.
+        """
+        told = self._after(record)
+        self.sequence, self.head_hash = record.sequence, hashed
+        if told.is_final:
+            self.told.pop(told.id, None)
+            return told
+        self.told[told.id] = told
+        return None
+
+    def _after(self, record: EntryRecord) -> Told:
+        if record.amounts or record.events or record.reservation_id is not None or record.subject_id is None:
+            raise Refused("an entry of the register is about one thing, and charges nothing")
+        details = record.details or {}
+        subject, said = Subject(str(details["subject"])), details["says"]
+        if not isinstance(said, Mapping):
+            raise TypeError("what an entry says are columns")
+        registered, before = REGISTERED[subject], self.told.get(record.subject_id)
+        if record.kind is EntryKind.REGISTER:
+            if before is not None:
+                raise Refused(f"the {subject} {record.subject_id} is registered already")
+            if said.get("id") != record.subject_id:
+                raise Refused("it says the row of something else")
+            if not set(registered.columns(EntryKind.REGISTER)) >= said.keys():
+                raise Refused("it says columns that no entry says")
+            return Told(subject, record.subject_id, dict(said))
+        if before is None or before.subject is not subject:
+            raise Refused(f"no {subject} {record.subject_id} is registered, or it has ended")
+        if record.kind not in registered.later:
+            raise Refused(f"a {subject} takes no {record.kind}")
+        if not said.keys() <= set(registered.later[record.kind]):
+            raise Refused(f"it changes what the first entry about a {subject} has fixed")
+        return Told(subject, before.id, {**before.columns, **said}, has_ended=record.kind is EntryKind.END)

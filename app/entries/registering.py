@@ -1,0 +1,160 @@
+"""Entering into the register: in the transaction of what is entered, behind the lock of the register's row.
+
+Whoever also locks budgets in the transaction takes this lock first, with `lock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import Connection, Row, Table, select, update
+from sqlalchemy.orm import Session
+
+from accounting import ENGINE_VERSION
+from accounting.canonical import Json
+from app.entries.kinds import EntryKind
+from app.entries.records import EntryRecord, chain_hash, record_from_canonical
+from app.entries.register import Refused, Register, Told
+from app.entries.statements import ENTRIES, entry_row, insert_entries
+from app.entries.subjects import REGISTERED, Registered, Subject
+from app.fence.marks import Head
+from app.fence.service import touch
+from app.kit.ids import new_id
+from app.tables import ledger as tables
+from app.tables.ledger import REGISTER
+
+REGISTERS = cast(Table, tables.Register.__table__)
+#: Rows that are read at once, where what was there before the register is entered.
+_AT_ONCE = 500
+#: In whose name the service enters what nobody has asked for.
+SERVICE = "service"
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What is entered.
+
+    Attributes:
+        kind: Whether something began, changed or ended.
+        subject, subject_id: What it is about. Its row is written already: the entry says what the row says.
+        principal_id: Who has done it.
+    """
+
+    kind: EntryKind
+    subject: Subject
+    subject_id: str
+    principal_id: str = SERVICE
+
+
+def lock(session: Session) -> Head:
+    """Lock the register until the transaction ends; returns the end of its chain."""
+    row = session.execute(select(REGISTERS).with_for_update()).one()
+    return Head(row.sequence, row.head_hash)
+
+
+def enter(session: Session, now: datetime, registrations: Sequence[Registration]) -> None:
+    """Enter what has happened to rows that the transaction has written.
+
+    What was there before there was a register is entered first, once.
+
+    Args:
+        session: A write session, whose database a fence watches.
+        now: The time of the entries.
+        registrations: In the order of the entries.
+    """
+    session.flush()
+    writer = _Writer(session, now)
+    writer.begin({each.subject_id for each in registrations})
+    for each in registrations:
+        registered = REGISTERED[each.subject]
+        row = session.execute(select(registered.table).where(registered.table.c.id == each.subject_id)).one()
+        writer.add(each.kind, registered, row, each.principal_id)
+    writer.write()
+
+
+def has_begun(session: Session) -> bool:
+    """Whether what was there before the register is entered."""
+    return bool(session.scalar(select(REGISTERS.c.sequence > 0)))
+
+
+def begin(session: Session, now: datetime) -> None:
+    """Enter what was there before there was a register, unless it has begun."""
+    writer = _Writer(session, now)
+    writer.begin(())
+    writer.write()
+
+
+def told_of(session: Session, subject_id: str) -> Told | None:
+    """What the register says of something now; None where it says nothing.
+
+    Raises:
+        app.entries.register.UNREADABLE: an entry is not what the service wrote.
+    """
+    columns = (ENTRIES.c.canonical, ENTRIES.c.previous_hash, ENTRIES.c.hash)
+    statement = select(*columns).where(ENTRIES.c.budget_id == REGISTER, ENTRIES.c.subject_id == subject_id)
+    register, told = Register(), None
+    for row in session.execute(statement.order_by(ENTRIES.c.sequence)):
+        if chain_hash(row.previous_hash, row.canonical) != row.hash:
+            raise Refused("its bytes do not have its hash")
+        record = record_from_canonical(row.canonical)
+        told = register.enter(record, row.hash) or register.told[subject_id]
+    return told
+
+
+class _Writer:
+    """Puts entries together, and writes them at once."""
+
+    def __init__(self, session: Session, now: datetime) -> None:
+        self._session, self._now = session, now
+        self._base = self._head = lock(session)
+        self._rows: list[dict[str, Any]] = []
+
+    def begin(self, new_ids: Collection[str]) -> None:
+        """Enter all rows but the new ones, if the register is empty."""
+        if self._base.sequence:
+            return
+        for registered in REGISTERED.values():
+            for row in _all(self._session.connection(), registered):
+                if row.id in new_ids:
+                    continue
+                self.add(EntryKind.REGISTER, registered, row, SERVICE)
+                if registered.ends is not None and row._mapping[registered.ends] is not None:
+                    self.add(EntryKind.END, registered, row, SERVICE)
+
+    def add(self, kind: EntryKind, registered: Registered, row: Row[Any], principal_id: str) -> None:
+        """Make the next entry of what a row says."""
+        details: dict[str, Json] = {"subject": str(registered.subject), "says": registered.says(row, kind)}
+        record = EntryRecord(
+            id=new_id("ent"),
+            budget_id=REGISTER,
+            sequence=self._head.sequence + 1,
+            kind=kind,
+            principal_id=principal_id,
+            recorded_at=self._now,
+            engine_version=ENGINE_VERSION,
+            amounts=(),
+            details=details,
+            subject_id=row.id,
+        )
+        self._rows.append(entry_row(record, self._head.hash))
+        self._head = Head(record.sequence, self._rows[-1]["hash"])
+
+    def write(self) -> None:
+        """Write the entries, and the end of the chain."""
+        if not self._rows:
+            return
+        connection = self._session.connection()
+        insert_entries(connection, self._rows)
+        connection.execute(update(REGISTERS).values(sequence=self._head.sequence, head_hash=self._head.hash))
+        touch(connection, REGISTER, self._base if self._base.sequence else None)
+
+
+def _all(connection: Connection, registered: Registered) -> Iterator[Row[Any]]:
+    table, after = registered.table, ""
+    statement = select(table).where(registered.rows(table)).order_by(table.c.id).limit(_AT_ONCE)
+    while batch := connection.execute(statement.where(table.c.id > after)).all():
+        yield from batch
+        after = batch[-1].id

@@ -1,0 +1,109 @@
+"""Comparison of the rows of data sets, keys, runs and audits with what the register says of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from sqlalchemy import Row, func, select
+from sqlalchemy.orm import Session
+
+from app.db.lists import among, as_list
+from app.entries.register import Told
+from app.entries.statements import ENTRIES
+from app.entries.subjects import REGISTERED, Registered, Subject
+from app.ledger.books import BadPlace
+from app.tables.datasets import Dataset, DatasetContent
+from app.tables.ledger import REGISTER
+
+_COMPARED_AT_ONCE = 250
+
+
+class RegisterComparison:
+    """Takes what the register has said, a row at a time, and compares the rows some hundreds at once.
+
+    Args:
+        session: A read session, whose view does not change.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._waiting: dict[Subject, list[Told]] = {subject: [] for subject in Subject}
+        self._counts: Counter[Subject] = Counter()
+        self._bad: BadPlace | None = None
+
+    def add(self, told: Told) -> None:
+        """What the register says of something in the end."""
+        self._counts[told.subject] += 1
+        waiting = self._waiting[told.subject]
+        waiting.append(told)
+        if len(waiting) >= _COMPARED_AT_ONCE:
+            self._compare(told.subject)
+
+    def check(self, *, has_begun: bool) -> None:
+        """Compare what is left, and look for rows that nothing was said of.
+
+        Args:
+            has_begun: Whether the register has entries. What was there before it is entered with the first of them.
+
+        Raises:
+            BadPlace: the first row that is not what the register says.
+        """
+        for subject in Subject:
+            self._compare(subject)
+        if self._bad is not None:
+            raise self._bad
+        if not has_begun:
+            return
+        for registered in REGISTERED.values():
+            self._check_count(registered)
+        lost = self._session.scalar(_CONTENT_WITHOUT_ROW)
+        if lost is not None:
+            raise _bad(f"the content of the data set {lost} has no row in dataset_contents")
+
+    def _compare(self, subject: Subject) -> None:
+        waiting, self._waiting[subject] = self._waiting[subject], []
+        if not waiting:
+            return
+        registered, dialect = REGISTERED[subject], self._session.get_bind().dialect.name
+        statement = select(registered.table).where(among(dialect, registered.table.c.id, "ids"))
+        ids = {"ids": as_list(dialect, [told.id for told in waiting])}
+        rows: dict[str, Row[Any]] = {row.id: row for row in self._session.execute(statement, ids)}
+        for told in waiting:
+            reason = _fault(registered, told, rows.get(told.id))
+            if reason is not None and self._bad is None:
+                self._bad = _bad(reason)
+
+    def _check_count(self, registered: Registered) -> None:
+        table = registered.table
+        count = self._session.scalar(select(func.count()).select_from(table).where(registered.rows(table)))
+        if count == self._counts[registered.subject]:
+            return  # Each of those that were registered has its row, so these are all rows.
+        is_registered = select(ENTRIES.c.leaf_index).where(
+            ENTRIES.c.budget_id == REGISTER, ENTRIES.c.subject_id == table.c.id
+        )
+        stranger = select(table.c.id).where(registered.rows(table), ~is_registered.exists()).order_by(table.c.id)
+        found = self._session.scalar(stranger.limit(1))
+        if found is not None:
+            raise _bad(f"the {registered.subject} {found} was never registered")
+        raise _bad(f"a {registered.subject} is registered twice")
+
+
+# A content row that no data set has decides nothing: it is the lock of an upload that was refused.
+_CONTENT_WITHOUT_ROW = (
+    select(Dataset.id)
+    .outerjoin(DatasetContent, DatasetContent.content_hash == Dataset.content_hash)
+    .where(Dataset.content_hash.is_not(None), DatasetContent.content_hash.is_(None))
+    .limit(1)
+)
+
+
+def _fault(registered: Registered, told: Told, row: Row[Any] | None) -> str | None:
+    if row is None:
+        return f"the {told.subject} {told.id} has no row"
+    column = registered.different(row, told.columns)
+    return column and f"the column {column} of the {told.subject} {told.id} is not what the register says"
+
+
+def _bad(reason: str) -> BadPlace:
+    return BadPlace(REGISTER, None, None, reason)
