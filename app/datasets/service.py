@@ -20,8 +20,9 @@ from app.datasets.schemas import DatasetBody, DatasetWarning, SharedContent
 from app.datasets.table import FloatArray, LabelArray
 from app.entries import registering
 from app.entries.kinds import ChargedData, EntryKind
+from app.entries.registered import charged_data
 from app.entries.registering import Registration
-from app.entries.subjects import Subject, charged_data
+from app.entries.subjects import Subject
 from app.kit.encryption import FileUnreadable
 from app.kit.pagination import Page, cut_page, decode_cursor
 from app.ledger.repository import get_budget

@@ -48,7 +48,7 @@ class ChargedData:
     Attributes:
         dataset_id: Which data set.
         version: Which of its versions.
-        content: A hash of the rows of that version, keyed for its root budget (`app.entries.subjects.content_under`).
+        content: A hash of the rows of that version, keyed for its root budget (`app.entries.registered.content_under`).
     """
 
     dataset_id: str

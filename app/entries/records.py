@@ -34,7 +34,7 @@ class EntryRecord:
     """One entry, without its place in the chain.
 
     Attributes:
-        budget_id: Whose chain it belongs to: a budget's, or `app.tables.ledger.REGISTER`.
+        budget_id: Whose chain it belongs to: a budget's, or `app.tables.states.REGISTER`.
         amounts: Units per order: what was held, charged or released; the caps for a new budget.
         events: What the amounts are for. Empty where ``refers_to`` names the entry that has them.
         details: What else is needed to rebuild the state: the budget's terms, the reservation's times.
@@ -133,7 +133,9 @@ def record_from_canonical(data: bytes) -> EntryRecord:
     """
     text = data.decode()
     plain = _members_around_known_events(text) or _members(text)
-    version = plain.pop("v")
+    version = plain.pop("v", None)
+    if version not in _MEMBERS_OF:
+        raise ValueError("these bytes are of another format version, or of no entry alone")
     required, allowed = _MEMBERS_OF[version]
     if not required <= plain.keys() <= allowed:
         raise ValueError("these bytes are not of an entry alone")
@@ -235,7 +237,7 @@ _BEHIND_EVENTS = ({"v"} | _FIRST | _ABSENT.keys()) - _BEFORE_EVENTS - {"events"}
 
 def _members(text: str) -> dict[str, Any]:
     plain, end = _read_json(text)
-    if end != len(text) or not isinstance(plain, dict):
+    if end != len(text) or not isinstance(plain, dict) or "events" not in plain:
         raise ValueError("these bytes are not of an entry alone")
     plain["events"] = _events(plain["events"])
     return plain

@@ -18,13 +18,14 @@ from accounting.canonical import Json
 from app.entries.kinds import EntryKind
 from app.entries.records import EntryRecord, chain_hash, record_from_canonical
 from app.entries.register import Refused, Register, Told
+from app.entries.registered import REGISTERED, Registered
 from app.entries.statements import ENTRIES, entry_row, insert_entries
-from app.entries.subjects import REGISTERED, Registered, Subject
+from app.entries.subjects import Subject
 from app.fence.marks import Head
 from app.fence.service import touch
 from app.kit.ids import new_id
 from app.tables import ledger as tables
-from app.tables.ledger import REGISTER
+from app.tables.states import REGISTER
 
 REGISTERS = cast(Table, tables.Register.__table__)
 #: Rows that are read at once, where what was there before the register is entered.

@@ -1,28 +1,11 @@
-"""What the register says of a data set, a key, a run or an audit: which columns of its row, and how.
-
-A column that decides what may be charged, or says what a charge was for, is in an entry. The others are listed with the
-reason why they are not.
-"""
+"""What entries of the register are about, and what they may say after the first one. Nothing here needs a database."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Row, Table, true
-
-from accounting.canonical import Json, canonical_text, sha256_hex
-from app.entries.kinds import ChargedData, EntryKind
-from app.kit.timestamps import format_moment
-from app.tables.access import ApiKey
-from app.tables.datasets import Dataset
-from app.tables.runs import Audit, Run
-from app.tables.states import ENDED
+from app.entries.kinds import EntryKind
 
 
 class Subject(StrEnum):
@@ -32,93 +15,6 @@ class Subject(StrEnum):
     KEY = "key"
     RUN = "run"
     AUDIT = "audit"
-
-
-@dataclass(frozen=True)
-class Registered:
-    """What the register says of the rows of a table.
-
-    Attributes:
-        subject: What a row is.
-        table: The table.
-        later: The columns that an entry of a kind says, after the first one about a row. What none of them says is
-            fixed by the first.
-        ends: The column that is not null once the row has ended; None where nothing ends.
-        untold: Columns that no entry says, and why.
-        shortened: Columns of which an entry has the SHA-256.
-        rows: The rows that are registered.
-        ended_states: What the column ``state`` says of no row that has not ended.
-    """
-
-    subject: Subject
-    table: Table
-    later: Mapping[EntryKind, tuple[str, ...]] = field(default_factory=dict)
-    ends: str | None = None
-    untold: Mapping[str, str] = field(default_factory=dict)
-    shortened: frozenset[str] = frozenset()
-    rows: Callable[[Table], ColumnElement[bool]] = lambda _table: true()
-    ended_states: tuple[str, ...] = ()
-
-    def columns(self, kind: EntryKind) -> tuple[str, ...]:
-        """The columns that an entry of a kind says."""
-        if kind is not EntryKind.REGISTER:
-            return self.later[kind]
-        left_for_the_end = set(self.later.get(EntryKind.END, ())) - self._known_at_first
-        return tuple(column.name for column in self.table.c if column.name not in self.untold.keys() | left_for_the_end)
-
-    @property
-    def _known_at_first(self) -> set[str]:
-        """What an end changes and the first entry says, too: that it has not ended."""
-        return set() if self.ends is None else {self.ends}
-
-    def says(self, row: Row[Any], kind: EntryKind) -> dict[str, Json]:
-        """What an entry of a kind says of a row as it is stored."""
-        return {name: self._said(name, row) for name in self.columns(kind)}
-
-    def different(self, row: Row[Any], said: Mapping[str, Json]) -> str | None:
-        """The first column of the row that is not what the entries have said last, if there is one."""
-        for name in [column.name for column in self.table.c if column.name in said]:
-            if canonical_text(self._said(name, row)) != canonical_text(said[name]):
-                return name
-        if self.ended_states and "state" not in said and row._mapping["state"] in self.ended_states:
-            return "state"
-        return None
-
-    def _said(self, name: str, row: Row[Any]) -> Json:
-        value = row._mapping[name]
-        if name == "content_hash" and value is not None:
-            return content_under(row._mapping["budget_id"], value)
-        if value is None:
-            return None
-        if name in self.shortened:
-            data = value if isinstance(value, bytes) else _compact(value)
-            return f"sha256:{sha256_hex(data)}"
-        return format_moment(value) if isinstance(value, datetime) else cast(Json, value)
-
-
-def content_under(root_id: str | None, content_hash: str) -> str:
-    """What an entry says of a content: neither the keyed hash of the rows, nor the same under two root budgets.
-
-    So whoever reads entries of one root learns nothing of data that are under another, and nobody who has the entries
-    alone can test a guess at rows.
-
-    >>> content_under("bud_a", "00") == content_under("bud_b", "00")
-    False
-    """
-    return hashlib.sha256(f"epsilond dataset content\n{root_id or ''}\n{content_hash}".encode()).hexdigest()
-
-
-def charged_data(dataset: Dataset | Row[Any]) -> ChargedData:
-    """What a charge for a data set says of it.
-
-    Args:
-        dataset: The row of one with private rows.
-    """
-    return ChargedData(dataset.id, 1, content_under(dataset.budget_id, str(dataset.content_hash)))
-
-
-def _compact(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 #: A token changes with a rotation, and its hash with the secret that it is hashed under.
@@ -145,51 +41,10 @@ _AT_THE_END_OF_A_RUN = (
     "finished_at",
 )
 
-REGISTERED: Mapping[Subject, Registered] = {
-    each.subject: each
-    for each in (
-        Registered(
-            Subject.DATASET,
-            cast(Table, Dataset.__table__),
-            later={EntryKind.END: ("deleted_at",)},
-            ends="deleted_at",
-        ),
-        Registered(
-            Subject.KEY,
-            cast(Table, ApiKey.__table__),
-            later={EntryKind.CHANGE: _OF_TOKEN, EntryKind.END: ("revoked_at",)},
-            ends="revoked_at",
-            untold={"last_used_at": "It is written with every use, and tells living keys from dead ones alone."},
-        ),
-        Registered(
-            Subject.RUN,
-            cast(Table, Run.__table__),
-            later={EntryKind.END: _AT_THE_END_OF_A_RUN},
-            ends="finished_at",
-            untold={"heartbeat": "It is raised for as long as a worker is at the run, and decides nothing afterwards."},
-            shortened=frozenset(
-                {
-                    "plan",
-                    "target",
-                    "achieved",
-                    "provenance",
-                    "warnings",
-                    "model",
-                    "description",
-                    "inline_dataset",
-                    "result",
-                    "problem",
-                    "schedule",
-                }
-            ),
-            # The trials of a sweep for the best are nobody's business: how many there are is secret.
-            rows=lambda table: ~table.c.is_withheld,
-            ended_states=ENDED,
-        ),
-        Registered(
-            Subject.AUDIT,
-            cast(Table, Audit.__table__),
-            shortened=frozenset({"plan", "request", "claim", "finding"}),
-        ),
-    )
+#: The columns that a later entry of a kind says. What none of them says is fixed by the first entry about something.
+LATER: Mapping[Subject, Mapping[EntryKind, tuple[str, ...]]] = {
+    Subject.DATASET: {EntryKind.END: ("deleted_at",)},
+    Subject.KEY: {EntryKind.CHANGE: _OF_TOKEN, EntryKind.END: ("revoked_at",)},
+    Subject.RUN: {EntryKind.END: _AT_THE_END_OF_A_RUN},
+    Subject.AUDIT: {},
 }

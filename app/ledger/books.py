@@ -25,8 +25,7 @@ from app.entries.register import Refused, Register, Told
 from app.ledger import rebuild
 from app.ledger.rebuild import UNREADABLE, BrokenChain, Chained, History, details_of
 from app.ledger.states import BudgetState, ReservationState, plus
-from app.tables.ledger import REGISTER
-from app.tables.states import Amounts, ReservationStatus
+from app.tables.states import REGISTER, Amounts, ReservationStatus
 
 # Asked for with every entry, where finding a member in its class would take longer than what is done with it.
 _CREATE, _RESERVE, _LIMIT = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.LIMIT

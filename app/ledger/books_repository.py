@@ -34,9 +34,10 @@ from sqlalchemy.orm import Session
 from accounting.filters import PrivacyFilter
 from app.db.lists import among, as_list
 from app.entries.kinds import EntryKind
+from app.entries.registered import REGISTERED
 from app.entries.registering import REGISTERS
 from app.entries.statements import ENTRIES
-from app.entries.subjects import REGISTERED, Subject
+from app.entries.subjects import Subject
 from app.ledger import statements
 from app.ledger.books import Known, StoredEntry
 from app.ledger.statements import BUDGETS, EXPOSED, RESERVATIONS

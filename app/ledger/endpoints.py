@@ -24,7 +24,7 @@ from app.ledger.schemas import BadPlaceBody, EntryBody, RegisterEntryBody, Verdi
 from app.ledger.transparency_schemas import TreeBody
 from app.ledger.verdicts import Verdict
 from app.problems import not_found
-from app.tables.ledger import REGISTER
+from app.tables.states import REGISTER
 
 router = APIRouter(prefix="/v1", tags=["Ledger"], dependencies=[KnownParametersOnly])
 

@@ -142,6 +142,8 @@ _COLUMNS = (
     "recorded_at",
     "principal_id",
     "reservation_id",
+    "refers_to",
+    "dataset",
     "purpose",
     "reason",
     "amount",

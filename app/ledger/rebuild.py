@@ -19,8 +19,7 @@ from accounting.relations import NeighboringRelation
 from app.entries.kinds import EntryKind
 from app.entries.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
 from app.ledger.states import ReservationState, is_prefix, plus
-from app.tables.ledger import REGISTER
-from app.tables.states import Amounts, ReservationStatus
+from app.tables.states import REGISTER, Amounts, ReservationStatus
 
 # Asked for with every entry, where finding a member in its class would take longer than what is done with it.
 _CREATE, _RESERVE, _START, _EXTEND = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.START, EntryKind.EXTEND
@@ -253,11 +252,11 @@ def _count(history: History, reservation: ReservationState, sign: Callable[[int,
 
 
 def _made_reservation(record: EntryRecord, reservation_id: str, hashed: str) -> ReservationState:
-    if record.refers_to is not None:
-        raise BrokenChain(record.sequence, "it refers to an entry that made no such reservation, or is resolved")
     is_charge = record.kind is _CORRECT
     if not is_charge and record.kind is not _RESERVE:
         raise BrokenChain(record.sequence, "it is about a reservation that was never made, or is resolved")
+    if record.refers_to is not None:
+        raise BrokenChain(record.sequence, "it makes a reservation, and refers to an entry that made one")
     details = details_of(record)
     run_id, plan_hash, charge_delta = details["run_id"], details["plan_hash"], details.get("charge_delta")
     return _state(

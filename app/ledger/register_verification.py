@@ -10,11 +10,12 @@ from sqlalchemy.orm import Session
 
 from app.db.lists import among, as_list
 from app.entries.register import Told
+from app.entries.registered import REGISTERED, Registered
 from app.entries.statements import ENTRIES
-from app.entries.subjects import REGISTERED, Registered, Subject
+from app.entries.subjects import Subject
 from app.ledger.books import BadPlace
 from app.tables.datasets import Dataset, DatasetContent
-from app.tables.ledger import REGISTER
+from app.tables.states import REGISTER
 
 _COMPARED_AT_ONCE = 250
 

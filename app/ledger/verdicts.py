@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.ledger.books import BadPlace, Books, StoredEntry
 from app.ledger.checkpoints import Checkpoint
-from app.tables.ledger import REGISTER
+from app.tables.states import REGISTER
 
 
 class NotAsKept(BadPlace):

@@ -6,6 +6,7 @@ of a resolved reservation must say is known when its last entry has been read; i
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,7 +80,7 @@ class _Reader:
         self._session, self._books, self._past, self._tree = session, books, past, tree
         self._comparison = Comparison(session, RESERVATIONS)
         self._registered = RegisterComparison(session)
-        self._principals: set[str] = set()
+        self._principals: dict[int, set[str]] = defaultdict(set)
         self._settled: list[tuple[Known, EntryRow | None]] = []
         self._reservations = 0
         self._bad_row: BadPlace | None = None
@@ -114,7 +115,7 @@ class _Reader:
             self._past.check(entry)
         if self._tree is not None:
             self._tree.add(entry)
-        self._principals.add(record.principal_id)
+        self._principals[record.version].add(record.principal_id)
         done = self._books.enter(entry, record)
         if isinstance(done, Told):
             self._registered.add(done)
@@ -137,7 +138,10 @@ class _Reader:
         Raises:
             BadPlace: nobody of that name ever had a key.
         """
-        unknown = self._principals - WITHOUT_A_KEY - repository.key_ids(self._session)
+        keys = repository.key_ids(self._session)
+        # The first entries of all are older than keys.
+        seen = set().union(*(who for version, who in self._principals.items() if keys or version > 1))
+        unknown = seen - WITHOUT_A_KEY - keys
         if unknown:
             who = min(unknown)
             place = repository.first_entry_of(self._session, who)

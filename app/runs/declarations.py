@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from app.context import Context
 from app.entries import registering
 from app.entries.register import UNREADABLE, Told
-from app.entries.subjects import REGISTERED, Subject, charged_data
+from app.entries.registered import REGISTERED, charged_data
+from app.entries.subjects import Subject
 from app.ledger.repository import get_budget
 from app.reservations.service import get_reservation
 from app.runs import sweep_repository

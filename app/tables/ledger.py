@@ -30,7 +30,7 @@ from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
 from app.tables.base import Base, UtcDateTime
 from app.tables.columns import AmountsText, Events, EventsText, FilterText
-from app.tables.states import Amounts, ReservationStatus
+from app.tables.states import REGISTER, Amounts, ReservationStatus
 
 
 def _one_of(column: str, values: list[str]) -> str:
@@ -139,10 +139,6 @@ class Reservation(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
     resolved_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-
-
-#: Names the chain of the register among those of the budgets.
-REGISTER = "register"
 
 
 class Register(Base):

@@ -8,6 +8,9 @@ from enum import StrEnum
 #: exactly what was held, even in an order whose single costs are saturated.
 Amounts = tuple[int, ...]
 
+#: Names the chain of the register among those of the budgets.
+REGISTER = "register"
+
 
 class ReservationStatus(StrEnum):
     """The state of a reservation. The last three are final."""

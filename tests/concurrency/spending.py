@@ -70,7 +70,7 @@ def spend_alone(host: Host, budget_id: str, key: str, events: Events) -> bool:
 
     def resolve(command: Start | Commit, reservation_id: str) -> None:
         with context.database.write() as session:
-            instruction = Instruction(command, "racer", reservation_id)
+            instruction = Instruction(command, "loopback", reservation_id)
             (outcome,) = carry_out(session, context.database, [instruction], context.clock())
             assert isinstance(outcome, Transition)
 
@@ -78,7 +78,7 @@ def spend_alone(host: Host, budget_id: str, key: str, events: Events) -> bool:
     quote = asked.quote(context)
     try:
         with context.database.write() as session:
-            held = reserve(session, context, "racer", asked, quote)
+            held = reserve(session, context, "loopback", asked, quote)
     except Exceeded:
         return False
     if _goes_on(events):

@@ -70,7 +70,7 @@ def resolve_together(host: Host, name: str, hold: str) -> list[str]:
 
     def alone(command: type[Resolution]) -> bool:
         with context.database.write() as session:
-            instruction = Instruction(command(), "racer", hold)
+            instruction = Instruction(command(), "loopback", hold)
             (outcome,) = carry_out(session, context.database, [instruction], context.clock())
         return isinstance(outcome, Transition)
 

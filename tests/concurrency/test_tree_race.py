@@ -65,7 +65,7 @@ def open_named(context: Context, path: str) -> str:
             filter=ZcdpFilter(1000.0),
             report_delta=None,
             labels={},
-            principal_id="owner",
+            principal_id="loopback",
             created_at=context.clock(),
             parent_id=above[-1] if above else None,
             path=path,
@@ -104,10 +104,10 @@ def send_batches(host: Host, work: Batches) -> int:
                     Reserve(name, events, quote, context.clock() + HOUR),
                     Charge(name, events, quote, "race"),
                 ]
-                instructions.append(Instruction(choice.choice(make), "racer", budget_id))
+                instructions.append(Instruction(choice.choice(make), "loopback", budget_id))
             resolve: list[Command] = [Start(), Commit(), Void(), Expire()]
             instructions += [
-                Instruction(choice.choice(resolve), "racer", choice.choice(held))
+                Instruction(choice.choice(resolve), "loopback", choice.choice(held))
                 for _ in range(choice.randint(0, 4))
                 if held
             ]

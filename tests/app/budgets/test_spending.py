@@ -52,7 +52,7 @@ def spend_at_random(context: Context, clock: Clock, ids: list[str], seed: int) -
         if rng.random() < 0.2:
             amounts = tuple(rng.choice([SATURATED, amount]) for amount in amounts)
         quote, events = Quote(amounts, ENGINE_VERSION), rng.choice(MECHANISMS)
-        principal, budget_id, reservation_id = rng.choice(["key_a", "key_b"]), rng.choice(ids), new_id("res")
+        principal, budget_id, reservation_id = rng.choice(["loopback", "service"]), rng.choice(ids), new_id("res")
         commands: list[Any] = [Charge(reservation_id, events, quote, rng.choice(PURPOSES))]
         if max(amounts) < SATURATED and rng.random() < 0.7:
             purpose, expires_at = rng.choice(PURPOSES), clock.now + timedelta(hours=1)

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Table, delete, insert, select, text, update
 
+from app.auth import repository as keys
 from app.auth import service as auth
 from app.auth.principal import Scope
 from app.db.database import Database
 from app.entries import registering
 from app.entries.kinds import EntryKind
 from app.entries.register import UNREADABLE
-from app.entries.subjects import REGISTERED, Subject
+from app.entries.registered import REGISTERED
+from app.entries.subjects import Subject
 from app.fence import repository as fences
 from app.fence.marks import Kept
 from app.fence.watching import fence_of
@@ -24,7 +26,7 @@ from app.ledger.recovery import rebuild_tables
 from app.ledger.statements import RESERVATIONS
 from app.ledger.transparency import verified
 from app.tables.base import UtcDateTime
-from app.tables.ledger import REGISTER
+from app.tables.states import REGISTER
 from tests.app.ledger import attacks
 from tests.app.ledger.verdicts import first_bad, verdict_on
 from tests.app.runs.conftest import ROWS, Service
@@ -165,7 +167,7 @@ def test_who_never_had_a_key_made_no_entry(lived_in: Service) -> None:
     """A whole chain by a principal that does not exist."""
     context = lived_in.context
     with context.database.write() as session:
-        [key] = [row for row in auth.repository.list_all(session) if row.revoked_at is None]
+        [key] = [row for row in keys.list_all(session) if row.revoked_at is None]
         entered = registering.Registration(EntryKind.CHANGE, Subject.KEY, key.id, "key_nobody")
         registering.enter(session, context.clock(), [entered])
     bad = first_bad(context.database)

@@ -25,7 +25,7 @@ UNIT_RHO = 0.01
 #: In nano-units.
 UNIT = 10**7
 #: May raise charges, not lower them.
-CAREFUL = Principal("careful", frozenset({Scope.OWNER}))
+CAREFUL = Principal("service", frozenset({Scope.OWNER}))
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,9 @@ def at_random(context: Context, clock: Clock, seed: int, commands: int) -> list[
         clock.advance(rng.randrange(40))
         target, command = _command(rng, context, ids, filters, reservations)
         with context.database.write() as session:
-            carry_out(session, context.database, [Instruction(command, rng.choice(["a", "b"]), target)], clock())
+            carry_out(
+                session, context.database, [Instruction(command, rng.choice(["loopback", "service"]), target)], clock()
+            )
     return ids
 
 
@@ -89,7 +91,7 @@ def _open_tree(context: Context, budget_filter: PrivacyFilter, rng: random.Rando
             filter=budget_filter,
             report_delta=None,
             labels={},
-            principal_id="a",
+            principal_id="loopback",
             created_at=context.clock(),
             parent_id=None if parent is None else parent.rpartition("/")[2],
             path=paths[-1],

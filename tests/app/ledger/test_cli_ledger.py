@@ -168,7 +168,7 @@ def charge(
     for command in (reserve, *steps):
         target = budget_id if command is reserve else reservation_id
         with context.database.write() as session:
-            carry_out(session, context.database, [Instruction(command, "key_a", target)], now)
+            carry_out(session, context.database, [Instruction(command, "loopback", target)], now)
     return reservation_id
 
 
@@ -241,7 +241,7 @@ def test_a_part_that_is_committed_meanwhile_is_priced_as_a_part(
             is_committed = True
             with context.database.write() as session:
                 commit = Commit(part, Quote((NANO // 100,), "1"))
-                carry_out(session, context.database, [Instruction(commit, "key_a", held)], context.clock())
+                carry_out(session, context.database, [Instruction(commit, "loopback", held)], context.clock())
         return found
 
     monkeypatch.setattr(repricing, "quote", overtaken)

@@ -164,7 +164,7 @@ def test_what_was_begun_before_and_committed_after_is_not_in_the_file(
 
     def reserve(session: Any, budget_id: str) -> None:
         command = Reserve(new_id("res"), events, quote, clock() + timedelta(hours=1))
-        carry_out(session, database, [Instruction(command, "a", budget_id)], clock())
+        carry_out(session, database, [Instruction(command, "loopback", budget_id)], clock())
 
     with database.write() as slow:
         reserve(slow, first)

@@ -36,7 +36,7 @@ EVENTS = (Event(ZcDp(1e-9)),)
 
 def reserve(session: Session, context: Context, budget_id: str) -> None:
     command = Reserve(new_id("res"), EVENTS, Quote((1,), ENGINE_VERSION), context.clock() + timedelta(hours=1))
-    carry_out(session, context.database, [Instruction(command, "a", budget_id)], context.clock())
+    carry_out(session, context.database, [Instruction(command, "loopback", budget_id)], context.clock())
 
 
 def write(context: Context, budget_id: str, entries: int = 1) -> None:
@@ -125,7 +125,7 @@ def test_nodes_of_complete_subtrees_are_kept(context: Context, clock: Clock) -> 
     for entries in (254, 1, 1, 256):
         instructions = [
             Instruction(
-                Reserve(new_id("res"), (Event(ZcDp(1e-9)),), Quote((1,), ENGINE_VERSION), clock.now), "a", budget
+                Reserve(new_id("res"), (Event(ZcDp(1e-9)),), Quote((1,), ENGINE_VERSION), clock.now), "loopback", budget
             )
             for _ in range(entries)
         ]

@@ -83,7 +83,7 @@ class Forest:
             "correct": Correct(quote, "r", events(units), may_lower=units % 2 == 0),
         }
         targets = [*(self.budgets if kind in about_budgets else self.holds), "nothing"]
-        return Instruction({**about_budgets, **about_holds}[kind], "alice", targets[which % len(targets)])
+        return Instruction({**about_budgets, **about_holds}[kind], "loopback", targets[which % len(targets)])
 
     def carry_out(self, asked: Sequence[Asked]) -> list[Outcome]:
         """In one transaction."""
@@ -139,7 +139,7 @@ def hold(clock: Clock, units: int = 1, seconds: int = 100) -> Reserve:
 def plant(context: Context, clock: Clock) -> Forest:
     budgets = open_tree(context, PARENTS, LIMITS)
     made = {hold(clock, units, seconds): budgets[budget] for budget, units, seconds in HOLDS}
-    instructions = [Instruction(command, "alice", budget_id) for command, budget_id in made.items()]
+    instructions = [Instruction(command, "loopback", budget_id) for command, budget_id in made.items()]
     with context.database.write() as session:
         outcomes = carry_out(session, context.database, instructions, clock())
     assert all(isinstance(outcome, Transition) for outcome in outcomes)
@@ -180,11 +180,11 @@ def test_what_was_rolled_back_does_not_exist(context: Context, clock: Clock) -> 
     forest = plant(context, clock)
     command = hold(clock)
     with context.database.write() as session:
-        carry_out(session, context.database, [Instruction(command, "alice", forest.budgets[0])], clock())
+        carry_out(session, context.database, [Instruction(command, "loopback", forest.budgets[0])], clock())
         session.rollback()
     for about in (Start(), Commit(), Void(), Correct(price(1), "r", priced=events(1))):
         with context.database.write() as session:
-            instruction = Instruction(about, "alice", command.reservation_id)
+            instruction = Instruction(about, "loopback", command.reservation_id)
             (outcome,) = carry_out(session, context.database, [instruction], clock())
         assert isinstance(outcome, NoTarget)
     with context.database.read() as session:
@@ -198,7 +198,7 @@ def test_a_budget_that_was_rolled_back_does_not_exist(context: Context, clock: C
 
     def reserve(session: Any, budget_id: str) -> Outcome:
         command = hold(clock)
-        (outcome,) = carry_out(session, context.database, [Instruction(command, "alice", budget_id)], clock())
+        (outcome,) = carry_out(session, context.database, [Instruction(command, "loopback", budget_id)], clock())
         return outcome
 
     with context.database.write() as session:
@@ -212,7 +212,7 @@ def test_a_budget_that_was_rolled_back_does_not_exist(context: Context, clock: C
 def test_a_command_about_a_budget_is_not_one_about_a_reservation(context: Context, clock: Clock) -> None:
     forest = plant(context, clock)
     command = hold(clock)
-    mixed_up = [Instruction(command, "alice", forest.holds[0]), Instruction(Start(), "alice", forest.budgets[0])]
+    mixed_up = [Instruction(command, "loopback", forest.holds[0]), Instruction(Start(), "alice", forest.budgets[0])]
     with context.database.write() as session:
         outcomes = carry_out(session, context.database, mixed_up, clock())
     assert [type(outcome) for outcome in outcomes] == [NoTarget, NoTarget]

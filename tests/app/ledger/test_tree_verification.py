@@ -162,9 +162,11 @@ def test_an_entry_that_was_never_integrated_is_named(
 def many(context: Context) -> list[dict[str, Any]]:
     """So many entries that nodes are kept; all are in the tree."""
     (budget,) = open_tree(context, [None], [10**6])
-    now = context.clock()
+    now, quote = context.clock(), Quote((1,), ENGINE_VERSION)
     instructions = [
-        Instruction(Reserve(new_id("res"), EVENTS, Quote((1,), ENGINE_VERSION), now + timedelta(hours=1)), "a", budget)
+        Instruction(
+            Reserve(new_id("res"), EVENTS, Quote((1,), ENGINE_VERSION), now + timedelta(hours=1)), "loopback", budget
+        )
         for _ in range(600)
     ]
     with context.database.write() as session:
@@ -224,7 +226,7 @@ def cheaper(rows: Rows) -> Rows:
     """The same entries, one reservation of which has cost almost nothing."""
     for row in rows:
         record = json.loads(bytes(row["canonical"]))
-        if record["purpose"] == "spent":
+        if record.get("purpose") == "spent":
             record["amounts"] = ["1" for _ in record["amounts"]]
             row["canonical"] = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     return rechained(rows)

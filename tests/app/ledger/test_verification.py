@@ -51,6 +51,7 @@ OTHER_VALUES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "sequence": lambda row: row["sequence"] + 100,
     "kind": lambda row: "void" if row["kind"] != "void" else "start",
     "reservation_id": lambda row: "res_other",
+    "subject_id": lambda row: "ds_other",
     "principal_id": lambda row: "somebody",
     "purpose": lambda row: "nothing",
     "mechanisms": lambda row: ",laplace,",

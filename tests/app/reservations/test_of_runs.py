@@ -65,7 +65,7 @@ def test_a_run_gives_back_what_it_did_not_start(api: Api, context: Context) -> N
     budget = api.budget()
     held = hold_of_a_run(context, budget["id"])
     with context.database.write() as session:
-        service.resolve(session, context, held, Void(by_run=True), principal_id="somebody")
+        service.resolve(session, context, held, Void(by_run=True), principal_id="loopback")
     assert (api.entries(budget["id"])[-1]["principal_id"], api.rho(budget["id"])) == ("somebody", (0, 0, 1))
     with pytest.raises(Problem) as caught, context.database.write() as session:
         service.resolve(session, context, held, Start(by_run=True))

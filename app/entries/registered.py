@@ -1,0 +1,156 @@
+"""The rows of data sets, keys, runs and audits, as entries of the register say them.
+
+A column that decides what may be charged, or says what a charge was for, is in an entry. The others are listed with the
+reason why they are not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Row, Table, true
+
+from accounting.canonical import Json, canonical_text, sha256_hex
+from app.entries.kinds import ChargedData, EntryKind
+from app.entries.subjects import LATER, Subject
+from app.kit.timestamps import format_moment
+from app.tables.access import ApiKey
+from app.tables.datasets import Dataset
+from app.tables.runs import Audit, Run
+from app.tables.states import ENDED
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What the register says of the rows of a table.
+
+    Attributes:
+        subject: What a row is.
+        table: The table.
+        ends: The column that is not null once the row has ended; None where nothing ends.
+        untold: Columns that no entry says, and why.
+        shortened: Columns of which an entry has the SHA-256.
+        rows: The rows that are registered.
+        ended_states: What the column ``state`` says of no row that has not ended.
+    """
+
+    subject: Subject
+    table: Table
+    ends: str | None = None
+    untold: Mapping[str, str] = field(default_factory=dict)
+    shortened: frozenset[str] = frozenset()
+    rows: Callable[[Table], ColumnElement[bool]] = lambda _table: true()
+    ended_states: tuple[str, ...] = ()
+
+    def columns(self, kind: EntryKind) -> tuple[str, ...]:
+        """The columns that an entry of a kind says."""
+        if kind is not EntryKind.REGISTER:
+            return LATER[self.subject][kind]
+        left_for_the_end = set(LATER[self.subject].get(EntryKind.END, ())) - self._known_at_first
+        return tuple(column.name for column in self.table.c if column.name not in self.untold.keys() | left_for_the_end)
+
+    @property
+    def _known_at_first(self) -> set[str]:
+        """What an end changes and the first entry says, too: that it has not ended."""
+        return set() if self.ends is None else {self.ends}
+
+    def says(self, row: Row[Any], kind: EntryKind) -> dict[str, Json]:
+        """What an entry of a kind says of a row as it is stored."""
+        return {name: self._said(name, row) for name in self.columns(kind)}
+
+    def different(self, row: Row[Any], said: Mapping[str, Json]) -> str | None:
+        """The first column of the row that is not what the entries have said last, if there is one."""
+        for name in [column.name for column in self.table.c if column.name in said]:
+            if canonical_text(self._said(name, row)) != canonical_text(said[name]):
+                return name
+        if self.ended_states and "state" not in said and row._mapping["state"] in self.ended_states:
+            return "state"
+        return None
+
+    def _said(self, name: str, row: Row[Any]) -> Json:
+        value = row._mapping[name]
+        if name == "content_hash" and value is not None:
+            return content_under(row._mapping["budget_id"], value)
+        if value is None:
+            return None
+        if name in self.shortened:
+            data = value if isinstance(value, bytes) else _compact(value)
+            return f"sha256:{sha256_hex(data)}"
+        return format_moment(value) if isinstance(value, datetime) else cast(Json, value)
+
+
+def content_under(root_id: str | None, content_hash: str) -> str:
+    """What an entry says of a content: neither the keyed hash of the rows, nor the same under two root budgets.
+
+    So whoever reads entries of one root learns nothing of data that are under another, and nobody who has the entries
+    alone can test a guess at rows.
+
+    >>> content_under("bud_a", "00") == content_under("bud_b", "00")
+    False
+    """
+    return hashlib.sha256(f"epsilond dataset content\n{root_id or ''}\n{content_hash}".encode()).hexdigest()
+
+
+def charged_data(dataset: Dataset | Row[Any]) -> ChargedData:
+    """What a charge for a data set says of it.
+
+    Args:
+        dataset: The row of one with private rows.
+    """
+    return ChargedData(dataset.id, 1, content_under(dataset.budget_id, str(dataset.content_hash)))
+
+
+def _compact(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+REGISTERED: Mapping[Subject, Registered] = {
+    each.subject: each
+    for each in (
+        Registered(
+            Subject.DATASET,
+            cast(Table, Dataset.__table__),
+            ends="deleted_at",
+        ),
+        Registered(
+            Subject.KEY,
+            cast(Table, ApiKey.__table__),
+            ends="revoked_at",
+            untold={"last_used_at": "It is written with every use, and tells living keys from dead ones alone."},
+        ),
+        Registered(
+            Subject.RUN,
+            cast(Table, Run.__table__),
+            ends="finished_at",
+            untold={"heartbeat": "It is raised for as long as a worker is at the run, and decides nothing afterwards."},
+            shortened=frozenset(
+                {
+                    "plan",
+                    "target",
+                    "achieved",
+                    "provenance",
+                    "warnings",
+                    "model",
+                    "description",
+                    "inline_dataset",
+                    "result",
+                    "problem",
+                    "schedule",
+                }
+            ),
+            # The trials of a sweep for the best are nobody's business: how many there are is secret.
+            rows=lambda table: ~table.c.is_withheld,
+            ended_states=ENDED,
+        ),
+        Registered(
+            Subject.AUDIT,
+            cast(Table, Audit.__table__),
+            shortened=frozenset({"plan", "request", "claim", "finding"}),
+        ),
+    )
+}
