@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, Table, insert
 
+from accounting.events import Event
 from app.entries.records import EntryRecord, chain_hash, mechanisms_of
 from app.tables.ledger import Entry
 
@@ -14,8 +15,14 @@ ENTRIES = cast(Table, Entry.__table__)
 _INSERT_ENTRY = insert(ENTRIES).inline()
 
 
-def entry_row(record: EntryRecord, previous_hash: str) -> dict[str, Any]:
-    """The columns of the entry behind the one with ``previous_hash``; its bytes are made here, once."""
+def entry_row(record: EntryRecord, previous_hash: str, events: tuple[Event, ...] = ()) -> dict[str, Any]:
+    """The columns of an entry; its bytes are made here, once.
+
+    Args:
+        record: What it says.
+        previous_hash: Of the entry before it.
+        events: What it is for, where another entry says that.
+    """
     canonical = record.canonical()
     return {
         "id": record.id,
@@ -26,7 +33,7 @@ def entry_row(record: EntryRecord, previous_hash: str) -> dict[str, Any]:
         "subject_id": record.subject_id,
         "principal_id": record.principal_id,
         "purpose": record.purpose,
-        "mechanisms": mechanisms_of(record.events),
+        "mechanisms": mechanisms_of(record.events or events),
         "recorded_at": record.recorded_at,
         "canonical": canonical,
         "previous_hash": previous_hash,

@@ -162,6 +162,19 @@ class Books:
         account = self.accounts.get(budget_id)
         return None if account is None else account.head
 
+    def events_of(self, record: EntryRecord) -> tuple[Event, ...] | None:
+        """What an entry is for that is read and not entered yet: its events, or those that it refers to.
+
+        None where nobody knows the reservation, for which the entry is refused.
+        """
+        account = self.accounts.get(record.budget_id)
+        if record.events or record.refers_to is None or record.reservation_id is None or account is None:
+            return record.events
+        reservation = account.history.reservations.get(record.reservation_id)
+        if record.kind is EntryKind.CORRECT:
+            return ()
+        return None if reservation is None else reservation.events
+
     def enter(self, entry: StoredEntry, record: EntryRecord) -> Known | Told | None:
         """Do what the entry says.
 

@@ -182,7 +182,7 @@ class Transaction:
             principal_id=principal_id,
             recorded_at=self.now,
         )
-        self._entries.append(entry_row(record, head.hash))
+        self._entries.append(entry_row(record, head.hash, transition.events))
         head.sequence, head.hash = record.sequence, self._entries[-1]["hash"]
         after = transition.reservation
         if after is None:

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
+from accounting.events import Event
 from app.auth.principal import LOOPBACK, SERVICE
 from app.entries.records import EntryRecord, mechanisms_of
 from app.entries.register import Told
@@ -110,7 +111,7 @@ class _Reader:
 
     def _read(self, entry: EntryRow) -> None:
         record = self._books.read(entry)
-        _check_columns(entry, record)
+        _check_columns(entry, record, self._books.events_of(record))
         if self._past is not None:
             self._past.check(entry)
         if self._tree is not None:
@@ -169,7 +170,7 @@ class _Reader:
         return column and f"the column {column} of the reservation {known.state.id} is not what its entries say"
 
 
-def _check_columns(entry: EntryRow, record: EntryRecord) -> None:
+def _check_columns(entry: EntryRow, record: EntryRecord, events: tuple[Event, ...] | None) -> None:
     found = entry[:_REPEATED]
     said = (
         record.id,
@@ -179,7 +180,7 @@ def _check_columns(entry: EntryRow, record: EntryRecord) -> None:
         record.subject_id,
         record.principal_id,
         record.purpose,
-        mechanisms_of(record.events),
+        entry.mechanisms if events is None else mechanisms_of(events),
         record.recorded_at,
     )
     if found != said:

@@ -51,7 +51,7 @@ def open_budget(context: Context, budget_filter: dict[str, Any]) -> str:
         {"name": "race", "neighboring_relation": "add_or_remove_one", "filter": budget_filter}
     )
     with context.database.write() as session:
-        return service.create_budget(session, context, request, "owner").id
+        return service.create_budget(session, context, request, "loopback").id
 
 
 def race_for_a_zcdp_budget(context: Context, spend: Spend, seed: int = 0) -> list[Attempt]:

@@ -55,7 +55,7 @@ def open_tree(context: Context, parents: Sequence[int | None], limits: Sequence[
             }
         )
         with context.database.write() as session:
-            opened.append(service.create_budget(session, context, request, "owner").id)
+            opened.append(service.create_budget(session, context, request, "loopback").id)
     return opened
 
 

@@ -257,7 +257,7 @@ def sealed(lines: Lines, entries: list[dict[str, Any]]) -> bytes:
 DEEP = "[" * 10**5
 
 ATTEMPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "flipped": lambda entry: {**entry, "canonical": entry["canonical"].replace('"v":"1"', '"v":"2"')},
+    "flipped": lambda entry: {**entry, "canonical": entry["canonical"].replace('"v":"2"', '"v":"3"')},
     "damaged": lambda entry: {
         **{name: value for name, value in entry.items() if name != "canonical"},
         "canonical_hex": "ff00",
@@ -321,13 +321,17 @@ def test_a_file_that_was_written_anew_is_caught_by_one_that_was_kept(file: Path,
     lines = entry_lines(file.read_bytes())
     entries = [json.loads(line) for line in lines[1:-1]]
     heads: dict[str, str] = {}
+    made: dict[str, str] = {}
     first: dict[str, Any] = {}
     for entry in entries:
         if '"purpose":"spent"' in entry["canonical"]:
             first = first or entry
             entry["canonical"] = entry["canonical"].replace('"purpose":"spent"', '"purpose":"other"')
+        was, refers_to = entry["hash"], json.loads(entry["canonical"]).get("refers_to")
+        if refers_to is not None:
+            entry["canonical"] = entry["canonical"].replace(refers_to, made[refers_to])
         entry["previous_hash"] = heads.get(entry["budget_id"], GENESIS)
-        entry["hash"] = chain_hash(entry["previous_hash"], entry["canonical"].encode())
+        entry["hash"] = made[was] = chain_hash(entry["previous_hash"], entry["canonical"].encode())
         heads[entry["budget_id"]] = entry["hash"]
     write(file, sealed(lines, entries))
     assert verify_export(file).valid

@@ -113,7 +113,7 @@ class Forest:
                 for entry in repository.chain(session, budget_id):
                     record = record_from_canonical(entry.canonical)
                     reservation_id = record.reservation_id and self.place(session, record.reservation_id)
-                    found.append(self.named(replace(record, id="", reservation_id=reservation_id)))
+                    found.append(self.named(replace(record, id="", reservation_id=reservation_id, refers_to=None)))
         return found
 
     def place(self, session: Any, reservation_id: str) -> str:

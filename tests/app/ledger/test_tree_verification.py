@@ -164,9 +164,7 @@ def many(context: Context) -> list[dict[str, Any]]:
     (budget,) = open_tree(context, [None], [10**6])
     now, quote = context.clock(), Quote((1,), ENGINE_VERSION)
     instructions = [
-        Instruction(
-            Reserve(new_id("res"), EVENTS, Quote((1,), ENGINE_VERSION), now + timedelta(hours=1)), "loopback", budget
-        )
+        Instruction(Reserve(new_id("res"), EVENTS, quote, now + timedelta(hours=1)), "loopback", budget)
         for _ in range(600)
     ]
     with context.database.write() as session:

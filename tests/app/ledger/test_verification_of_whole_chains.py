@@ -169,7 +169,7 @@ FORGERIES: list[tuple[str, str, Change, str]] = [
     ),
     ("large", "reserve", lambda entry: entry.update(amounts=["1", "2"]), "its amounts are not those of the budget's"),
     ("large", "reserve", lambda entry: entry["details"].pop("run_id"), "does not say what a reserve says (KeyError)"),
-    ("large", "reserve", lambda entry: entry.update(v="2"), "its bytes are not an entry"),
+    ("large", "reserve", lambda entry: entry.update(v="3"), "its bytes are not an entry"),
     ("large", "reserve", lambda entry: entry.update(surprise="2"), "its bytes are not an entry"),
     ("large", "reserve", lambda entry: entry.update(sequence="7"), "it says that it is entry 7"),
     ("large", "reserve", lambda entry: entry.update(kind="create"), "a budget's first entry makes it, and no other"),

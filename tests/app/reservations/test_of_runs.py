@@ -66,7 +66,7 @@ def test_a_run_gives_back_what_it_did_not_start(api: Api, context: Context) -> N
     held = hold_of_a_run(context, budget["id"])
     with context.database.write() as session:
         service.resolve(session, context, held, Void(by_run=True), principal_id="loopback")
-    assert (api.entries(budget["id"])[-1]["principal_id"], api.rho(budget["id"])) == ("somebody", (0, 0, 1))
+    assert (api.entries(budget["id"])[-1]["principal_id"], api.rho(budget["id"])) == ("loopback", (0, 0, 1))
     with pytest.raises(Problem) as caught, context.database.write() as session:
         service.resolve(session, context, held, Start(by_run=True))
     assert (caught.value.status, caught.value.code) == (409, "already_resolved")
