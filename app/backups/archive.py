@@ -17,8 +17,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import IO
 
 from app.backups.manifest import ArchiveRefused, Content, FileContent, Manifest, TableContent, read_manifest
@@ -34,6 +35,7 @@ _ENCRYPTED = 1
 
 #: What `zipfile` raises on bytes that are no archive.
 _NOT_AN_ARCHIVE = (
+    OSError,  # a place before the beginning
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -52,10 +54,20 @@ Done = Callable[[int], None]
 
 
 class ArchiveWriter:
-    """Writes an archive, member by member, and the manifest last."""
+    """Writes an archive, member by member, and the manifest last; what ends without one is no archive."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._archive = zipfile.ZipFile(file, "w", allowZip64=True)
+
+    def __enter__(self) -> ArchiveWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # It would be closed later anyway, and that fails where there is no room.
+        with suppress(OSError, ValueError):
+            self._archive.close()
 
     def write(self, name: str, parts: Iterator[bytes], *, is_compressed: bool) -> Content:
         """Write a member; its size and hash."""

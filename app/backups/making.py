@@ -69,10 +69,9 @@ def make_backup(context: Context, path: Path, done: Done, *, verifies: bool = Tr
     made: list[Manifest] = []
 
     def write(file: IO[bytes]) -> None:
-        writer = ArchiveWriter(file)
-        with context.database.read() as session:
+        with ArchiveWriter(file) as writer, context.database.read() as session:
             made.append(_write(context, session, writer, done, verifies=verifies))
-        writer.finish(made[0], seal_of(context))
+            writer.finish(made[0], seal_of(context))
         file.flush()
         with open_archive(Path(file.name)) as archive:
             archive.check_seal(seal_of(context))

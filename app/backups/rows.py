@@ -60,7 +60,8 @@ def kind_of(column: sa.Column[Any]) -> Kind:
         TypeError: the column is of a type that has no kind yet.
     """
     type_: Any = column.type
-    while isinstance(type_, sa.TypeDecorator):
+    # SQLAlchemy's own decorators are stored in another way on each database.
+    while isinstance(type_, sa.TypeDecorator) and not isinstance(type_, sa.Interval | sa.PickleType):
         type_ = type_.impl_instance
     for known, kind in _OF_SQL:
         if isinstance(type_, known):

@@ -105,7 +105,7 @@ def restore_backup(
             raise typer.Exit(Status.REFUSED)
         return
     life = {"life": done.life, "ended_runs": done.runs, "started": done.started, "charged": done.charged}
-    _print(manifest, as_json, {"archive": str(archive), "loss": loss_body(done.loss), **life})
+    _print(manifest, as_json, {"archive": str(archive), "loss": loss_body(done.loss), "acknowledged": life})
     if not as_json:
         print_text(done.in_words())
 

@@ -30,6 +30,7 @@ from app.settings import Settings
 from app.tables.schema import metadata
 from tests.app.budgets.conftest import Api, Clock
 from tests.app.ledger.scenes import lived_in
+from tests.app.run_sweeps.conftest import Sweeps
 from tests.app.runs.conftest import ROWS, Service
 from tests.app.runs.interrupted import left_after
 from tests.databases import ENGINES, DatabaseFactory
@@ -137,6 +138,9 @@ def home_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DatabaseFacto
             service.work()
             home.names["run"] = run["id"]
             home.names["model"] = service.model(run)
+            sweeps = Sweeps(client, context)
+            sweeps.paid()
+            assert sweeps.work_all() == 3
             private = service.budget()
             home.names["dataset"] = service.dataset(budget_id=private["id"])["id"]
             deleted = service.dataset(ROWS + "3,0,red,no\n", public=True)["id"]

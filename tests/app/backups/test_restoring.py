@@ -22,7 +22,7 @@ from app.runs import worker
 from tests.app.backups.conftest import Home
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.interrupted import kinds
-from tests.databases import DatabaseFactory
+from tests.databases import DatabaseFactory, sqlite_soon
 
 EVENTS = {"events": [{"mechanism": {"kind": "zcdp", "rho": 1e-3}}], "purpose": "p"}
 
@@ -130,6 +130,7 @@ def test_what_was_acknowledged_since_is_missed(home: Home, tmp_path: Path) -> No
         assert transparency.verified(service.context).valid
 
 
+@sqlite_soon
 def test_without_a_fence_nobody_knows_what_is_missing(home: Home, tmp_path: Path) -> None:
     home.save(tmp_path / "b")
     there = home.elsewhere(tmp_path / "there")
@@ -143,6 +144,7 @@ def test_without_a_fence_nobody_knows_what_is_missing(home: Home, tmp_path: Path
         assert losses.acknowledge(service.context, "the machine is gone").life == 2
 
 
+@sqlite_soon
 def test_a_copy_that_is_acknowledged_with_the_same_fence_ends_the_original(home: Home, tmp_path: Path) -> None:
     home.save(tmp_path / "b")
     with home.service() as service:
@@ -210,6 +212,7 @@ def test_without_the_secret_nothing_is_written_and_no_secret_is_made(home: Home,
     assert contents(there) == ([], True)
 
 
+@sqlite_soon
 def test_an_older_schema_is_brought_to_the_newest(home: Home, tmp_path: Path) -> None:
     """The archive of a version that knew no schedule of runs."""
     engine = sa.create_engine(home.url)
@@ -252,6 +255,7 @@ def test_a_schema_that_is_newer_than_the_program_is_refused(home: Home, tmp_path
     assert contents(there) == before
 
 
+@sqlite_soon
 def test_books_that_are_not_valid_are_not_restored(home: Home, tmp_path: Path) -> None:
     engine = sa.create_engine(home.url)
     with engine.begin() as connection:
