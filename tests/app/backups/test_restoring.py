@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from app.backups import contents as listed
 from app.backups import making
+from app.backups.manifest import ArchiveRefused
 from app.backups.restoring import RestoreRefused
 from app.db.database import Database
 from app.db.migrate import upgrade
@@ -212,6 +213,17 @@ def test_without_the_secret_nothing_is_written_and_no_secret_is_made(home: Home,
     assert contents(there) == ([], True)
 
 
+@pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
+def test_an_archive_of_another_secret_is_refused_before_anything_is_written(home: Home, tmp_path: Path) -> None:
+    home.save(tmp_path / "b")
+    there = home.elsewhere(tmp_path / "there")
+    (there.folder / "secret.key").write_bytes(b"k" * 64)
+    before = contents(there)
+    with pytest.raises(ArchiveRefused, match="seal is not that of this content secret"):
+        there.restore(tmp_path / "b")
+    assert contents(there) == before
+
+
 @sqlite_soon
 def test_an_older_schema_is_brought_to_the_newest(home: Home, tmp_path: Path) -> None:
     """The archive of a version that knew no schedule of runs."""
@@ -267,3 +279,25 @@ def test_books_that_are_not_valid_are_not_restored(home: Home, tmp_path: Path) -
     with pytest.raises(RestoreRefused, match="The books of the backup are not valid: budget bud_"):
         there.restore(tmp_path / "b")
     assert contents(there) == before
+
+
+@pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
+def test_the_owner_of_the_database_needs_no_other_right(home: Home, tmp_path: Path) -> None:
+    """As the page about PostgreSQL makes it: a role that is no superuser."""
+    home.save(tmp_path / "b")
+    there = home.elsewhere(tmp_path / "there")
+    url, role = sa.make_url(there.url), f"owner_{tmp_path.stat().st_ino}"
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"CREATE ROLE {role} LOGIN PASSWORD 'p'"))
+        connection.execute(sa.text(f'ALTER DATABASE "{url.database}" OWNER TO {role}'))
+    own = replace(there, url=url.set(username=role, password="p").render_as_string(hide_password=False))
+    try:
+        own.restore(tmp_path / "b")
+        assert len(own.rows()["entries"]) == len(home.rows()["entries"])
+    finally:
+        with engine.connect() as connection:
+            connection.execute(sa.text(f"DROP OWNED BY {role} CASCADE"))
+            connection.execute(sa.text(f'ALTER DATABASE "{url.database}" OWNER TO CURRENT_USER'))
+            connection.execute(sa.text(f"DROP ROLE {role}"))
+        engine.dispose()
