@@ -14,7 +14,6 @@ from app.backups import restoring
 from app.backups.archive import ArchiveWriter, open_archive
 from app.backups.making import make_backup
 from app.backups.restoring import restore
-from app.kit import private_files
 from app.settings import environment_of
 from tests.app.backups.conftest import Home, home, home_of
 from tests.app.cli.calls import done, refused
@@ -76,13 +75,7 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_succeeds(home: Home, t
 
 def in_the_files() -> None:
     """A file is written and has no name yet."""
-    write = restoring._write_file
-
-    def dies(*args: object) -> None:
-        private_files.os.fsync = _die  # type: ignore[assignment]
-        write(*args)  # type: ignore[arg-type]
-
-    restoring._write_file = dies
+    Path.replace = _die  # type: ignore[method-assign,assignment]
 
 
 def before_the_database() -> None:
