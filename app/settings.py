@@ -183,6 +183,11 @@ class Settings(BaseSettings):
         return self.data_dir / "local-token"
 
     @property
+    def unfinished_restore_file(self) -> Path:
+        """The file that is there while a backup is restored, and after a restore that was killed (`app.backups`)."""
+        return self.data_dir / "unfinished-restore"
+
+    @property
     def checkpoint_file(self) -> Path:
         """The file of the first key that signs."""
         return self.checkpoint_key_file or self.data_dir / "checkpoint.key"

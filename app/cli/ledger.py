@@ -226,8 +226,7 @@ def acknowledge_loss(
     with open_context() as context:
         require_schema(context)
         if not is_confirmed:
-            found = fence_of(context).check()
-            _print_loss(found, as_json)
+            _print_found(fence_of(context).check(), as_json)
             return
         if not reason:
             fail("--reason says why the loss is acknowledged, such as 'the disk failed; backup of Monday'.")
@@ -237,33 +236,34 @@ def acknowledge_loss(
             fail(str(error))
     if as_json:
         print_json(
-            {**_loss_body(done.loss), "life": done.life}
+            {**loss_body(done.loss), "life": done.life}
             | {"ended_runs": done.runs, "started": done.started, "charged": done.charged}
         )
     else:
-        print_text(
-            f"{done.loss.in_words()}\nThe loss is entered, and life {done.life} of the ledger has begun. {done.runs} "
-            f"run(s) were ended; {done.started} reservation(s) that may have been started count as started; "
-            f"{done.charged} of runs were charged in full.\nWhat was released after this copy was made is not in the "
-            "books: charge what you know of it by corrections, or close the budgets (docs/operating/fence.md)."
-        )
+        print_text(done.in_words())
 
 
-def _print_loss(loss: Loss | None, as_json: bool) -> None:
+def _print_found(loss: Loss | None, as_json: bool) -> None:
     if as_json:
-        print_json({"missing": []} if loss is None else _loss_body(loss))
+        print_json({"missing": []} if loss is None else loss_body(loss))
         return
     if loss is None:
         print_text("The database has everything that was acknowledged.")
         return
+    print_loss(loss)
+    print_text("Nothing was changed. --yes with --reason enters the loss, and goes on with this database for good.")
+
+
+def print_loss(loss: Loss) -> None:
+    """Print what is missing, budget by budget."""
     print_text(loss.in_words())
     if loss.missing:
         rows = [[each.budget_id, str(each.acknowledged), str(each.found)] for each in loss.missing]
         print_table(["budget", "acknowledged", "found"], rows)
-    print_text("Nothing was changed. --yes with --reason enters the loss, and goes on with this database for good.")
 
 
-def _loss_body(loss: Loss) -> dict[str, Any]:
+def loss_body(loss: Loss) -> dict[str, Any]:
+    """Return what is missing as JSON."""
     return {
         "reason": str(loss.reason),
         "acknowledged_entries": loss.acknowledged,

@@ -39,6 +39,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "keys": ("keys", "API keys of the server on this machine."),
     "secrets": ("secrets", "The secrets of the database: versions, rotation."),
     "ledger": ("ledger", "The books of all budgets: verify, export, mend."),
+    "backup": ("backup", "Write database and files of the service to one file."),
+    "check-backup": ("backup", "Verify a backup, and show what it holds."),
+    "restore": ("backup", "Bring an empty database and data folder to what a backup has."),
     "openapi": ("service", "Print the OpenAPI document."),
 }
 

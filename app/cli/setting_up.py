@@ -25,18 +25,24 @@ from app.settings import Settings, settings_faults
 
 
 @contextmanager
-def open_context(*, makes_database: bool = False) -> Iterator[Context]:
+def open_context(*, makes_database: bool = False, restores: bool = False) -> Iterator[Context]:
     """Settings and database of a command; what goes wrong with the database inside is told in one line.
 
     Args:
         makes_database: Whether a SQLite file that is not there is made. Elsewhere a command that is called in another
             folder than the server's would leave an empty one there.
+        restores: Whether the command goes on with a restore that was interrupted. No other one passes it.
     """
     collector.resume()
     try:
         settings = Settings()
     except ValidationError as error:
         fail(settings_faults(error))
+    if not restores and settings.unfinished_restore_file.exists():
+        fail(
+            f"A restore into {settings.data_dir} was interrupted, or is under way. Run `epsilond restore` again with "
+            "the same archive; until then nothing is served."
+        )
     if not makes_database:
         _require_database(settings)
     try:

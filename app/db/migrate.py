@@ -6,7 +6,8 @@ that load this module migrate nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,11 +24,44 @@ MIGRATIONS = Path(__file__).parents[2] / "migrations"
 _ADVISORY_LOCK = 0x657073696C6F6E64
 
 
+class BrokenReferences(Exception):
+    """What was to be committed refers to rows that there are not."""
+
+
 def upgrade(database_url: str, revision: str = "head") -> None:
     """Bring the database to ``revision``: all of it in one transaction, or nothing."""
+    database = Database(database_url)
+    try:
+        with schema_changes(database) as connection:
+            upgrade_within(connection, revision)
+    finally:
+        database.dispose()
+
+
+@contextmanager
+def schema_changes(database: Database) -> Iterator[Connection]:
+    """One transaction in which the schema may change: committed when the block ends, rolled back when it raises.
+
+    Of two that begin at once the second one waits. References between tables are compared at its end.
+    """
+    with database.engine.connect() as connection:
+        if database.is_sqlite:
+            # A table is changed by making it anew, which its references would forbid; they are checked at the end.
+            connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
+        with connection.begin():
+            if not database.is_sqlite:
+                connection.execute(text("SET LOCAL lock_timeout = '10min'"))
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+            yield connection
+            if database.is_sqlite and connection.execute(text("PRAGMA foreign_key_check")).first() is not None:
+                raise BrokenReferences("a reference between tables would be broken; nothing was changed")
+
+
+def upgrade_within(connection: Connection, revision: str = "head") -> None:
+    """Bring the schema to ``revision`` in the transaction of `schema_changes`."""
     from alembic import command
 
-    _run(database_url, lambda config: command.upgrade(config, revision))
+    command.upgrade(_config(connection), revision)
 
 
 @cache
@@ -62,21 +96,3 @@ def _config(connection: Connection | None = None) -> Config:
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config
-
-
-def _run(database_url: str, step: Callable[[Config], None]) -> None:
-    database = Database(database_url)
-    try:
-        with database.engine.connect() as connection:
-            if database.is_sqlite:
-                # A table is changed by making it anew, which its references would forbid; they are checked at the end.
-                connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
-            with connection.begin():
-                if not database.is_sqlite:
-                    connection.execute(text("SET LOCAL lock_timeout = '10min'"))
-                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-                step(_config(connection))
-                if database.is_sqlite and connection.execute(text("PRAGMA foreign_key_check")).first() is not None:
-                    raise RuntimeError("the migration would break a reference between tables; nothing was changed")
-    finally:
-        database.dispose()

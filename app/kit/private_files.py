@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -69,6 +70,28 @@ def write_private_once(path: Path, content: bytes) -> None:
             path.hardlink_to(draft)
         except FileExistsError:
             return
+    sync_folder(path.parent)
+
+
+def write_new_private(path: Path, write: Write) -> None:
+    """Write a file of mode 0600 that was not there before, into a folder that exists.
+
+    The file appears under its name when all of it is on the disk, and not before. Where ``write`` raises, nothing is
+    left.
+
+    Raises:
+        FileExistsError: there is such a file. It is left as it is.
+    """
+    if path.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    with _draft(path, write) as draft:
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            raise
+        except OSError:
+            # A file system without hard links, as that of a stick or of a share has none.
+            draft.replace(path)
     sync_folder(path.parent)
 
 

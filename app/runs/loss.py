@@ -62,6 +62,15 @@ class Acknowledged:
     started: int
     charged: int
 
+    def in_words(self) -> str:
+        """What was done, and what is left to do."""
+        return (
+            f"{self.loss.in_words()}\nThe loss is entered, and life {self.life} of the ledger has begun. {self.runs} "
+            f"run(s) were ended; {self.started} reservation(s) that may have been started count as started; "
+            f"{self.charged} of runs were charged in full.\nWhat was released after this copy was made is not in the "
+            "books: charge what you know of it by corrections, or close the budgets (docs/operating/fence.md)."
+        )
+
 
 def acknowledge(context: Context, reason: str) -> Acknowledged:
     """Go on with the database as it is.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from tests.app.cli.test_run import CREATE
 #: What cannot be done twice, or prints no answer; how it is told as JSON, other tests say.
 ONCE = {
     "run create", "run cancel", "run model", "budget create", "keys create", "keys rotate", "keys revoke",
-    "secrets retire", "ledger export", "ledger checkpoint", "openapi",
+    "secrets retire", "ledger export", "ledger checkpoint", "openapi", "backup", "restore",
 }  # fmt: skip
 
 
@@ -121,10 +122,18 @@ def test_every_example_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Mon
             if path in ("serve", "worker"):
                 continue
             words = [placeholder(word, path, settings, env) for word in example(path)]
-            done(*words, env=env)
+            done(*words, env=env_of_an_empty_place(settings, env) if path == "restore" else env)
             if path not in ONCE:
                 assert "--json" in {option for parameter in command.params for option in parameter.opts}
                 json.loads(done(*words, "--json", env=env))
+
+
+def env_of_an_empty_place(settings: Settings, env: dict[str, str]) -> dict[str, str]:
+    """What a backup is restored into: the secret is there, and nothing else."""
+    folder = settings.data_dir.with_name("empty")
+    folder.mkdir(mode=0o700)
+    shutil.copy(settings.secret_file, folder)
+    return {**env, "EPSILOND_DATA_DIR": str(folder)}
 
 
 def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -> str:

@@ -1,0 +1,223 @@
+"""The file of a backup: a ZIP archive with a manifest, and a seal on it.
+
+    manifest.json
+    seal                          a keyed hash of the manifest, under the secret of contents
+    tables/<table>.ndjson         compressed
+    files/<path in the data folder>
+
+Nothing is unpacked by the names, modes and links that an archive gives. A reader asks for the members that the manifest
+names, and gets their bytes while they are hashed. Reading takes as much memory as the longest row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from app.backups.manifest import ArchiveRefused, Content, FileContent, Manifest, TableContent, read_manifest
+
+_MANIFEST, _SEAL = "manifest.json", "seal"
+#: A manifest has a line for each file; so many bytes are those of half a million.
+_MOST_MANIFEST_BYTES = 128 * 2**20
+#: A row is read as a whole. The largest that the service writes is a run whose request came with its data.
+MOST_ROW_BYTES = 256 * 2**20
+_PART_BYTES = 2**20
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 1
+
+#: What `zipfile` raises on bytes that are no archive.
+_NOT_AN_ARCHIVE = (
+    OSError,  # a place before the beginning
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OverflowError,
+    UnicodeDecodeError,
+    ValueError,
+    RuntimeError,
+)
+
+#: Gives the seal of a manifest's bytes.
+Seal = Callable[[bytes], str]
+#: Is told how many bytes were done since it was called last.
+Done = Callable[[int], None]
+
+
+class ArchiveWriter:
+    """Writes an archive, member by member, and the manifest last; what ends without one is no archive."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._archive = zipfile.ZipFile(file, "w", allowZip64=True)
+
+    def __enter__(self) -> ArchiveWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # It would be closed later anyway, and that fails where there is no room.
+        with suppress(OSError, ValueError):
+            self._archive.close()
+
+    def write(self, name: str, parts: Iterator[bytes], *, is_compressed: bool) -> Content:
+        """Write a member; its size and hash."""
+        digest, size = hashlib.sha256(), 0
+        with self._archive.open(_info(name, is_compressed=is_compressed), "w", force_zip64=True) as member:
+            for part in parts:
+                member.write(part)
+                digest.update(part)
+                size += len(part)
+        return Content(bytes=size, sha256=digest.hexdigest())
+
+    def finish(self, manifest: Manifest, seal: Seal) -> None:
+        """Write the manifest and its seal: the archive is complete."""
+        text = manifest.to_bytes()
+        self._archive.writestr(_info(_MANIFEST, is_compressed=True), text)
+        self._archive.writestr(_info(_SEAL, is_compressed=False), seal(text))
+        self._archive.close()
+
+
+class ArchiveReader:
+    """An archive that is open; whatever it gives was compared with the manifest.
+
+    Attributes:
+        manifest: What it says of itself.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        infos = archive.infolist()
+        self._infos = {info.filename: info for info in infos}
+        if len(self._infos) < len(infos):
+            raise ArchiveRefused("It has two members of one name.")
+        for info in infos:
+            if info.compress_type not in _COMPRESSIONS or info.flag_bits & _ENCRYPTED:
+                raise ArchiveRefused(f"Its member {info.filename!r} is not stored as this program stores it.")
+        self._text = self._small(_MANIFEST, _MOST_MANIFEST_BYTES)
+        self._seal = self._small(_SEAL, _PART_BYTES)
+        self.manifest = read_manifest(self._text)
+        expected = {_MANIFEST, _SEAL, *(content.member for content in self.manifest.contents)}
+        for name in sorted(expected - self._infos.keys()):
+            raise ArchiveRefused(f"Its member {name!r} is missing.")
+        for name in sorted(self._infos.keys() - expected):
+            raise ArchiveRefused(f"Its member {name!r} is not in its manifest.")
+
+    def check_seal(self, seal: Seal) -> None:
+        """See that the manifest is the one that was written.
+
+        Raises:
+            ArchiveRefused: it was changed, or the secret of contents is another one.
+        """
+        if not hmac.compare_digest(seal(self._text).encode(), self._seal):
+            raise ArchiveRefused(
+                "Its seal is not that of this content secret: the archive was changed after it was made, or the secret "
+                "here is that of another ledger."
+            )
+
+    def check(self, done: Done) -> None:
+        """Read everything.
+
+        Raises:
+            ArchiveRefused: a member is not what was written.
+        """
+        for table in self.manifest.tables:
+            for _ in self.lines(table, done):
+                pass
+        for file in self.manifest.files:
+            for _ in self.parts(file, done):
+                pass
+
+    def parts(self, content: TableContent | FileContent, done: Done) -> Iterator[bytes]:
+        """The bytes of a member, piece by piece.
+
+        Raises:
+            ArchiveRefused: they are not those that were written; raised behind the last piece at the latest.
+        """
+        return self._hashed(content, done, lambda member, left: member.read(min(left, _PART_BYTES)))
+
+    def lines(self, table: TableContent, done: Done) -> Iterator[bytes]:
+        """The lines of a table.
+
+        Raises:
+            ArchiveRefused: as `parts`; a line is too long; there are not as many as the manifest says.
+        """
+        rows = 0
+        for line in self._hashed(table, done, lambda member, left: member.readline(min(left, MOST_ROW_BYTES))):
+            if not line.endswith(b"\n"):
+                raise ArchiveRefused(
+                    f"A row of the table {table.name} has no end, or is longer than any that is written."
+                )
+            rows += 1
+            yield line
+        if rows != table.rows:
+            raise ArchiveRefused(f"The table {table.name} has {rows} rows, and the manifest says {table.rows}.")
+
+    def _hashed(
+        self, content: TableContent | FileContent, done: Done, read: Callable[[IO[bytes], int], bytes]
+    ) -> Iterator[bytes]:
+        digest, size = hashlib.sha256(), 0
+        try:
+            with self._archive.open(self._infos[content.member]) as member:
+                # One byte more than there should be is asked for, so that what is too long is found.
+                while part := read(member, content.bytes + 1 - size):
+                    digest.update(part)
+                    size += len(part)
+                    if size > content.bytes:
+                        break
+                    done(len(part))
+                    yield part
+        except _NOT_AN_ARCHIVE as error:
+            raise ArchiveRefused(f"Its member {content.member!r} cannot be read: {error}.") from None
+        if size != content.bytes or digest.hexdigest() != content.sha256:
+            raise ArchiveRefused(f"Its member {content.member!r} is not what was written: size or hash differ.")
+
+    def _small(self, name: str, most: int) -> bytes:
+        if name not in self._infos:
+            raise ArchiveRefused(f"It has no member {name!r}: it is no backup of this service, or not all of one.")
+        try:
+            with self._archive.open(self._infos[name]) as member:
+                text = member.read(most + 1)
+        except _NOT_AN_ARCHIVE as error:
+            raise ArchiveRefused(f"Its member {name!r} cannot be read: {error}.") from None
+        if len(text) > most:
+            raise ArchiveRefused(f"Its member {name!r} is longer than any that this program writes.")
+        return text
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[ArchiveReader]:
+    """The archive in a file.
+
+    Raises:
+        ArchiveRefused: it is no backup.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        try:
+            archive = zipfile.ZipFile(file)
+        except _NOT_AN_ARCHIVE as error:
+            raise ArchiveRefused(f"It is no archive, or not all of one: {error}.") from None
+        with archive:
+            yield ArchiveReader(archive)
+
+
+def _info(name: str, *, is_compressed: bool) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.compress_type = zipfile.ZIP_DEFLATED if is_compressed else zipfile.ZIP_STORED
+    info.external_attr = 0o100600 << 16
+    return info
+
+
+def file_parts(file: IO[bytes]) -> Iterator[bytes]:
+    """The content of a file, piece by piece."""
+    return iter(lambda: file.read(_PART_BYTES), b"")

@@ -1,0 +1,50 @@
+"""What belongs into a backup: every table, and the files of the data folder that rows refer to.
+
+Secrets have no part in it, nor has anything that noise comes from: the checkpoints of runs, which hold the keys of
+their generators, stay where they are. So does the fence, which tells an old backup from the newest state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.backups.manifest import Kind
+from app.backups.rows import kind_of
+from app.context import Context
+from app.datasets.files import DatasetFiles
+from app.runs.artifacts import model_path
+from app.tables.datasets import Dataset
+from app.tables.runs import Run
+from app.tables.schema import metadata
+from app.tables.states import RunState
+
+#: Tables, and columns as ``table.column``, that a backup leaves out, and why. A column that is left out has no value
+#: after a restore.
+LEFT_OUT: Mapping[str, str] = {
+    "merkle_trees.awaited_leaf_index": "It goes with the next one.",
+    "merkle_trees.awaited_transaction": "It counts the transactions of one database server, and another counts anew.",
+}
+
+
+def tables() -> Iterator[tuple[str, Mapping[str, Kind], list[str]]]:
+    """The tables of a backup: their names, their columns with their kinds, and the columns of their primary keys."""
+    for name, table in sorted(metadata.tables.items()):
+        if name not in LEFT_OUT:
+            columns = [column for column in table.columns if f"{name}.{column.name}" not in LEFT_OUT]
+            kinds = {column.name: kind_of(column) for column in columns}
+            yield name, kinds, [column.name for column in table.primary_key.columns]
+
+
+def belonging_files(session: Session, context: Context) -> Iterator[Path]:
+    """The files of the data folder that the rows of a session's view refer to: of data sets, and of models."""
+    files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
+    living = select(Dataset.id).where(Dataset.deleted_at.is_(None), Dataset.is_bundled.is_(False))
+    for dataset_id in session.scalars(living.order_by(Dataset.id)):
+        yield files.path(dataset_id)
+    with_model = select(Run).where(Run.state == RunState.SUCCEEDED, Run.result.is_not(None))
+    for run in session.scalars(with_model.order_by(Run.id).execution_options(yield_per=100)):
+        yield model_path(context, run)

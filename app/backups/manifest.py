@@ -1,0 +1,156 @@
+"""What a backup says of itself. Pure.
+
+The manifest is the first thing that is read of an archive, and whoever reads it trusts nothing that it does not say: a
+member that it does not name is refused, and so is one that is not of its size and hash.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+#: Archives of other versions are refused: what they hold may mean something else.
+FORMAT_VERSION: Final = 1
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+#: A file of the data folder: one of its folders, and a name that leads nowhere else.
+FilePath = Annotated[str, StringConstraints(pattern=r"^(datasets|models)/[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")]
+#: How the values of a column are written (`app.backups.rows`).
+Kind = Literal["integer", "boolean", "real", "text", "json", "bytes", "moment"]
+
+
+class ArchiveRefused(Exception):
+    """The file is no backup, or not the one that was made; the message says what is wrong, and where."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Content(_Record):
+    """Bytes that the archive holds."""
+
+    bytes: Count
+    sha256: Sha256
+
+
+class TableContent(Content):
+    """The rows of a table, one JSON list a line, in the order of ``columns``."""
+
+    name: Name
+    columns: dict[Name, Kind]
+    rows: Count
+
+    @property
+    def member(self) -> str:
+        """Its name in the archive."""
+        return f"tables/{self.name}.ndjson"
+
+
+class FileContent(Content):
+    """A file of the data folder, as it lay there: where a data key is set, data sets are encrypted."""
+
+    path: FilePath
+
+    @property
+    def member(self) -> str:
+        """Its name in the archive."""
+        return f"files/{self.path}"
+
+
+class LedgerFacts(_Record):
+    """The books of the backup.
+
+    Attributes:
+        ledger_id: Drawn once with the database.
+        life: The number of the life that the ledger was in.
+        budgets, entries: How many.
+        heads: One hash of the ends of all chains (`app.ledger.books.digest_of`).
+        tree_size, tree_root: Of the tree over all entries.
+    """
+
+    ledger_id: str
+    life: Count
+    budgets: Count
+    entries: Count
+    heads: Sha256
+    tree_size: Count
+    tree_root: Sha256
+
+
+class Manifest(_Record):
+    """What a backup holds.
+
+    Attributes:
+        format, version: Of the archive.
+        service_version: Of the program that made it.
+        revision: Of the schema that the tables have.
+        database: The kind of database that they come from; they go into either.
+        made_at: When its view of the database began, in UTC.
+        is_verified: Whether the books were verified when it was made.
+        ledger: The books.
+        tables: All of them.
+        files: Of the data folder.
+        missing_files: That belong to rows and were not in the data folder.
+    """
+
+    format: Literal["epsilond-backup"] = "epsilond-backup"
+    version: Literal[1] = FORMAT_VERSION
+    service_version: str
+    revision: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,32}$")]
+    database: Literal["sqlite", "postgresql"]
+    made_at: datetime
+    is_verified: bool
+    ledger: LedgerFacts
+    tables: tuple[TableContent, ...]
+    files: tuple[FileContent, ...]
+    missing_files: tuple[FilePath, ...]
+
+    @property
+    def contents(self) -> tuple[TableContent | FileContent, ...]:
+        """Everything that the archive holds beside the manifest and its seal."""
+        return (*self.tables, *self.files)
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of everything."""
+        return sum(content.bytes for content in self.contents)
+
+    def to_bytes(self) -> bytes:
+        """What stands in the archive."""
+        return self.model_dump_json(indent=1).encode()
+
+
+def read_manifest(text: bytes) -> Manifest:
+    """What an archive says of itself.
+
+    Raises:
+        ArchiveRefused: it is no manifest, or one of another version.
+    """
+    try:
+        head = _Head.model_validate_json(text)
+        if head.version != FORMAT_VERSION:
+            raise ArchiveRefused(
+                f"It is a backup of version {head.version}, and this program reads version {FORMAT_VERSION}. Restore "
+                "it with the program that made it, and upgrade then."
+            )
+        manifest = Manifest.model_validate_json(text)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise ArchiveRefused(
+            f"Its manifest is not what this program writes: {where or 'text'}: {fault['msg']}."
+        ) from None
+    names = [content.member for content in manifest.contents]
+    if len(set(names)) < len(names):
+        raise ArchiveRefused("Its manifest names a member twice.")
+    return manifest
+
+
+class _Head(BaseModel):
+    format: Literal["epsilond-backup"]
+    version: int

@@ -1,0 +1,333 @@
+"""A backup is restored: into an empty database and an empty data folder, in one step that is done or not.
+
+First comes a file that says that a restore is under way, then the files of the data folder. The database comes last, in
+one transaction; on SQLite it is made under another name and takes its own when it is whole. So whoever finds the
+database finds everything, and a restore that was killed is begun anew by the next one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import sqlalchemy as sa
+from alembic.util import CommandError
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.orm import Session
+
+from app.backups.archive import ArchiveReader, Done
+from app.backups.making import BackupRefused, ledger_facts, seal_of
+from app.backups.manifest import ArchiveRefused, FileContent, LedgerFacts, Manifest, TableContent
+from app.backups.rows import decoded, insertion
+from app.context import Context
+from app.db.database import Database, sqlite_file
+from app.db.migrate import BrokenReferences, schema_changes, upgrade_within
+from app.fence.file_store import DamagedFence
+from app.fence.watching import fence_of
+from app.kit.private_files import make_private_folder, sync_folder, write_private, write_private_once
+from app.ledger.verdicts import describe
+from app.ledger.verification import verify
+from app.secrets.material import Purpose
+
+#: Folders that nobody else may have put anything into.
+_FOLDERS = ("datasets", "models", "checkpoints")
+_ROWS = 500
+_MARK = b"""A backup is being restored into this folder, or a restore was interrupted. `epsilond restore`, called
+again, removes what lies in datasets, models and checkpoints here, and begins anew.
+"""
+#: What SQLite keeps beside a database.
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+class RestoreRefused(Exception):
+    """Nothing was restored; the message says why, and what would be right."""
+
+
+def restore(context: Context, archive: ArchiveReader, done: Done) -> None:
+    """Bring the database and the data folder to what the backup has.
+
+    Guarantees:
+        - checked_first: nothing is written before every member of the archive was compared with its manifest, and that
+          with its seal.
+        - whole_or_nothing: the database has either nothing, or all that the backup has, in books that are valid.
+        - again: after a crash the same call succeeds.
+
+    Args:
+        context: The process's context; neither its database nor its data folder has anything.
+        archive: The backup.
+        done: Is told of bytes that were read: twice of each.
+
+    Raises:
+        RestoreRefused: the database or the data folder has something, the secret is missing, the fence is another
+            ledger's, there is no room, or the books are not valid.
+        ArchiveRefused: the archive is not what was written.
+    """
+    manifest, settings = archive.manifest, context.settings
+    if not context.secrets.exists(Purpose.CONTENT, 1):
+        raise RestoreRefused(
+            f"There is no secret at {settings.secret_file}, and no backup holds one. Put the secrets of this "
+            "ledger into the data folder, or set EPSILOND_SECRET_KEY (docs/operating/secrets.md)."
+        )
+    archive.check_seal(seal_of(context))
+    _check_fence(context, manifest)
+    mark = settings.unfinished_restore_file
+    was_killed = mark.exists()
+    if not was_killed:
+        _require_empty(context)
+    _require_room(context, manifest)
+    archive.check(done)
+    with _alone(mark):
+        # From here on, whatever is in the folders was put there by this restore, or by the one that was killed.
+        if not _is_empty(context.database):
+            _require_this_backup(context, manifest)
+        else:
+            if was_killed:
+                _clear(context)
+            _write(context, archive, done)
+        mark.unlink()
+        sync_folder(settings.data_dir)
+
+
+@contextmanager
+def _alone(mark: Path) -> Iterator[None]:
+    """Leave a file that no other command passes; one restore at a time has it."""
+    write_private_once(mark, _MARK)
+    with mark.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RestoreRefused("Another restore into this data folder is under way.") from None
+        yield
+
+
+def _write(context: Context, archive: ArchiveReader, done: Done) -> None:
+    try:
+        for file in archive.manifest.files:
+            _write_file(context, archive, file, done)
+        with _new_database(context.database) as database:
+            _write_database(database, archive, done)
+    except BaseException:  # Ctrl+C, too
+        if _is_empty(context.database):
+            _clear(context)
+            context.settings.unfinished_restore_file.unlink()
+        raise
+
+
+def _check_fence(context: Context, manifest: Manifest) -> None:
+    try:
+        kept = fence_of(context).store.read(())
+    except DamagedFence:
+        return
+    if kept is not None and kept.ledger_id != manifest.ledger.ledger_id:
+        raise RestoreRefused(
+            f"The fence is that of the ledger {kept.ledger_id}, and the backup is of {manifest.ledger.ledger_id}. "
+            "EPSILOND_FENCE or the data folder is that of another service. Nothing was changed."
+        )
+
+
+def _require_this_backup(context: Context, manifest: Manifest) -> None:
+    """See that what is there is what a restore of this backup has left that was killed at its very end."""
+    with context.database.read() as session:
+        if inspect(session.connection()).has_table("merkle_trees") and ledger_facts(session) == manifest.ledger:
+            return
+    raise RestoreRefused(
+        "A restore was interrupted here, and the database has something else in it than this backup. Give an empty "
+        f"database, or remove the file {context.settings.unfinished_restore_file} and see what the database is."
+    )
+
+
+def _is_empty(database: Database) -> bool:
+    file = sqlite_file(database.url)
+    if file is not None:
+        return not any(file.with_name(f"{file.name}{end}").exists() for end in _BESIDE)
+    with database.read() as session:
+        return not inspect(session.connection()).get_table_names()
+
+
+def _require_empty(context: Context) -> None:
+    if not _is_empty(context.database):
+        raise RestoreRefused(
+            "The database that EPSILOND_DATABASE_URL names has something in it already. A backup goes into an empty "
+            "one, so that nothing is lost; on SQLite there must be no file. Nothing was changed."
+        )
+    for name in _FOLDERS:
+        folder = context.settings.data_dir / name
+        if folder.is_dir() and any(folder.iterdir()):
+            raise RestoreRefused(
+                f"The folder {folder} has something in it already. A backup goes into an empty data folder, which may "
+                "hold the secrets and the fence. Nothing was changed."
+            )
+
+
+def _require_room(context: Context, manifest: Manifest) -> None:
+    folder = make_private_folder(context.settings.data_dir)
+    free, needed = shutil.disk_usage(folder).free, manifest.total_bytes
+    if needed > free:
+        raise RestoreRefused(f"The backup holds {needed} bytes, and {folder} has room for {free}. Nothing was changed.")
+
+
+def _clear(context: Context) -> None:
+    """Remove what a restore has written that did not come to its end."""
+    for name in _FOLDERS:
+        shutil.rmtree(context.settings.data_dir / name, ignore_errors=True)
+    _remove_draft(context.database)
+
+
+def _remove_draft(database: Database) -> None:
+    file = sqlite_file(database.url)
+    for end in _BESIDE if file is not None else ():
+        assert file is not None
+        _draft_of(file).with_name(f"{_draft_of(file).name}{end}").unlink(missing_ok=True)
+
+
+def _draft_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.restoring")
+
+
+def _write_file(context: Context, archive: ArchiveReader, content: FileContent, done: Done) -> None:
+    def write(file: IO[bytes]) -> None:
+        for part in archive.parts(content, done):
+            file.write(part)
+
+    write_private(context.settings.data_dir / content.path, write)
+
+
+@contextmanager
+def _new_database(target: Database) -> Iterator[Database]:
+    """Give a database to fill, which is the target when the block ends."""
+    file = sqlite_file(target.url)
+    if file is None:
+        yield target
+        return
+    draft = _draft_of(file)
+    _remove_draft(target)
+    database = Database(sa.make_url(target.url).set(database=str(draft)).render_as_string(hide_password=False))
+    try:
+        yield database
+    finally:
+        # The last connection folds the write-ahead log into the file.
+        database.dispose()
+    with draft.open("rb") as written:
+        os.fsync(written.fileno())
+    draft.rename(file)
+    sync_folder(file.parent)
+
+
+def _write_database(database: Database, archive: ArchiveReader, done: Done) -> None:
+    """Write everything in one transaction, which is committed if the books are valid then."""
+    manifest = archive.manifest
+    try:
+        with schema_changes(database) as connection:
+            if inspect(connection).get_table_names():
+                raise RestoreRefused("Something was written to the database meanwhile. Nothing was changed.")
+            _migrate(connection, manifest.revision)
+            with _open_tables(connection):
+                _require_same_tables(connection, manifest)
+                for table in manifest.tables:
+                    connection.execute(sa.delete(sa.table(table.name)))
+                for table in manifest.tables:
+                    _write_table(connection, archive, table, done)
+            _continue_numbers(connection, manifest)
+            upgrade_within(connection)
+            _check_books(connection, manifest.ledger)
+    except (IntegrityError, DataError, BrokenReferences) as error:
+        raise ArchiveRefused(f"Its rows do not fit together: {error}.") from None
+
+
+def _migrate(connection: Connection, revision: str) -> None:
+    try:
+        upgrade_within(connection, revision)
+    except CommandError:
+        raise RestoreRefused(
+            f"The backup is of the schema {revision}, which this version does not know. Restore it with the version "
+            "that made it, or a newer one. Nothing was changed."
+        ) from None
+
+
+def _require_same_tables(connection: Connection, manifest: Manifest) -> None:
+    """See that the tables and columns of the archive are among those of its revision."""
+    inspector = inspect(connection)
+    there = set(inspector.get_table_names()) - {"alembic_version"}
+    named = {table.name for table in manifest.tables}
+    if named - there:
+        raise ArchiveRefused(f"The schema {manifest.revision} has no table {min(named - there)}.")
+    for table in manifest.tables:
+        columns = {column["name"] for column in inspector.get_columns(table.name)}
+        if unknown := table.columns.keys() - columns:
+            raise ArchiveRefused(f"In the schema {manifest.revision}, {table.name} has no column {min(unknown)}.")
+
+
+@contextmanager
+def _open_tables(connection: Connection) -> Iterator[None]:
+    """Let rows be written in any order, also into tables that are only added to; afterwards all is as it was."""
+    if connection.dialect.name == "sqlite":
+        triggers = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")).all()
+        for name, _ in triggers:
+            connection.exec_driver_sql(f'DROP TRIGGER "{name}"')
+        yield
+        for _, statement in triggers:
+            connection.exec_driver_sql(statement)
+        return
+    inspector = inspect(connection)
+    names = inspector.get_table_names()
+    references = [(name, each["name"]) for name in names for each in inspector.get_foreign_keys(name)]
+    for name in names:
+        connection.exec_driver_sql(f'ALTER TABLE "{name}" DISABLE TRIGGER USER')
+    for name, reference in references:
+        connection.exec_driver_sql(f'ALTER TABLE "{name}" ALTER CONSTRAINT "{reference}" DEFERRABLE INITIALLY DEFERRED')
+    yield
+    connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
+    for name, reference in references:
+        connection.exec_driver_sql(f'ALTER TABLE "{name}" ALTER CONSTRAINT "{reference}" NOT DEFERRABLE')
+    for name in names:
+        connection.exec_driver_sql(f'ALTER TABLE "{name}" ENABLE TRIGGER USER')
+
+
+def _write_table(connection: Connection, archive: ArchiveReader, table: TableContent, done: Done) -> None:
+    statement = insertion(connection.dialect.name, table.name, table.columns)
+    rows: list[dict[str, Any]] = []
+    for line in archive.lines(table, done):
+        rows.append(decoded(table.name, table.columns, line))
+        if len(rows) == _ROWS:
+            connection.execute(statement, rows)
+            rows.clear()
+    if rows:
+        connection.execute(statement, rows)
+
+
+def _continue_numbers(connection: Connection, manifest: Manifest) -> None:
+    """Let the numbers that a database gives out go on behind those that rows have. SQLite does so by itself."""
+    if connection.dialect.name == "sqlite":
+        return
+    inspector = inspect(connection)
+    for table in manifest.tables:
+        for column in inspector.get_columns(table.name):
+            where = {"table": f'"{table.name}"', "column": column["name"]}
+            sequence = connection.scalar(text("SELECT pg_get_serial_sequence(:table, :column)"), where)
+            if sequence is not None:
+                last = connection.scalar(
+                    sa.select(sa.func.max(sa.column(column["name"]))).select_from(sa.table(table.name))
+                )
+                if last is not None:
+                    connection.execute(text("SELECT setval(:sequence, :last)"), {"sequence": sequence, "last": last})
+
+
+def _check_books(connection: Connection, said: LedgerFacts) -> None:
+    with Session(connection, join_transaction_mode="create_savepoint") as session:
+        verdict = verify(session)
+        if verdict.first_bad is not None:
+            raise RestoreRefused(
+                f"The books of the backup are not valid: {describe(verdict.first_bad)}. Nothing was changed."
+            )
+        try:
+            found = ledger_facts(session)
+        except BackupRefused as error:
+            raise RestoreRefused(f"{error} Nothing was changed.") from None
+    if found != said:
+        raise ArchiveRefused("Its books are not those that its manifest names.")
