@@ -7,6 +7,7 @@ of a resolved reservation must say is known when its last entry has been read; i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Row
@@ -58,7 +59,9 @@ def _check(session: Session, books: Books, root_id: str, past: Past | None, kept
     head = None if tree is None else tree.check(kept)
     reader.check_reservations(root_id)
     _check_budgets(session, books, rows)
-    for budget_id, reason in tables.exposed_faults(session, books, root_id):
+    for budget_id, reason in chain(
+        tables.limit_request_faults(session, books, root_id), tables.exposed_faults(session, books, root_id)
+    ):
         raise BadPlace(budget_id, None, None, reason)
     return head
 
