@@ -144,6 +144,7 @@ _COLUMNS = (
     "reservation_id",
     "purpose",
     "reason",
+    "limit_request_id",
     "amount",
     "events",
     "engine_version",
