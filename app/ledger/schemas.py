@@ -31,7 +31,7 @@ class EntryBody(Schema):
     principal_id: str
     purpose: str | None
     reason: str | None = Field(
-        description="Why a charge was corrected, a limit asked for, approved, refused or changed, or a loss acknowledged."
+        description="Why a charge was corrected, a limit asked for, approved, refused or set, or a loss acknowledged."
     )
     limit_request_id: str | None = Field(description="The request for another limit that it is about.")
     engine_version: str = Field(description="Version of the accounting engine that made the amount.")

@@ -12,9 +12,9 @@ ASK_EXAMPLES: dict[str, Example] = {
 }
 
 APPROVE_EXAMPLES: dict[str, Example] = {
-    "approve": {"summary": "Approve", "value": {"reason": "the board agreed on 12 May"}},
+    "approve": {"summary": "One more approval", "value": {"reason": "the board agreed on 12 May"}},
 }
 
 REFUSE_EXAMPLES: dict[str, Example] = {
-    "refuse": {"summary": "Refuse", "value": {"reason": "the second wave is enough"}},
+    "refuse": {"summary": "Not this time", "value": {"reason": "the second wave is enough"}},
 }

@@ -57,7 +57,8 @@ REQUESTS: Mapping[str, list[Callable[[Ids], Request]]] = {
     "list_budgets": [lambda ids: {"params": {"parent_id": ids["parent_id"]}}],
     "change_limit": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
     "create_limit_request": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
-    **dict.fromkeys(["approve_limit_request", "refuse_limit_request"], [lambda _: {"json": {"reason": "r"}}]),
+    "approve_limit_request": [lambda _: {"json": {"reason": "r"}}],
+    "refuse_limit_request": [lambda _: {"json": {"reason": "r"}}],
     "correct_charge": [
         lambda ids: {"json": {"reservation_id": ids["reservation_id"], "reason": "r"}},
         lambda _: {"json": {"events": [EVENT], "reason": "r"}},

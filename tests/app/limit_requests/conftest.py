@@ -12,7 +12,7 @@ from app.auth.principal import Scope
 from app.auth.service import create_key
 from app.context import Context
 from app.settings import Settings
-from tests.app.budgets.conftest import Api, Clock, api, audit_all, clock, context, made
+from tests.app.budgets.conftest import Api, api, audit_all, clock, context, made
 from tests.app.conftest import ConnectAs
 
 __all__ = ["api", "clock", "context"]

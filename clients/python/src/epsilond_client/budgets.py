@@ -1,5 +1,7 @@
-"""Budgets, reservations and the ledger: `client.budgets`, `client.limit_requests`, `client.reservations`,
-`client.ledger`."""
+"""Budgets, their limits, reservations and the ledger.
+
+`client.budgets`, `client.limit_requests`, `client.reservations`, `client.ledger`.
+"""
 
 from __future__ import annotations
 
