@@ -157,7 +157,7 @@ def spending(
     server.tell(text, as_json, lambda page: _print_spending(page, by))
 
 
-@commands.command(epilog=example('epsilond budget ask BUDGET --rho 0.75 --reason "a third wave"'))
+@commands.command(epilog=example('epsilond budget ask BUDGET --epsilon 2 --delta 1e-5 --reason "a third wave"'))
 def ask(
     budget: Budget,
     reason: Annotated[str | None, typer.Option(help="Why, for whoever decides.")] = None,
