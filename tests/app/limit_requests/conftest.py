@@ -12,7 +12,7 @@ from app.auth.principal import Scope
 from app.auth.service import create_key
 from app.context import Context
 from app.settings import Settings
-from tests.app.budgets.conftest import Api, api, audit_all, clock, context, made
+from tests.app.budgets.conftest import Api, api, clock, context, made
 from tests.app.conftest import ConnectAs
 
 __all__ = ["api", "clock", "context"]
@@ -67,11 +67,10 @@ def person(connect: ConnectAs, context: Context) -> PersonOf:
 
 
 @pytest.fixture
-def people(person: PersonOf, context: Context) -> Any:
+def people(person: PersonOf) -> People:
     owner = person(Scope.OWNER)
     budget = owner.budget()
-    yield People(budget, person(Scope.ANALYST, budgets=[budget["id"]]), owner, person(Scope.OWNER))
-    audit_all(context)
+    return People(budget, person(Scope.ANALYST, budgets=[budget["id"]]), owner, person(Scope.OWNER))
 
 
 @pytest.fixture

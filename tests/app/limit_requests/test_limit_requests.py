@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,13 +12,20 @@ from app.auth.principal import Scope
 from app.context import Context
 from app.db.database import Database
 from app.ledger.limit_requests import MOST_OPEN
-from tests.app.budgets.conftest import made, zcdp
+from tests.app.budgets.conftest import audit_all, made, zcdp
 from tests.app.ledger.verdicts import verdict_on
 from tests.app.limit_requests.conftest import People, PersonOf
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine
 
 two_must_approve = pytest.mark.parametrize("approvals", [2])
+
+
+@pytest.fixture(autouse=True)
+def audited(people: People, context: Context) -> Iterator[None]:
+    """Whatever a test did, the entries explain the tables."""
+    yield
+    audit_all(context)
 
 
 def limit_of(people: People) -> float:
