@@ -27,6 +27,7 @@ from app.kit.answer_cache import AnswerCache
 from app.kit.known_answers import KnownAnswers
 from app.ledger import endpoints as ledger
 from app.ledger import transparency_endpoints as transparency
+from app.limit_requests import endpoints as limit_requests
 from app.monitoring import health, metrics_endpoint
 from app.monitoring.collectors import state_registry
 from app.observability.requests import RequestBoundary
@@ -51,6 +52,7 @@ RESOURCES = (
     reservations,
     budgets,
     spending,
+    limit_requests,
     ledger,
     transparency,
     datasets,

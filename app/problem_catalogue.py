@@ -24,6 +24,8 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "public_needs_admin": (403, "Rows of a file are declared public by a key with the scope admin alone."),
     "not_your_reservation": (403, "Whoever made a reservation acts on it, or an owner; this is another key's."),
     "not_your_run": (403, "Whoever made a run, or a sweep of runs, cancels it, or an owner; this is another key's."),
+    "not_your_request": (403, "Whoever asked for a limit withdraws the request; an owner may refuse it."),
+    "own_request": (403, "Nobody approves a request for a limit of their own."),
     "correction_lowers": (403, "The correction would lower a charge, which needs the scope corrections."),
     "loopback_only": (
         403,
@@ -49,6 +51,11 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "key_has_ended": (409, "The key is revoked or past its time, and cannot be rotated."),
     "rotation_in_progress": (409, "The key was rotated, and the token before that is still good."),
     "limit_below_use": (409, "More is spent and reserved than the new limit admits."),
+    "request_decided": (409, "The request for a limit is approved, refused or withdrawn already; `state` says which."),
+    "approved_by_you": (409, "This key has approved the request for a limit; the missing approval is another key's."),
+    "too_many_open_requests": (409, "As many requests of this key for this budget's limit are open as may be: five."),
+    "limit_changed": (409, "The budget has another limit by now than it had when another one was asked for."),
+    "limit_above_parent": (409, "A budget above would never admit the limit that was asked for."),
     "not_committed": (409, "Only a committed reservation takes other events; of an open one the price alone."),
     "budget_exceeded": (
         409,

@@ -97,6 +97,13 @@ class Settings(BaseSettings):
         le=100_000,
         description="Runs of one API key that may wait for a worker; the next one is answered 429.",
     )
+    approvals: int = Field(
+        1,
+        ge=1,
+        le=5,
+        description="Principals that must approve a request for another limit of a budget, none of them the one who "
+        "asked. Keys with the scope `limits` change limits without a request.",
+    )
     requests_per_second: float = Field(
         5000.0,
         ge=0,

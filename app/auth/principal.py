@@ -11,9 +11,10 @@ class Scope(StrEnum):
     """What a key allows. ``admin`` implies every other."""
 
     OWNER = "owner"
-    """Opens budgets, registers data, raises charges by corrections, and may all that analysts and auditors may."""
+    """Opens budgets, registers data, raises charges by corrections, decides requests for other limits, and may all that
+    analysts and auditors may."""
     ANALYST = "analyst"
-    """Calibrates, reserves, starts, commits, and runs."""
+    """Calibrates, reserves, starts, commits, runs, and asks for other limits."""
     AUDITOR = "auditor"
     """Reads all of budgets, entries and spending; exports and verifies the ledger."""
     LIMITS = "limits"

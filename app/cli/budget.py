@@ -29,6 +29,8 @@ commands = typer.Typer(
 )
 
 Budget = Annotated[str, typer.Argument(metavar="BUDGET", help="The id or the name; `budget list` shows both.")]
+LimitRequest = Annotated[str, typer.Argument(metavar="REQUEST", help="The id; `budget requests` shows it.")]
+DecisionReason = Annotated[str, typer.Option("--reason", help="Why, for whoever asked and for the ledger.")]
 After = Annotated[str | None, typer.Option(help="This moment or later, such as 2026-01-31T00:00:00Z.")]
 Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
 
@@ -72,20 +74,13 @@ def create(
 
     A limit on privacy loss under one neighbouring relation, in the currency of one filter, for ever.
     """
-    given = {"renyi_dp": delta, "pure_dp": epsilon, "zcdp": rho, "gaussian_dp": mu}
-    found = next((name for name, value in given.items() if value is not None), None)
     server = Server(url)
     question = asked(
         request,
         [
             ("NAME", "/name", name),
             ("--relation", "/neighboring_relation", words(relation)),
-            ("--epsilon", "/filter", None),
-            ("--filter", "/filter/kind", words(kind) or found),
-            ("--epsilon", "/filter/epsilon", epsilon),
-            ("--delta", "/filter/delta", delta),
-            ("--rho", "/filter/rho", rho),
-            ("--mu", "/filter/mu", mu),
+            *_limit_fields(epsilon, delta, rho, mu, kind),
             ("--unit", "/privacy_unit", unit),
             ("--parent", "/parent_id", parent and server.budget_id(parent)),
             ("--report-delta", "/report_delta", report_delta),
@@ -162,6 +157,112 @@ def spending(
     server.tell(text, as_json, lambda page: _print_spending(page, by))
 
 
+@commands.command(epilog=example('epsilond budget ask BUDGET --epsilon 2 --delta 1e-5 --reason "a third wave"'))
+def ask(
+    budget: Budget,
+    reason: Annotated[str | None, typer.Option(help="Why, for whoever decides.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="epsilon of the wanted limit.")] = None,
+    delta: Annotated[str | None, typer.Option(help="delta of the wanted limit.")] = None,
+    rho: Annotated[str | None, typer.Option(help="rho of the wanted limit.")] = None,
+    mu: Annotated[str | None, typer.Option(help="mu of the wanted limit.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--filter", help="The filter's kind, where the amounts leave it open: approximate-dp.")
+    ] = None,
+    request: RequestFile = None,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for another limit of a budget.
+
+    Owners approve or refuse it; nothing changes until then.
+    """
+    server = Server(url)
+    fields = [*_limit_fields(epsilon, delta, rho, mu, kind), ("--reason", "/reason", reason)]
+    path = f"/v1/budgets/{segment(server.budget_id(budget))}/limit-requests"
+    server.tell(server.post(path, asked(request, fields), idempotency_key), as_json, _print_limit_request)
+
+
+@commands.command(epilog=example("epsilond budget requests --state open"))
+def requests(
+    budget: Annotated[str | None, typer.Argument(metavar="[BUDGET]", help="Its requests alone: id or name.")] = None,
+    state: Annotated[str | None, typer.Option(help="List only this state: open, approved, refused, withdrawn.")] = None,
+    limit: Limit = None,
+    cursor: Cursor = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """The requests for another limit, newest first."""
+    server = Server(url)
+    path = "/v1/limit-requests"
+    if budget is not None:
+        path = f"/v1/budgets/{segment(server.budget_id(budget))}/limit-requests"
+    server.tell(server.get(path, {"state": state, "limit": limit, "cursor": cursor}), as_json, _print_limit_requests)
+
+
+@commands.command(epilog=example('epsilond budget approve REQUEST --reason "the board agreed"'))
+def approve(
+    limit_request: LimitRequest,
+    reason: DecisionReason,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a request for another limit that somebody else has made.
+
+    The last approval that is needed sets the limit.
+    """
+    _decide(url, limit_request, "approve", reason, idempotency_key, as_json)
+
+
+@commands.command(epilog=example('epsilond budget refuse REQUEST --reason "this is enough"'))
+def refuse(
+    limit_request: LimitRequest,
+    reason: DecisionReason,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Refuse a request for another limit."""
+    _decide(url, limit_request, "refuse", reason, idempotency_key, as_json)
+
+
+@commands.command(epilog=example("epsilond budget withdraw REQUEST"))
+def withdraw(
+    limit_request: LimitRequest,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Take a request of your own for another limit back."""
+    _decide(url, limit_request, "withdraw", None, idempotency_key, as_json)
+
+
+def _decide(
+    url: str, limit_request: str, decision: str, reason: str | None, idempotency_key: str | None, as_json: bool
+) -> None:
+    server = Server(url)
+    question = None if reason is None else asked(None, [("--reason", "/reason", reason)])
+    text = server.post(f"/v1/limit-requests/{segment(limit_request)}/{decision}", question, idempotency_key)
+    server.tell(text, as_json, _print_limit_request)
+
+
+def _limit_fields(
+    epsilon: str | None, delta: str | None, rho: str | None, mu: str | None, kind: str | None
+) -> list[tuple[str, str, object]]:
+    """The fields of a limit; its kind is told by which amounts there are, unless it is given."""
+    given = {"renyi_dp": delta, "pure_dp": epsilon, "zcdp": rho, "gaussian_dp": mu}
+    found = next((name for name, value in given.items() if value is not None), None)
+    return [
+        ("--epsilon", "/filter", None),
+        ("--filter", "/filter/kind", words(kind) or found),
+        ("--epsilon", "/filter/epsilon", epsilon),
+        ("--delta", "/filter/delta", delta),
+        ("--rho", "/filter/rho", rho),
+        ("--mu", "/filter/mu", mu),
+    ]
+
+
 _AMOUNTS = ("limit", "spent", "reserved", "remaining")
 
 
@@ -226,4 +327,38 @@ def _print_spending(page: Mapping[str, Any], by: SpentBy) -> None:
             spent["charges"],
             None if spent["cumulative"] is None else amounts(spent["cumulative"]),
         ),
+    )
+
+
+def _print_limit_requests(page: Mapping[str, Any]) -> None:
+    print_page(
+        page,
+        ("id", "budget", "state", "before", "wanted", "asked by", "approvals", "reason"),
+        lambda each: (
+            each["id"],
+            each["budget_id"],
+            each["state"],
+            amounts(each["before"]),
+            amounts(each["wanted"]),
+            each["principal_id"],
+            f"{len(each['approvals'])} of {each['approvals_needed']}",
+            each["reason"],
+        ),
+    )
+
+
+def _print_limit_request(request: Mapping[str, Any]) -> None:
+    print_facts(
+        {
+            "id": request["id"],
+            "budget": request["budget_id"],
+            "state": request["state"],
+            "before": amounts(request["before"]),
+            "wanted": amounts(request["wanted"]),
+            "asked by": request["principal_id"],
+            "reason": request["reason"],
+            "approvals": f"{len(request['approvals'])} of {request['approvals_needed']}",
+            "decided by": request["decided_by"],
+            "because": request["decision_reason"],
+        }
     )

@@ -175,7 +175,7 @@ def rebuild_ledger(as_json: AsJson = False) -> None:
     else:
         print_text(
             f"{rebuilt.entries} entries were read. Written anew: {rebuilt.budgets} budgets, {rebuilt.reservations} "
-            f"reservations, the exposed steps of {rebuilt.exposed} budgets."
+            f"reservations, {rebuilt.limit_requests} limit requests, the exposed steps of {rebuilt.exposed} budgets."
         )
 
 

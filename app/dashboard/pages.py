@@ -39,6 +39,7 @@ NAVIGATION = (
     ("/", "Calibrate"),
     ("/dashboard/compare", "Compare"),
     ("/dashboard/budgets", "Budgets"),
+    ("/dashboard/limit-requests", "Requests"),
     ("/dashboard/ledger", "Ledger"),
     ("/dashboard/runs", "Runs"),
     ("/dashboard/run-sweeps", "Sweeps"),

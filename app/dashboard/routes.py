@@ -6,13 +6,24 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from app.dashboard import algorithms, budgets, calibrate, compare, ledger, new_budget, run_sweeps, runs, sign_in
+from app.dashboard import (
+    algorithms,
+    budgets,
+    calibrate,
+    compare,
+    ledger,
+    limit_requests,
+    new_budget,
+    run_sweeps,
+    runs,
+    sign_in,
+)
 from app.dashboard.asking import ask
 from app.dashboard.pages import ASSETS, STATIC, Refused, problem_page
 from app.web.pages import TEMPLATES
 
 #: A new page is imported above and named here; that of a new budget before those that take the name of any.
-PAGES = (calibrate, algorithms, compare, new_budget, budgets, ledger, runs, run_sweeps, sign_in)
+PAGES = (calibrate, algorithms, compare, new_budget, budgets, limit_requests, ledger, runs, run_sweeps, sign_in)
 
 _assets = APIRouter(include_in_schema=False)
 

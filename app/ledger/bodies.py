@@ -35,6 +35,7 @@ def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter | None) -> dict[
         "principal_id": record.principal_id,
         "purpose": record.purpose,
         "reason": details.get("reason"),
+        "limit_request_id": details.get("limit_request_id"),
         "engine_version": record.engine_version,
         "recorded_at": format_moment(record.recorded_at),
         "previous_hash": entry.previous_hash,

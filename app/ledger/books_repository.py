@@ -40,7 +40,7 @@ from app.entries.statements import ENTRIES
 from app.entries.subjects import Subject
 from app.ledger import statements
 from app.ledger.books import Known, StoredEntry
-from app.ledger.statements import BUDGETS, EXPOSED, RESERVATIONS
+from app.ledger.statements import BUDGETS, EXPOSED, LIMIT_REQUESTS, RESERVATIONS
 from app.tables.columns import AmountsText, EventsText, FilterText
 from app.tables.ledger import under
 
@@ -190,10 +190,26 @@ def exposed_steps(session: Session, root_id: str) -> Iterator[Row[Any]]:
         after = (batch[-1].budget_id, batch[-1].step_hash)
 
 
+def limit_requests(session: Session, root_id: str) -> Iterator[Row[Any]]:
+    """The requests for another limit of a tree, or all, with all columns as `as_stored` lists them."""
+    statement = select(*as_stored(LIMIT_REQUESTS)).order_by(LIMIT_REQUESTS.c.id).limit(BATCH)
+    statement, after = _in_tree(statement, LIMIT_REQUESTS, root_id), ""
+    while batch := session.execute(statement.where(LIMIT_REQUESTS.c.id > after)).all():
+        yield from batch
+        after = batch[-1].id
+
+
+def replace_limit_requests(session: Session, rows: list[dict[str, Any]]) -> None:
+    """Write all requests for another limit anew."""
+    session.execute(delete(LIMIT_REQUESTS))
+    statements.insert_limit_requests(session.connection(), rows)
+
+
 def keep_others_out(session: Session) -> None:
     """Let nobody else write budgets until the transaction ends. On SQLite a write session does."""
     if session.get_bind().dialect.name != "sqlite":
-        session.execute(text("LOCK TABLE budgets, reservations, exposed_steps, entries IN SHARE ROW EXCLUSIVE MODE"))
+        tables = "budgets, reservations, limit_requests, exposed_steps, entries"
+        session.execute(text(f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def insert_budget(session: Session, row: dict[str, Any]) -> None:

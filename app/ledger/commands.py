@@ -148,6 +148,51 @@ class EnterLoss:
     details: Mapping[str, Json]
 
 
+@dataclass(frozen=True)
+class AskLimit:
+    """Ask for another limit of a budget.
+
+    Attributes:
+        request_id: A fresh id.
+        filter: With the limit that is wanted.
+        reason: Why, for whoever decides and for every later reader.
+        approvals_needed: How many principals must approve.
+    """
+
+    request_id: str
+    filter: PrivacyFilter
+    reason: str
+    approvals_needed: int
+
+
+@dataclass(frozen=True)
+class ApproveLimit:
+    """Approve a request for another limit; the last approval that is needed sets it.
+
+    Attributes:
+        reason: Why.
+        approvals_needed: How many principals must approve by now. Where the request was made for more, that counts.
+    """
+
+    reason: str
+    approvals_needed: int
+
+
+@dataclass(frozen=True)
+class RefuseLimit:
+    """Refuse a request for another limit."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class WithdrawLimit:
+    """Take a request for another limit back."""
+
+
+#: About a request for another limit that exists.
+LimitDecision = ApproveLimit | RefuseLimit | WithdrawLimit
+LimitRequestCommand = AskLimit | LimitDecision
 #: About a reservation that exists.
 Resolution = Start | Extend | Commit | Void | Expire | Correct
 #: About a budget.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.tables.states import ReservationStatus
+from app.tables.states import LimitRequestStatus, ReservationStatus
 
 
 class DenialCode(StrEnum):
@@ -29,14 +29,33 @@ class DenialCode(StrEnum):
     """correct: the charge would become smaller, or steps would be forgotten, and the key may not do that (403)."""
     PRICE_OUTDATED = "price_outdated"
     """correct: the events have changed since they were priced (never an answer over HTTP: they are priced again)."""
+    NOT_YOUR_REQUEST = "not_your_request"
+    """withdraw: somebody else asked for the limit (403)."""
+    REQUEST_DECIDED = "request_decided"
+    """approve, refuse, withdraw: the request for a limit is approved, refused or withdrawn already."""
+    OWN_REQUEST = "own_request"
+    """approve: whoever asked for a limit does not approve it (403)."""
+    APPROVED_BY_YOU = "approved_by_you"
+    """approve: this principal has approved it, and another one must."""
+    TOO_MANY_OPEN_REQUESTS = "too_many_open_requests"
+    """ask: as many requests of this principal for the budget are open as may be."""
+    LIMIT_CHANGED = "limit_changed"
+    """approve: the budget has another limit by now than it had when the request was made."""
+    LIMIT_ABOVE_PARENT = "limit_above_parent"
+    """approve: a budget above would not admit the wanted limit, even if nothing else were charged to it."""
     LIMIT_BELOW_USE = "limit_below_use"
-    """limit: what is spent and reserved is more than the new limit."""
+    """limit, approve: what is spent and reserved is more than the new limit."""
     BUDGET_EXCEEDED = "budget_exceeded"
     """reserve: with the cost added, the filter of the budget or of one above it would not admit the total."""
 
 
 #: Every other denial is about the state: 409, and remembered under its idempotency key.
-_STATUS = {DenialCode.NOT_A_PREFIX: 422, DenialCode.CORRECTION_LOWERS: 403}
+_STATUS = {
+    DenialCode.NOT_A_PREFIX: 422,
+    DenialCode.CORRECTION_LOWERS: 403,
+    DenialCode.NOT_YOUR_REQUEST: 403,
+    DenialCode.OWN_REQUEST: 403,
+}
 
 _DETAILS = {
     DenialCode.OWNED_BY_RUN: "the reservation belongs to a run, which resolves it; cancel the run instead",
@@ -50,6 +69,16 @@ _DETAILS = {
     DenialCode.CORRECTION_LOWERS: "this correction would lower a charge or forget steps that were charged, which needs "
     "a key with the scope corrections; what happened besides is charged without reservation_id",
     DenialCode.PRICE_OUTDATED: "the events have changed since they were priced",
+    DenialCode.NOT_YOUR_REQUEST: "whoever asked for a limit withdraws the request; an owner may refuse it",
+    DenialCode.REQUEST_DECIDED: "the request is approved, refused or withdrawn already; `state` says which",
+    DenialCode.OWN_REQUEST: "nobody approves a request of their own; another owner must, or withdraw it",
+    DenialCode.APPROVED_BY_YOU: "this key has approved the request; the approval that is missing is another key's",
+    DenialCode.TOO_MANY_OPEN_REQUESTS: "as many requests of this key for this budget are open as may be; withdraw one, "
+    "or wait until one is decided",
+    DenialCode.LIMIT_CHANGED: "the budget's limit has changed since the request was made, so that it asks for "
+    "something else by now; refuse it, and let it be asked again",
+    DenialCode.LIMIT_ABOVE_PARENT: "a budget above this one has a smaller limit than the wanted one, which could never "
+    "be used; raise the limit there first",
     DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than `used`",
     DenialCode.BUDGET_EXCEEDED: "the budget does not admit these events; largest_count_that_fits says how many of "
     "their steps it would, and a calibration with the target kind `budget` which noise fits",
@@ -62,12 +91,12 @@ class Denial:
 
     Attributes:
         code: Why.
-        state: Of the reservation that it is about.
+        state: Of the reservation, or of the request for a limit, that it is about.
         budget_id: The budget whose limit stands in the way: the one that was asked, or one above it.
     """
 
     code: DenialCode
-    state: ReservationStatus | None = None
+    state: ReservationStatus | LimitRequestStatus | None = None
     budget_id: str | None = None
 
     @property

@@ -23,7 +23,7 @@ from app.idempotency.once import Decision, Keyed, answer_once, decide_once, once
 from app.idempotency.records import Answer
 from app.ledger import repository
 from app.ledger.amounts import amounts_in_words
-from app.ledger.commands import BudgetCommand, Reserve
+from app.ledger.commands import AskLimit, BudgetCommand, LimitDecision, Reserve
 from app.ledger.denials import Denial, DenialCode
 from app.ledger.journal import Instruction, NoTarget, Transaction
 from app.ledger.states import Path
@@ -176,8 +176,7 @@ def _decide(transaction: Transaction, instruction: Instruction) -> Transition:
     if isinstance(outcome, Transition):
         return outcome
     if isinstance(outcome, NoTarget):
-        what = "budget" if isinstance(instruction.command, BudgetCommand) else "reservation"
-        raise not_found(what, instruction.target_id)
+        raise not_found(_kind_of_target(instruction), instruction.target_id)
     if isinstance(instruction.command, Reserve):
         path = transaction.path(instruction.target_id)
         raise Exceeded(outcome, path, instruction.command, room_can_be_made=_holds_are_due(transaction, outcome, path))
@@ -188,6 +187,12 @@ def _decide(transaction: Transaction, instruction: Instruction) -> Transition:
         budget = transaction.path(instruction.target_id)[0]
         problem.members["used"] = amounts_in_words(budget.filter, budget.used)
     raise problem
+
+
+def _kind_of_target(instruction: Instruction) -> str:
+    if isinstance(instruction.command, BudgetCommand | AskLimit):
+        return "budget"
+    return "limit request" if isinstance(instruction.command, LimitDecision) else "reservation"
 
 
 @contextmanager

@@ -146,6 +146,7 @@ _COLUMNS = (
     "dataset",
     "purpose",
     "reason",
+    "limit_request_id",
     "amount",
     "events",
     "engine_version",

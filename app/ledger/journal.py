@@ -27,10 +27,11 @@ from app.fence.marks import Head
 from app.fence.service import touch
 from app.kit.ids import new_id
 from app.ledger import repository, rows, statements
-from app.ledger.commands import BudgetCommand, Command
+from app.ledger.commands import AskLimit, BudgetCommand, Command, LimitDecision, LimitRequestCommand
 from app.ledger.denials import Denial
+from app.ledger.limit_requests import decide_limit_request
 from app.ledger.recording import entry_record
-from app.ledger.states import BudgetState, Path, ReservationState, exposed_counts
+from app.ledger.states import BudgetState, LimitRequestState, Path, ReservationState, exposed_counts
 from app.ledger.transitions import Transition, decide
 from app.tables.ledger import Budget
 
@@ -45,10 +46,10 @@ class Instruction:
     Attributes:
         command: What is asked.
         principal_id: Who asks, for the entry.
-        target_id: A budget's id for a command about a budget, a reservation's for every other.
+        target_id: What the command is about: the id of a budget, of a request for another limit, or of a reservation.
     """
 
-    command: Command
+    command: Command | LimitRequestCommand
     principal_id: str
     target_id: str
 
@@ -132,6 +133,9 @@ class Transaction:
     _reservations: dict[str, ReservationState] = field(default_factory=dict)
     _changed_budgets: set[str] = field(default_factory=set)
     _changed_reservations: set[str] = field(default_factory=set)
+    _limit_requests: dict[str, LimitRequestState] = field(default_factory=dict)
+    _changed_limit_requests: set[str] = field(default_factory=set)
+    _new_limit_requests: set[str] = field(default_factory=set)
     _new_reservations: dict[str, tuple[int, str]] = field(default_factory=dict)
     _entries: list[dict[str, Any]] = field(default_factory=list)
     _exposed: dict[str, Counter[Event]] = field(default_factory=dict)
@@ -152,19 +156,48 @@ class Transaction:
         about = [target for target, place in self._places.items() if target not in place]
         for row in statements.reservations(self.connection, about):
             self._reservations[row.id] = rows.reservation_state(row)
+        self._read_limit_requests(instructions)
+
+    def _read_limit_requests(self, instructions: Sequence[Instruction]) -> None:
+        decided = [each.target_id for each in instructions if isinstance(each.command, LimitDecision)]
+        asked = [each.target_id for each in instructions if isinstance(each.command, AskLimit)]
+        for row in statements.limit_requests(self.connection, decided, asked):
+            self._limit_requests[row.id] = rows.limit_request_state(row)
 
     def decide(self, instruction: Instruction) -> Outcome:
         """Decide one instruction on the states as those before it left them."""
-        target = instruction.target_id
+        target, command = instruction.target_id, instruction.command
         place = self._places.get(target, ())
-        is_about_a_budget = isinstance(instruction.command, BudgetCommand)
-        if (target not in place) if is_about_a_budget else (target not in self._reservations):
+        if not self._exists(target, place, command):
             return NoTarget()
         path = tuple(self._budgets[budget_id] for budget_id in place)
-        outcome = decide(path, self._reservations.get(target), instruction.command, self.now, ENGINE_VERSION)
+        if isinstance(command, LimitRequestCommand):
+            outcome = self._decide_limit_request(path, target, command, instruction.principal_id)
+        else:
+            outcome = decide(path, self._reservations.get(target), command, self.now, ENGINE_VERSION)
         if isinstance(outcome, Transition):
             self._keep(outcome, instruction.principal_id)
         return outcome
+
+    def _exists(self, target: str, place: tuple[str, ...], command: Command | LimitRequestCommand) -> bool:
+        if isinstance(command, BudgetCommand | AskLimit):
+            return target in place
+        return target in (self._limit_requests if isinstance(command, LimitDecision) else self._reservations)
+
+    def _decide_limit_request(
+        self, path: Path, target: str, command: LimitRequestCommand, principal_id: str
+    ) -> Transition | Denial:
+        whose = (target, principal_id)
+        is_open = [each for each in self._limit_requests.values() if each.is_open]
+        return decide_limit_request(
+            path,
+            self._limit_requests.get(target),
+            command,
+            principal_id,
+            self.now,
+            ENGINE_VERSION,
+            open_requests=sum((each.budget_id, each.principal_id) == whose for each in is_open),
+        )
 
     def path(self, target: str) -> Path:
         """The states of a target's budget and of those above it, as what was decided so far has left them."""
@@ -184,6 +217,8 @@ class Transaction:
         )
         self._entries.append(entry_row(record, head.hash, transition.events))
         head.sequence, head.hash = record.sequence, self._entries[-1]["hash"]
+        if transition.limit_request is not None:
+            self._keep_limit_request(transition.limit_request, record)
         after = transition.reservation
         if after is None:
             return
@@ -195,6 +230,13 @@ class Transaction:
             self._changed_reservations.add(after.id)
         self._reservations[after.id] = after
         self._expose(transition)
+
+    def _keep_limit_request(self, request: LimitRequestState, record: EntryRecord) -> None:
+        if record.kind is EntryKind.ASK:
+            request = replace(request, sequence=record.sequence)
+            self._new_limit_requests.add(request.id)
+        self._limit_requests[request.id] = request
+        self._changed_limit_requests.add(request.id)
 
     def _expose(self, transition: Transition) -> None:
         before, after = transition.before, transition.reservation
@@ -233,6 +275,17 @@ class Transaction:
             [
                 {"b_id": reservation_id, **rows.reservation_changes(self._reservations[reservation_id])}
                 for reservation_id in sorted(self._changed_reservations - self._new_reservations.keys())
+            ],
+        )
+        statements.insert_limit_requests(
+            connection,
+            [rows.new_limit_request(self._limit_requests[request_id]) for request_id in self._new_limit_requests],
+        )
+        statements.update_limit_requests(
+            connection,
+            [
+                {"b_id": request_id, **rows.limit_request_changes(self._limit_requests[request_id])}
+                for request_id in sorted(self._changed_limit_requests - self._new_limit_requests)
             ],
         )
         insert_entries(connection, self._entries)

@@ -7,7 +7,7 @@ and the chains of all budgets under it add up to (`app.ledger.books`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from operator import add, le, sub
 from typing import Protocol
@@ -18,13 +18,16 @@ from accounting.filters import PrivacyFilter, filter_from_json
 from accounting.relations import NeighboringRelation
 from app.entries.kinds import EntryKind
 from app.entries.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
-from app.ledger.states import ReservationState, is_prefix, plus
-from app.tables.states import REGISTER, Amounts, ReservationStatus
+from app.ledger.states import Approval, LimitRequestState, ReservationState, is_prefix, plus
+from app.tables.states import REGISTER, Amounts, LimitRequestStatus, ReservationStatus
 
 # Asked for with every entry, where finding a member in its class would take longer than what is done with it.
 _CREATE, _RESERVE, _START, _EXTEND = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.START, EntryKind.EXTEND
 _COMMIT, _VOID, _CORRECT, _LIMIT = EntryKind.COMMIT, EntryKind.VOID, EntryKind.CORRECT, EntryKind.LIMIT
 _LOSS = EntryKind.LOSS
+_ASK, _APPROVE = EntryKind.ASK, EntryKind.APPROVE
+_REFUSE, _WITHDRAW = EntryKind.REFUSE, EntryKind.WITHDRAW
+_OF_LIMIT_REQUESTS = frozenset({_ASK, _APPROVE, _REFUSE, _WITHDRAW})
 _PENDING, _STARTED, _COMMITTED = ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED
 
 # What may happen to a reservation. Once noise may have been drawn, nothing releases what it holds.
@@ -85,7 +88,7 @@ class History:
         relation: Under which everything is priced.
         spent, started, pending: Charged to this budget itself; what is charged below it is not among it.
         sequence, head_hash: The last entry's.
-        reservations: By id.
+        reservations, limit_requests: By id.
     """
 
     made: EntryRecord
@@ -98,6 +101,7 @@ class History:
     sequence: int = 1
     head_hash: str = GENESIS
     reservations: dict[str, ReservationState] = field(default_factory=dict)
+    limit_requests: dict[str, LimitRequestState] = field(default_factory=dict)
 
     @property
     def budget_id(self) -> str:
@@ -206,17 +210,93 @@ def replay(history: History, record: EntryRecord, hashed: str) -> Step:
     """
     try:
         if record.kind is _LIMIT:
+            if "limit_request_id" in details_of(record):
+                _replay_limit_request(history, record)
             changed = _filter(details_of(record))
             changed.check_child_of(history.filter)
             history.filter = changed
             return None, None
         if record.kind is _LOSS:
-            if any(record.amounts) or len(record.amounts) != len(history.pending) or record.events:
-                raise BrokenChain(record.sequence, "it charges something, which a loss does not")
+            _check_charges_nothing(history, record)
+            return None, None
+        if record.kind in _OF_LIMIT_REQUESTS:
+            _check_charges_nothing(history, record)
+            _replay_limit_request(history, record)
             return None, None
         return _replay(history, record, hashed)
     except UNREADABLE as error:
         raise unreadable(record, error) from None
+
+
+def _check_charges_nothing(history: History, record: EntryRecord) -> None:
+    if any(record.amounts) or len(record.amounts) != len(history.pending) or record.events:
+        raise BrokenChain(record.sequence, f"it charges something, which a {record.kind} does not")
+
+
+def _replay_limit_request(history: History, record: EntryRecord) -> None:
+    """Do what an entry about a request for another limit says; what a ``limit`` does to the budget aside."""
+    kind = record.kind
+    request_id = str(details_of(record)["limit_request_id"])
+    before = history.limit_requests.get(request_id)
+    if kind is _ASK:
+        if before is not None:
+            raise BrokenChain(record.sequence, "it makes a request that was made before")
+        history.limit_requests[request_id] = _asked(history, record, request_id)
+        return
+    if before is None:
+        raise BrokenChain(record.sequence, "it is about a request for a limit that was never made")
+    if not before.is_open:
+        raise BrokenChain(record.sequence, f"a request for a limit that is {before.status} takes no {kind}")
+    history.limit_requests[request_id] = _decided(history, before, record)
+
+
+def _asked(history: History, record: EntryRecord, request_id: str) -> LimitRequestState:
+    details = details_of(record)
+    wanted, before, needed = _filter(details), _filter(details, "filter_before"), int(str(details["approvals_needed"]))
+    wanted.check_child_of(history.filter)
+    if before != history.filter:
+        raise BrokenChain(record.sequence, "it says that the budget had another limit than it had")
+    if needed < 1:
+        raise BrokenChain(record.sequence, "it is for nobody to approve")
+    return LimitRequestState(
+        id=request_id,
+        budget_id=record.budget_id,
+        status=LimitRequestStatus.OPEN,
+        filter=wanted,
+        filter_before=before,
+        reason=str(details["reason"]),
+        principal_id=record.principal_id,
+        approvals_needed=needed,
+        created_at=record.recorded_at,
+        sequence=record.sequence,
+    )
+
+
+def _decided(history: History, before: LimitRequestState, record: EntryRecord) -> LimitRequestState:
+    principal_id, kind = record.principal_id, record.kind
+    if kind is _WITHDRAW:
+        if principal_id != before.principal_id:
+            raise BrokenChain(record.sequence, "somebody withdraws what another has asked for")
+        ended = replace(before, status=LimitRequestStatus.WITHDRAWN)
+        return replace(ended, decided_by=principal_id, decided_at=record.recorded_at)
+    reason = str(details_of(record)["reason"])
+    ended = replace(before, decided_by=principal_id, decision_reason=reason, decided_at=record.recorded_at)
+    if kind is _REFUSE:
+        return replace(ended, status=LimitRequestStatus.REFUSED)
+    if principal_id == before.principal_id:
+        raise BrokenChain(record.sequence, "somebody approves what they have asked for")
+    if before.is_approved_by(principal_id):
+        raise BrokenChain(record.sequence, "somebody approves a request twice")
+    if history.filter != before.filter_before:
+        raise BrokenChain(record.sequence, "it approves a request that was made under another limit")
+    approvals = (*before.approvals, Approval(principal_id, reason, record.recorded_at))
+    if kind is _APPROVE:
+        return replace(before, approvals=approvals)
+    if len(approvals) < before.approvals_needed:
+        raise BrokenChain(record.sequence, "it sets a limit that too few have approved")
+    if _filter(details_of(record)) != before.filter:
+        raise BrokenChain(record.sequence, "it sets another limit than was asked for")
+    return replace(ended, status=LimitRequestStatus.APPROVED, approvals=approvals)
 
 
 def details_of(record: EntryRecord) -> Mapping[str, Json]:
@@ -345,8 +425,8 @@ def _state(before: Mapping[str, object], **changes: object) -> ReservationState:
     return after
 
 
-def _filter(details: Mapping[str, Json]) -> PrivacyFilter:
-    description = details["filter"]
+def _filter(details: Mapping[str, Json], member: str = "filter") -> PrivacyFilter:
+    description = details[member]
     if not isinstance(description, Mapping):
         raise ValueError("a filter is an object")
     return filter_from_json(description)

@@ -8,6 +8,7 @@ from accounting.canonical import Json
 from app.entries.kinds import EntryKind
 from app.entries.records import EntryRecord
 from app.kit.timestamps import format_moment
+from app.ledger.states import LimitRequestState
 from app.ledger.transitions import Transition
 
 #: Entries that say nothing new of a reservation but its state or its time.
@@ -46,6 +47,8 @@ def _details(transition: Transition) -> dict[str, Json]:
         details["filter"] = transition.budget.filter.to_json()
     if transition.reason is not None:
         details["reason"] = transition.reason
+    if transition.limit_request is not None:
+        details |= _of_limit_request(transition.limit_request, kind)
     if reservation is None:
         return details
     if transition.before is None:
@@ -62,4 +65,13 @@ def _details(transition: Transition) -> dict[str, Json]:
         details["events_replaced"] = reservation.corrected
         if reservation.charge_delta is not None:
             details["charge_delta"] = reservation.charge_delta
+    return details
+
+
+def _of_limit_request(request: LimitRequestState, kind: EntryKind) -> dict[str, Json]:
+    """Which request an entry is about, and, where it makes one, what is asked for."""
+    details: dict[str, Json] = {"limit_request_id": request.id}
+    if kind is EntryKind.ASK:
+        details["filter"], details["filter_before"] = request.filter.to_json(), request.filter_before.to_json()
+        details["approvals_needed"] = request.approvals_needed
     return details

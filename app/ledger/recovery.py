@@ -27,17 +27,19 @@ class Rebuilt:
     Attributes:
         entries: That were read.
         budgets, reservations: Rows that were missing, or said something else.
+        limit_requests: Rows that were missing, said something else, or were made by no entry.
         exposed: Budgets of which the exposed steps were missing, or said something else.
     """
 
     entries: int = 0
     budgets: int = 0
     reservations: int = 0
+    limit_requests: int = 0
     exposed: int = 0
 
 
 def rebuild_tables(session: Session) -> Rebuilt:
-    """Make budgets, reservations and exposed steps say what the entries amount to.
+    """Make budgets, reservations, requests for limits and exposed steps say what the entries amount to.
 
     Guarantees: never_forgets: where entries are missing it would forget what was spent, so it refuses where the row of
         a budget knows a later entry than there is, and where no entry has made a reservation.
@@ -81,6 +83,7 @@ class _Recovery:
             self._settle(known)
         self._write_settled()
         self._write_budgets()
+        self._write_limit_requests()
         self._write_exposed_steps()
         self._rebuilt.entries = books.entries
         return self._rebuilt
@@ -120,6 +123,13 @@ class _Recovery:
             if row is None or comparison.different(row, values) is not None:
                 repository.update_budget(self._session, values)
                 self._rebuilt.budgets += 1
+
+    def _write_limit_requests(self) -> None:
+        faults = list(tables.limit_request_faults(self._session, self._books, ""))
+        if faults:
+            rows = tables.limit_request_rows(self._books)
+            repository.replace_limit_requests(self._session, list(rows.values()))
+            self._rebuilt.limit_requests = len(faults)
 
     def _write_exposed_steps(self) -> None:
         faults = list(tables.exposed_faults(self._session, self._books, ""))

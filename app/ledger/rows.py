@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row
@@ -9,9 +10,10 @@ from sqlalchemy import Row
 from accounting.relations import NeighboringRelation
 from app.entries.kinds import ChargedData
 from app.entries.records import mechanisms_of
-from app.ledger.states import BudgetState, ReservationState
-from app.tables.ledger import Budget, Reservation
-from app.tables.states import ReservationStatus
+from app.kit.timestamps import format_moment
+from app.ledger.states import Approval, BudgetState, LimitRequestState, ReservationState
+from app.tables.ledger import Budget, LimitRequest, Reservation
+from app.tables.states import LimitRequestStatus, ReservationStatus
 
 #: Beyond this an amount is only known to be more than any limit; the column is a signed 64-bit integer.
 _FARTHEST = 2**62
@@ -52,6 +54,29 @@ def reservation_state(row: Reservation | Row[Any]) -> ReservationState:
         warnings=tuple((warning["code"], warning["detail"]) for warning in row.warnings),
         dataset=None if row.dataset is None else ChargedData.from_json(row.dataset),
         entry_hash=row.entry_hash,
+    )
+
+
+def limit_request_state(row: LimitRequest | Row[Any]) -> LimitRequestState:
+    """The request for another limit as the transition machine sees it."""
+    return LimitRequestState(
+        id=row.id,
+        budget_id=row.budget_id,
+        status=LimitRequestStatus(row.state),
+        filter=row.filter,
+        filter_before=row.filter_before,
+        reason=row.reason,
+        principal_id=row.principal_id,
+        approvals_needed=row.approvals_needed,
+        created_at=row.created_at,
+        approvals=tuple(
+            Approval(each["principal_id"], each["reason"], datetime.fromisoformat(each["approved_at"]))
+            for each in row.approvals
+        ),
+        decided_by=row.decided_by,
+        decision_reason=row.decision_reason,
+        decided_at=row.decided_at,
+        sequence=row.sequence,
     )
 
 
@@ -99,4 +124,38 @@ def new_reservation(state: ReservationState, *, sequence: int, principal_id: str
         "dataset": None if state.dataset is None else state.dataset.to_json(),
         "entry_hash": state.entry_hash,
         **reservation_changes(state),
+    }
+
+
+def limit_request_changes(state: LimitRequestState) -> dict[str, Any]:
+    """The columns of a request for another limit that decisions change."""
+    return {
+        "state": str(state.status),
+        "approvals": [
+            {
+                "principal_id": approval.principal_id,
+                "reason": approval.reason,
+                "approved_at": format_moment(approval.approved_at),
+            }
+            for approval in state.approvals
+        ],
+        "decided_by": state.decided_by,
+        "decision_reason": state.decision_reason,
+        "decided_at": state.decided_at,
+    }
+
+
+def new_limit_request(state: LimitRequestState) -> dict[str, Any]:
+    """All columns of a request for another limit."""
+    return {
+        "id": state.id,
+        "budget_id": state.budget_id,
+        "sequence": state.sequence,
+        "filter": state.filter,
+        "filter_before": state.filter_before,
+        "reason": state.reason,
+        "principal_id": state.principal_id,
+        "approvals_needed": state.approvals_needed,
+        "created_at": state.created_at,
+        **limit_request_changes(state),
     }

@@ -32,8 +32,8 @@ class EntryBody(Schema):
     leaf_index: int = Field(description="Place among the entries of all budgets; grows, and may have gaps.")
     kind: EntryKind
     amount: dict[str, Any] = Field(
-        description="The limit (create, limit), what is held (reserve, start, extend), charged (commit, correct) or "
-        "released (void, expire), in the filter's own fields."
+        description="The limit (create, limit), the wanted one (ask), what is held (reserve, start, extend), charged "
+        "(commit, correct) or released (void, expire), in the filter's own fields."
     )
     events: list[EventSchema]
     reservation_id: str | None
@@ -44,7 +44,10 @@ class EntryBody(Schema):
     dataset: ChargedDataBody | None = Field(description="The data that a reservation is for, where that is known.")
     principal_id: str
     purpose: str | None
-    reason: str | None = Field(description="Why a charge was corrected, a limit changed, or a loss acknowledged.")
+    reason: str | None = Field(
+        description="Why a charge was corrected, a limit asked for, approved, refused or set, or a loss acknowledged."
+    )
+    limit_request_id: str | None = Field(description="The request for another limit that it is about.")
     engine_version: str = Field(description="Version of the accounting engine that made the amount.")
     recorded_at: datetime
     previous_hash: str = Field(description="Hash of the entry before, 64 zeros for the first.")

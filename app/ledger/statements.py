@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, cast
 
-from sqlalchemy import Connection, Row, Table, bindparam, insert, select, union_all, update
+from sqlalchemy import Connection, Row, Table, bindparam, insert, literal_column, select, union_all, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from accounting.canonical import canonical_text, sha256_hex
 from accounting.events import Event
 from app.db.lists import among, as_list
-from app.tables.ledger import Budget, ExposedStep, Reservation
+from app.tables.ledger import Budget, ExposedStep, LimitRequest, Reservation
 
 BUDGETS = cast(Table, Budget.__table__)
 RESERVATIONS = cast(Table, Reservation.__table__)
 EXPOSED = cast(Table, ExposedStep.__table__)
+LIMIT_REQUESTS = cast(Table, LimitRequest.__table__)
 
 _CHANGED_OF_BUDGET = ("sequence", "head_hash", "filter", "spent", "started", "pending", "overdrawn", "headroom")
 _CHANGED_OF_RESERVATION = (
@@ -33,6 +34,7 @@ _CHANGED_OF_RESERVATION = (
     "expires_at",
     "resolved_at",
 )
+_CHANGED_OF_LIMIT_REQUEST = ("state", "approvals", "decided_by", "decision_reason", "decided_at")
 _UPDATE_BUDGET = (
     update(BUDGETS)
     .where(BUDGETS.c.id == bindparam("b_id"))
@@ -42,6 +44,11 @@ _UPDATE_RESERVATION = (
     update(RESERVATIONS)
     .where(RESERVATIONS.c.id == bindparam("b_id"))
     .values({name: bindparam(name) for name in _CHANGED_OF_RESERVATION})
+)
+_UPDATE_LIMIT_REQUEST = (
+    update(LIMIT_REQUESTS)
+    .where(LIMIT_REQUESTS.c.id == bindparam("b_id"))
+    .values({name: bindparam(name) for name in _CHANGED_OF_LIMIT_REQUEST})
 )
 # Inline: nothing asks which number a row got, so that nothing waits for the answer.
 _INSERT_RESERVATION = insert(RESERVATIONS).inline()
@@ -61,6 +68,9 @@ class _Statements:
             select(RESERVATIONS.c.id, BUDGETS.c.path)
             .join_from(RESERVATIONS, BUDGETS, RESERVATIONS.c.budget_id == BUDGETS.c.id)
             .where(among(dialect, RESERVATIONS.c.id, "ids")),
+            select(LIMIT_REQUESTS.c.id, BUDGETS.c.path)
+            .join_from(LIMIT_REQUESTS, BUDGETS, LIMIT_REQUESTS.c.budget_id == BUDGETS.c.id)
+            .where(among(dialect, LIMIT_REQUESTS.c.id, "ids")),
         )
         self.lock = (
             select(BUDGETS)
@@ -69,6 +79,12 @@ class _Statements:
             .with_for_update(key_share=True)
         )
         self.reservations = select(RESERVATIONS).where(among(dialect, RESERVATIONS.c.id, "ids"))
+        self.limit_requests = select(LIMIT_REQUESTS).where(among(dialect, LIMIT_REQUESTS.c.id, "ids"))
+        self.open_limit_requests = select(LIMIT_REQUESTS).where(
+            among(dialect, LIMIT_REQUESTS.c.budget_id, "ids"),
+            # Written out for the index, which holds the open ones alone.
+            LIMIT_REQUESTS.c.state == literal_column("'open'"),
+        )
         upsert = (sqlite if dialect == "sqlite" else postgresql).insert(EXPOSED)
         upsert = upsert.values(budget_id=bindparam("b_id"), step_hash=bindparam("b_hash"))
         self.expose = upsert.on_conflict_do_update(
@@ -80,7 +96,7 @@ _STATEMENTS = {dialect: _Statements(dialect) for dialect in ("sqlite", "postgres
 
 
 def paths(connection: Connection, targets: Sequence[str]) -> list[tuple[str, str]]:
-    """The path of the budget of each target, a budget or a reservation, that exists."""
+    """The path of the budget of each target, a budget, a reservation or a request for a limit, that exists."""
     if not targets:
         return []
     dialect = connection.dialect.name
@@ -105,6 +121,30 @@ def reservations(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any
         return []
     dialect = connection.dialect.name
     return connection.execute(_STATEMENTS[dialect].reservations, {"ids": as_list(dialect, ids)}).all()
+
+
+def limit_requests(connection: Connection, ids: Sequence[str], budget_ids: Sequence[str]) -> list[Row[Any]]:
+    """Requests for a limit by id, and those of budgets that are open."""
+    dialect, found = connection.dialect.name, list[Row[Any]]()
+    for statement, listed in (
+        (_STATEMENTS[dialect].limit_requests, ids),
+        (_STATEMENTS[dialect].open_limit_requests, budget_ids),
+    ):
+        if listed:
+            found += connection.execute(statement, {"ids": as_list(dialect, listed)}).all()
+    return found
+
+
+def insert_limit_requests(connection: Connection, values: list[dict[str, Any]]) -> None:
+    """New requests for a limit."""
+    if values:
+        connection.execute(insert(LIMIT_REQUESTS), values)
+
+
+def update_limit_requests(connection: Connection, changes: list[dict[str, Any]]) -> None:
+    """New states, for requests whose budget's lock is held."""
+    if changes:
+        connection.execute(_UPDATE_LIMIT_REQUEST, changes)
 
 
 def update_budgets(connection: Connection, changes: list[dict[str, Any]]) -> None:

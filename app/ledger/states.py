@@ -1,4 +1,4 @@
-"""The states that the ledger's decisions depend on: of a budget, and of a reservation."""
+"""The states that the ledger's decisions depend on: of a budget, a reservation, and a request for another limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accounting.events.schedules import resolve_schedule, resolve_schedules
 from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
 from app.entries.kinds import ChargedData
-from app.tables.states import Amounts, ReservationStatus
+from app.tables.states import Amounts, LimitRequestStatus, ReservationStatus
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,54 @@ class ReservationState:
     def is_overdue(self, now: datetime) -> bool:
         """Started, and not committed in its time. It stays held, and still takes its one commit."""
         return self.status is ReservationStatus.STARTED and now >= self.expires_at
+
+
+@dataclass(frozen=True)
+class Approval:
+    """One principal's approval of a request."""
+
+    principal_id: str
+    reason: str
+    approved_at: datetime
+
+
+@dataclass(frozen=True)
+class LimitRequestState:
+    """What is known about a request for another limit.
+
+    Attributes:
+        id, budget_id, reason, principal_id, created_at: As it was made.
+        status: Where it is.
+        filter: With the limit that is wanted.
+        filter_before: With the limit that the budget had when the request was made.
+        approvals_needed: How many principals must approve.
+        approvals: Those that have, in their order.
+        decided_by, decision_reason, decided_at: Who ended it, why (nobody says why a request is withdrawn), and when.
+        sequence: Of the entry that made it; 0 before there is one.
+    """
+
+    id: str
+    budget_id: str
+    status: LimitRequestStatus
+    filter: PrivacyFilter
+    filter_before: PrivacyFilter
+    reason: str
+    principal_id: str
+    approvals_needed: int
+    created_at: datetime
+    approvals: tuple[Approval, ...] = ()
+    decided_by: str | None = None
+    decision_reason: str | None = None
+    decided_at: datetime | None = None
+    sequence: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.status is LimitRequestStatus.OPEN
+
+    def is_approved_by(self, principal_id: str) -> bool:
+        """Whether this principal is among those that have approved."""
+        return any(approval.principal_id == principal_id for approval in self.approvals)
 
 
 def plus(a: Amounts, b: Amounts) -> Amounts:

@@ -13,7 +13,7 @@ from app.ledger import books_repository as repository
 from app.ledger import rows
 from app.ledger.books import Account, Books, Known
 from app.ledger.books_repository import text_type
-from app.ledger.statements import EXPOSED, step_hash
+from app.ledger.statements import EXPOSED, LIMIT_REQUESTS, step_hash
 from app.ledger.states import BudgetState
 
 # What a text that nobody here wrote makes of the code that reads it.
@@ -48,6 +48,31 @@ def budget_row(account: Account, state: BudgetState) -> dict[str, Any]:
 def reservation_row(known: Known) -> dict[str, Any]:
     """All columns of a reservation."""
     return rows.new_reservation(known.state, sequence=known.sequence, principal_id=known.principal_id)
+
+
+def limit_request_rows(books: Books) -> dict[str, dict[str, Any]]:
+    """All columns of each request for another limit, by id."""
+    return {
+        request.id: rows.new_limit_request(request)
+        for account in books.accounts.values()
+        for request in account.history.limit_requests.values()
+    }
+
+
+def limit_request_faults(session: Session, books: Books, root_id: str) -> Iterator[tuple[str, str]]:
+    """Requests for another limit whose row is not what their entries say, missing, or of no entry: the budget, and what
+    is wrong.
+    """
+    comparison, expected = Comparison(session, LIMIT_REQUESTS), limit_request_rows(books)
+    for row in repository.limit_requests(session, root_id):
+        values = expected.pop(row.id, None)
+        if values is None:
+            yield row.budget_id, f"the limit request {row.id} was made by no entry"
+        elif (column := comparison.different(row, values)) is not None:
+            reason = f"the column {column} of the limit request {row.id} is not what its entries say"
+            yield values["budget_id"], reason
+    for request_id, values in expected.items():
+        yield values["budget_id"], f"the limit request {request_id} has no row"
 
 
 def exposed_rows(account: Account) -> dict[str, dict[str, Any]]:

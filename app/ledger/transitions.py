@@ -32,7 +32,16 @@ from app.ledger.commands import (
     Void,
 )
 from app.ledger.denials import Denial, DenialCode
-from app.ledger.states import BudgetState, Move, Path, ReservationState, exposed_counts, is_prefix, minus
+from app.ledger.states import (
+    BudgetState,
+    LimitRequestState,
+    Move,
+    Path,
+    ReservationState,
+    exposed_counts,
+    is_prefix,
+    minus,
+)
 from app.tables.states import Amounts, ReservationStatus
 
 
@@ -50,6 +59,7 @@ class Transition:
         reason: Given with a change by hand.
         before: The reservation before it; None where there was none.
         details: What else its entry says.
+        limit_request: After it, the request for another limit that it is about.
     """
 
     kind: EntryKind
@@ -61,6 +71,7 @@ class Transition:
     reason: str | None = None
     before: ReservationState | None = None
     details: Mapping[str, Json] = field(default_factory=dict)
+    limit_request: LimitRequestState | None = None
 
     @property
     def budget(self) -> BudgetState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Row
@@ -69,7 +70,9 @@ def _check(session: Session, books: Books, root_id: str, past: Past | None, kept
         reader.check_registered()
     reader.check_principals()
     _check_budgets(session, books, rows)
-    for budget_id, reason in tables.exposed_faults(session, books, root_id):
+    for budget_id, reason in chain(
+        tables.limit_request_faults(session, books, root_id), tables.exposed_faults(session, books, root_id)
+    ):
         raise BadPlace(budget_id, None, None, reason)
     return head
 

@@ -69,6 +69,13 @@ _OWN: Mapping[str, str] = {
     "list_budgets": "invalid_cursor",
     "get_budget": f"invalid_value {_NUMERICS}",
     "change_limit": "limit_below_use invalid_value unsupported contradiction",
+    "create_limit_request": "too_many_open_requests invalid_value unsupported contradiction",
+    "list_limit_requests": "invalid_cursor",
+    "list_limit_requests_of_budget": "invalid_cursor",
+    "approve_limit_request": "request_decided own_request approved_by_you limit_changed limit_above_parent "
+    "limit_below_use",
+    "refuse_limit_request": "request_decided",
+    "withdraw_limit_request": "request_decided not_your_request",
     "correct_charge": f"{_PRICING} missing other_budget not_committed correction_lowers overdetermined {_RESOLVING}",
     "get_spending": "invalid_cursor",
     "create_reservation": f"{_PRICING} budget_exceeded missing",

@@ -36,7 +36,11 @@ def _to(targets: str, **parameters: str) -> list[Link]:
 
 
 _RESERVATION = "get_reservation start_reservation extend_reservation commit_reservation void_reservation"
-_OF_BUDGET = "get_budget list_reservations create_reservation change_limit correct_charge get_spending list_entries"
+_OF_BUDGET = (
+    "get_budget list_reservations create_reservation change_limit create_limit_request list_limit_requests_of_budget "
+    "correct_charge get_spending list_entries"
+)
+_LIMIT_REQUEST = "get_limit_request approve_limit_request refuse_limit_request withdraw_limit_request"
 
 #: By operation and status of the answer that leads on.
 LINKS: Mapping[tuple[str, int], list[Link]] = {
@@ -64,6 +68,18 @@ LINKS: Mapping[tuple[str, int], list[Link]] = {
     ("commit_reservation", 200): [
         *_to("get_budget get_spending list_entries", budget_id="$response.body#/budget_id"),
         Link("correct_charge", {"budget_id": "$response.body#/budget_id"}, {"reservation_id": ID}),
+    ],
+    ("create_limit_request", 201): [
+        *_to(_LIMIT_REQUEST, limit_request_id=ID),
+        *_to("get_budget", budget_id="$response.body#/budget_id"),
+    ],
+    ("list_limit_requests", 200): [
+        *_to(_LIMIT_REQUEST, limit_request_id=FIRST),
+        Link("list_limit_requests", CURSOR),
+    ],
+    ("list_limit_requests_of_budget", 200): [
+        *_to(_LIMIT_REQUEST, limit_request_id=FIRST),
+        Link("list_limit_requests_of_budget", {"budget_id": "$request.path.budget_id", **CURSOR}),
     ],
     ("correct_charge", 201): _to("get_reservation", reservation_id=ID),
     ("list_entries", 200): [

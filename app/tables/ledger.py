@@ -30,7 +30,7 @@ from accounting.filters import PrivacyFilter
 from accounting.relations import NeighboringRelation
 from app.tables.base import Base, UtcDateTime
 from app.tables.columns import AmountsText, Events, EventsText, FilterText
-from app.tables.states import REGISTER, Amounts, ReservationStatus
+from app.tables.states import REGISTER, Amounts, LimitRequestStatus, ReservationStatus
 
 
 def _one_of(column: str, values: list[str]) -> str:
@@ -139,6 +139,50 @@ class Reservation(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
     resolved_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class LimitRequest(Base):
+    """Another limit that was asked for, and how that ended.
+
+    Attributes:
+        sequence: Of the entry that made it.
+        filter: With the limit that is wanted.
+        filter_before: With the limit that the budget had when it was made.
+        approvals: Who has approved it, why and when, in their order.
+        decided_by, decision_reason, decided_at: Who ended it, why and when; None while it is open.
+    """
+
+    __tablename__ = "limit_requests"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", list(LimitRequestStatus)), name="state"),
+        CheckConstraint("(state = 'open') = (decided_at IS NULL)", name="decided_at"),
+        CheckConstraint("approvals_needed >= 1", name="approvals_needed"),
+        # One request per entry; also the order in which a budget's requests are listed.
+        UniqueConstraint("budget_id", "sequence"),
+        # Finds those that wait for somebody.
+        Index(
+            "ix_limit_requests_open",
+            "budget_id",
+            "principal_id",
+            postgresql_where=text("state = 'open'"),
+            sqlite_where=text("state = 'open'"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    budget_id: Mapped[str] = mapped_column(ForeignKey("budgets.id"))
+    sequence: Mapped[int] = mapped_column(BigInteger)
+    state: Mapped[str] = mapped_column(String(16))
+    filter: Mapped[PrivacyFilter] = mapped_column(FilterText)
+    filter_before: Mapped[PrivacyFilter] = mapped_column(FilterText)
+    reason: Mapped[str] = mapped_column(String(200))
+    principal_id: Mapped[str] = mapped_column(String(64))
+    approvals_needed: Mapped[int] = mapped_column(Integer)
+    approvals: Mapped[list[dict[str, str]]] = mapped_column(JSON)
+    decided_by: Mapped[str | None] = mapped_column(String(64))
+    decision_reason: Mapped[str | None] = mapped_column(String(200))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class Register(Base):

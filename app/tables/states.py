@@ -27,6 +27,19 @@ class ReservationStatus(StrEnum):
     """It was not started in time; what it held is released."""
 
 
+class LimitRequestStatus(StrEnum):
+    """The state of a request for another limit. The last three are final."""
+
+    OPEN = "open"
+    """Nobody has decided it yet, or more approvals are needed."""
+    APPROVED = "approved"
+    """The budget has the limit that was asked for."""
+    REFUSED = "refused"
+    """An owner has refused it."""
+    WITHDRAWN = "withdrawn"
+    """Whoever asked has taken it back."""
+
+
 class RunState(StrEnum):
     QUEUED = "queued"
     """Its cost is held, and it waits for a worker."""

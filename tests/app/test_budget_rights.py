@@ -21,7 +21,18 @@ from app.auth.rights import CurrentPrincipal, requires
 from app.context import Context, CurrentContext
 from app.main import create_app
 from app.runs import service as runs
-from tests.app.auth.rights_world import EVENT, FILTER, Ids, NoAudits, Side, World, budget_request, send, upload
+from tests.app.auth.rights_world import (
+    EVENT,
+    FILTER,
+    Ids,
+    NoAudits,
+    Side,
+    World,
+    ask_for_limit,
+    budget_request,
+    send,
+    upload,
+)
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import REQUEST, ROWS
 from tests.databases import on_one_engine
@@ -45,6 +56,9 @@ REQUESTS: Mapping[str, list[Callable[[Ids], Request]]] = {
     "create_budget": [lambda ids: {"json": budget_request(ids["parent_id"])}],
     "list_budgets": [lambda ids: {"params": {"parent_id": ids["parent_id"]}}],
     "change_limit": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
+    "create_limit_request": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
+    "approve_limit_request": [lambda _: {"json": {"reason": "r"}}],
+    "refuse_limit_request": [lambda _: {"json": {"reason": "r"}}],
     "correct_charge": [
         lambda ids: {"json": {"reservation_id": ids["reservation_id"], "reason": "r"}},
         lambda _: {"json": {"events": [EVENT], "reason": "r"}},
@@ -185,6 +199,9 @@ def _faults_of(
         return send(side.caller, method.upper(), path.format(**ids), **make(ids))
 
     ids = side.with_fresh_reservation() if "reservation_id" in used else side.ids
+    if "limit_request_id" in used:
+        asker = side.caller if name.startswith("withdraw") else world.admin
+        ids = {**ids, "limit_request_id": ask_for_limit(asker, ids["budget_id"])}
     for changed in sorted(used):
         nothing = f"{ids[changed].partition('_')[0]}_{'a' * 24}"
         answer_to_nothing = _without(ask({**ids, changed: nothing}), nothing)

@@ -38,8 +38,8 @@ OF_NO_OPERATION = {
     "other_origin": "the dashboard's commands say it",
     "checkpoint_refused": "a run says it to its worker",
 }
-#: Half of what it was before equal parts were shared.
-MOST_BYTES = 440_000
+#: About half of what it would be if equal parts were not shared.
+MOST_BYTES = 500_000
 #: Characters of a schema that is worth a name.
 LONG = 500
 #: Kinds that no example shows, since they name something that a fresh server has not.

@@ -17,7 +17,17 @@ from tests.app.run_sweeps.conftest import Sweeps
 from tests.app.runs.conftest import REQUEST
 
 #: Tables in which a command leaves rows. The rest of the ledger's tables follow from the entries.
-TABLES = ("budgets", "reservations", "entries", "runs", "run_sweeps", "run_sweep_cells", "api_keys", "datasets")
+TABLES = (
+    "budgets",
+    "reservations",
+    "limit_requests",
+    "entries",
+    "runs",
+    "run_sweeps",
+    "run_sweep_cells",
+    "api_keys",
+    "datasets",
+)
 KEY = "the key"
 
 
@@ -111,6 +121,19 @@ def _change_limit(service: Sweeps) -> Sent:
     return Sent(f"/v1/budgets/{_budget(service)}/limit", {"filter": {"kind": "zcdp", "rho": "2"}, "reason": "r"})
 
 
+def _ask_for_limit(service: Sweeps) -> Sent:
+    body = {"filter": {"kind": "zcdp", "rho": "2"}, "reason": "r"}
+    return Sent(f"/v1/budgets/{_budget(service)}/limit-requests", body)
+
+
+def _decide_on_limit(command: str, body: Any = None) -> Callable[[Sweeps], Sent]:
+    def prepare(service: Sweeps) -> Sent:
+        asked = _ask_for_limit(service)
+        return Sent(f"/v1/limit-requests/{_made(service.post(asked.path, asked.body))['id']}/{command}", body)
+
+    return prepare
+
+
 def _correct(service: Sweeps) -> Sent:
     budget, held = _held(service)
     _made(service.post(f"/v1/reservations/{held}/commit"))
@@ -157,6 +180,9 @@ COMMANDS: dict[str, Command] = {
     "commit a part": Command(_commit_part, 200, _ENTRY),
     "void": Command(_resolve("void"), 200, _ENTRY),
     "change_limit": Command(_change_limit, 200, _ENTRY),
+    "create_limit_request": Command(_ask_for_limit, 201, {"limit_requests": 1, **_ENTRY}),
+    "refuse_limit_request": Command(_decide_on_limit("refuse", {"reason": "r"}), 200, _ENTRY),
+    "withdraw_limit_request": Command(_decide_on_limit("withdraw"), 200, _ENTRY),
     "correct": Command(_correct, 201, _ENTRY),
     "charge": Command(_charge, 201, _RESERVATION),
     "create_run": Command(lambda service: _run(service, 1.6), 202, {**_RESERVATION, "runs": 1}),

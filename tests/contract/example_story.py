@@ -134,12 +134,13 @@ def play(story: Story) -> None:
     for name in ("import_history", "list_algorithms", "compare_algorithms", "get_algorithm", "advise", "sweep"):
         story.call(name)
     story.call("derive_assumptions")
-    _keep_books(story)
+    waiting = _keep_books(story)
     _train(story)
-    _let_in(story)
+    _let_in(story, waiting)
 
 
-def _keep_books(story: Story) -> None:
+def _keep_books(story: Story) -> str:
+    """Do what is done with budgets; a request for a limit that nobody has decided."""
     # What was made within one second is listed in any order: a list is asked for while it has one item.
     budget = story.call("create_budget")["id"]
     story.call("list_budgets")
@@ -153,6 +154,7 @@ def _keep_books(story: Story) -> None:
     other = story.call("create_reservation", "approximate_dp", budget_id=budgets["approximate_dp"])["id"]
     story.call("void_reservation", reservation_id=other)
     story.call("change_limit", budget_id=budgets["zcdp"])
+    waiting = _ask(story, budgets["zcdp"])
     story.call("correct_charge", budget_id=budgets["zcdp"])
     for name in ("get_budget", "list_reservations", "get_spending"):
         story.call(name, budget_id=budget)
@@ -161,6 +163,18 @@ def _keep_books(story: Story) -> None:
         story.call(name)
     story.call("get_inclusion_proof", entry_id=entry)
     story.call("get_consistency_proof", query={"from_size": 1})
+    return waiting
+
+
+def _ask(story: Story, budget: str) -> str:
+    refused = story.call("create_limit_request", budget_id=budget)["id"]
+    story.call("list_limit_requests")
+    story.call("list_limit_requests_of_budget", budget_id=budget)
+    story.call("get_limit_request", limit_request_id=refused)
+    story.call("refuse_limit_request", limit_request_id=refused)
+    withdrawn = story.call("create_limit_request", budget_id=budget)["id"]
+    story.call("withdraw_limit_request", limit_request_id=withdrawn)
+    return str(story.call("create_limit_request", budget_id=budget)["id"])
 
 
 def _train(story: Story) -> None:
@@ -190,8 +204,10 @@ def _train(story: Story) -> None:
     story.call("list_audits")
 
 
-def _let_in(story: Story) -> None:
+def _let_in(story: Story, waiting: str) -> None:
     story.sign_in()
+    # Whoever asked was somebody else.
+    story.call("approve_limit_request", limit_request_id=waiting)
     story.call("list_keys")
     key = story.call("create_key", "analyst")["id"]
     story.call("get_key", key_id=key)

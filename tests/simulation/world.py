@@ -530,7 +530,9 @@ class World:
             # What nobody asked for: the release of a hold.
             said = json.loads(row["canonical"])
             if said["kind"] != "expire":
-                raise Fault(f"an entry '{said['kind']}' of {row['budget_id']} is committed without the record of its key")
+                raise Fault(
+                    f"an entry '{said['kind']}' of {row['budget_id']} is committed without the record of its key"
+                )
             self._expect(Command("expire", said["reservation_id"]), _second(row["recorded_at"]), "expired", None)
         if self.commits % COMPARED_AFTER == 0:
             self.scheduler.happened["comparisons of everything"] += 1
@@ -585,7 +587,9 @@ class World:
         """Whether holds are due that stand in the way of a reservation that is denied under its locks."""
         for level in path:
             if self.model.used[level.id] * UNIT != level.used[0] and len(transaction._entries) == 0:
-                raise Fault(f"{level.id} was denied with {level.used[0]}, and the model has {self.model.used[level.id]}")
+                raise Fault(
+                    f"{level.id} was denied with {level.used[0]}, and the model has {self.model.used[level.id]}"
+                )
         ids = [level.id for level in path]
         from_the_root = "/".join(reversed(ids[ids.index(denial.budget_id) :]))
         session: Any = simulated.Session(transaction.connection)

@@ -95,6 +95,11 @@ def reserve(caller: Caller, budget_id: str) -> str:
     return str(made(caller, f"/v1/budgets/{budget_id}/reservations", json=body)["id"])
 
 
+def ask_for_limit(caller: Caller, budget_id: str) -> str:
+    body = {"filter": FILTER, "reason": "r"}
+    return str(made(caller, f"/v1/budgets/{budget_id}/limit-requests", json=body)["id"])
+
+
 class World:
     """A tree of a root, a child and its grandchild, with a key of the child alone; and a second root with its key."""
 
@@ -149,6 +154,7 @@ class World:
             "parent_id": budget,
             "budgets": budget,
             "reservation_id": reserve(caller, budget),
+            "limit_request_id": ask_for_limit(caller, budget),
             "dataset_id": dataset,
             "test_dataset_id": self.public,
             "run_id": run,

@@ -138,3 +138,34 @@ def test_an_id_costs_no_request_and_a_name_is_looked_for_on_every_page() -> None
         assert "2 budgets have the name 'survey': bud_a, bud_b. Give the id of the one you mean." in line
     with serving(says(200, b'{"items": [{"id": "bud_a"}]}')) as scripted:
         assert "does not answer as epsilond" in refused("budget", "entries", "survey", env=scripted.env)
+
+
+def test_another_limit_is_asked_for_refused_and_withdrawn(live: Live) -> None:
+    budget = opened(live, "--rho", "1", name="to be asked for")
+
+    def ask(rho: str) -> dict[str, str]:
+        return facts(done("budget", "ask", budget["name"], "--rho", rho, "--reason", "more people", env=live.env))
+
+    asked = {name: value.strip() for name, value in ask("2").items()}
+    assert asked | {"id": ""} == {
+        "id": "",
+        "budget": budget["id"],
+        "state": "open",
+        "before": "rho 1.0",
+        "wanted": "rho 2.0",
+        "asked by": "loopback",
+        "reason": "more people",
+        "approvals": "0 of 1",
+    }
+    header, line = done("budget", "requests", budget["id"], env=live.env).splitlines()
+    assert header.split("  ")[0] == "id"
+    assert line.startswith(asked["id"])
+    line = refused("budget", "approve", asked["id"], "--reason", "mine", status=1, env=live.env)
+    assert "nobody approves a request of their own" in line
+    shown = facts(done("budget", "refuse", asked["id"], "--reason", "enough", env=live.env))
+    assert (shown["state"].strip(), shown["because"].strip()) == ("refused", "enough")
+    another = ask("3")["id"].strip()
+    assert facts(done("budget", "withdraw", another, env=live.env))["state"].strip() == "withdrawn"
+    states = json.loads(done("budget", "requests", "--state", "withdrawn", "--json", env=live.env))["items"]
+    assert another in {each["id"] for each in states}
+    assert "epsilond: --rho: " in refused("budget", "ask", budget["id"], "--rho", "much", "--reason", "r", env=live.env)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,21 @@ from app.cli.launcher import write_launcher
 from app.cli.main import COMMANDS, cli
 from app.db.database import Database
 from app.fence.watching import fenced_context
+from app.kit.ids import new_id
 from app.ledger import transparency
+from app.ledger.commands import AskLimit
+from app.ledger.journal import Instruction, carry_out
 from app.ledger.transparency_schemas import InclusionBody
 from app.settings import Settings, environment_of
 from app.sweeps.examples import SWEEP_EXAMPLES
-from app.tables.ledger import Entry
+from app.tables.ledger import Entry, LimitRequest
 from tests.app.cli.calls import done
 from tests.app.cli.test_run import CREATE
 
 #: What cannot be done twice, or prints no answer; how it is told as JSON, other tests say.
 ONCE = {
-    "run create", "run cancel", "run model", "budget create", "keys create", "keys rotate", "keys revoke",
+    "run create", "run cancel", "run model", "budget create", "budget approve", "budget refuse",
+    "budget withdraw", "keys create", "keys rotate", "keys revoke",
     "secrets retire", "ledger export", "ledger checkpoint", "openapi", "backup", "restore",
 }  # fmt: skip
 
@@ -147,6 +152,11 @@ def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -
             return str(next(run["id"] for run in runs if run["state"] == "succeeded"))
         case "BUDGET":
             return str(json.loads(done("budget", "list", "--json", env=env))["items"][0]["id"])
+        case "REQUEST":
+            if path == "budget approve":
+                asked_by_somebody_else(settings)
+            text = done("budget", "requests", "--state", "open", "--json", env=env)
+            return str(json.loads(text)["items"][0]["id"])
         case "KEY":
             return str(json.loads(done("keys", "list", "--json", env=env))["items"][0]["id"])
         case "PUBLIC_KEY":
@@ -160,3 +170,16 @@ def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -
             database.dispose()
             Path(word).write_text(InclusionBody.of(proof).model_dump_json())
     return word
+
+
+def asked_by_somebody_else(settings: Settings) -> None:
+    """Let another key ask for what was asked for last: nobody approves a request of their own."""
+    database = Database(settings.sqlalchemy_url)
+    context = fenced_context(settings, database)
+    with database.write() as session:
+        (asked,) = session.scalars(select(LimitRequest).order_by(LimitRequest.created_at.desc()).limit(1))
+        command = AskLimit(new_id("lim"), asked.filter, "more", 1)
+        # Newer than the other one, so that it is listed first.
+        later = context.clock() + timedelta(seconds=5)
+        carry_out(session, database, [Instruction(command, "key_other", asked.budget_id)], later)
+    database.dispose()

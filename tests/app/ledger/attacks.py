@@ -84,6 +84,7 @@ def dump(database: Database) -> dict[str, Rows]:
     return {
         "budgets": rows(database, "SELECT * FROM budgets ORDER BY id"),
         "reservations": rows(database, "SELECT * FROM reservations ORDER BY id"),
+        "limit_requests": rows(database, "SELECT * FROM limit_requests ORDER BY id"),
         "exposed_steps": rows(database, "SELECT * FROM exposed_steps WHERE count <> 0 ORDER BY budget_id, step_hash"),
     }
 

@@ -12,7 +12,7 @@ from accounting.events.schedules import resolve_schedules
 from app.ledger import repository, rows
 from app.ledger.rebuild import History, Link, rebuild
 from app.ledger.states import plus
-from app.tables.ledger import Budget, ExposedStep, Reservation
+from app.tables.ledger import Budget, ExposedStep, LimitRequest, Reservation
 
 
 def links(session: Session, budget_id: str) -> list[Link]:
@@ -44,6 +44,8 @@ def audit(session: Session, budget_id: str) -> History:
         assert state.overdrawn or state.filter.admits(state.used)
         found = session.scalars(select(Reservation).where(Reservation.budget_id == each))
         assert {row.id: rows.reservation_state(row) for row in found} == history.reservations
+        asked = session.scalars(select(LimitRequest).where(LimitRequest.budget_id == each))
+        assert {row.id: rows.limit_request_state(row) for row in asked} == history.limit_requests
         assert exposed(session, each) == exposed_by(history)
     return histories[budget_id]
 

@@ -51,6 +51,12 @@ def lived_in(api: Api, clock: Clock) -> dict[str, Any]:
     made(api.correct(right["id"], reservation_id=corrected["id"], events=[zcdp(0.4)]))
     made(api.correct(root["id"], events=[zcdp(0.05)]))
     made(api.change_limit(left["id"], {"kind": "zcdp", "rho": "3"}))
+    for decision in ("refuse", "withdraw", None):
+        body = {"filter": {"kind": "zcdp", "rho": "4.5"}, "reason": f"to {decision}"}
+        asked = made(api.post(f"/v1/budgets/{right['id']}/limit-requests", body))
+        if decision is not None:
+            reason = {"reason": "no"} if decision == "refuse" else None
+            made(api.post(f"/v1/limit-requests/{asked['id']}/{decision}", reason))
     # Releases what is due, to make room.
     api.hold(right["id"], [zcdp(3.1)], purpose="large")
     assert api.state(released) == "expired"

@@ -111,7 +111,7 @@ def test_json_says_what_the_endpoints_say(
     assert (note["size"], note["output"]) == (entries, None)
     assert note["note"] == (tmp_path / "checkpoint").read_text() == ok(context.settings, "checkpoint")
     assert told("public-key")["public_key"] == ok(context.settings, "public-key").strip()
-    assert told("rebuild") == {"entries": entries, "budgets": 0, "reservations": 0, "exposed": 0}
+    assert told("rebuild") == {"entries": entries, "budgets": 0, "reservations": 0, "limit_requests": 0, "exposed": 0}
     assert told("reprice") == {"charges": [], "raised": 0, "failed": 0}
     attacks.run(context.database, f"UPDATE budgets SET spent = '[1]' WHERE id = '{root['id']}'")
     bad = told("verify", status=1)
@@ -136,12 +136,12 @@ def test_a_bar_hears_of_every_entry_that_is_verified(
 def test_lost_state_is_written_anew(root: dict[str, Any], context: Context) -> None:
     before = attacks.dump(context.database)
     count = len(attacks.entries(context.database))
-    nothing = "Written anew: 0 budgets, 0 reservations, the exposed steps of 0 budgets.\n"
+    nothing = "Written anew: 0 budgets, 0 reservations, 0 limit requests, the exposed steps of 0 budgets.\n"
     assert ok(context.settings, "rebuild") == f"{count} entries were read. {nothing}"
     attacks.run(context.database, "DELETE FROM exposed_steps", "UPDATE budgets SET spent = '[0]'")
     refused(context.settings, "verify")
     printed = ok(context.settings, "rebuild")
-    assert "Written anew: 3 budgets, 0 reservations, the exposed steps of 3 budgets." in printed
+    assert "Written anew: 3 budgets, 0 reservations, 0 limit requests, the exposed steps of 3 budgets." in printed
     assert attacks.dump(context.database) == before
     ok(context.settings, "verify")
     attacks.rewrite_entries(context.database, lambda rows: rows[:-1])

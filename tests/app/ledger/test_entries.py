@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,11 +18,15 @@ from accounting.events import Event, Gaussian, Poisson
 from app.context import Context
 from app.entries.kinds import ChargedData, EntryKind
 from app.entries.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
-from app.ledger.commands import EnterLoss
+from app.kit.ids import new_id
+from app.ledger.amounts import numbers
+from app.ledger.commands import ApproveLimit, AskLimit, EnterLoss, LimitDecision, RefuseLimit, WithdrawLimit
 from app.ledger.journal import Instruction, carry_out
 from app.ledger.rebuild import BrokenChain, Link, rebuild
+from app.ledger.transitions import Transition
 from app.reservations import service
 from app.reservations.service import SERVICE
+from app.tables.ledger import Budget
 from tests.app.budgets.conftest import Api, Clock, gaussian, made, zcdp
 from tests.app.ledger.audit import audit, links
 from tests.app.problem_assertions import assert_problem
@@ -51,6 +56,13 @@ KINDS = [
     "correct",
     "correct",
     "limit",
+    "ask",
+    "approve",
+    "limit",
+    "ask",
+    "refuse",
+    "ask",
+    "withdraw",
     "loss",
 ]
 
@@ -72,15 +84,31 @@ def _live(api: Api, clock: Clock, context: Context, budget_filter: dict[str, Any
     made(api.correct(budget_id, reservation_id=held[3]["id"]))
     made(api.correct(budget_id, events=events[:1], reason="by hand"))
     made(api.change_limit(budget_id, {**budget_filter, **_more(budget_filter)}))
+    _ask(context, budget_id, ("a", ApproveLimit("first", 2)), ("b", ApproveLimit("second", 2)))
+    _ask(context, budget_id, ("a", RefuseLimit("enough")))
+    _ask(context, budget_id, ("asker", WithdrawLimit()))
     loss = Instruction(EnterLoss("disk failed", {"missing": None, "life": "2"}), SERVICE, budget_id)
     with context.database.write() as session:
         carry_out(session, context.database, [loss], clock())
     return budget_id
 
 
-def _more(budget_filter: dict[str, Any]) -> dict[str, Any]:
+def _ask(context: Context, budget_id: str, *decisions: tuple[str, LimitDecision]) -> None:
+    """Ask for a limit half as large again, as two must approve; then decide."""
+    request_id = new_id("lim")
+    with context.database.write() as session:
+        limit = session.get_one(Budget, budget_id).filter
+        wanted = limit.with_limit({**numbers(limit.to_json()), **_more(limit.to_json(), 6.75)})
+        asked = Instruction(AskLimit(request_id, wanted, "more", 2), "asker", budget_id)
+        steps = [asked, *(Instruction(command, who, request_id) for who, command in decisions)]
+        for step in steps:
+            (outcome,) = carry_out(session, context.database, [step], context.clock())
+            assert isinstance(outcome, Transition), outcome
+
+
+def _more(budget_filter: Mapping[str, Any], amount: float = 4.5) -> dict[str, Any]:
     field = next(name for name in ("rho", "mu", "epsilon") if name in budget_filter)
-    return {field: 4.5}
+    return {field: amount}
 
 
 #: The register has a chain of its own, and kinds of its own.
@@ -110,7 +138,7 @@ def test_an_entry_says_what_happened(api: Api, clock: Clock, context: Context) -
     entries = api.entries(budget_id)
     assert [entry["sequence"] for entry in entries] == list(range(1, len(entries) + 1))
     assert sorted({entry["leaf_index"] for entry in entries}) == [entry["leaf_index"] for entry in entries]
-    assert len({entry["id"] for entry in entries}) == len(entries) == 21
+    assert len({entry["id"] for entry in entries}) == len(entries) == 28
     assert all(entry["id"].startswith("ent_") and entry["budget_id"] == budget_id for entry in entries)
     assert entries[0]["previous_hash"] == GENESIS
     assert [entry["previous_hash"] for entry in entries[1:]] == [entry["hash"] for entry in entries[:-1]]
@@ -129,6 +157,10 @@ void     0.3     -       q2       -         loopback
 expire   0.3     -       q4       -         service
 correct  0.1     1       q0       too much  loopback
 limit    4.5     -       -        approved  loopback
+ask      6.75    -       -        more      asker
+approve  0.0     -       -        first     a
+refuse   0.0     -       -        enough    a
+withdraw 0.0     -       -        -         asker
 loss     0.0     -       -        disk_failed service
 """
 
@@ -166,14 +198,14 @@ def test_entries_are_found_by_kind_time_purpose_mechanism_and_principal(
     assert found(kind="commit") == [10, 11]
     assert found(purpose="q0") == [2, 8, 9, 10, 17]
     assert found(purpose="nobody's") == []
-    assert found(after="2026-05-01T00:01:00Z") == list(range(14, 22))
+    assert found(after="2026-05-01T00:01:00Z") == list(range(14, 29))
     assert found(before="2026-05-01T00:01:00Z") == list(range(1, 14))
     assert found(after="2026-05-01T02:01:00+02:00", kind="reserve") == [16]
     assert found(after="2026-05-01T00:00:00Z", before="2026-05-01T00:00:01Z", purpose="q3") == [5, 13]
     assert found(mechanism="gaussian") == [16]
     assert found(mechanism="zcdp") == list(range(2, 20))
     assert found(mechanism="zcd") == found(mechanism="zcd_") == found(mechanism="laplace") == []
-    assert found(principal_id="service") == [14, 15, 21]
+    assert found(principal_id="service") == [14, 15, 28]
     assert found(principal_id="loopback", kind="correct") == [17, 18, 19]
     first = api.get(path, kind="reserve", limit=4).json()
     assert [entry["sequence"] for entry in first["items"]] == [2, 3, 4, 5]

@@ -25,9 +25,18 @@ LOSSES = {
         "UPDATE reservations SET state = 'pending', charged = NULL, charged_events = NULL, resolved_at = NULL",
         "UPDATE reservations SET cost = '[0]', events = '[]', purpose = '', warnings = '[]', mechanisms = ''",
     ),
+    "limit requests": (
+        "DELETE FROM limit_requests WHERE state = 'refused'",
+        "UPDATE limit_requests SET state = 'approved', decided_at = created_at WHERE state = 'open'",
+    ),
     "exposed steps": ("DELETE FROM exposed_steps",),
     "counts of exposed steps": ("UPDATE exposed_steps SET count = count + 1",),
-    "everything": ("DELETE FROM exposed_steps", "DELETE FROM reservations", "DELETE FROM budgets"),
+    "everything": (
+        "DELETE FROM exposed_steps",
+        "DELETE FROM limit_requests",
+        "DELETE FROM reservations",
+        "DELETE FROM budgets",
+    ),
 }
 
 

@@ -29,7 +29,8 @@ def test_books_that_nobody_touched_are_valid(root: dict[str, Any], database: Dat
     rows = attacks.entries(database)
     assert (verdict.entries, verdict.budgets) == (len(rows), 3)
     assert {row["kind"] for row in rows} == {
-        "create", "reserve", "start", "extend", "commit", "void", "expire", "correct", "limit",
+        "create", "reserve", "start", "extend", "commit", "void", "expire", "correct", "limit", "ask", "refuse",
+        "withdraw",
     }  # fmt: skip
     assert verdict.tree is not None
     said = f"valid: {len(rows)} entries of 3 budgets, head {verdict.head}; tree of 0, root {verdict.tree.root.hex()}"

@@ -90,10 +90,54 @@ def test_a_changed_state_of_a_reservation_is_named(root: dict[str, Any], databas
     assert f"the column state of the reservation {row['id']}" in first_bad(database).reason
 
 
+LIMIT_REQUEST_CHANGES = {
+    "budget_id": "'another'",
+    "sequence": "sequence + 1000",
+    "filter": """'{"kind":"zcdp","rho":4.25}'""",
+    "filter_before": """'{"kind":"zcdp","rho":4.25}'""",
+    "reason": "'another'",
+    "principal_id": "'another'",
+    "approvals_needed": "2",
+    "approvals": """'[{"principal_id":"a","reason":"r","approved_at":"2026-05-01T00:00:00Z"}]'""",
+    "decided_by": "'another'",
+    "decision_reason": "'another'",
+    "created_at": "'2020-01-01 00:00:00'",
+    "decided_at": "'2020-01-01 00:00:00'",
+}
+
+
+@on_one_engine
+@pytest.mark.parametrize("column", LIMIT_REQUEST_CHANGES)
+def test_a_changed_column_of_a_limit_request_is_named(root: dict[str, Any], database: Database, column: str) -> None:
+    (row,) = [row for row in attacks.dump(database)["limit_requests"] if row["state"] == "refused"]
+    change = LIMIT_REQUEST_CHANGES[column]
+    attacks.run(database, f"UPDATE limit_requests SET {column} = {change} WHERE id = '{row['id']}'")
+    assert f"the column {column} of the limit request {row['id']} is not" in first_bad(database).reason
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (
+            "UPDATE limit_requests SET state = 'approved' WHERE state = 'refused'",
+            "the column state of the limit request",
+        ),
+        ("DELETE FROM limit_requests WHERE state = 'open'", "has no row"),
+        ("UPDATE limit_requests SET id = 'lim_other' WHERE state = 'open'", "lim_other was made by no entry"),
+    ],
+)
+def test_a_limit_request_is_what_its_entries_say(
+    root: dict[str, Any], database: Database, statement: str, reason: str
+) -> None:
+    attacks.run(database, statement)
+    assert reason in first_bad(database).reason
+
+
 def test_every_column_of_the_state_tables_is_covered(root: dict[str, Any], database: Database) -> None:
     tables = attacks.dump(database)
     assert set(tables["budgets"][0]) == {"id", *BUDGET_CHANGES}
     assert set(tables["reservations"][0]) == {"id", "state", *RESERVATION_CHANGES}
+    assert set(tables["limit_requests"][0]) == {"id", "state", *LIMIT_REQUEST_CHANGES}
     assert set(tables["exposed_steps"][0]) == {"budget_id", "step_hash", "step", "count"}
 
 

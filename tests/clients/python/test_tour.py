@@ -155,6 +155,12 @@ def ledger(client: Client, folder: Path) -> None:
     entries = list(client.budgets.entries(budget, page_size=3))
     assert [entry.sequence for entry in entries] == sorted(entry.sequence for entry in entries)
     assert len({entry.id for entry in entries}) == len(entries) == 9
+    limit = {"kind": "zcdp", "rho": 3.0}
+    asked, another, _ = (client.limit_requests.create(budget, filter=limit, reason="more people") for _ in range(3))
+    assert client.limit_requests.withdraw(asked).state == "withdrawn"
+    assert client.limit_requests.refuse(another, reason="no").state == "refused"
+    assert client.limit_requests.get(asked).state == "withdrawn"
+    assert len(list(client.limit_requests.list(budget=budget, page_size=2))) == 3
     checkpoint = client.ledger.checkpoint()
     assert client.ledger.verify(checkpoint=checkpoint.note).valid
     assert client.ledger.proof(entries[0], tree_size=checkpoint.tree_size)
@@ -245,6 +251,8 @@ def keys(client: Client, url: str) -> None:
         client.keys.own()
     with Client(url, admin.token) as owner:
         assert owner.keys.own().scopes
+        (waiting,) = owner.limit_requests.list(state="open")
+        assert owner.limit_requests.approve(waiting, reason="yes").state == "approved"
         analyst = owner.keys.create("tour", ["analyst"], expires_in=3600)
         assert analyst.token
         assert {key.id for key in owner.keys.list(page_size=1)} == {admin.id, analyst.id}

@@ -1,4 +1,7 @@
-"""Budgets, reservations and the ledger: `client.budgets`, `client.reservations`, `client.ledger`."""
+"""Budgets, their limits, reservations and the ledger.
+
+`client.budgets`, `client.limit_requests`, `client.reservations`, `client.ledger`.
+"""
 
 from __future__ import annotations
 
@@ -101,6 +104,44 @@ class Budgets(Resource):
             selection: `kind`, `after`, `before`, `purpose`, `mechanism`, `principal_id`.
         """
         return self._http.pages(path_to("/v1/budgets/{}/entries", budget), Entry, page_size, **selection)
+
+
+class LimitRequests(Resource):
+    """Another limit of a budget: whoever spends asks, owners decide."""
+
+    def create(
+        self, budget: BudgetId, *, filter: Mapping[str, Any], reason: str, idempotency_key: str | None = None
+    ) -> Answer:
+        """Ask for another limit; nothing changes until as many owners have approved as the server wants."""
+        request = {"filter": filter, "reason": reason}
+        path = path_to("/v1/budgets/{}/limit-requests", budget)
+        return self._http.write(path, request, Answer, idempotency_key)
+
+    def get(self, limit_request: str | Answer) -> Answer:
+        """What was asked for, and how it was decided."""
+        return self._http.get(path_to("/v1/limit-requests/{}", limit_request), Answer)
+
+    def list(
+        self, *, budget: BudgetId | None = None, state: str | None = None, page_size: int = PAGE
+    ) -> Iterator[Answer]:
+        """The requests of a budget, or of all within reach; ``state="open"`` lists those that wait for somebody."""
+        path = "/v1/limit-requests" if budget is None else path_to("/v1/budgets/{}/limit-requests", budget)
+        return self._http.pages(path, Answer, page_size, state=state)
+
+    def approve(self, limit_request: str | Answer, *, reason: str, idempotency_key: str | None = None) -> Answer:
+        """Approve what somebody else has asked for (scope ``owner``); the last approval sets the limit."""
+        path = path_to("/v1/limit-requests/{}/approve", limit_request)
+        return self._http.write(path, {"reason": reason}, Answer, idempotency_key)
+
+    def refuse(self, limit_request: str | Answer, *, reason: str, idempotency_key: str | None = None) -> Answer:
+        """Refuse it (scope ``owner``)."""
+        path = path_to("/v1/limit-requests/{}/refuse", limit_request)
+        return self._http.write(path, {"reason": reason}, Answer, idempotency_key)
+
+    def withdraw(self, limit_request: str | Answer, *, idempotency_key: str | None = None) -> Answer:
+        """Take a request of one's own back."""
+        path = path_to("/v1/limit-requests/{}/withdraw", limit_request)
+        return self._http.write(path, None, Answer, idempotency_key)
 
 
 class Reservations(Resource):

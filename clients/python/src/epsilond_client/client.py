@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from epsilond_client import events as steps_of
 from epsilond_client.answers import Answer, Event, Key
-from epsilond_client.budgets import PAGE, BudgetId, Budgets, Ledger, Reservations
+from epsilond_client.budgets import PAGE, BudgetId, Budgets, Ledger, LimitRequests, Reservations
 from epsilond_client.holding import HeldReservation
 from epsilond_client.retries import Clock, Retries
 from epsilond_client.training import Audits, Datasets, Runs, RunSweeps
@@ -57,6 +57,7 @@ class Client:
         self._http = Transport(url, key, timeout, policy, allow_insecure=allow_insecure, clock=clock)
         self.algorithms = Algorithms(self._http)
         self.budgets = Budgets(self._http)
+        self.limit_requests = LimitRequests(self._http)
         self.reservations = Reservations(self._http)
         self.ledger = Ledger(self._http)
         self.datasets = Datasets(self._http)

@@ -1,0 +1,1 @@
+"""Requests for another limit of a budget: an analyst asks, owners decide."""

@@ -1,0 +1,54 @@
+"""Requests and answers about another limit that is asked for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from app.budgets.schemas import FilterSchema
+from app.kit.fields import Name, Schema
+from app.ledger.amounts import FilterAmounts
+from app.tables.states import LimitRequestStatus
+
+
+class AskRequest(Schema):
+    """The limit that is wanted. The kind of the filter and its orders stay."""
+
+    filter: FilterSchema
+    reason: Name = Field(description="Why, for whoever decides and for every later reader of the ledger.")
+
+
+class DecisionRequest(Schema):
+    """Why the request is approved or refused."""
+
+    reason: Name = Field(description="Why, for whoever asked and for every later reader of the ledger.")
+
+
+class ApprovalBody(Schema):
+    """One principal's approval."""
+
+    principal_id: str
+    reason: str
+    approved_at: datetime
+
+
+class LimitRequestBody(Schema):
+    """A request for another limit, and how it was decided. Limits are in the filter's own fields."""
+
+    id: str
+    budget_id: str
+    state: LimitRequestStatus
+    wanted: FilterAmounts = Field(description="The limit that is asked for.")
+    before: FilterAmounts = Field(description="The limit that the budget had when this was asked.")
+    reason: str
+    principal_id: str = Field(description="Who asked.")
+    approvals_needed: int = Field(
+        description="How many principals must approve, none of them the one who asked: as the setting `approvals` was "
+        "when this was asked. Where it has grown since, that counts."
+    )
+    approvals: list[ApprovalBody]
+    decided_by: str | None = Field(description="Who approved last, refused or withdrew; null while it is open.")
+    decision_reason: str | None
+    created_at: datetime
+    decided_at: datetime | None

@@ -1,0 +1,127 @@
+"""The pages on which another limit is asked for and decided."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.auth.principal import Scope
+from app.auth.service import create_key
+from app.context import Context
+from tests.app.auth.test_sessions import BASE_URL, ORIGIN, sign_in
+from tests.app.conftest import ConnectAs
+from tests.app.dashboard.documents import Document
+from tests.app.dashboard.test_budgets import FILTERS
+from tests.app.dashboard.test_new_budget import EVIL, HERE, key_of, marked
+from tests.app.runs.conftest import Service, quick
+from tests.databases import on_one_engine
+
+__all__ = ["quick"]
+
+#: More of each kind.
+MORE: dict[str, dict[str, str]] = {
+    "renyi_dp": {"epsilon": "9.5", "delta": "1e-6"},
+    "zcdp": {"rho": "1.5"},
+    "pure_dp": {"epsilon": "3.5"},
+    "approximate_dp": {"epsilon": "4.5", "delta": "1e-6"},
+    "gaussian_dp": {"mu": "2.5"},
+}
+
+
+def part(quick: Service, budget_id: str) -> str:
+    return str(quick.client.get(f"/dashboard/budgets/{budget_id}/limit-requests").text)
+
+
+def ask(quick: Service, budget_id: str, **form: str) -> Any:
+    data = {"key": key_of(part(quick, budget_id)), "reason": "more people"} | form
+    path = f"/dashboard/budgets/{budget_id}/limit-requests"
+    return quick.client.post(path, data=data, headers=HERE, follow_redirects=False)
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_what_is_typed_on_the_page_of_a_budget_is_asked_for(quick: Service, kind: str) -> None:
+    budget = quick.budget(filter=FILTERS[kind])
+    shown = part(quick, budget["id"])
+    typed = dict(re.findall(r'<input id="field-\w+" name="(\w+)" value="([^"]*)"', shown))
+    assert {name: float(value) for name, value in typed.items() if name != "reason"} == {
+        name: value for name, value in FILTERS[kind].items() if name != "kind"
+    }
+    answer = ask(quick, budget["id"], **MORE[kind])
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        f"/dashboard/budgets/{budget['id']}#limit-requests",
+    )
+    (asked,) = quick.get(f"/v1/budgets/{budget['id']}/limit-requests")["items"]
+    assert asked["reason"] == "more people"
+    assert {name: asked["wanted"][name] for name in MORE[kind] if name in asked["wanted"]} == {
+        name: float(value) for name, value in MORE[kind].items() if name in asked["wanted"]
+    }
+    again = part(quick, budget["id"])
+    assert asked["id"] in again
+    # Nobody decides a request of their own; it is withdrawn.
+    assert f"/dashboard/limit-requests/{asked['id']}/withdraw" in again
+    assert f"/dashboard/limit-requests/{asked['id']}/approve" not in again
+
+
+def test_what_is_wrong_is_shown_at_its_field(quick: Service) -> None:
+    budget = quick.budget(filter=FILTERS["zcdp"])
+    answer = ask(quick, budget["id"], rho="much", reason="")
+    assert answer.status_code == 422
+    assert set(marked(answer.text)) == {"rho", "reason"}
+    evil = ask(quick, budget["id"], rho=EVIL, reason=EVIL)
+    assert "<script>alert" not in evil.text
+    assert Document(evil.text).faults == []
+
+
+@on_one_engine
+def test_owners_decide_on_the_list(connect: ConnectAs, context: Context) -> None:
+    def person(*scopes: Scope) -> tuple[TestClient, TestClient]:
+        """A browser that is signed in, and a program with the same key."""
+        created = create_key(context, "test", scopes)
+        assert created is not None
+        browser = connect(base_url=BASE_URL, peer=("10.0.0.1", 1), headers=ORIGIN)
+        sign_in(browser, created.token)
+        return browser, connect(base_url=BASE_URL, headers={"Authorization": f"Bearer {created.token}"})
+
+    (owner, owner_api), (analyst, analyst_api) = person(Scope.OWNER), person(Scope.ANALYST)
+    request = {"name": "<b>visits</b>", "neighboring_relation": "replace_one", "filter": FILTERS["zcdp"]}
+    budget = owner_api.post("/v1/budgets", json=request, headers={"Idempotency-Key": "b"}).json()
+    path = f"/v1/budgets/{budget['id']}/limit-requests"
+
+    def asked(rho: str) -> str:
+        body = {"filter": {"kind": "zcdp", "rho": rho}, "reason": EVIL}
+        return str(analyst_api.post(path, json=body, headers={"Idempotency-Key": rho}).json()["id"])
+
+    first, second, third = asked("2"), asked("3"), asked("4")
+    shown = owner.get("/dashboard/limit-requests")
+    assert Document(shown.text).faults == []
+    assert "<script>alert" not in shown.text
+    assert all(f"/dashboard/limit-requests/{each}/approve" in shown.text for each in (first, second, third))
+    mine = analyst.get("/dashboard/limit-requests").text
+    assert f"/dashboard/limit-requests/{first}/withdraw" in mine
+    assert f"/dashboard/limit-requests/{first}/approve" not in mine
+
+    def decided(who: TestClient, request_id: str, decision: str, key: str) -> Any:
+        form = {"key": key, "reason": "because", "from": "list"}
+        address = f"/dashboard/limit-requests/{request_id}/{decision}"
+        return who.post(address, data=form, follow_redirects=False)
+
+    assert decided(analyst, first, "approve", "page-1").status_code == 403
+    for who, request_id, decision in (
+        (owner, first, "refuse"),
+        (analyst, second, "withdraw"),
+        (owner, third, "approve"),
+    ):
+        answer = decided(who, request_id, decision, f"page-{decision}")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/limit-requests")
+    assert owner_api.get(f"/v1/budgets/{budget['id']}").json()["limit"] == {"rho": 4.0}
+    assert "There is none that is open" in owner.get("/dashboard/limit-requests").text
+    approved = Document(owner.get("/dashboard/limit-requests", params={"state": "approved"}).text)
+    assert approved.faults == []
+    assert "because" in approved.all("main")[0].text
+    late = decided(owner, first, "approve", "page-late")
+    assert late.status_code == 409
+    assert "approved, refused or withdrawn already" in Document(late.text).all("main")[0].text
