@@ -18,6 +18,7 @@ from accounting.filters.costs import (
     SMALLEST_DELTA,
     Cost,
     CostWarning,
+    charged,
     checked,
     total,
 )
@@ -82,7 +83,8 @@ def approximate_dp_cost(
     with inside("charge"):
         delta = read_real("delta", charge_delta, SMALLEST_DELTA, 0.5)
     epsilon = epsilon_for_delta(as_pure, relation, delta).value.upper
-    amounts = to_nano_up(Fraction(epsilon)) if math.isfinite(epsilon) else SATURATED, to_atto_up(exact(delta) + stated)
+    nano = to_nano_up(charged(Fraction(epsilon), *as_pure)) if math.isfinite(epsilon) else SATURATED
+    amounts = nano, to_atto_up(exact(delta) + stated)
     requirement = same_randomizer_required(events)
     return Cost(amounts, () if requirement is None else (CostWarning(SAME_RANDOMIZER_REQUIRED, requirement),))
 

@@ -304,16 +304,22 @@ def _divergences(
             # Given who takes part, the step is the unsampled one or none: divergences are jointly quasi-convex.
             moments = np.fmin(moments, loss_of(Event(step.mechanism), relation).log_moment(inside))
     moments = np.where(tilts < SMALLEST_TILT, moments * tilts / SMALLEST_TILT, moments)
-    grains = [_grains(moment) for moment in moments.tolist()]
+    least = 0 if step.mechanism.reveals_nothing else 1
+    grains = [_grains(moment, least) for moment in moments.tolist()]
     known = rules_of(step.mechanism).stated_divergences(step.mechanism)
     if not known:
         return (), tuple(grains)
-    rest = [0 if order in known else moment for order, moment in zip(orders, grains, strict=True)]
-    return tuple(known.get(order, 0.0) for order in orders), tuple(rest)
+    stated = [known.get(order, 0.0) for order in orders]
+    rest = [
+        moment if order not in known else 0 if epsilon else least
+        for order, epsilon, moment in zip(orders, stated, grains, strict=True)
+    ]
+    return tuple(stated), tuple(rest)
 
 
-def _grains(moment: float) -> int | None:
+def _grains(moment: float, least: int) -> int | None:
+    """Return a moment in grains, rounded up: a step that reveals something has one grain at least, as in `charged`."""
     if not math.isfinite(moment):
         return None
     numerator, denominator = moment.as_integer_ratio()
-    return -(-numerator * _GRAIN // denominator)
+    return max(least, -(-numerator * _GRAIN // denominator))

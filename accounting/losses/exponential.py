@@ -42,6 +42,8 @@ Array = NDArray[np.float64]
 
 #: Covers the rounding of the closed forms below; see `test_exponential`.
 _ALLOWANCE = 1e-12
+#: Of a range: below, eps^2 / 8 is the smallest rho to 1e-9, relatively.
+_SMALL_RANGE = 1e-4
 #: Beyond it a quadrature over the losses would take too many nodes.
 _LARGEST_RANGE = 1000.0
 
@@ -96,7 +98,8 @@ class BoundedRangeLoss(PrivacyLoss):
     @property
     def zcdp_rho(self) -> float:
         """Smallest rho of the zCDP that a bounded range implies, rounded up; at most eps^2 / 8."""
-        return min(rho_of(self), self.epsilon**2 / 8.0)
+        largest = self.epsilon**2 / 8.0
+        return largest if self.epsilon < _SMALL_RANGE else min(rho_of(self), largest)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
         """(1 - e^((|x| - eps)/2))^2 / (1 - e^-eps)."""

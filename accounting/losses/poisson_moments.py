@@ -132,7 +132,7 @@ def _integrated_moment(s: float, q: float, tilt: float) -> float:
     log_terms = log_density + _log_convex_excess(log_f, p)
     width = s * math.sqrt(math.pi / 2.0) * float(scipy.special.erfcx(14.0 / math.sqrt(2.0))) + spacing
     right = float(log_density[-1] + p * log_f[-1]) + math.log(width)
-    left = math.log(p * q * width) + float(log_density[0])
+    left = math.log(p * width) + math.log(q) + float(log_density[0])
     log_excess = float(scipy.special.logsumexp([scipy.special.logsumexp(log_terms) + math.log(spacing), right, left]))
     moment = float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
     log_error = 0.5 * (y / s) ** 2 + math.log(2.0 * (math.exp(-moment) * (1.0 + 2.0 * p) + 1.0)) + moment - accuracy
