@@ -21,6 +21,7 @@ from app.ledger.bodies import entry_body
 from app.ledger.exports import ExportFormat
 from app.ledger.schemas import BadPlaceBody, EntryBody, VerdictBody, VerifyRequest
 from app.ledger.states import EntryKind
+from app.ledger.stored_values import wrong_kinds_are_a_conflict
 from app.ledger.transparency_schemas import TreeBody
 from app.ledger.verdicts import Verdict
 from app.problems import not_found
@@ -57,7 +58,7 @@ def list_entries(
 ) -> JSONResponse:
     """Everything that was ever decided about the budget, with the hashes that chain it."""
     behind = decode_cursor(cursor, int)
-    with context.database.read() as session:
+    with wrong_kinds_are_a_conflict(), context.database.read() as session:
         budget_filter = repository.get_budget(session, budget_id).filter
         found = repository.page(
             session,
@@ -72,7 +73,7 @@ def list_entries(
             principal_id=principal_id,
         )
         rows, next_cursor = cut_page(found, limit, lambda entry: (entry.sequence,))
-    return JSONResponse({"items": [entry_body(row, budget_filter) for row in rows], "next_cursor": next_cursor})
+        return JSONResponse({"items": [entry_body(row, budget_filter) for row in rows], "next_cursor": next_cursor})
 
 
 @router.post(

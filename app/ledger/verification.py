@@ -19,6 +19,7 @@ from app.ledger.books_repository import REPEATED, EntryRow
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.records import EntryRecord, mechanisms_of
 from app.ledger.statements import BUDGETS, RESERVATIONS
+from app.ledger.stored_values import WrongKind
 from app.ledger.tables import Comparison
 from app.ledger.tree_verification import TreeVerification
 from app.ledger.verdicts import Past, TreeHead, Verdict
@@ -41,6 +42,8 @@ def verify(session: Session, root_id: str = "", past: Past | None = None, kept: 
         return Verdict.good(books, _check(session, books, root_id, past, kept))
     except BadPlace as bad:
         return Verdict.bad(books, bad)
+    except WrongKind as wrong:
+        return Verdict.bad(books, BadPlace(None, None, None, str(wrong)))
     except (TypeError, ValueError, OverflowError) as error:
         # On SQLite a column takes values of every kind, and what reads them fails before they can be compared.
         reason = f"a stored value is not of its column's kind ({type(error).__name__})"
