@@ -56,7 +56,7 @@ from accounting.events import Event
 from accounting.events.schedules import is_sampled, resolve_schedules
 from accounting.losses.rules import rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import Amounts
+from accounting.units import Amounts, Between
 
 NO_AMPLIFICATION = "no_amplification"
 SAME_RANDOMIZER_REQUIRED = "same_randomizer_required"
@@ -102,10 +102,15 @@ def checked(events: tuple[Event, ...], relation: NeighboringRelation, kind: str)
 
 
 def total(
-    events: tuple[Event, ...], relation: NeighboringRelation, unit: Callable[[Event, NeighboringRelation], Fraction]
-) -> Fraction:
-    """Return the sum over all steps of what one step costs, without rounding."""
-    return sum((participations(event) * charged(unit(event, relation), event) for event in events), Fraction(0))
+    events: tuple[Event, ...], relation: NeighboringRelation, unit: Callable[[Event, NeighboringRelation], Between]
+) -> Between:
+    """Return the sum over all steps of what one step costs, without rounding it to units."""
+    least = most = Fraction(0)
+    for event in events:
+        count, cost = participations(event), unit(event, relation)
+        most += count * charged(cost.most, event)
+        least += count * charged(cost.least, event)
+    return Between(least, most)
 
 
 def charged(cost: Fraction, *events: Event) -> Fraction:
