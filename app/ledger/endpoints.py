@@ -19,11 +19,9 @@ from app.kit.query_parameters import KnownParametersOnly
 from app.ledger import books_repository, exports, repository, transparency
 from app.ledger.bodies import entry_body
 from app.ledger.exports import ExportFormat
-from app.ledger.schemas import BadPlaceBody, EntryBody, VerdictBody, VerifyRequest
+from app.ledger.schemas import EntryBody, VerdictBody, VerifyRequest
 from app.ledger.states import EntryKind
 from app.ledger.stored_values import wrong_kinds_are_a_conflict
-from app.ledger.transparency_schemas import TreeBody
-from app.ledger.verdicts import Verdict
 from app.problems import not_found
 
 router = APIRouter(prefix="/v1", tags=["Ledger"], dependencies=[KnownParametersOnly])
@@ -91,11 +89,14 @@ def verify_ledger(
 
     A ledger that was rolled back, or written anew with whole chains, is valid in itself: give a `checkpoint` that was
     kept elsewhere, or compare it with an export that was (`epsilond ledger verify --since`).
+
+    With `prices`, each different price is found anew, and every charge compared with it: a charge that is too low makes
+    the books not valid.
     """
-    asked = request or VerifyRequest.model_construct(budget_id=None, checkpoint=None)
+    asked = request or VerifyRequest.model_construct(budget_id=None, checkpoint=None, prices=False)
     with context.database.read() as session:
         root_id = _root_of(session, principal, asked.budget_id)
-    return _body(transparency.verify(context, root_id, asked.checkpoint))
+    return VerdictBody.of(transparency.verify(context, root_id, asked.checkpoint, prices=asked.prices))
 
 
 @router.get(
@@ -149,17 +150,3 @@ def _root_of(session: Session, principal: Principal, budget_id: str | None) -> s
     if not principal.reaches(root_id):
         raise reach.beyond("the books of a tree are for who reaches its root")
     return root_id
-
-
-def _body(verdict: Verdict) -> VerdictBody:
-    bad = verdict.first_bad
-    return VerdictBody(
-        valid=verdict.valid,
-        entries=verdict.entries,
-        budgets=verdict.budgets,
-        head=verdict.head,
-        tree=None if verdict.tree is None else TreeBody(size=verdict.tree.size, root_hash=verdict.tree.root.hex()),
-        first_bad=None
-        if bad is None
-        else BadPlaceBody(budget_id=bad.budget_id, sequence=bad.sequence, leaf_index=bad.leaf_index, reason=bad.reason),
-    )

@@ -15,7 +15,7 @@ from app.context import Context
 from app.db.failures import busy_is_a_problem
 from app.ledger import merkle, verification
 from app.ledger import tree_repository as repository
-from app.ledger.books import BadPlace
+from app.ledger.books import BadPlace, Charges
 from app.ledger.checkpoints import (
     Checkpoint,
     InvalidNote,
@@ -28,6 +28,8 @@ from app.ledger.checkpoints import (
 )
 from app.ledger.integration import STUCK, CannotIntegrate, integrate
 from app.ledger.merkle import Frontier, Read, leaf_hash
+from app.ledger.price_search import MOST_OVER_HTTP, SECONDS_OVER_HTTP, PriceSearch
+from app.ledger.price_verification import PriceVerification
 from app.ledger.stored_values import not_consistent, wrong_kinds_are_a_conflict
 from app.ledger.verdicts import NotAsKept, Past, Verdict
 from app.observability.metrics import VerificationResult
@@ -171,7 +173,7 @@ def consistency(context: Context, first: int, second: int | None = None) -> Cons
         )
 
 
-def verify(context: Context, root_id: str, note: str | None = None) -> Verdict:
+def verify(context: Context, root_id: str, note: str | None = None, *, prices: bool = False) -> Verdict:
     """Whether the books are what the ledger wrote, and begin with the entries of a checkpoint that was kept; counted.
 
     Args:
@@ -179,26 +181,38 @@ def verify(context: Context, root_id: str, note: str | None = None) -> Verdict:
         root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
         note: The checkpoint. A signature by a key of this ledger is verified, unless the key is retired; what others
             have signed, the caller has kept.
+        prices: Whether charges are compared with today's prices, within the limits of `app.ledger.price_search`.
 
     Raises:
         Problem: 422 ``invalid_checkpoint``, or ``contradiction`` where it comes with a tree of budgets.
     """
     kept, is_ours = (None, False) if note is None else _kept(context, root_id, note)
     with context.verifications, busy_is_a_problem(context.database):
-        verdict = verified(context, root_id, kept=kept)
+        search = PriceSearch(context.processes, most=MOST_OVER_HTTP, seconds=SECONDS_OVER_HTTP)
+        charges = PriceVerification(search) if prices else None
+        verdict = verified(context, root_id, kept=kept, charges=charges)
+        if charges is not None:
+            # No session is open any more: prices may take long.
+            verdict = verdict.with_prices(charges)
     if not root_id:
         context.metrics.ledger_verified(_result(verdict, is_ours=is_ours))
     return verdict
 
 
 def verified(
-    context: Context, root_id: str = "", *, past: Past | None = None, kept: Checkpoint | None = None
+    context: Context,
+    root_id: str = "",
+    *,
+    past: Past | None = None,
+    kept: Checkpoint | None = None,
+    charges: Charges | None = None,
 ) -> Verdict:
     """The verdict on the books as they are now; what is committed is given its place in the tree before.
 
     Args:
         context: The process's context.
         root_id, past, kept: As in `app.ledger.verification.verify`.
+        charges: As there.
     """
     is_stuck = False
     try:
@@ -206,7 +220,7 @@ def verified(
     except CannotIntegrate:
         is_stuck = True  # and verification finds what is wrong
     with context.database.read() as session:
-        verdict = verification.verify(session, root_id, past, kept)
+        verdict = verification.verify(session, root_id, past, kept, charges)
     if is_stuck and verdict.valid and not root_id:
         return replace(verdict, head=None, tree=None, first_bad=BadPlace(None, None, None, STUCK))
     return verdict

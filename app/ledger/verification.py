@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.ledger import books_repository as repository
 from app.ledger import tables
-from app.ledger.books import BadPlace, Books, Head, Known, beside
+from app.ledger.books import BadPlace, Books, Charges, Head, Known, beside
 from app.ledger.books_repository import REPEATED, EntryRow
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.records import EntryRecord, mechanisms_of
@@ -28,7 +28,13 @@ _SETTLED_AT_ONCE = 250
 _REPEATED = len(REPEATED)
 
 
-def verify(session: Session, root_id: str = "", past: Past | None = None, kept: Checkpoint | None = None) -> Verdict:
+def verify(
+    session: Session,
+    root_id: str = "",
+    past: Past | None = None,
+    kept: Checkpoint | None = None,
+    charges: Charges | None = None,
+) -> Verdict:
     """Whether the books in the session's view are what the ledger wrote.
 
     Args:
@@ -36,8 +42,9 @@ def verify(session: Session, root_id: str = "", past: Past | None = None, kept: 
         root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
         past: What an older export had.
         kept: A checkpoint that was kept elsewhere; for all budgets alone.
+        charges: Is told of every entry about a reservation, as `app.ledger.price_verification` asks for.
     """
-    books = Books(repository.corrected_reservations(session, root_id))
+    books = Books(repository.corrected_reservations(session, root_id), charges)
     try:
         return Verdict.good(books, _check(session, books, root_id, past, kept))
     except BadPlace as bad:

@@ -134,7 +134,7 @@ SQUARES: dict[str, tuple[Event, str, Callable[[], mp.mpf]]] = {
     "pure epsilon": (Event(PureDp(0.3), count=COUNT), "pure_dp", lambda: mp.mpf("0.3")),
     "laplace": (Event(Laplace(4.0), count=COUNT), "pure_dp", lambda: mp.mpf(1) / 4),
     "response": (
-        Event(RandomizedResponse(4, 0.75), count=COUNT), "pure_dp", lambda: mp.log(1 + 4 * mp.mpf("0.25") / mp.mpf("0.75"))
+        Event(RandomizedResponse(4, 0.75), count=COUNT), "pure_dp", lambda: mp.log(mp.mpf(7) / 3)
     ),
     "rho of a gaussian": (Event(Gaussian(3.0), count=COUNT), "zcdp", lambda: mp.mpf(4) / 18),
     "rho of pure dp": (
