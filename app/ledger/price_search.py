@@ -54,7 +54,7 @@ class PriceSearch:
     ) -> None:
         self._pool, self._at_once = pool, at_once
         self._most, self._end = most, None if seconds is None else monotonic() + seconds
-        self._asked, self._limits = count(1), f"{most} prices and {seconds:g} seconds" if most and seconds else ""
+        self._asked, self._limits = count(1), f"{most} prices and {seconds} seconds"
 
     def __call__(self, asked: Sequence[Priced]) -> Iterator[Ends | str]:
         """Both ends of each price, in the order in which they are asked for, or why there is none."""
@@ -73,7 +73,7 @@ class PriceSearch:
         is_late = self._end is not None and monotonic() > self._end
         if is_late or (self._most is not None and next(self._asked) > self._most):
             return (
-                f"it was not looked for: here {self._limits} are the limit; `epsilond ledger verify --prices` has none"
+                f"it was not looked for: the limit here is {self._limits}; `epsilond ledger verify --prices` has none"
             )
         try:
             return self._pool.run(ends_of, priced)
