@@ -84,7 +84,7 @@ _OWN: Mapping[str, str] = {
     "extend_reservation": _RESOLVING,
     "commit_reservation": f"{_PRICING} {_RESOLVING} not_a_prefix",
     "void_reservation": _RESOLVING,
-    "list_entries": "invalid_cursor",
+    "list_entries": "invalid_cursor ledger_not_consistent",
     "verify_ledger": f"not_found contradiction invalid_checkpoint beyond_your_budgets {_NUMERICS}",
     "export_ledger": "not_found beyond_your_budgets",
     "get_checkpoint": "ledger_not_consistent",
