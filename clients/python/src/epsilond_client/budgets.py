@@ -226,6 +226,15 @@ class Ledger(Resource):
         budget_id = None if budget is None else identifier(budget)
         return self._http.ask("/v1/ledger/verify", {"budget_id": budget_id, "checkpoint": checkpoint}, Answer)
 
+    def register(self, *, page_size: int = PAGE, **selection: Any) -> Iterator[Answer]:
+        """What the ledger says of data sets, keys, runs and audits, oldest first; for keys that reach all budgets.
+
+        Args:
+            page_size: How many are asked for at once.
+            selection: `subject_id`, `kind`.
+        """
+        return self._http.pages("/v1/ledger/register", Answer, page_size, **selection)
+
     def checkpoint(self) -> Answer:
         """One signed hash of all entries. `note` is the text to keep elsewhere, `public_key` what verifies it."""
         return self._http.get("/v1/ledger/checkpoint", Answer)
