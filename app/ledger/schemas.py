@@ -24,7 +24,7 @@ class ChargedDataBody(Schema):
 
     id: str = Field(description="The data set.")
     version: int
-    content: str = Field(description="A hash of its rows that is keyed, and another one under every root budget.")
+    content: str = Field(description="A keyed hash of its rows, which no other version of any data set has.")
 
 
 class EntryBody(Schema):
@@ -69,7 +69,7 @@ class RegisterEntryBody(Schema):
     subject_id: str
     says: dict[str, Any] = Field(
         description="The columns of its row that were written, numbers as text. Long ones stand as their SHA-256, and "
-        "the content of a data set as a keyed hash that is another one under every root budget."
+        "the content of a data set as a keyed hash that no other data set has."
     )
     principal_id: str = Field(description="Who has done it; `service` for what nobody has asked for.")
     recorded_at: datetime

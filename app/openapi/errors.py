@@ -85,6 +85,7 @@ _OWN: Mapping[str, str] = {
     "commit_reservation": f"{_PRICING} {_RESOLVING} not_a_prefix",
     "void_reservation": _RESOLVING,
     "list_entries": "invalid_cursor ledger_not_consistent",
+    "list_register": "invalid_cursor ledger_not_consistent beyond_your_budgets",
     "verify_ledger": f"not_found contradiction invalid_checkpoint beyond_your_budgets {_NUMERICS}",
     "export_ledger": "not_found beyond_your_budgets",
     "get_checkpoint": "ledger_not_consistent",
