@@ -390,13 +390,13 @@ class World:
             parent = budget if rng.random() < 0.8 and len(list(self.model.path(budget))) < 4 else None
             return Command("open", "", rng.randrange(20, 200), parent=parent)
         if kind in ("reserve", "open") or not self.holds:
-            return Command("reserve", budget, rng.randrange(1, 25), until=now + rng.randrange(1, 60))
+            return Command("reserve", budget, rng.randrange(1, 25), until=now + rng.choice([5, 60, 600, 6000]))
         if kind == "charge":
             return Command("charge", budget, rng.randrange(1, 8))
         if kind == "limit":
             # Mostly more: what is spent is spent for ever, and a world that is full denies everything.
             used = self.model.used[budget]
-            return Command("limit", budget, rng.randrange(max(1, used - 10), used + 150))
+            return Command("limit", budget, rng.randrange(max(1, used - 10), used + 400))
         # The newest ones are those to which something may still happen.
         newest = self.holds[-30:] if rng.random() < 0.9 else self.holds
         hold = rng.choice(newest)
@@ -530,7 +530,9 @@ class World:
             # What nobody asked for: the release of a hold.
             said = json.loads(row["canonical"])
             if said["kind"] != "expire":
-                raise Fault(f"an entry '{said['kind']}' of {row['budget_id']} is committed without the record of its key")
+                raise Fault(
+                    f"an entry '{said['kind']}' of {row['budget_id']} is committed without the record of its key"
+                )
             self._expect(Command("expire", said["reservation_id"]), _second(row["recorded_at"]), "expired", None)
         if self.commits % COMPARED_AFTER == 0:
             self.scheduler.happened["comparisons of everything"] += 1
@@ -585,7 +587,9 @@ class World:
         """Whether holds are due that stand in the way of a reservation that is denied under its locks."""
         for level in path:
             if self.model.used[level.id] * UNIT != level.used[0] and len(transaction._entries) == 0:
-                raise Fault(f"{level.id} was denied with {level.used[0]}, and the model has {self.model.used[level.id]}")
+                raise Fault(
+                    f"{level.id} was denied with {level.used[0]}, and the model has {self.model.used[level.id]}"
+                )
         ids = [level.id for level in path]
         from_the_root = "/".join(reversed(ids[ids.index(denial.budget_id) :]))
         session: Any = simulated.Session(transaction.connection)
