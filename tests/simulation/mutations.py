@@ -11,9 +11,10 @@ from unittest.mock import patch
 
 from app.idempotency import once
 from app.idempotency import records as remembered
-from app.ledger import transitions
+from app.ledger import statements, transitions
 from app.ledger.commands import Expire, Void
 from app.ledger.denials import DenialCode
+from app.ledger.records import GENESIS, chain_hash
 from app.tables.states import ReservationStatus
 from tests.simulation import storage as simulated
 from tests.simulation.storage import Connection, SimulatedFence
@@ -93,6 +94,15 @@ def _may_be_voided_when_started(reservation: Any, command: Any, now: Any) -> Any
     return None if is_started and isinstance(command, Void) else denial
 
 
+def _may_expire_early(reservation: Any, command: Any, now: Any) -> Any:
+    denial = _denial(reservation, command, now)
+    return None if denial is not None and denial.code is DenialCode.NOT_EXPIRED else denial
+
+
+def _all_are_due(session: Any, path: str, now: Any, limit: int) -> list[str]:
+    return list(session.connection().tables.pending)[:limit]
+
+
 def _fenced_before_the_commit(self: SimulatedFence, connection: Any) -> list[Any]:
     moves = super(SimulatedFence, self).before_commit(connection)
     self.after_commit(moves)
@@ -112,6 +122,13 @@ MUTATIONS: Mapping[str, Mutation] = {
         [(transitions, "_denial", _may_expire_when_started), (simulated, "due_holds", _started_are_due_too)]
     ),
     "a started hold is voided": Mutation([(transitions, "_denial", _may_be_voided_when_started)]),
+    "a hold expires before its time": Mutation(
+        [(transitions, "_denial", _may_expire_early), (simulated, "due_holds", _all_are_due)]
+    ),
+    "nothing is released": Mutation([(transitions, "minus", lambda a, b: a)]),
+    "an entry does not name the one before it": Mutation(
+        [(statements, "chain_hash", lambda previous, canonical: chain_hash(GENESIS, canonical))]
+    ),
     "budgets above are not asked": Mutation(
         [(transitions, "_reserve", lambda path, command, now: _reserve(path[:1], command, now))]
     ),
