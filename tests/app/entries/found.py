@@ -10,7 +10,7 @@ from tests.app.ledger import attacks
 
 
 def forget_register(context: Context) -> None:
-    """Let the register say nothing, so that it begins with what is there now. Nor do the fence and the tree know more."""
+    """Let the register say nothing, so that it begins with what is there now; the fence and the tree know no more."""
     database = context.database
     attacks.run(
         database,
