@@ -21,6 +21,7 @@ from app.fence.marks import Loss
 from app.fence.watching import fence_of
 from app.kit import collector
 from app.ledger import books_repository, exports, transparency
+from app.ledger.amounts import in_short
 from app.ledger.books import BadPlace, Books, StoredEntry
 from app.ledger.checkpoints import Checkpoint, InvalidNote, VerifierKey, open_note, read_note
 from app.ledger.export_verification import read_past, verify_export
@@ -295,18 +296,13 @@ def _print_judgements(report: PriceReport) -> None:
             each.budget_id,
             str(each.sequence),
             str(each.entries),
-            _short(each.charged),
-            each.reason or f"{_short(each.least)} to {_short(each.price)}",
+            in_short(each.charged),
+            each.reason or f"{in_short(each.least)} to {in_short(each.price)}",
         ]
         for each in report.listed
     ]
     if rows:
         print_table(["", "budget", "first entry", "entries", "charged", "price today"], rows)
-
-
-def _short(amount: dict[str, object] | None) -> str:
-    """Return an amount on one line; of a Renyi budget the epsilon that it comes to."""
-    return ", ".join(f"{name} {value}" for name, value in (amount or {}).items() if not isinstance(value, list))
 
 
 def _read_past(path: Path) -> Past:

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from app.entries.records import GENESIS, chain_hash
 from app.idempotency import once
 from app.idempotency import records as remembered
 from app.ledger import statements, transitions
 from app.ledger.commands import Expire, Void
 from app.ledger.denials import DenialCode
-from app.ledger.records import GENESIS, chain_hash
 from app.tables.states import ReservationStatus
 from tests.simulation import storage as simulated
 from tests.simulation.storage import Connection, SimulatedFence
