@@ -187,7 +187,6 @@ def reads(client: TestClient) -> list[tuple[str, list[str | None]]]:
     return found
 
 
-@contextmanager
 def _blind(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the keyed hashes of contents be numbers in the order of the contents: under a secret that nobody knows, the
     hash of a content that has not been met is a random one.
@@ -203,6 +202,7 @@ def _blind(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Context, "keyed_hash", blind)
 
 
+@contextmanager
 def service(url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
     """A new service whose identifiers, clock and secrets are those of every other one."""
     numbers = count(1)

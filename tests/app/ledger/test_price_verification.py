@@ -60,7 +60,7 @@ class Forger:
         self.budget: str = api.budget({"kind": kind, **LIMITS[kind]}, neighboring_relation=RELATION)["id"]
 
     def do(self, command: Any, target: str | None = None) -> ReservationState:
-        instruction = Instruction(command, "somebody", target or self.budget)
+        instruction = Instruction(command, "loopback", target or self.budget)
         with self.context.database.write() as session:
             (outcome,) = carry_out(session, self.context.database, [instruction], self.context.clock())
         assert isinstance(outcome, Transition), outcome
