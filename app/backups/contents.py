@@ -7,6 +7,7 @@ their generators, stay where they are. So does the fence, which tells an old bac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import select
@@ -46,5 +47,6 @@ def belonging_files(session: Session, context: Context) -> Iterator[Path]:
     for dataset_id in session.scalars(living.order_by(Dataset.id)):
         yield files.path(dataset_id)
     with_model = select(Run).where(Run.state == RunState.SUCCEEDED, Run.result.is_not(None))
-    for run in session.scalars(with_model.order_by(Run.id).execution_options(yield_per=100)):
-        yield model_path(context, run)
+    with closing(session.scalars(with_model.order_by(Run.id).execution_options(yield_per=100))) as runs:
+        for run in runs:
+            yield model_path(context, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -139,11 +140,11 @@ def _write_table(
     def lines() -> Iterator[bytes]:
         nonlocal rows
         statement = read(session.get_bind().dialect.name, name, columns, order)
-        found = session.execute(statement.execution_options(yield_per=_ROWS))
-        for line in encoded(name, columns, (tuple(row) for row in found)):
-            rows += 1
-            done(len(line))
-            yield line
+        with closing(session.execute(statement.execution_options(yield_per=_ROWS))) as found:
+            for line in encoded(name, columns, (tuple(row) for row in found)):
+                rows += 1
+                done(len(line))
+                yield line
 
     try:
         content = writer.write(f"tables/{name}.ndjson", lines(), is_compressed=True)

@@ -237,7 +237,9 @@ def _write_database(database: Database, archive: ArchiveReader, done: Done) -> N
             upgrade_within(connection)
             _check_books(connection, manifest.ledger)
     except (IntegrityError, DataError, BrokenReferences) as error:
-        raise ArchiveRefused(f"Its rows do not fit together: {error}.") from None
+        # The first line of the driver's words alone: what follows may quote rows.
+        words = str(getattr(error, "orig", error)).partition("\n")[0]
+        raise ArchiveRefused(f"Its rows do not fit together: {words}.") from None
 
 
 def _migrate(connection: Connection, revision: str) -> None:

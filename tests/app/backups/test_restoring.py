@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -223,6 +224,30 @@ def test_an_archive_of_another_secret_is_refused_before_anything_is_written(home
     before = contents(there)
     with pytest.raises(ArchiveRefused, match="seal is not that of this content secret"):
         there.restore(tmp_path / "b")
+    assert contents(there) == before
+
+
+@pytest.mark.parametrize("table", ["budgets", "entries"])
+@sqlite_soon
+def test_rows_that_do_not_fit_together_are_refused(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """Rows that are missing although others refer to them, under a seal that is right; no row is quoted."""
+    write = making._write_table
+
+    def without_rows(*args: Any) -> Any:
+        with monkeypatch.context() as patch:
+            if args[3] == table:
+                patch.setattr(making, "encoded", lambda *_: iter(()))
+            return write(*args)
+
+    monkeypatch.setattr(making, "_write_table", without_rows)
+    home.save(tmp_path / "b")
+    there = home.elsewhere(tmp_path / "there")
+    before = contents(there)
+    with pytest.raises((ArchiveRefused, RestoreRefused), match=r"Its rows do not fit together|are not valid") as caught:
+        there.restore(tmp_path / "b")
+    assert "bud_" not in str(caught.value).partition("budget bud_")[0]
     assert contents(there) == before
 
 
