@@ -20,6 +20,7 @@ from app.algorithms.schemas import NumericType
 from app.auth.principal import Scope
 from app.budgets.spending import GroupBy
 from app.ledger.exports import ExportFormat
+from app.ledger.price_verification import PriceClass
 from app.ledger.states import EntryKind
 from app.openapi.sharing import nodes
 from app.runs.report_schemas import Layer
@@ -35,6 +36,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
     for each in (
         Batches,
         EntryKind,
+        PriceClass,
         ExportFormat,
         GroupBy,
         Layer,
