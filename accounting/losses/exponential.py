@@ -103,7 +103,7 @@ class BoundedRangeLoss(PrivacyLoss):
 
     @property
     def least_zcdp_rho(self) -> float:
-        """Of a short range eps^2 / 8 less a share of eps^2, which is more than what its next term takes away."""
+        """Return what some tilt attains; of a short range eps^2 / 8 less a share of eps^2, more than its next term."""
         if self.epsilon < _SMALL_RANGE:
             return self.zcdp_rho * (1.0 - self.epsilon**2)
         return least_rho_of(self)

@@ -194,7 +194,7 @@ class PrivacyLoss(ABC):
 
     @property
     def least_gaussian_mu(self) -> float:
-        """As `least_zcdp_rho`, for `gaussian_mu`."""
+        """A number that `gaussian_mu` would not be below if it were computed exactly."""
         return self.gaussian_mu
 
     def least_log_moment(self, tilts: Array) -> Array:

@@ -293,7 +293,7 @@ class _List:
 
 @dataclass
 class _Met:
-    """Where amounts were met first, and how often."""
+    """The place where amounts were met first, and how often they were met."""
 
     filter: PrivacyFilter
     leaf_index: int

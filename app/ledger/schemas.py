@@ -113,7 +113,7 @@ class JudgementBody(Schema):
 
     verdict: PriceClass
     entries: int = Field(description="How many they are.")
-    budget_id: str = Field(description="Of the first one, as `sequence` and `leaf_index` are.")
+    budget_id: str = Field(description="The budget of the first one; `sequence` and `leaf_index` are its place.")
     sequence: int
     leaf_index: int
     charged: dict[str, Any] = Field(description="What it charges, in the filter's own fields.")

@@ -21,6 +21,7 @@ from app.auth.principal import Scope
 from app.budgets.spending import GroupBy
 from app.entries.kinds import EntryKind
 from app.ledger.exports import ExportFormat
+from app.ledger.price_verification import PriceClass
 from app.openapi.sharing import nodes
 from app.runs.report_schemas import Layer
 from app.tables.states import LimitRequestStatus, ReservationStatus, RunState, Select, SweepState
@@ -35,6 +36,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
     for each in (
         Batches,
         EntryKind,
+        PriceClass,
         ExportFormat,
         GroupBy,
         Layer,

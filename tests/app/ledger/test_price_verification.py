@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -330,3 +335,37 @@ def test_books_that_are_not_valid_are_not_priced(context: Context, api: Api, for
     body = api.client.post("/v1/ledger/verify", json={"prices": True}).json()
     assert (body["valid"], body["prices"]) == (False, None)
     assert "principal_id" in body["first_bad"]["reason"]
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started itself, on Linux."""
+    found = [Path(f"/proc/{pid}/task/{task.name}/children") for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [int(each) for path in found if path.exists() for each in path.read_text().split()]
+
+
+@on_one_engine
+def test_ctrl_c_ends_the_search_and_its_processes(context: Context, api: Api) -> None:
+    """While prices are found that take long."""
+    forger = Forger(context, api, "approximate_dp")
+    for number in range(4):
+        steps = tuple(Event(Gaussian(1.0 + 0.01 * step + number), Poisson(0.3), 1000) for step in range(300))
+        forger.reserve(steps, (1, 10**12), 1e-6)
+    environment = {**os.environ, "EPSILOND_DATABASE_URL": context.database.url}
+    environment["EPSILOND_DATA_DIR"] = str(context.settings.data_dir)
+    command = [sys.executable, "-c", "from app.cli.main import main; main()", "ledger", "verify", "--prices"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60.0
+            while not (workers := children(process.pid)) and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert workers, process.communicate()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130, (out, err)
+    assert out == ""
+    assert "Traceback" not in err
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
