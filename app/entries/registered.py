@@ -20,7 +20,7 @@ from app.entries.kinds import ChargedData, EntryKind
 from app.entries.subjects import LATER, Subject
 from app.kit.timestamps import format_moment
 from app.tables.access import ApiKey
-from app.tables.datasets import Dataset
+from app.tables.datasets import Dataset, DatasetVersion
 from app.tables.runs import Audit, Run
 from app.tables.states import ENDED
 
@@ -64,9 +64,13 @@ class Registered:
         return {name: self._said(name, row) for name in self.columns(kind)}
 
     def different(self, row: Row[Any], said: Mapping[str, Json]) -> str | None:
-        """The first column of the row that is not what the entries have said last, if there is one."""
-        for name in [column.name for column in self.table.c if column.name in said]:
-            if canonical_text(self._said(name, row)) != canonical_text(said[name]):
+        """The first column of the row that is not what the entries have said last, if there is one.
+
+        A column that there was not yet at the first entry is null in the row.
+        """
+        told = said.keys() | self.columns(EntryKind.REGISTER)
+        for name in [column.name for column in self.table.c if column.name in told]:
+            if canonical_text(self._said(name, row)) != canonical_text(said.get(name)):
                 return name
         if self.ended_states and "state" not in said and row._mapping["state"] in self.ended_states:
             return "state"
@@ -96,13 +100,15 @@ def content_under(root_id: str | None, content_hash: str) -> str:
     return hashlib.sha256(f"epsilond dataset content\n{root_id or ''}\n{content_hash}".encode()).hexdigest()
 
 
-def charged_data(dataset: Dataset | Row[Any]) -> ChargedData:
+def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> ChargedData:
     """What a charge for a data set says of it.
 
     Args:
-        dataset: The row of one with private rows.
+        dataset: One with private rows.
+        version: Which of its versions is trained on.
+        content_hash: Of the rows of that version.
     """
-    return ChargedData(dataset.id, 1, content_under(dataset.budget_id, str(dataset.content_hash)))
+    return ChargedData(dataset.id, version, content_under(dataset.budget_id, str(content_hash)))
 
 
 def _compact(value: Any) -> bytes:
@@ -116,6 +122,10 @@ REGISTERED: Mapping[Subject, Registered] = {
             Subject.DATASET,
             cast(Table, Dataset.__table__),
             ends="deleted_at",
+        ),
+        Registered(
+            Subject.VERSION,
+            cast(Table, DatasetVersion.__table__),
         ),
         Registered(
             Subject.KEY,

@@ -42,6 +42,9 @@ def lived_in(service: Service) -> Service:
     service.work()
     gone = service.dataset(ROWS + "3,0.5,red,no\n", budget_id=budget["id"])
     assert service.client.delete(f"/v1/datasets/{gone['id']}").status_code == 204
+    dataset_id = service.stored(run).dataset_id
+    assert dataset_id is not None
+    service.version(dataset_id)
     _, cancelled = service.charged()
     assert service.post(f"/v1/runs/{cancelled['id']}/cancel").status_code == 200
     service.charged()
@@ -230,6 +233,7 @@ def test_the_register_begins_with_what_was_there(service: Service) -> None:
         "UPDATE entries SET canonical = 'x' WHERE subject_id LIKE 'ds_%'",
         "DELETE FROM entries WHERE subject_id LIKE 'run_%'",
         "UPDATE reservations SET run_id = 'run_another'",
+        "UPDATE runs SET dataset_version = 2",
         """UPDATE reservations SET dataset = '{"content": "", "id": "ds_another", "version": 1}'""",
     ],
 )
