@@ -137,7 +137,7 @@ def test_rows_that_are_forged_or_gone_are_named(lived_in: Service, subject: Subj
     with database.read() as session:
         row = session.execute(select(table).order_by(table.c.id.desc())).first()
     assert row is not None
-    unique = {"token_hash": "f" * 64, "reservation_id": None}
+    unique = {"token_hash": "f" * 64, "reservation_id": None, "version": 99}
     forged = {**row._mapping, "id": "forged", **{name: unique[name] for name in unique if name in table.c}}
     with unchecked(database, table) as connection:
         connection.execute(insert(table).values(forged))
