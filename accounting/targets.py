@@ -125,7 +125,7 @@ class PureDpTarget(Described):
             NoCostInFilter: an event has no epsilon at delta 0, as Gaussian noise has none.
         """
         resolved = checked(check_events(events), relation, self.kind)
-        epsilon = total(resolved, relation, pure_epsilon)
+        epsilon = total(resolved, relation, pure_epsilon).most
         upper = float(epsilon)
         if exact(upper) < epsilon:
             upper = math.nextafter(upper, math.inf)

@@ -7,6 +7,7 @@ costs are rounded up to one, limits down.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -25,14 +26,41 @@ TRANSCENDENTAL_ALLOWANCE = Fraction(1, 10**12)
 CLOSED = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A cost in whole units that is known up to its rounding.
+
+    Attributes:
+        least, most: Rational numbers with the cost between them; equal where it is rational itself.
+    """
+
+    least: Fraction
+    most: Fraction
+
+    def or_less(self, other: Between) -> Between:
+        """Return the smaller of two costs."""
+        return Between(min(self.least, other.least), min(self.most, other.most))
+
+
 def exact(number: float) -> Fraction:
     """Return the shortest decimal that reads back to ``number``, as a rational number."""
     return Fraction(Decimal(repr(float(number))))
 
 
-def rounded_up(cost: float) -> Fraction:
-    """Return a cost that is not rational, with its allowance."""
-    return Fraction(cost) * (1 + TRANSCENDENTAL_ALLOWANCE)
+def exactly(cost: Fraction) -> Between:
+    """Return a cost that is rational."""
+    return Between(cost, cost)
+
+
+def about(cost: float, least: float | None = None) -> Between:
+    """Return a cost that is not rational, with its allowance on both sides.
+
+    Args:
+        cost: Computed to `TRANSCENDENTAL_ALLOWANCE`, relatively, or rounded up by more.
+        least: Rounded down by more, where ``cost`` is rounded up by more.
+    """
+    below = cost if least is None else max(0.0, least)
+    return Between(Fraction(below) * (1 - TRANSCENDENTAL_ALLOWANCE), Fraction(cost) * (1 + TRANSCENDENTAL_ALLOWANCE))
 
 
 def to_nano_up(amount: Fraction) -> int:

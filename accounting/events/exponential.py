@@ -20,3 +20,7 @@ class Exponential(Mechanism):
     kind: ClassVar[str] = "exponential"
     filters = ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
     epsilon: Epsilon
+
+    @property
+    def reveals_nothing(self) -> bool:
+        return self.epsilon == 0.0

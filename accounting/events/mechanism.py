@@ -43,6 +43,14 @@ class Mechanism(Described):
     norm: ClassVar[str] = ""
     noise_multiplier_is: ClassVar[str] = ""
 
+    @property
+    def reveals_nothing(self) -> bool:
+        """Whether the output is the same for all data sets, so that it costs nothing; most mechanisms reveal something.
+
+        Every other mechanism costs something in every budget, however little that is (`accounting.filters.costs`).
+        """
+        return False
+
 
 MechanismClass = TypeVar("MechanismClass", bound=type[Mechanism])
 

@@ -33,3 +33,7 @@ class RandomizedResponse(Mechanism):
             1e-300, 1.0, "Probability that the answer is drawn uniformly from all categories, the true one among them."
         ),
     ]
+
+    @property
+    def reveals_nothing(self) -> bool:
+        return self.flip_probability == 1.0

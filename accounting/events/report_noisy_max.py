@@ -33,3 +33,7 @@ class ReportNoisyMax(Mechanism):
             }
         ),
     ]
+
+    @property
+    def reveals_nothing(self) -> bool:
+        return self.epsilon == 0.0

@@ -23,6 +23,10 @@ class PureDp(Mechanism):
     filters = ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
     epsilon: Epsilon
 
+    @property
+    def reveals_nothing(self) -> bool:
+        return self.epsilon == 0.0
+
 
 @mechanism
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,10 @@ class ApproximateDp(Mechanism):
     epsilon: Epsilon
     delta: Annotated[float, Real(0.0, 1.0, "Probability that the guarantee of epsilon fails.")]
 
+    @property
+    def reveals_nothing(self) -> bool:
+        return self.epsilon == self.delta == 0.0
+
 
 @mechanism
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,10 @@ class ZcDp(Mechanism):
     kind: ClassVar[str] = "zcdp"
     filters = ("approximate_dp", "zcdp", "renyi_dp")
     rho: Annotated[float, Real(0.0, 1e6)]
+
+    @property
+    def reveals_nothing(self) -> bool:
+        return self.rho == 0.0
 
 
 @mechanism
@@ -72,3 +84,7 @@ class RenyiDp(Mechanism):
                 "epsilons must not decrease: the Renyi divergence of a mechanism grows with the order",
                 pointer=("epsilons",),
             )
+
+    @property
+    def reveals_nothing(self) -> bool:
+        return self.epsilons[-1] == 0.0

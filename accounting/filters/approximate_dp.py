@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 from accounting.accountant import epsilon_for_delta
@@ -18,11 +19,13 @@ from accounting.filters.costs import (
     SMALLEST_DELTA,
     Cost,
     CostWarning,
+    charged,
     checked,
     total,
 )
 from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit
 from accounting.filters.pure_dp import pure_epsilon
+from accounting.intervals import Interval
 from accounting.losses.rules import rules_of
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
@@ -71,20 +74,53 @@ def approximate_dp_cost(
     as_pure, stated = _without_failures(events)
     unpriced = [event.mechanism.kind for event in as_pure if not _is_summed(event)]
     if not unpriced:
-        return Cost((to_nano_up(total(as_pure, relation, pure_epsilon)), to_atto_up(stated)))
+        return Cost((to_nano_up(total(as_pure, relation, pure_epsilon).most), to_atto_up(stated)))
     if charge_delta is None:
-        raise AccountingError(
-            f"a {unpriced[0]} event has an epsilon only at a delta: say in charge.delta, from 1e-18 to 0.5, at which "
-            "delta this reservation is priced; that delta is charged together with the epsilon",
-            code="missing_charge_delta",
-            pointer=("charge", "delta"),
-        )
+        raise _missing_delta(unpriced[0])
     with inside("charge"):
         delta = read_real("delta", charge_delta, SMALLEST_DELTA, 0.5)
-    epsilon = epsilon_for_delta(as_pure, relation, delta).value.upper
-    amounts = to_nano_up(Fraction(epsilon)) if math.isfinite(epsilon) else SATURATED, to_atto_up(exact(delta) + stated)
+    epsilon = _tight(as_pure, relation, delta).upper
+    amounts = _nano(epsilon, as_pure), to_atto_up(exact(delta) + stated)
     requirement = same_randomizer_required(events)
     return Cost(amounts, () if requirement is None else (CostWarning(SAME_RANDOMIZER_REQUIRED, requirement),))
+
+
+def least_approximate_dp_cost(
+    events: tuple[Event, ...], relation: NeighboringRelation, charge_delta: float | None = None
+) -> Amounts:
+    """Return the lower end of `approximate_dp_cost`: the certified epsilon's lower end, and the deltas themselves.
+
+    Raises:
+        NoCostInFilter, Unsupported, AccountingError: as `approximate_dp_cost`.
+    """
+    events = checked(events, relation, "approximate_dp")
+    as_pure, stated = _without_failures(events)
+    if all(map(_is_summed, as_pure)):
+        return to_nano_up(total(as_pure, relation, pure_epsilon).least), to_atto_up(stated)
+    if charge_delta is None:
+        raise _missing_delta(next(event.mechanism.kind for event in as_pure if not _is_summed(event)))
+    with inside("charge"):
+        delta = read_real("delta", charge_delta, SMALLEST_DELTA, 0.5)
+    return _nano(_tight(as_pure, relation, delta).lower, as_pure), to_atto_up(exact(delta) + stated)
+
+
+# Both ends of a price are asked for one after the other where prices are verified, and take seconds.
+@lru_cache(maxsize=16)
+def _tight(events: tuple[Event, ...], relation: NeighboringRelation, delta: float) -> Interval:
+    return epsilon_for_delta(events, relation, delta).value
+
+
+def _nano(epsilon: float, events: tuple[Event, ...]) -> int:
+    return to_nano_up(charged(Fraction(epsilon), *events)) if math.isfinite(epsilon) else SATURATED
+
+
+def _missing_delta(kind: str) -> AccountingError:
+    return AccountingError(
+        f"a {kind} event has an epsilon only at a delta: say in charge.delta, from 1e-18 to 0.5, at which "
+        "delta this reservation is priced; that delta is charged together with the epsilon",
+        code="missing_charge_delta",
+        pointer=("charge", "delta"),
+    )
 
 
 def _without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Fraction]:
@@ -148,6 +184,12 @@ class ApproximateDpFilter(PrivacyFilter):
             AccountingError: code ``missing_charge_delta``.
         """
         return approximate_dp_cost(check_events(events), relation, charge_delta)
+
+    def least_cost(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return the lower ends of epsilon and delta."""
+        return least_approximate_dp_cost(check_events(events), relation, charge_delta)
 
     def headroom(self, used: Amounts) -> int:
         """The smaller of both rooms: each cap must hold."""

@@ -36,6 +36,11 @@ record keeps the replaced one's: given the batches, neighbours differ in at most
 bound. Without amplification, then, sens is 1. The sampled pair is that of replace_one, of distance 2, because with
 the batches hidden a record is compared with another one in its place.
 
+A positive loss costs at least one unit, in every cell of the table and at every Renyi order: `charged` lifts the cost
+of each step that reveals something to `SMALLEST_COST` at least, and sums are rounded up to whole units. So no step is
+free because a float has underflowed. (In approximate_dp that unit is one of epsilon; of an event whose epsilon is 0 it
+is one of delta.)
+
 A float stands for the shortest decimal that reads back to it, which is how events and limits are written and hashed;
 rational costs are computed exactly from those decimals, so that a million charges of 1e-6 fill 1 exactly.
 """
@@ -51,13 +56,16 @@ from accounting.events import Event
 from accounting.events.schedules import is_sampled, resolve_schedules
 from accounting.losses.rules import rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import Amounts
+from accounting.units import Amounts, Between
 
 NO_AMPLIFICATION = "no_amplification"
 SAME_RANDOMIZER_REQUIRED = "same_randomizer_required"
 _NAMES = {"zcdp": "zCDP", "gaussian_dp": "Gaussian DP"}
 #: One atto-unit, the grain in which delta is counted.
 SMALLEST_DELTA = 1e-18
+#: What a step that reveals something costs at least, in whole units: where floats underflow they lose all digits, and
+#: numbers of this size have all of theirs. So many steps as a list may have cost far less than a nano-unit.
+SMALLEST_COST = Fraction(1, 10**290)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +102,29 @@ def checked(events: tuple[Event, ...], relation: NeighboringRelation, kind: str)
 
 
 def total(
-    events: tuple[Event, ...], relation: NeighboringRelation, unit: Callable[[Event, NeighboringRelation], Fraction]
-) -> Fraction:
-    """Return the sum over all steps of what one step costs, without rounding."""
-    return sum((participations(event) * unit(event, relation) for event in events), Fraction(0))
+    events: tuple[Event, ...], relation: NeighboringRelation, unit: Callable[[Event, NeighboringRelation], Between]
+) -> Between:
+    """Return the sum over all steps of what one step costs, without rounding it to units."""
+    least = most = Fraction(0)
+    for event in events:
+        count, cost = participations(event), unit(event, relation)
+        most += count * charged(cost.most, event)
+        least += count * charged(cost.least, event)
+    return Between(least, most)
+
+
+def charged(cost: Fraction, *events: Event) -> Fraction:
+    """Return a cost, lifted to `SMALLEST_COST` where it is below that although an event reveals something.
+
+    Guarantees: positive_where_something_is_revealed: so that it comes to one unit of a budget at least.
+
+    >>> from accounting.events import PureDp
+    >>> charged(Fraction(0), Event(PureDp(1e-300))) > 0, charged(Fraction(0), Event(PureDp(0.0)))
+    (True, Fraction(0, 1))
+    """
+    if cost >= SMALLEST_COST or all(event.mechanism.reveals_nothing for event in events):
+        return cost
+    return SMALLEST_COST
 
 
 def participations(event: Event) -> int:

@@ -17,7 +17,7 @@ from accounting.filters.costs import Cost, checked, total, unamplified
 from accounting.filters.privacy_filter import PrivacyFilter, read_limit
 from accounting.losses.rules import ChargedStep, rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, exact, from_nano, to_nano_down, to_nano_up
+from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, Between, exact, from_nano, to_nano_down, to_nano_up
 
 
 def gaussian_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
@@ -33,10 +33,10 @@ def gaussian_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -
     (2000000000,)
     """
     events = checked(events, relation, "gaussian_dp")
-    return Cost((to_nano_up(total(events, relation, _mu_squared)),), unamplified(events, "gaussian_dp"))
+    return Cost((to_nano_up(total(events, relation, _mu_squared).most),), unamplified(events, "gaussian_dp"))
 
 
-def _mu_squared(event: Event, relation: NeighboringRelation) -> Fraction:
+def _mu_squared(event: Event, relation: NeighboringRelation) -> Between:
     return rules_of(event.mechanism).mu_squared(event.mechanism, ChargedStep(event, relation))
 
 
@@ -72,6 +72,13 @@ class GaussianDpFilter(PrivacyFilter):
 
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return gaussian_dp_cost(check_events(events), relation)
+
+    def least_cost(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return the sum with the rounding of each step's cost taken off, up to whole units."""
+        steps = checked(check_events(events), relation, self.kind)
+        return (to_nano_up(total(steps, relation, _mu_squared).least),)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
         """Return the epsilon of the Gaussian with the charges' mu, which attains it; None at delta 0."""

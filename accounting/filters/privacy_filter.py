@@ -50,6 +50,23 @@ class PrivacyFilter(ABC):
             Unsupported: a sampling is not accounted under the relation.
         """
 
+    @abstractmethod
+    def least_cost(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return the certified lower end of `cost`: what no price of this table may be below, however it is rounded.
+
+        `cost` is rounded up, by allowances that are more than the errors of what is computed. Here they are taken off,
+        twice where the error may be on either side, and the rest is rounded up to whole units, since amounts are whole.
+        Whoever was charged less was charged less than what the table of costs says. Where only a bound is known, and
+        not how far it is above the table's number, the lower end says less, down to nothing; but a positive loss
+        costs at least one unit.
+
+        Guarantees: never_above_the_cost.
+
+        Args, Raises: as `cost`.
+        """
+
     def admits(self, total_amounts: Amounts) -> bool:
         """Whether a budget whose charges add up to ``total_amounts`` is within its limit.
 

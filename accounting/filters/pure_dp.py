@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import ClassVar
 
 from accounting.canonical import Json
@@ -13,7 +12,7 @@ from accounting.filters.costs import Cost, checked, total
 from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit
 from accounting.losses.rules import ChargedStep, rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import SATURATED, Amounts, exact, from_nano, to_nano_down, to_nano_up
+from accounting.units import SATURATED, Amounts, Between, exact, from_nano, to_nano_down, to_nano_up
 
 
 def pure_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
@@ -34,10 +33,10 @@ def pure_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Co
     >>> pure_dp_cost((Event(Laplace(4.0), count=3),), NeighboringRelation.REPLACE_ONE).amounts
     (1500000000,)
     """
-    return Cost((to_nano_up(total(checked(events, relation, "pure_dp"), relation, pure_epsilon)),))
+    return Cost((to_nano_up(total(checked(events, relation, "pure_dp"), relation, pure_epsilon).most),))
 
 
-def pure_epsilon(event: Event, relation: NeighboringRelation) -> Fraction:
+def pure_epsilon(event: Event, relation: NeighboringRelation) -> Between:
     """Return the largest loss of one step of a resolved event."""
     return rules_of(event.mechanism).pure_epsilon(event.mechanism, ChargedStep(event, relation))
 
@@ -61,6 +60,13 @@ class PureDpFilter(PrivacyFilter):
 
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return pure_dp_cost(check_events(events), relation)
+
+    def least_cost(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return the sum with the rounding of each step's cost taken off, up to whole units."""
+        steps = checked(check_events(events), relation, self.kind)
+        return (to_nano_up(total(steps, relation, pure_epsilon).least),)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
         """The charges' own epsilon, at every delta."""

@@ -20,7 +20,7 @@ from accounting.canonical import Json
 from accounting.errors import InvalidValue, NoCostInFilter
 from accounting.events import Event, check_events
 from accounting.events.schedules import is_sampled
-from accounting.filters.costs import Cost, checked, participations, total
+from accounting.filters.costs import Cost, charged, checked, participations, total
 from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number, to_number
 from accounting.filters.zcdp import zcdp_rho
 from accounting.losses.rules import loss_of, rules_of
@@ -86,6 +86,12 @@ class RenyiFilter(PrivacyFilter):
 
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return renyi_dp_cost(check_events(events), relation, self.orders)
+
+    def least_cost(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return the divergence at each order, rounded down as far as it may have been rounded up."""
+        return least_renyi_dp_cost(check_events(events), relation, self.orders)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
         """Return epsilon at a delta by the best order, which may be one that is closed at the budget's own delta."""
@@ -195,6 +201,30 @@ def default_orders(epsilon: float, delta: float) -> tuple[float, ...]:
     return tuple(orders)
 
 
+def least_renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orders: tuple[float, ...]) -> Amounts:
+    """Return the sum of the divergences at each order, each rounded down as far as it may have been rounded up.
+
+    Rational divergences are summed as they are. A moment is `PrivacyLoss.least_log_moment`, of a sampled step no more
+    than the unsampled one's, as the price is the smaller of both; and no divergence is below one at a smaller order,
+    because Renyi divergences do not fall as the order grows. So what is not known at an order is taken from below it.
+
+    Guarantees: not_above_the_moments_of_the_table: at no order.
+
+    Raises:
+        NoCostInFilter, Unsupported: as `renyi_dp_cost`.
+    """
+    events = checked(events, relation, "renyi_dp")
+    _check_stated_orders(events, orders)
+    linear = tuple(event for event in events if _is_linear_in_order(event))
+    rho, sums = total(linear, relation, zcdp_rho).least, [Fraction(0)] * len(orders)
+    for event in events:
+        if not _is_linear_in_order(event):
+            count, step = participations(event), Event(event.mechanism, event.sampling)
+            least = _least_divergences(step, relation, orders)
+            sums = [done + count * each for done, each in zip(sums, least, strict=True)]
+    return tuple(to_nano_up(exact(order) * rho + rest) for order, rest in zip(orders, sums, strict=True))
+
+
 def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orders: tuple[float, ...]) -> Cost:
     """Sum of Renyi divergences at each order.
 
@@ -207,7 +237,7 @@ def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orde
     _check_stated_orders(events, orders)
     # What is linear in the order is added up once: rational numbers of many denominators add slowly.
     linear = [event for event in events if _is_linear_in_order(event)]
-    rho = total(tuple(linear), relation, zcdp_rho)
+    rho = total(tuple(linear), relation, zcdp_rho).most
     rest = [
         (participations(event), *_divergences(Event(event.mechanism, event.sampling), relation, orders))
         for event in events
@@ -304,16 +334,46 @@ def _divergences(
             # Given who takes part, the step is the unsampled one or none: divergences are jointly quasi-convex.
             moments = np.fmin(moments, loss_of(Event(step.mechanism), relation).log_moment(inside))
     moments = np.where(tilts < SMALLEST_TILT, moments * tilts / SMALLEST_TILT, moments)
-    grains = [_grains(moment) for moment in moments.tolist()]
+    least = 0 if step.mechanism.reveals_nothing else 1
+    grains = [_grains(moment, least) for moment in moments.tolist()]
     known = rules_of(step.mechanism).stated_divergences(step.mechanism)
     if not known:
         return (), tuple(grains)
-    rest = [0 if order in known else moment for order, moment in zip(orders, grains, strict=True)]
-    return tuple(known.get(order, 0.0) for order in orders), tuple(rest)
+    stated = [known.get(order, 0.0) for order in orders]
+    rest = [
+        moment if order not in known else 0 if epsilon else least
+        for order, epsilon, moment in zip(orders, stated, grains, strict=True)
+    ]
+    return tuple(stated), tuple(rest)
 
 
-def _grains(moment: float) -> int | None:
+@lru_cache(maxsize=4 * MAX_EVENTS)
+def _least_divergences(step: Event, relation: NeighboringRelation, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
+    """Return numbers that one step's divergences are not below, by order."""
+    tilts = np.array([float(exact(order) - 1) for order in orders])
+    with np.errstate(all="ignore"):
+        moments = loss_of(step, relation).least_log_moment(tilts)
+        if is_sampled(step):
+            moments = np.minimum(moments, loss_of(Event(step.mechanism), relation).least_log_moment(tilts))
+    moments = np.where(np.isnan(moments), 0.0, moments)
+    known = rules_of(step.mechanism).stated_divergences(step.mechanism)
+    largest, divergences = Fraction(0), []
+    for order, tilt, moment in zip(orders, tilts.tolist(), moments.tolist(), strict=True):
+        if order in known:
+            found = exact(known[order])
+        elif moment == math.inf:
+            found = Fraction(SATURATED)
+        else:
+            # The tilt is rounded, and so is its part in the moment.
+            found = Fraction(max(0.0, moment)) / Fraction(tilt) * (1 - TRANSCENDENTAL_ALLOWANCE)
+        largest = max(largest, found)
+        divergences.append(charged(largest, step))
+    return tuple(divergences)
+
+
+def _grains(moment: float, least: int) -> int | None:
+    """Return a moment in grains, rounded up: a step that reveals something has one grain at least, as in `charged`."""
     if not math.isfinite(moment):
         return None
     numerator, denominator = moment.as_integer_ratio()
-    return -(-numerator * _GRAIN // denominator)
+    return max(least, -(-numerator * _GRAIN // denominator))

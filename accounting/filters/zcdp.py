@@ -17,7 +17,7 @@ from accounting.filters.costs import Cost, checked, total, unamplified
 from accounting.filters.privacy_filter import PrivacyFilter, read_limit
 from accounting.losses.rules import ChargedStep, rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import NANO, SATURATED, Amounts, exact, from_nano, to_nano_down, to_nano_up
+from accounting.units import NANO, SATURATED, Amounts, Between, exact, from_nano, to_nano_down, to_nano_up
 
 
 def zcdp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
@@ -33,10 +33,10 @@ def zcdp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
     (1000000000,)
     """
     events = checked(events, relation, "zcdp")
-    return Cost((to_nano_up(total(events, relation, zcdp_rho)),), unamplified(events, "zcdp"))
+    return Cost((to_nano_up(total(events, relation, zcdp_rho).most),), unamplified(events, "zcdp"))
 
 
-def zcdp_rho(event: Event, relation: NeighboringRelation) -> Fraction:
+def zcdp_rho(event: Event, relation: NeighboringRelation) -> Between:
     """Return rho of one step of a resolved event."""
     return rules_of(event.mechanism).zcdp_rho(event.mechanism, ChargedStep(event, relation))
 
@@ -60,6 +60,13 @@ class ZcdpFilter(PrivacyFilter):
 
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return zcdp_cost(check_events(events), relation)
+
+    def least_cost(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return the sum with the rounding of each step's cost taken off, up to whole units."""
+        steps = checked(check_events(events), relation, self.kind)
+        return (to_nano_up(total(steps, relation, zcdp_rho).least),)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
         """The smallest that follows from the charges' rho (`accounting.conversions`); none at delta 0."""

@@ -51,6 +51,14 @@ def allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array
     return bound
 
 
+def least_allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array:
+    """Numbers that K is not below: of the remove direction at the integer below each x, as K(x) / x does not fall."""
+    whole = np.minimum(np.floor(tilts), LARGEST_ORDER - 1.0).astype(np.int64)
+    least = _remove_ends(noise_multiplier, bins)[0][whole]
+    moments: Array = least * (tilts / np.maximum(whole, 1)) * (1.0 - 1e-14)
+    return moments
+
+
 @lru_cache(maxsize=256)
 def _moments(noise_multiplier: float, bins: int) -> tuple[Array, Array]:
     """Tilts, 0 first, and K there."""
@@ -67,6 +75,12 @@ def _moments(noise_multiplier: float, bins: int) -> tuple[Array, Array]:
 
 def remove_moments(noise_multiplier: float, bins: int) -> Array:
     """log E_Q X^(x+1) at x = 0, 1, ..., `LARGEST_ORDER` - 1."""
+    return _remove_ends(noise_multiplier, bins)[1]
+
+
+@lru_cache(maxsize=256)
+def _remove_ends(noise_multiplier: float, bins: int) -> tuple[Array, Array]:
+    """The same, rounded down and up."""
     orders, mu = np.arange(LARGEST_ORDER + 1.0), 1.0 / noise_multiplier
     base = 0.5 * mu * mu * orders * (orders - 1.0) - scipy.special.gammaln(orders + 1.0)
     power, remaining = None, bins
@@ -81,10 +95,13 @@ def remove_moments(noise_multiplier: float, bins: int) -> Array:
     logs = power + scipy.special.gammaln(orders + 1.0) - orders * math.log(bins)
     sizes = np.abs(power) + scipy.special.gammaln(orders + 1.0) + orders * math.log(bins)
     rounding = (1.0 + math.log2(bins)) * (_ALLOWANCE + _PER_LOGARITHM * sizes)
+    least: Array = np.maximum(logs - rounding, 0.0)[1:]
     moments: Array = np.maximum(logs + rounding, 0.0)[1:]
     # Order 2 has a closed form that keeps its digits.
-    moments[0], moments[1] = 0.0, math.log1p(math.expm1(min(mu * mu, 700.0)) / bins) * (1.0 + 1e-14)
-    return moments
+    second = math.log1p(math.expm1(min(mu * mu, 700.0)) / bins)
+    least[0], least[1] = 0.0, second * (1.0 - 1e-14)
+    moments[0], moments[1] = 0.0, second * (1.0 + 1e-14)
+    return least, moments
 
 
 def _product(left: Array, right: Array) -> Array:

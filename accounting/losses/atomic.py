@@ -27,6 +27,7 @@ class AtomicLoss(PrivacyLoss):
 
     __slots__ = ()
     has_pair = True
+    moments_within: ClassVar[float | None] = 4.0 * ALLOWANCE
     on_lattice: ClassVar[bool] = True
 
     @abstractmethod

@@ -20,14 +20,29 @@ _ROUNDS = 7
 _WIDTH = 1e-6
 
 
-@lru_cache(maxsize=256)
 def rho_of(loss: PrivacyLoss) -> float:
     """Return the smallest rho of the zCDP that the moments of a loss imply, rounded up."""
+    return _rho_of(loss)[1]
+
+
+def least_rho_of(loss: PrivacyLoss) -> float:
+    """Return the same, rounded down: what some tilt attains. Of a loss that says how far its moments are rounded up.
+
+    K at any one tilt bounds rho from below, and K is at least its number here less `PrivacyLoss.moments_within`.
+    """
+    assert loss.moments_within is not None, "a moment that is only a bound attains nothing"
+    return _rho_of(loss)[0] * (1.0 - loss.moments_within)
+
+
+@lru_cache(maxsize=256)
+def _rho_of(loss: PrivacyLoss) -> tuple[float, float]:
     return smallest_rho(loss.log_moment, loss.pure_epsilon)
 
 
-def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> float:
-    """An upper bound of the smallest rho with K(x) <= rho x (x + 1) for every x > 0, to about 1e-6 relatively.
+def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> tuple[float, float]:
+    """Bounds of the smallest rho with K(x) <= rho x (x + 1) for every x > 0, about 1e-6 apart relatively.
+
+    The lower one is attained at some tilt.
 
     K is convex with K(0) = 0. So it is below its chords, and a chord over x (x + 1) has one maximum; below the first
     tilt a the bound is K(a) / a, beyond the last one epsilon / (x + 1). Cells whose bound is above what is attained are
@@ -38,28 +53,29 @@ def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> f
         pure_epsilon: The largest loss, finite.
     """
     if pure_epsilon == 0.0:
-        return 0.0
+        return 0.0, 0.0
     # Beyond the last tilt the largest loss bounds more than enough: rho is at least K(1) / 2.
     last = 2.0 + 4.0 * pure_epsilon / float(log_moment(np.ones(1))[0])
     steps = math.ceil(math.log(last / _SMALLEST_TILT) / math.log(_RATIO))
     edges = np.geomspace(_SMALLEST_TILT, last, steps + 1)
     moments = log_moment(edges)
-    known = max(float(moments[0] / edges[0]), pure_epsilon / (last + 1.0))
+    known, attained = max(float(moments[0] / edges[0]), pure_epsilon / (last + 1.0)), 0.0
     left, right, low, high = edges[:-1], edges[1:], moments[:-1], moments[1:]
     for _ in range(_ROUNDS):
-        attained = float(np.max(np.append(high / (right * (right + 1.0)), low / (left * (left + 1.0)))))
+        ends = np.append(high / (right * (right + 1.0)), low / (left * (left + 1.0)))
+        attained = max(attained, float(np.max(ends)))
         bounds = _largest_on_chords(left, right, low, high)
         open_cells = bounds > max(known, attained) * (1.0 + _WIDTH)
         known = max(known, attained, float(np.max(bounds[~open_cells], initial=0.0)))
         left, right, low, high = (part[open_cells] for part in (left, right, low, high))
         if left.size == 0:
-            return known
+            return attained, known
         shares = np.arange(_PARTS + 1) / _PARTS
         points = left[:, None] + (right - left)[:, None] * shares
         inner = log_moment(points.reshape(-1)).reshape(points.shape)
         left, right = points[:, :-1].reshape(-1), points[:, 1:].reshape(-1)
         low, high = inner[:, :-1].reshape(-1), inner[:, 1:].reshape(-1)
-    return max(known, float(np.max(_largest_on_chords(left, right, low, high))))
+    return attained, max(known, float(np.max(_largest_on_chords(left, right, low, high))))
 
 
 def _largest_on_chords(left: Array, right: Array, low: Array, high: Array) -> Array:

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,7 @@ from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.privacy_loss import GroupStep, PrivacyLoss
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.losses.support import Support
-from accounting.units import exact
+from accounting.units import Between, exact, exactly
 
 Array = NDArray[np.float64]
 
@@ -65,8 +64,8 @@ class DiscreteGaussianRules(MechanismRules[DiscreteGaussian]):
         steps = mechanism.steps_per_bound
         return _loss(mechanism.noise_multiplier * steps, round(sensitivity) * steps)
 
-    def zcdp_rho(self, mechanism: DiscreteGaussian, step: ChargedStep) -> Fraction:
-        return (step.sensitivity / exact(mechanism.noise_multiplier)) ** 2 / 2
+    def zcdp_rho(self, mechanism: DiscreteGaussian, step: ChargedStep) -> Between:
+        return exactly((step.sensitivity / exact(mechanism.noise_multiplier)) ** 2 / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,7 @@ class DiscreteGaussianLoss(AtomicLoss):
 
     pure_epsilon = math.inf
     symmetric = True
+    moments_within = None
 
     def find_atoms(self) -> Atoms:
         """Return the atoms that have mass in double precision."""

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
 from accounting.events.discrete_laplace import DiscreteLaplace
 from accounting.losses.atomic import AtomicLoss
 from accounting.losses.atoms import Atoms
-from accounting.losses.concentration import rho_of
-from accounting.losses.gaussian_mu import mu_of_discrete_laplace
+from accounting.losses.concentration import least_rho_of, rho_of
+from accounting.losses.gaussian_mu import less_rounding, mu_of_discrete_laplace
 from accounting.losses.privacy_loss import GroupStep
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
-from accounting.units import exact
+from accounting.units import Between, exact, exactly
 
 #: Losses that are told apart where a group moves.
 _MOST_ATOMS = 50_000
@@ -62,8 +61,16 @@ class DiscreteLaplaceLoss(AtomicLoss):
         return rho_of(self)
 
     @property
+    def least_zcdp_rho(self) -> float:
+        return least_rho_of(self)
+
+    @property
     def gaussian_mu(self) -> float:
         return mu_of_discrete_laplace(self.epsilon, self.shift)
+
+    @property
+    def least_gaussian_mu(self) -> float:
+        return less_rounding(self.gaussian_mu)
 
     def for_group(self, size: int) -> GroupStep:
         """The law and itself k times as far apart, which k records that agree attain; log-concavity makes it worst.
@@ -82,5 +89,5 @@ class DiscreteLaplaceRules(MechanismRules[DiscreteLaplace]):
         shift = round(sensitivity) * mechanism.steps_per_bound
         return DiscreteLaplaceLoss(sensitivity / mechanism.noise_multiplier, shift)
 
-    def pure_epsilon(self, mechanism: DiscreteLaplace, step: ChargedStep) -> Fraction:
-        return step.sensitivity / exact(mechanism.noise_multiplier)
+    def pure_epsilon(self, mechanism: DiscreteLaplace, step: ChargedStep) -> Between:
+        return exactly(step.sensitivity / exact(mechanism.noise_multiplier))

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -31,17 +30,19 @@ from numpy.typing import NDArray
 from accounting.events.exponential import Exponential
 from accounting.fourier.ratio_path import RatioPart
 from accounting.fourier.ratio_step import RatioStep
-from accounting.losses.concentration import rho_of
+from accounting.losses.concentration import least_rho_of, rho_of
 from accounting.losses.privacy_loss import GroupStep, PrivacyLoss, ratio_digits
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.losses.stated import RandomizedResponseLoss
 from accounting.losses.support import Support, mirrored
-from accounting.units import exact
+from accounting.units import Between, exact, exactly
 
 Array = NDArray[np.float64]
 
 #: Covers the rounding of the closed forms below; see `test_exponential`.
 _ALLOWANCE = 1e-12
+#: Of a range: below, eps^2 / 8 is the smallest rho to 1e-9, relatively.
+_SMALL_RANGE = 1e-4
 #: Beyond it a quadrature over the losses would take too many nodes.
 _LARGEST_RANGE = 1000.0
 
@@ -56,8 +57,8 @@ class ExponentialRules(MechanismRules[Exponential]):
     def loss(self, mechanism: Exponential, sensitivity: float) -> BoundedRangeLoss | RandomizedResponseLoss:
         return bounded_range(mechanism.epsilon)
 
-    def pure_epsilon(self, mechanism: Exponential, step: ChargedStep) -> Fraction:
-        return exact(mechanism.epsilon)
+    def pure_epsilon(self, mechanism: Exponential, step: ChargedStep) -> Between:
+        return exactly(exact(mechanism.epsilon))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class BoundedRangeLoss(PrivacyLoss):
     symmetric = True
     has_pair = True
     is_enclosed = True
+    moments_within = 3.0 * _ALLOWANCE
 
     @property
     def pure_epsilon(self) -> float:
@@ -96,7 +98,15 @@ class BoundedRangeLoss(PrivacyLoss):
     @property
     def zcdp_rho(self) -> float:
         """Smallest rho of the zCDP that a bounded range implies, rounded up; at most eps^2 / 8."""
-        return min(rho_of(self), self.epsilon**2 / 8.0)
+        largest = self.epsilon**2 / 8.0
+        return largest if self.epsilon < _SMALL_RANGE else min(rho_of(self), largest)
+
+    @property
+    def least_zcdp_rho(self) -> float:
+        """Of a short range eps^2 / 8 less a share of eps^2, which is more than what its next term takes away."""
+        if self.epsilon < _SMALL_RANGE:
+            return self.zcdp_rho * (1.0 - self.epsilon**2)
+        return least_rho_of(self)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
         """(1 - e^((|x| - eps)/2))^2 / (1 - e^-eps)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import scipy
@@ -16,7 +15,7 @@ from accounting.losses.mills import scaled_mills_difference
 from accounting.losses.privacy_loss import GroupStep, PrivacyLoss
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.losses.support import Support, mirrored
-from accounting.units import exact
+from accounting.units import Between, exact, exactly
 
 Array = NDArray[np.float64]
 _ULP = 2.0**-52
@@ -37,6 +36,7 @@ class GaussianLoss(PrivacyLoss):
     pure_epsilon = math.inf
     symmetric = True
     has_pair = True
+    moments_within = 1e-14
 
     def log_moment(self, tilts: Array) -> Array:
         """x (x + 1) mu^2 / 2."""
@@ -76,11 +76,11 @@ class GaussianRules(MechanismRules[Gaussian]):
     def loss(self, mechanism: Gaussian, sensitivity: float) -> GaussianLoss:
         return GaussianLoss(sensitivity / mechanism.noise_multiplier)
 
-    def zcdp_rho(self, mechanism: Gaussian, step: ChargedStep) -> Fraction:
-        return self.mu_squared(mechanism, step) / 2
+    def zcdp_rho(self, mechanism: Gaussian, step: ChargedStep) -> Between:
+        return exactly(self.mu_squared(mechanism, step).most / 2)
 
-    def mu_squared(self, mechanism: Gaussian, step: ChargedStep) -> Fraction:
-        return (step.sensitivity / exact(mechanism.noise_multiplier)) ** 2
+    def mu_squared(self, mechanism: Gaussian, step: ChargedStep) -> Between:
+        return exactly((step.sensitivity / exact(mechanism.noise_multiplier)) ** 2)
 
 
 def delta_at_threshold(a: float, mu: float) -> float:

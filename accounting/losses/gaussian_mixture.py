@@ -13,8 +13,6 @@ is a case of the other, but for one branch, where both are the Gaussian mechanis
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from accounting.events.gaussian import Gaussian
 from accounting.events.gaussian_mixture import GaussianMixture
 from accounting.events.samplings import Poisson
@@ -23,7 +21,7 @@ from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for, sampled, sampled_loss
 from accounting.losses.visible_mixture import VisibleMixtureLoss
 from accounting.relations import NeighboringRelation
-from accounting.units import exact
+from accounting.units import Between, exact, exactly
 
 
 @rules_for(GaussianMixture)
@@ -40,11 +38,11 @@ class GaussianMixtureRules(MechanismRules[GaussianMixture]):
             mechanism.probabilities, tuple(GaussianLoss(sensitivity / scale) for scale in mechanism.noise_multipliers)
         )
 
-    def zcdp_rho(self, mechanism: GaussianMixture, step: ChargedStep) -> Fraction:
-        return self.mu_squared(mechanism, step) / 2
+    def zcdp_rho(self, mechanism: GaussianMixture, step: ChargedStep) -> Between:
+        return exactly(self.mu_squared(mechanism, step).most / 2)
 
-    def mu_squared(self, mechanism: GaussianMixture, step: ChargedStep) -> Fraction:
-        return (step.sensitivity / exact(mechanism.least_noise)) ** 2
+    def mu_squared(self, mechanism: GaussianMixture, step: ChargedStep) -> Between:
+        return exactly((step.sensitivity / exact(mechanism.least_noise)) ** 2)
 
 
 @sampled(GaussianMixture, Poisson)

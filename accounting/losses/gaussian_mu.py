@@ -60,10 +60,26 @@ def mu_of_categorical_response(num_categories: int, flip_probability: float, aga
     return _mu_at(-log_k if against_null else log_p - log_k, log_missed)
 
 
+#: Of quantiles, relatively and absolutely.
+_QUANTILE_ALLOWANCE = 1e-13
+#: Beyond it in size no quantile of a probability lies: masses here are above e^-2000.
+_LARGEST_QUANTILE = 64.0
+
+
+def less_rounding(mu: float) -> float:
+    """Return a mu that `_mu_at` has rounded up, rounded down: it added a share of both quantiles, and may err by that.
+
+    >>> mu = mu_of_discrete_laplace(0.5, 3)
+    >>> mu * (1 - 1e-10) < less_rounding(mu) < mu
+    True
+    """
+    return max(0.0, mu - 2.0 * _QUANTILE_ALLOWANCE * (1.0 + 2.0 * _LARGEST_QUANTILE))
+
+
 def _mu_at(log_first: float, log_second: float) -> float:
     """mu of the Gaussian trade-off function through (e^log_first, e^log_second), rounded up."""
     quantiles = [float(scipy.special.ndtri_exp(log_first)), float(scipy.special.ndtri_exp(log_second))]
-    return max(0.0, -math.fsum(quantiles)) + 1e-13 * (1.0 + sum(map(abs, quantiles)))
+    return max(0.0, -math.fsum(quantiles)) + _QUANTILE_ALLOWANCE * (1.0 + sum(map(abs, quantiles)))
 
 
 def _mu_through(total_variation: float, log_error: float) -> float:

@@ -16,12 +16,10 @@ Only moments are bounded: one pair of distributions that dominates is not known.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from accounting.events.generalized_gaussian import GeneralizedGaussian
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.losses.stated import RenyiLineLoss, ZcdpLoss
-from accounting.units import exact
+from accounting.units import Between, exact, exactly
 
 
 @rules_for(GeneralizedGaussian)
@@ -39,5 +37,5 @@ class GeneralizedGaussianRules(MechanismRules[GeneralizedGaussian]):
         rho = 0.5 * mechanism.charged_kappa * distance * distance * (1.0 + 1e-15)
         return ZcdpLoss(rho) if mechanism.is_gaussian else RenyiLineLoss(rho)
 
-    def zcdp_rho(self, mechanism: GeneralizedGaussian, step: ChargedStep) -> Fraction:
-        return exact(mechanism.charged_kappa) * (step.sensitivity / exact(mechanism.noise_multiplier)) ** 2 / 2
+    def zcdp_rho(self, mechanism: GeneralizedGaussian, step: ChargedStep) -> Between:
+        return exactly(exact(mechanism.charged_kappa) * (step.sensitivity / exact(mechanism.noise_multiplier)) ** 2 / 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from accounting.losses.privacy_loss import GroupStep, PrivacyLoss, ratio_digits,
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.losses.stated import RandomizedResponseLoss
 from accounting.losses.support import Support, mirrored
-from accounting.units import exact, rounded_up
+from accounting.units import Between, about, exact, exactly
 
 Array = NDArray[np.float64]
 #: Covers the rounding of the closed forms below; see `test_laplace`.
@@ -39,6 +38,7 @@ class LaplaceLoss(PrivacyLoss):
     symmetric = True
     has_pair = True
     ends_exactly = True
+    moments_within = 3.0 * _ALLOWANCE
 
     @property
     def pure_epsilon(self) -> float:
@@ -118,17 +118,17 @@ class LaplaceRules(MechanismRules[Laplace]):
     def loss(self, mechanism: Laplace, sensitivity: float) -> LaplaceLoss:
         return LaplaceLoss(sensitivity / mechanism.noise_multiplier)
 
-    def pure_epsilon(self, mechanism: Laplace, step: ChargedStep) -> Fraction:
-        full = step.sensitivity / exact(mechanism.noise_multiplier)
-        return min(full, rounded_up(step.loss.pure_epsilon)) if step.is_sampled else full
+    def pure_epsilon(self, mechanism: Laplace, step: ChargedStep) -> Between:
+        full = exactly(step.sensitivity / exact(mechanism.noise_multiplier))
+        return full.or_less(about(step.loss.pure_epsilon)) if step.is_sampled else full
 
-    def zcdp_rho(self, mechanism: Laplace, step: ChargedStep) -> Fraction:
-        full = rounded_up(self.loss(mechanism, step.relation.sensitivity).zcdp_rho)
-        return min(full, rounded_up(rho_of_pure_dp(step.loss.pure_epsilon))) if step.is_sampled else full
+    def zcdp_rho(self, mechanism: Laplace, step: ChargedStep) -> Between:
+        full = about(self.loss(mechanism, step.relation.sensitivity).zcdp_rho)
+        return full.or_less(about(rho_of_pure_dp(step.loss.pure_epsilon))) if step.is_sampled else full
 
-    def mu_squared(self, mechanism: Laplace, step: ChargedStep) -> Fraction:
-        full = rounded_up(self.loss(mechanism, step.relation.sensitivity).gaussian_mu ** 2)
-        return min(full, rounded_up(mu_of_pure_dp(step.loss.pure_epsilon) ** 2)) if step.is_sampled else full
+    def mu_squared(self, mechanism: Laplace, step: ChargedStep) -> Between:
+        full = about(self.loss(mechanism, step.relation.sensitivity).gaussian_mu ** 2)
+        return full.or_less(about(mu_of_pure_dp(step.loss.pure_epsilon) ** 2)) if step.is_sampled else full
 
 
 def _sinhc_minus_one(y: Array) -> Array:

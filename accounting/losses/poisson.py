@@ -29,7 +29,7 @@ from accounting.fourier.ratio_step import RatioStep
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.group_poisson import group_step, probability_of_some
 from accounting.losses.mills import scaled_mills_difference
-from accounting.losses.poisson_moments import remove_moment, replace_moment
+from accounting.losses.poisson_moments import least_remove_moment, least_replace_moment, remove_moment, replace_moment
 from accounting.losses.privacy_loss import GroupStep, Moments, PrivacyLoss, line_digits, ratio_digits
 from accounting.losses.rules import sampled
 from accounting.losses.support import Support, mirrored
@@ -59,6 +59,9 @@ class PoissonGaussianLoss(PrivacyLoss):
     def log_moment(self, tilts: Array) -> Array:
         """K(x) of the remove direction, which is the larger one (see `poisson_moments.remove_moment`)."""
         return remove_moment(self.noise_multiplier, self.sampling_probability, tilts)
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        return least_remove_moment(self.noise_multiplier, self.sampling_probability, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
         """The profile of one direction in closed form, less 1 - e^eps where eps < 0.
@@ -162,6 +165,9 @@ class PoissonReplaceLoss(PrivacyLoss):
 
     def log_moment(self, tilts: Array) -> Array:
         return replace_moment(self.noise_multiplier, self.sampling_probability, tilts)
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        return least_replace_moment(self.noise_multiplier, self.sampling_probability, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
         """Return delta at each epsilon.

@@ -44,7 +44,7 @@ from accounting.losses.ratio_quadrature import (
 )
 from accounting.losses.rules import sampled
 from accounting.losses.support import Support, mirrored
-from accounting.losses.symmetrized_moments import moments_at, symmetrized_laplace_moment, upper_moment
+from accounting.losses.symmetrized_moments import least_moments_at, moments_at, symmetrized_laplace_moment, upper_moment
 from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
@@ -78,6 +78,9 @@ class PoissonLaplaceLoss(PrivacyLoss):
         Guarantees: moment_is_an_upper_bound.
         """
         return moments_at(tilts, lambda tilt: _poisson_moment(self.epsilon, self.sampling_probability, tilt))
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        return least_moments_at(tilts, self.log_moment(tilts), self.sampling_probability)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
         """The profile of one direction, less 1 - e^eps where eps < 0; add from remove as for Gaussian noise."""
@@ -201,6 +204,12 @@ class PoissonLaplaceReplaceLoss(PrivacyLoss):
         Guarantees: moment_is_an_upper_bound.
         """
         return moments_at(tilts, lambda tilt: _replace_moment(self.epsilon, self.sampling_probability, tilt))
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        """Its ratio has a smaller probability; see `_replace_moment`."""
+        log_floor = log_f(-self.epsilon, self.sampling_probability)
+        probability = self.sampling_probability * math.exp(-self.epsilon - log_floor)
+        return least_moments_at(tilts, self.log_moment(tilts), probability)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
         """q (1 - sqrt(u)), u = e^-l (1-q)(e^eps - 1)/q + e^(eps - 2 l), for eps >= 0."""

@@ -52,7 +52,26 @@ def remove_moment(s: float, q: float, tilts: Array) -> Array:
             continue
         chord = _chord(known, float(tilt))
         fractional = tilt < MAX_FRACTIONAL_TILT and tilt != math.floor(tilt)
-        moments[index] = min(chord, _integrated_moment(s, q, float(tilt))) if fractional else chord
+        moments[index] = min(chord, _integrated_ends(s, q, float(tilt))[1]) if fractional else chord
+    return moments
+
+
+def least_remove_moment(s: float, q: float, tilts: Array) -> Array:
+    """Return numbers that log E f^(x+1) is not below, for every tilt x > 0.
+
+    At integers the binomial sum, within `ALLOWANCE` on either side of it. K is convex and K(0) = 0, so that K(x) / x
+    does not fall: beyond an integer n, K(x) >= x K(n) / n. Between, where `remove_moment` integrates, the integral.
+    """
+    below = np.minimum(np.floor(tilts), MAX_BINOMIAL_ORDER - 1.0)
+    integers = np.unique(below[below > 0.0]).astype(np.int64)
+    known = dict(zip(integers.tolist(), _binomial_moments(s, q, tuple(integers.tolist())), strict=True))
+    moments = np.zeros(tilts.shape)
+    for index, tilt in np.ndenumerate(tilts):
+        whole = int(below[index])
+        if whole:
+            moments[index] = known[whole] * (1.0 - 2.1 * ALLOWANCE) * (float(tilt) / whole) * (1.0 - 1e-15)
+        if tilt < MAX_FRACTIONAL_TILT and tilt != whole:
+            moments[index] = max(float(moments[index]), _integrated_ends(s, q, float(tilt))[0])
     return moments
 
 
@@ -113,30 +132,31 @@ def _binomials(tilts: tuple[int, ...]) -> tuple[NDArray[np.int64], Array, Array,
 
 
 @lru_cache(maxsize=4096)
-def _integrated_moment(s: float, q: float, tilt: float) -> float:
+def _integrated_ends(s: float, q: float, tilt: float) -> tuple[float, float]:
     """The same for any tilt, as 1 + E [f^p - 1 - p (f - 1)], p = tilt + 1 (the bracket is convex in f, hence positive).
 
-    The trapezoid rule's error is bounded as in `_replace_moment`; |f(u+iy)| <= f(u) makes the L1 norm on the line
+    The trapezoid rule's error is bounded as in `_replace_ends`; |f(u+iy)| <= f(u) makes the L1 norm on the line
     Im x = y at most e^(y^2/(2 s^2)) (M + 1 + 2p). The bracket is at most f^p on the right, where the logarithm of the
-    integrand falls like (p - x)/s^2 beyond x = p, and at most p q on the left.
+    integrand falls like (p - x)/s^2 beyond x = p, and at most p q on the left. From below, no tail is added: every
+    term of the sum is positive, so that the sum without its tails is at most the integral and the rule's error.
     """
     p = tilt + 1.0
     y = min(s, 1.5 * s * s)
     accuracy = 60.0 + 2.0 * math.log1p(s) - 2.0 * math.log(q)
     spacing = 2.0 * math.pi * y / accuracy
     if (p + 28.0 * s) / spacing > MAX_NODES:
-        return math.inf
+        return 0.0, math.inf
     x = spacing * np.arange(math.floor(-14.0 * s / spacing), math.ceil((p + 14.0 * s) / spacing) + 1, dtype=np.float64)
     log_f = _log_f(x, s, q)
     log_density = -0.5 * (x / s) ** 2 - _LOG_SQRT_TWO_PI - math.log(s)
     log_terms = log_density + _log_convex_excess(log_f, p)
     width = s * math.sqrt(math.pi / 2.0) * float(scipy.special.erfcx(14.0 / math.sqrt(2.0))) + spacing
     right = float(log_density[-1] + p * log_f[-1]) + math.log(width)
-    left = math.log(p * q * width) + float(log_density[0])
-    log_excess = float(scipy.special.logsumexp([scipy.special.logsumexp(log_terms) + math.log(spacing), right, left]))
-    moment = float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
+    left = math.log(p * width) + math.log(q) + float(log_density[0])
+    log_sum = float(scipy.special.logsumexp(log_terms)) + math.log(spacing)
+    moment = _log_plus_one(float(scipy.special.logsumexp([log_sum, right, left])))
     log_error = 0.5 * (y / s) ** 2 + math.log(2.0 * (math.exp(-moment) * (1.0 + 2.0 * p) + 1.0)) + moment - accuracy
-    return _plus_log(moment, log_error) * (1.0 + ALLOWANCE)
+    return _least(log_sum, log_error), _plus_log(moment, log_error) * (1.0 + ALLOWANCE)
 
 
 def _log_convex_excess(log_f: Array, p: float) -> Array:
@@ -157,13 +177,18 @@ def replace_moment(s: float, q: float, tilts: Array) -> Array:
 
     Guarantees: moment_is_an_upper_bound.
 
-    Source: the pair of `poisson`; quadrature as in `_replace_moment`.
+    Source: the pair of `poisson`; quadrature as in `_replace_ends`.
     """
-    return np.array([_replace_moment(s, q, float(tilt)) for tilt in tilts.ravel()]).reshape(tilts.shape)
+    return np.array([_replace_ends(s, q, float(tilt))[1] for tilt in tilts.ravel()]).reshape(tilts.shape)
+
+
+def least_replace_moment(s: float, q: float, tilts: Array) -> Array:
+    """Return numbers that the same moments are not below: the integrals without their tails, less the rule's errors."""
+    return np.array([_replace_ends(s, q, float(tilt))[0] for tilt in tilts.ravel()]).reshape(tilts.shape)
 
 
 @lru_cache(maxsize=4096)
-def _replace_moment(s: float, q: float, c: float) -> float:
+def _replace_ends(s: float, q: float, c: float) -> tuple[float, float]:
     """The moment minus 1 is 4 int_0^inf phi_s(x) m(x) sinh((c+1) D/2) sinh(c D/2) dx.
 
     Here m^2 = f(x) f(-x) and D = log f(x) - log f(-x); add the integrand's mirror image and use E f = 1. The
@@ -178,7 +203,7 @@ def _replace_moment(s: float, q: float, c: float) -> float:
     spacing = 2.0 * math.pi * y / accuracy
     end = 2.0 * c + 1.0 + 14.0 * s
     if end / spacing > MAX_NODES:
-        return math.inf
+        return 0.0, math.inf
     x = spacing * np.arange(1, math.ceil(end / spacing) + 1, dtype=np.float64)
     log_right, log_left = _log_f(x, s, q), _log_f(-x, s, q)
     gap = _log_ratio(x, s, q, log_right - log_left)
@@ -187,10 +212,10 @@ def _replace_moment(s: float, q: float, c: float) -> float:
     tail = float(log_terms[-1]) + math.log(
         s * math.sqrt(math.pi / 2.0) * float(scipy.special.erfcx(14.0 / math.sqrt(2.0))) + spacing
     )
-    log_excess = float(np.logaddexp(scipy.special.logsumexp(log_terms) + math.log(spacing), tail))
-    moment = float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
+    log_sum = float(scipy.special.logsumexp(log_terms)) + math.log(spacing)
+    moment = _log_plus_one(float(np.logaddexp(log_sum, tail)))
     log_error = growth + moment + math.log(4.0) - accuracy
-    return _plus_log(moment, log_error) * (1.0 + ALLOWANCE)
+    return _least(log_sum, log_error), _plus_log(moment, log_error) * (1.0 + ALLOWANCE)
 
 
 def _best_line(s: float, c: float, accuracy: float) -> tuple[float, float]:
@@ -200,6 +225,24 @@ def _best_line(s: float, c: float, accuracy: float) -> tuple[float, float]:
     growth = 0.5 * (y / s) ** 2 - c * np.log(np.cos(half_angles))
     best = int(np.argmax(y / (accuracy + growth)))
     return float(y[best]), float(growth[best])
+
+
+def _log_plus_one(log_excess: float) -> float:
+    """log(1 + e^log_excess); where that is tiny e^log_excess, which is larger."""
+    return float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
+
+
+def _least(log_excess: float, log_error: float) -> float:
+    """A lower bound of log(1 + e^log_excess - e^log_error), and its rounding; 0 where there is no better one.
+
+    -log(1 - u) <= 2 u for u up to 1/2, with u = e^log_error / (1 + e^log_excess).
+    """
+    moment = _log_plus_one(log_excess)
+    relative = math.exp(min(log_error - moment, 0.0))
+    if relative > 0.5:
+        return 0.0
+    # Of a tiny excess x, log(1 + x) is at least x (1 - x), and its allowance is more than x.
+    return max(0.0, moment * (1.0 - ALLOWANCE) - 2.0 * relative)
 
 
 def _plus_log(moment: float, log_error: float) -> float:

@@ -68,6 +68,8 @@ class PrivacyLoss(ABC):
         ends_exactly: Whether the profile keeps its relative accuracy up to the largest loss.
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
+        moments_within: How far `log_moment` is above the moment that it computes, relatively, at every tilt; None where
+            that is not known, as where it is a bound of another kind.
         is_tight: Whether each delta of ``dominating`` is attained, by a pair of its own; compositions need not be.
     """
 
@@ -76,6 +78,7 @@ class PrivacyLoss(ABC):
     ends_exactly: ClassVar[bool] = False
     is_mixture: ClassVar[bool] = False
     is_enclosed: ClassVar[bool] = False
+    moments_within: ClassVar[float | None] = None
     is_tight: ClassVar[bool] = True
 
     @property
@@ -177,9 +180,33 @@ class PrivacyLoss(ABC):
         return rho_of_pure_dp(self.pure_epsilon)
 
     @property
+    def least_zcdp_rho(self) -> float:
+        """A number that `zcdp_rho` would not be below if it were computed exactly; by default it is but for rounding.
+
+        Whoever rounds `zcdp_rho` up by more than `units.TRANSCENDENTAL_ALLOWANCE` says here how far down it may be.
+        """
+        return self.zcdp_rho
+
+    @property
     def gaussian_mu(self) -> float:
         """The smallest mu of Gaussian DP that is known; by default that of every mechanism with this largest loss."""
         return mu_of_pure_dp(self.pure_epsilon)
+
+    @property
+    def least_gaussian_mu(self) -> float:
+        """As `least_zcdp_rho`, for `gaussian_mu`."""
+        return self.gaussian_mu
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        """Return numbers that `log_moment` would not be below if it were computed exactly; 0 where nothing is known.
+
+        A moment that is computed up to `moments_within` is divided by that. A loss whose moment is only a bound, or is
+        so at some tilts, says less: 0 is always right.
+        """
+        if self.moments_within is None:
+            return np.zeros_like(tilts)
+        moments: Array = self.log_moment(tilts) * (1.0 - self.moments_within)
+        return moments
 
 
 def rho_of_pure_dp(epsilon: float) -> float:

@@ -38,7 +38,7 @@ from accounting.events.gaussian import Gaussian
 from accounting.events.mechanism import Mechanism
 from accounting.events.samplings import RandomAllocation
 from accounting.losses.allocation_law import RatioAtoms, grouped_law, spread_law
-from accounting.losses.allocation_moments import allocation_moment
+from accounting.losses.allocation_moments import allocation_moment, least_allocation_moment
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.poisson import PoissonGaussianLoss
 from accounting.losses.privacy_loss import PrivacyLoss
@@ -99,6 +99,11 @@ class AllocationLoss(PrivacyLoss):
     def log_moment(self, tilts: Array) -> Array:
         return self.dominating.log_moment(tilts)
 
+    def least_log_moment(self, tilts: Array) -> Array:
+        """Of little noise nothing is known, as its moments are not tried."""
+        is_tried = self._is_amplified or self.bins == 1
+        return self.dominating.least_log_moment(tilts) if is_tried else np.zeros_like(tilts)
+
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
         return self.dominating.excess(epsilons, remove=remove)
 
@@ -131,6 +136,9 @@ class RatioLoss(PrivacyLoss):
     def log_moment(self, tilts: Array) -> Array:
         """Return the log-moment of the allocation itself; it bounds that of the law from below, too."""
         return allocation_moment(self.noise_multiplier, self.bins, tilts)
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        return least_allocation_moment(self.noise_multiplier, self.bins, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
         """Guarantees: profile_is_rounded_outward: above the allocation's where ``upward``, else below it."""

@@ -20,8 +20,8 @@ import numpy as np
 from accounting.events.randomized_response import RandomizedResponse
 from accounting.losses.atomic import AtomicLoss
 from accounting.losses.atoms import Atoms
-from accounting.losses.concentration import rho_of
-from accounting.losses.gaussian_mu import mu_of_categorical_response
+from accounting.losses.concentration import least_rho_of, rho_of
+from accounting.losses.gaussian_mu import less_rounding, mu_of_categorical_response
 from accounting.losses.privacy_loss import GroupStep
 from accounting.losses.rules import MechanismRules, rules_for
 from accounting.losses.stated import RandomizedResponseLoss
@@ -76,8 +76,16 @@ class CategoricalResponseLoss(AtomicLoss):
         return rho_of(self)
 
     @property
+    def least_zcdp_rho(self) -> float:
+        return least_rho_of(self)
+
+    @property
     def gaussian_mu(self) -> float:
         return mu_of_categorical_response(self.num_categories, self.flip_probability, self.against_null)
+
+    @property
+    def least_gaussian_mu(self) -> float:
+        return less_rounding(self.gaussian_mu)
 
     def for_group(self, size: int) -> GroupStep:
         """k steps, as every record answers by itself."""

@@ -22,14 +22,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 from accounting.events.report_noisy_max import GUMBEL, LAPLACE, ReportNoisyMax
 from accounting.losses.exponential import bounded_range
 from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.losses.stated import RandomizedResponseLoss
-from accounting.units import exact
+from accounting.units import Between, exact, exactly
 
 
 @rules_for(ReportNoisyMax)
@@ -39,8 +38,8 @@ class ReportNoisyMaxRules(MechanismRules[ReportNoisyMax]):
         epsilon, noise = mechanism.epsilon, mechanism.noise
         return bounded_range(epsilon) if noise == GUMBEL else NoisyMaxLoss(epsilon, noise)
 
-    def pure_epsilon(self, mechanism: ReportNoisyMax, step: ChargedStep) -> Fraction:
-        return exact(mechanism.epsilon)
+    def pure_epsilon(self, mechanism: ReportNoisyMax, step: ChargedStep) -> Between:
+        return exactly(exact(mechanism.epsilon))
 
 
 @dataclass(frozen=True, slots=True)

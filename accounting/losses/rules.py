@@ -20,7 +20,7 @@ from accounting.events.samplings import Sampling
 from accounting.events.schedules import check_event, is_sampled
 from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.relations import NeighboringRelation
-from accounting.units import exact, rounded_up
+from accounting.units import Between, about, exact
 
 M = TypeVar("M", bound=Mechanism)
 S = TypeVar("S", bound=Sampling)
@@ -77,17 +77,17 @@ class MechanismRules(ABC, Generic[M]):
             sensitivity: Distance of two neighbours' sums in contribution bounds: 1, or 2 where a record is replaced.
         """
 
-    def pure_epsilon(self, mechanism: M, step: ChargedStep) -> Fraction:
+    def pure_epsilon(self, mechanism: M, step: ChargedStep) -> Between:
         """Return the largest loss of one step, never more than without sampling."""
-        return rounded_up(step.loss.pure_epsilon)
+        return about(step.loss.pure_epsilon)
 
-    def zcdp_rho(self, mechanism: M, step: ChargedStep) -> Fraction:
+    def zcdp_rho(self, mechanism: M, step: ChargedStep) -> Between:
         """Return rho of one step. A sampled one reveals no more than another: divergences are jointly quasi-convex."""
-        return rounded_up(step.loss.zcdp_rho)
+        return about(step.loss.zcdp_rho, step.loss.least_zcdp_rho)
 
-    def mu_squared(self, mechanism: M, step: ChargedStep) -> Fraction:
+    def mu_squared(self, mechanism: M, step: ChargedStep) -> Between:
         """Return mu^2 of one step. A sampled one reveals no more than another: trade-off functions are convex."""
-        return rounded_up(step.loss.gaussian_mu**2)
+        return about(step.loss.gaussian_mu**2, step.loss.least_gaussian_mu**2)
 
     def stated_divergences(self, mechanism: M) -> Mapping[float, float]:
         """Return Renyi divergences that are charged as they are stated, by their orders."""

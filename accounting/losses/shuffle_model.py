@@ -79,6 +79,8 @@ _GROUP = 2e-4
 _FINENESS, _FINE_REACH, _GROWTH = 64.0, 20.0, 1.01
 #: From below, numbers of ones that are seen as one: standard deviations.
 _CELL = 1.0 / 64.0
+#: A local epsilon below which e^-e0 is 1 in floating point.
+_HARDLY_BIASED = 1e-15
 #: A local epsilon beyond which fewer than one user in 1e13 lies, so that nothing is seen as one.
 _HARDLY_RANDOM = 30.0
 
@@ -106,14 +108,14 @@ class ShuffledLoss(PrivacyLoss):
 
     @property
     def dominating(self) -> ClonesLoss | RandomizedResponseLoss:
-        if self.local_epsilon == 0.0 or self.num_users * math.exp(-self.local_epsilon) < _LEFT_OUT:
-            # Clones that are next to never seen: user 1's message by itself.
+        if self.local_epsilon < _HARDLY_BIASED or self.num_users * math.exp(-self.local_epsilon) < _LEFT_OUT:
+            # Clones that are next to never seen, or not told apart: user 1's message by itself.
             return RandomizedResponseLoss(self.local_epsilon)
         return ClonesLoss(self.local_epsilon, self.num_users)
 
     @property
     def attained(self) -> ResponsesLoss | RandomizedResponseLoss:
-        if self.local_epsilon == 0.0:
+        if self.local_epsilon < _HARDLY_BIASED:
             return RandomizedResponseLoss(0.0)
         return ResponsesLoss(self.local_epsilon, self.num_users)
 

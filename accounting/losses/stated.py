@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
@@ -20,7 +19,7 @@ from accounting.losses.discrete_laplace import DiscreteLaplaceLoss
 from accounting.losses.privacy_loss import GroupStep, PrivacyLoss, ratio_digits
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.losses.support import Support, mirrored
-from accounting.units import exact
+from accounting.units import Between, exact, exactly
 
 Array = NDArray[np.float64]
 _ALLOWANCE = 1e-12
@@ -40,6 +39,7 @@ class RandomizedResponseLoss(PrivacyLoss):
     symmetric = True
     has_pair = True
     ends_exactly = True
+    moments_within = 3.0 * _ALLOWANCE
     #: Whether it is that of a guarantee, so that the worst mechanism that has it counts.
     is_stated: ClassVar[bool] = False
 
@@ -149,6 +149,7 @@ class RenyiLineLoss(PrivacyLoss):
     pure_epsilon = math.inf
     symmetric = True
     has_pair = False
+    moments_within = 1e-14
 
     def log_moment(self, tilts: Array) -> Array:
         moment: Array = self.rho * tilts * (tilts + 1.0) * (1.0 + 1e-15)
@@ -192,6 +193,8 @@ class RenyiCurveLoss(PrivacyLoss):
     pure_epsilon = math.inf
     symmetric = True
     has_pair = False
+    #: Of what is stated; beyond the last order nothing is known, and nobody else knows more.
+    moments_within = 1e-13
 
     @property
     def stated_tilts(self) -> Array:
@@ -224,8 +227,8 @@ class PureDpRules(MechanismRules[PureDp]):
     def loss(self, mechanism: PureDp, sensitivity: float) -> PureDpLoss:
         return PureDpLoss(mechanism.epsilon)
 
-    def pure_epsilon(self, mechanism: PureDp, step: ChargedStep) -> Fraction:
-        return exact(mechanism.epsilon)
+    def pure_epsilon(self, mechanism: PureDp, step: ChargedStep) -> Between:
+        return exactly(exact(mechanism.epsilon))
 
 
 @rules_for(ApproximateDp)
@@ -248,8 +251,8 @@ class ZcDpRules(MechanismRules[ZcDp]):
     def loss(self, mechanism: ZcDp, sensitivity: float) -> ZcdpLoss:
         return ZcdpLoss(mechanism.rho)
 
-    def zcdp_rho(self, mechanism: ZcDp, step: ChargedStep) -> Fraction:
-        return exact(mechanism.rho)
+    def zcdp_rho(self, mechanism: ZcDp, step: ChargedStep) -> Between:
+        return exactly(exact(mechanism.rho))
 
 
 @rules_for(RenyiDp)

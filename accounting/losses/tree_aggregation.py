@@ -18,12 +18,11 @@ A record that comes or goes moves the later ones to other leaves: add_or_remove_
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 from accounting.events.tree_aggregation import TreeAggregation
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
-from accounting.units import exact
+from accounting.units import Between, exact, exactly
 
 
 @rules_for(TreeAggregation)
@@ -35,8 +34,8 @@ class TreeAggregationRules(MechanismRules[TreeAggregation]):
     def loss(self, mechanism: TreeAggregation, sensitivity: float) -> GaussianLoss:
         return GaussianLoss(math.sqrt(mechanism.nodes) * (sensitivity / mechanism.noise_multiplier))
 
-    def zcdp_rho(self, mechanism: TreeAggregation, step: ChargedStep) -> Fraction:
-        return self.mu_squared(mechanism, step) / 2
+    def zcdp_rho(self, mechanism: TreeAggregation, step: ChargedStep) -> Between:
+        return exactly(self.mu_squared(mechanism, step).most / 2)
 
-    def mu_squared(self, mechanism: TreeAggregation, step: ChargedStep) -> Fraction:
-        return mechanism.nodes * (step.sensitivity / exact(mechanism.noise_multiplier)) ** 2
+    def mu_squared(self, mechanism: TreeAggregation, step: ChargedStep) -> Between:
+        return exactly(mechanism.nodes * (step.sensitivity / exact(mechanism.noise_multiplier)) ** 2)

@@ -61,7 +61,9 @@ def exceedance(trials: int, probability: float, largest: int) -> float:
     if k == n:
         return max(math.exp(max(n * math.log(q) * (1.0 - 1e-15), -745.0)), 5e-324) * (1.0 + _ALLOWANCE)
     rest = n - k
-    divergence = -k * math.log1p(-beyond / k) - rest * math.log1p(beyond / rest)
+    # The mean over k; where it is small its logarithm is taken as it is, because 1 less it loses its digits.
+    log_share = math.log1p(-beyond / k) if beyond < 0.5 * k else math.log(n) + math.log(q) - math.log(k)
+    divergence = -k * log_share - rest * math.log1p(beyond / rest)
     # Stirling with Robbins' bounds: n! from above, k! and (n - k)! from below.
     stirling = 1.0 / (12.0 * n) - 1.0 / (12.0 * k + 1.0) - 1.0 / (12.0 * rest + 1.0)
     log_mass = stirling - divergence - 0.5 * math.log(2.0 * math.pi * k * (rest / n))

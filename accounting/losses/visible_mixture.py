@@ -59,12 +59,18 @@ class VisibleMixtureLoss(PrivacyLoss):
 
     def log_moment(self, tilts: Array) -> Array:
         """log of the weighted sum, from differences to 1 where the moments are small; rounded up."""
-        moments = np.array([loss.log_moment(tilts) for loss in self.losses])
+        return self._weighted(np.array([loss.log_moment(tilts) for loss in self.losses])) * (1.0 + _ALLOWANCE)
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        """The same of the least moments: it grows with each."""
+        return self._weighted(np.array([loss.least_log_moment(tilts) for loss in self.losses])) * (1.0 - _ALLOWANCE)
+
+    def _weighted(self, moments: Array) -> Array:
         weights = np.array(self.weights)[:, None]
         small = np.log1p((weights * np.expm1(np.minimum(moments, _LARGE))).sum(axis=0))
         large = np.logaddexp.reduce(np.log(weights) + moments, axis=0)
-        moment: Array = np.where(moments.max(axis=0) > _LARGE, large, small) * (1.0 + _ALLOWANCE)
-        return moment
+        weighted: Array = np.where(moments.max(axis=0) > _LARGE, large, small)
+        return weighted
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
         total = np.zeros_like(epsilons)

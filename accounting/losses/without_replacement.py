@@ -31,7 +31,7 @@ from accounting.losses.poisson_laplace import PoissonLaplaceLoss
 from accounting.losses.privacy_loss import GroupStep, Moments, PrivacyLoss
 from accounting.losses.rules import sampled
 from accounting.losses.support import Support, mirrored
-from accounting.losses.symmetrized_moments import moments_at
+from accounting.losses.symmetrized_moments import least_moments_at, moments_at
 from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
@@ -64,6 +64,9 @@ class SymmetrizedLoss(PrivacyLoss):
         profile delta(eps) = E_Q (f - e^eps)_+; both integrals over eps are elementary.
         """
         return moments_at(tilts, self.pair.symmetrized_moment)
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        return least_moments_at(tilts, self.log_moment(tilts), self.pair.sampling_probability)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
         return mirrored(epsilons, self.pair.excess(np.abs(epsilons), remove=True))

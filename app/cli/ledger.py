@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -21,10 +21,13 @@ from app.fence.marks import Loss
 from app.fence.watching import fence_of
 from app.kit import collector
 from app.ledger import books_repository, exports, transparency
+from app.ledger.amounts import in_short
 from app.ledger.books import BadPlace, Books, StoredEntry
 from app.ledger.checkpoints import Checkpoint, InvalidNote, VerifierKey, open_note, read_note
 from app.ledger.export_verification import read_past, verify_export
 from app.ledger.exports import ExportFormat
+from app.ledger.price_search import on_all_cores
+from app.ledger.price_verification import PriceReport, PriceVerification
 from app.ledger.proofs import InvalidProof, check_proof
 from app.ledger.recovery import rebuild_tables
 from app.ledger.verdicts import Past, Verdict, describe
@@ -53,30 +56,41 @@ def verify_ledger(
     public_key: Annotated[
         str | None, typer.Option(help="What verifies the checkpoint; an export with a checkpoint needs it.")
     ] = None,
+    prices: Annotated[
+        bool, typer.Option("--prices", help="Compare each charge with what today's engine finds that its events cost.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Whether the books are what the ledger wrote.
 
-    Status 1, and the first bad place, where they are not.
+    Status 1, and the first bad place, where they are not; with --prices also where a charge is below the certified
+    lower end of today's price.
     """
     if export is not None and checkpoint is not None and public_key is None:
         fail("A checkpoint is verified with --public-key, which was kept with it (`ledger public-key` prints it).")
     past = None if since is None else _read_past(since)
     kept = None if checkpoint is None else _read_checkpoint(checkpoint, public_key)
-    if export is not None:
-        collector.resume()
-        file = export
-        with progress_bar("verifying", lambda: _of_file(file, lambda: _entries_of(file))) as reached:
-            verdict = _of_file(file, lambda: verify_export(file, Watched(past, reached), kept))
-    else:
-        with open_context() as context:
-            require_schema(context)
-            with progress_bar("verifying", lambda: _entries_in(context)) as reached:
-                verdict = transparency.verified(context, past=Watched(past, reached), kept=kept)
+    with on_all_cores() if prices else nullcontext() as search:
+        charges = None if search is None else PriceVerification(search)
+        if export is not None:
+            collector.resume()
+            file = export
+            with progress_bar("verifying", lambda: _of_file(file, lambda: _entries_of(file))) as reached:
+                verdict = _of_file(file, lambda: verify_export(file, Watched(past, reached), kept, charges))
+        else:
+            with open_context() as context:
+                require_schema(context)
+                with progress_bar("verifying", lambda: _entries_in(context)) as reached:
+                    verdict = transparency.verified(context, past=Watched(past, reached), kept=kept, charges=charges)
+        if search is not None and charges is not None:
+            with progress_bar("pricing") as search.reached:
+                verdict = verdict.with_prices(charges)
     if as_json:
         print_json(_verdict_body(verdict))
     else:
         print_text(verdict.in_words())
+        if verdict.prices is not None:
+            _print_judgements(verdict.prices)
     if not verdict.valid:
         raise typer.Exit(Status.REFUSED)
 
@@ -275,6 +289,22 @@ def loss_body(loss: Loss) -> dict[str, Any]:
     }
 
 
+def _print_judgements(report: PriceReport) -> None:
+    rows = [
+        [
+            str(each.verdict).replace("_", " "),
+            each.budget_id,
+            str(each.sequence),
+            str(each.entries),
+            in_short(each.charged),
+            each.reason or f"{in_short(each.least)} to {in_short(each.price)}",
+        ]
+        for each in report.listed
+    ]
+    if rows:
+        print_table(["", "budget", "first entry", "entries", "charged", "price today"], rows)
+
+
 def _read_past(path: Path) -> Past:
     past, verdict = _of_file(path, lambda: read_past(path))
     if not verdict.valid:
@@ -333,16 +363,11 @@ def _entries_of(export: Path) -> int:
 
 
 def _verdict_body(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as the body that `POST /v1/ledger/verify` answers with."""
-    bad, tree = verdict.first_bad, verdict.tree
-    return {
-        "valid": verdict.valid,
-        "entries": verdict.entries,
-        "budgets": verdict.budgets,
-        "head": verdict.head,
-        "first_bad": bad and {name: getattr(bad, name) for name in ("budget_id", "sequence", "leaf_index", "reason")},
-        "tree": tree and {"size": tree.size, "root_hash": tree.root.hex()},
-    }
+    """Return a verdict as `POST /v1/ledger/verify` answers with."""
+    # Imported here: only who asks for JSON waits for the schemas.
+    from app.ledger.schemas import VerdictBody
+
+    return VerdictBody.of(verdict).model_dump(mode="json")
 
 
 @contextmanager

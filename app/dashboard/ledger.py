@@ -7,9 +7,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from app.dashboard.forms import read_form
 from app.dashboard.pages import need, page
 from app.dashboard.wording import told_apart
 from app.entries.kinds import EntryKind
+from app.ledger.amounts import in_short
 
 router = APIRouter(prefix="/dashboard/ledger", include_in_schema=False)
 
@@ -64,9 +66,10 @@ async def checkpoint(request: Request) -> Response:
 
 @router.post("/verify")
 async def verify(request: Request) -> Response:
-    """Whether the books are what the ledger wrote."""
-    verdict = await need(request, "/v1/ledger/verify", method="POST", body={}, in_part=True)
-    return page(request, "ledger_verdict.html", verdict=verdict)
+    """Whether the books are what the ledger wrote, and where that is asked for, whether charges are what they cost."""
+    body = {"prices": "prices" in await read_form(request)}
+    verdict = await need(request, "/v1/ledger/verify", method="POST", body=body, in_part=True)
+    return page(request, "ledger_verdict.html", verdict=verdict, in_short=in_short)
 
 
 def _as_moment(name: str, value: str) -> str:

@@ -56,7 +56,8 @@ class ChargedData:
     Attributes:
         dataset_id: Which data set.
         version: Which of its versions.
-        content: A hash of the rows of that version, keyed for its root budget (`app.entries.registered.content_under`).
+        content: A keyed hash of the rows, which no other version of any data set has
+            (`app.entries.registered.content_under`).
     """
 
     dataset_id: str

@@ -6,7 +6,6 @@ reason why they are not.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -79,7 +78,9 @@ class Registered:
     def _said(self, name: str, row: Row[Any]) -> Json:
         value = row._mapping[name]
         if name == "content_hash" and value is not None:
-            return content_under(row._mapping["budget_id"], value)
+            # The first version stands in the row of its data set.
+            dataset_id, version = row._mapping.get("dataset_id", row._mapping["id"]), row._mapping.get("version", 1)
+            return content_under(row._mapping["budget_id"], dataset_id, version, value)
         if value is None:
             return None
         if name in self.shortened:
@@ -88,16 +89,22 @@ class Registered:
         return format_moment(value) if isinstance(value, datetime) else cast(Json, value)
 
 
-def content_under(root_id: str | None, content_hash: str) -> str:
-    """What an entry says of a content: neither the keyed hash of the rows, nor the same under two root budgets.
+def content_under(root_id: str | None, dataset_id: str, version: int, content_hash: str) -> str:
+    """What an entry says of a content: as good as a random number that belongs to one version of one data set.
 
-    So whoever reads entries of one root learns nothing of data that are under another, and nobody who has the entries
-    alone can test a guess at rows.
+    So whoever reads entries can neither test a guess at rows nor see that the same rows are registered twice. What an
+    analyst sees of entries is distributed in the same way whatever the rows are.
 
-    >>> content_under("bud_a", "00") == content_under("bud_b", "00")
+    Args:
+        root_id: The root budget of private data.
+        dataset_id, version: Whose content it is.
+        content_hash: Of the rows, keyed.
+
+    >>> content_under("bud_a", "ds_1", 1, "00") == content_under("bud_b", "ds_1", 1, "00")
     False
     """
-    return hashlib.sha256(f"epsilond dataset content\n{root_id or ''}\n{content_hash}".encode()).hexdigest()
+    named = f"epsilond dataset content\n{root_id or ''}\n{dataset_id}\n{version}\n{content_hash}"
+    return sha256_hex(named.encode())
 
 
 def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> ChargedData:
@@ -108,7 +115,8 @@ def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> Ch
         version: Which of its versions is trained on.
         content_hash: Of the rows of that version.
     """
-    return ChargedData(dataset.id, version, content_under(dataset.budget_id, str(content_hash)))
+    content = content_under(dataset.budget_id, dataset.id, version, str(content_hash))
+    return ChargedData(dataset.id, version, content)
 
 
 def _compact(value: Any) -> bytes:

@@ -30,6 +30,15 @@ def amounts_in_words(budget_filter: PrivacyFilter, amounts: Amounts) -> dict[str
     return _words(budget_filter, amounts)
 
 
+def in_short(amount: Mapping[str, Any] | None) -> str:
+    """Return an amount in words on one line; of a Renyi budget the epsilon that it comes to, without its orders.
+
+    >>> in_short({"epsilon": 0.5, "orders": [2.0, 4.0], "epsilons": [0.25, 0.5]}), in_short(None)
+    ('epsilon 0.5', '')
+    """
+    return ", ".join(f"{name} {value}" for name, value in (amount or {}).items() if not isinstance(value, list))
+
+
 def remaining_in_words(path: Path) -> dict[str, Any]:
     """What is left: the least, field by field and order by order, over the budget and those above it."""
     if len(path) == 1:

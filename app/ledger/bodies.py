@@ -9,6 +9,7 @@ from app.entries.records import EntryRecord, record_from_canonical
 from app.kit.timestamps import format_moment
 from app.ledger.amounts import amounts_in_words, limit_in_words
 from app.ledger.books import StoredEntry
+from app.ledger.stored_values import wrong_kinds_named
 
 
 def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter | None) -> dict[str, Any]:
@@ -18,8 +19,22 @@ def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter | None) -> dict[
         entry: The stored entry.
         budget_filter: Of its budget, for the names of amounts; its limit of today does not matter. None for an entry
             of the register, which has no amounts.
+        budget_filter: Of its budget, for the names of amounts; its limit of today does not matter.
+
+    Raises:
+        WrongKind: its bytes are not those of an entry.
     """
-    record = record_from_canonical(entry.canonical)
+    with wrong_kinds_named(f"the entry {entry.sequence!r} of {entry.budget_id!r}"):
+        try:
+            return _body(entry, record_from_canonical(entry.canonical), budget_filter)
+        except (KeyError, AttributeError, RecursionError) as error:
+            raise ValueError from error
+
+
+def _body(entry: StoredEntry, record: EntryRecord, budget_filter: PrivacyFilter | None) -> dict[str, Any]:
+    kinds = (entry.leaf_index, int), (entry.sequence, int), (entry.previous_hash, str), (entry.hash, str)
+    if not all(isinstance(value, kind) for value, kind in kinds):
+        raise ValueError("a column beside its bytes is of another kind")
     details = dict(record.details or {})
     return {
         "id": record.id,

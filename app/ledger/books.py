@@ -61,6 +61,27 @@ class BadPlace(Exception):
         self.reason = reason
 
 
+class Charges(Protocol):
+    """Is told what each entry does, while the books are read."""
+
+    def add(
+        self,
+        leaf_index: int,
+        history: History,
+        record: EntryRecord,
+        before: ReservationState | None,
+        after: ReservationState,
+    ) -> None:
+        """See an entry about a reservation.
+
+        Args:
+            leaf_index: Its place among all entries.
+            history: Of its budget, with the entry.
+            record: What it says.
+            before, after: The reservation; before None where the entry made it.
+        """
+
+
 class Known(NamedTuple):
     """A reservation, and the entry that made it.
 
@@ -128,9 +149,11 @@ class Books:
 
     Args:
         may_be_corrected: Committed reservations that a later entry may be about; None where nobody knows them.
+        charges: Is told of every entry about a reservation.
     """
 
-    def __init__(self, may_be_corrected: Container[str] | None = None) -> None:
+    def __init__(self, may_be_corrected: Container[str] | None = None, charges: Charges | None = None) -> None:
+        self._charges = charges
         self.accounts: dict[str, Account] = {}
         self.register = Register()
         self.entries = 0
@@ -192,7 +215,7 @@ class Books:
             if record.kind is _CREATE:
                 self._open(record, entry.hash)
                 return None
-            return self._move(self.accounts[record.budget_id], record, entry.hash)
+            return self._move(self.accounts[record.budget_id], record, entry)
         except BrokenChain as broken:
             raise BadPlace(entry.budget_id, broken.sequence, entry.leaf_index, broken.reason) from None
 
@@ -287,10 +310,12 @@ class Books:
             raise BrokenChain(record.sequence, "its path is not that of the budget above it")
         self.accounts[record.budget_id] = account
 
-    def _move(self, account: Account, record: EntryRecord, hashed: str) -> Known | None:
+    def _move(self, account: Account, record: EntryRecord, entry: StoredEntry) -> Known | None:
         history = account.history
-        before, after = rebuild.replay(history, record, hashed)
-        history.sequence, history.head_hash = record.sequence, hashed
+        before, after = rebuild.replay(history, record, entry.hash)
+        history.sequence, history.head_hash = record.sequence, entry.hash
+        if self._charges is not None and after is not None:
+            self._charges.add(entry.leaf_index, history, record, before, after)
         path = (account, *account.above)
         was, now = _used(before), _used(after)
         if was != now:

@@ -20,9 +20,8 @@ from app.kit.query_parameters import KnownParametersOnly
 from app.ledger import books_repository, exports, repository, transparency
 from app.ledger.bodies import entry_body, register_entry_body
 from app.ledger.exports import ExportFormat
-from app.ledger.schemas import BadPlaceBody, EntryBody, RegisterEntryBody, VerdictBody, VerifyRequest
-from app.ledger.transparency_schemas import TreeBody
-from app.ledger.verdicts import Verdict
+from app.ledger.schemas import EntryBody, RegisterEntryBody, VerdictBody, VerifyRequest
+from app.ledger.stored_values import wrong_kinds_are_a_conflict
 from app.problems import not_found
 from app.tables.states import REGISTER
 
@@ -58,7 +57,7 @@ def list_entries(
 ) -> JSONResponse:
     """Everything that was ever decided about the budget, with the hashes that chain it."""
     behind = decode_cursor(cursor, int)
-    with context.database.read() as session:
+    with wrong_kinds_are_a_conflict(), context.database.read() as session:
         budget_filter = repository.get_budget(session, budget_id).filter
         found = repository.page(
             session,
@@ -73,7 +72,7 @@ def list_entries(
             principal_id=principal_id,
         )
         rows, next_cursor = cut_page(found, limit, lambda entry: (entry.sequence,))
-    return JSONResponse({"items": [entry_body(row, budget_filter) for row in rows], "next_cursor": next_cursor})
+        return JSONResponse({"items": [entry_body(row, budget_filter) for row in rows], "next_cursor": next_cursor})
 
 
 @router.get(
@@ -100,7 +99,7 @@ def list_register(
     if principal.budgets is not None:
         raise reach.beyond("the register is of all of them")
     behind = decode_cursor(cursor, int)
-    with context.database.read() as session:
+    with context.database.read() as session, wrong_kinds_are_a_conflict():
         found = repository.page(
             session,
             REGISTER,
@@ -110,7 +109,7 @@ def list_register(
             subject_id=subject_id,
         )
         rows, next_cursor = cut_page(found, limit, lambda entry: (entry.sequence,))
-    return JSONResponse({"items": [register_entry_body(row) for row in rows], "next_cursor": next_cursor})
+        return JSONResponse({"items": [register_entry_body(row) for row in rows], "next_cursor": next_cursor})
 
 
 @router.post(
@@ -131,11 +130,14 @@ def verify_ledger(
 
     A ledger that was rolled back, or written anew with whole chains, is valid in itself: give a `checkpoint` that was
     kept elsewhere, or compare it with an export that was (`epsilond ledger verify --since`).
+
+    With `prices`, each different price is found anew, and every charge compared with it: a charge that is too low makes
+    the books not valid.
     """
-    asked = request or VerifyRequest.model_construct(budget_id=None, checkpoint=None)
+    asked = request or VerifyRequest.model_construct(budget_id=None, checkpoint=None, prices=False)
     with context.database.read() as session:
         root_id = _root_of(session, principal, asked.budget_id)
-    return _body(transparency.verify(context, root_id, asked.checkpoint))
+    return VerdictBody.of(transparency.verify(context, root_id, asked.checkpoint, prices=asked.prices))
 
 
 @router.get(
@@ -189,17 +191,3 @@ def _root_of(session: Session, principal: Principal, budget_id: str | None) -> s
     if not principal.reaches(root_id):
         raise reach.beyond("the books of a tree are for who reaches its root")
     return root_id
-
-
-def _body(verdict: Verdict) -> VerdictBody:
-    bad = verdict.first_bad
-    return VerdictBody(
-        valid=verdict.valid,
-        entries=verdict.entries,
-        budgets=verdict.budgets,
-        head=verdict.head,
-        tree=None if verdict.tree is None else TreeBody(size=verdict.tree.size, root_hash=verdict.tree.root.hex()),
-        first_bad=None
-        if bad is None
-        else BadPlaceBody(budget_id=bad.budget_id, sequence=bad.sequence, leaf_index=bad.leaf_index, reason=bad.reason),
-    )

@@ -18,7 +18,8 @@ entries, in the order in which they were written::
     }
 
 ``canonical`` is the text whose UTF-8 bytes were hashed; bytes that are not UTF-8, which only damage makes, stand as
-``canonical_hex``. ``tree_index`` is the entry's place in the Merkle tree over all entries; null where it had none yet.
+``canonical_hex``, and what is stored in their place but is no bytes as its text. ``tree_index`` is the entry's place in
+the Merkle tree over all entries; null where it had none yet.
 Last line::
 
     {
@@ -98,7 +99,8 @@ class ExportWriter:
         return self._line({**end, "sha256": self._digest.hexdigest()})
 
     def _line(self, value: Mapping[str, Any]) -> bytes:
-        line = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        # Nothing keeps bytes out of a column of text on SQLite: they are written as text, which no entry has.
+        line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode() + b"\n"
         self._digest.update(line)
         return line
 
@@ -162,6 +164,8 @@ def _entry(entry: StoredEntry) -> dict[str, Any]:
         return {**value, "canonical": entry.canonical.decode()}
     except UnicodeDecodeError:
         return {**value, "canonical_hex": entry.canonical.hex()}
+    except AttributeError:  # it is no bytes, which SQLite may hold
+        return {**value, "canonical": str(entry.canonical)}
 
 
 def _object(number: int, line: bytes) -> dict[str, Any]:

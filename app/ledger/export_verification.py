@@ -6,25 +6,28 @@ from array import array
 from itertools import islice
 from pathlib import Path
 
-from app.ledger.books import BadPlace, Books
+from app.ledger.books import BadPlace, Books, Charges
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.export_format import ExportedEntry, ExportReader
 from app.ledger.merkle import WIDTH, Frontier, leaf_hash
 from app.ledger.verdicts import Past, TreeHead, Verdict
 
 
-def verify_export(path: Path, past: Past | None = None, kept: Checkpoint | None = None) -> Verdict:
+def verify_export(
+    path: Path, past: Past | None = None, kept: Checkpoint | None = None, charges: Charges | None = None
+) -> Verdict:
     """Whether the file is what an export wrote, whole, and its entries are what a ledger would have written.
 
     Args:
         path: An export in the NDJSON format.
         past: What an older export had.
         kept: A checkpoint whose signature is verified: the entries begin with those that it was made of.
+        charges: Is told of every entry about a reservation, as `app.ledger.price_verification` asks for.
 
     Raises:
         OSError: the file cannot be read.
     """
-    return _verify(path, past, None, kept)
+    return _verify(path, past, None, kept, charges)
 
 
 def read_past(path: Path) -> tuple[Past, Verdict]:
@@ -37,8 +40,14 @@ def read_past(path: Path) -> tuple[Past, Verdict]:
     return past, _verify(path, None, past, None)
 
 
-def _verify(path: Path, past: Past | None, recorded: Past | None, kept: Checkpoint | None) -> Verdict:
-    books = Books()
+def _verify(
+    path: Path,
+    past: Past | None,
+    recorded: Past | None,
+    kept: Checkpoint | None,
+    charges: Charges | None = None,
+) -> Verdict:
+    books = Books(charges=charges)
     try:
         return Verdict.good(books, _check(ExportReader(path), books, past, recorded, kept))
     except BadPlace as bad:

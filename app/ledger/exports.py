@@ -30,6 +30,7 @@ from app.ledger.checkpoints import origin_of
 from app.ledger.export_format import MEDIA_TYPE, ExportWriter
 from app.ledger.integration import CannotIntegrate, integrate
 from app.ledger.merkle import Frontier
+from app.ledger.stored_values import WrongKind
 from app.ledger.verdicts import TreeHead
 
 
@@ -82,7 +83,15 @@ class Export:
         else:
             yield _lines([_COLUMNS])
             for batch in self._batches():
-                yield _lines(_cells(entry_body(entry, self.filters.get(entry.budget_id))) for _, entry in batch)
+                yield _lines(_cells(self._body(entry)) for _, entry in batch)
+
+    def _body(self, entry: StoredEntry) -> Mapping[str, Any]:
+        """What a row of the table says: of an entry whose bytes are none, where it is and that it was changed."""
+        try:
+            return entry_body(entry, self.filters.get(entry.budget_id))
+        except (WrongKind, KeyError):
+            known = {name: getattr(entry, name) for name in ("leaf_index", "budget_id", "sequence", "hash")}
+            return {**dict.fromkeys(_COLUMNS), **known, "reason": _UNREADABLE}
 
     def _batches(self) -> Iterator[list[tuple[int | None, StoredEntry]]]:
         """The entries with their places in the tree."""
@@ -92,7 +101,9 @@ class Export:
                 batch = repository.entries_after(session, self.root_id, after, self.last_leaf_index)
                 if not batch:
                     return
-                places = tree_repository.places(session, [entry.leaf_index for entry in batch])
+                places: dict[int, int] = {}
+                with suppress(WrongKind):
+                    places = tree_repository.places(session, [entry.leaf_index for entry in batch])
             after = batch[-1].leaf_index
             placed = ((places.get(entry.leaf_index), entry) for entry in batch if self._belongs(entry))
             yield [(None if place is None or place >= size else place, entry) for place, entry in placed]
@@ -100,6 +111,8 @@ class Export:
     def _belongs(self, entry: StoredEntry) -> bool:
         # A transaction that came later may have taken an earlier place among the entries of other budgets.
         head = self.heads.get(entry.budget_id)
+        if type(entry.sequence) is not int:
+            return True  # and verification of the file names it
         return head is not None and entry.sequence <= head.sequence
 
 
@@ -115,7 +128,9 @@ def export(context: Context, root_id: str = "") -> Export:
         integrate(context.database)
     with context.database.read() as session:
         rows = [*repository.budgets(session, root_id), *repository.register(session, root_id)]
-        tree = tree_repository.find(session)
+        tree = None
+        with suppress(WrongKind):
+            tree = tree_repository.find(session)
         return Export(
             context.database,
             context.clock(),
@@ -129,10 +144,11 @@ def export(context: Context, root_id: str = "") -> Export:
 
 def _head(tree: Row[Any]) -> TreeHead | None:
     with suppress(ValueError):  # where it is no frontier of that size
-        return TreeHead(origin_of(tree.ledger_id), tree.size, Frontier(tree.size, bytes(tree.frontier)).root())
+        return TreeHead(origin_of(tree.ledger_id), tree.size, Frontier(tree.size, tree.frontier).root())
     return None
 
 
+_UNREADABLE = "not what the ledger wrote: `epsilond ledger verify` says what is wrong"
 _COLUMNS = (
     "leaf_index",
     "budget_id",

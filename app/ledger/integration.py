@@ -17,9 +17,14 @@ from sqlalchemy.orm import Session
 from app.db.database import Database
 from app.ledger import tree_repository as repository
 from app.ledger.merkle import Frontier, leaf_hash
+from app.ledger.stored_values import WrongKind
 
 #: Entries that one transaction takes: on SQLite every command waits meanwhile.
 BATCH = 4096
+
+
+#: What is said where it is not known more exactly.
+STUCK = "the entries cannot be given their places in the tree"
 
 
 class CannotIntegrate(Exception):
@@ -48,13 +53,15 @@ def integrate(database: Database, batches: int | None = None) -> None:
             with database.write() as session:
                 if _integrate(session) < BATCH:
                     return
+        except WrongKind as error:
+            raise CannotIntegrate(str(error)) from error
         except (ValueError, TypeError, AttributeError) as error:
-            raise CannotIntegrate from error
+            raise CannotIntegrate(STUCK) from error
         except DBAPIError as error:
             # A lock, a lost connection and a full disk say nothing about what is stored.
             if isinstance(error, OperationalError) or error.connection_invalidated:
                 raise
-            raise CannotIntegrate from error
+            raise CannotIntegrate(STUCK) from error
 
 
 def _is_behind(database: Database) -> bool:
@@ -72,7 +79,7 @@ def _integrate(session: Session) -> int:
     tree = repository.lock(session)
     oldest = repository.oldest_transaction(session)
     rows = repository.left_out(session, tree.settled_leaf_index, BATCH)
-    frontier = Frontier(tree.size, bytes(tree.frontier))
+    frontier = Frontier(tree.size, tree.frontier)
     nodes = frontier.extend(leaf_hash(bytes.fromhex(row.hash)) for row in rows)
     if rows:
         repository.append(session, tree.size, rows, nodes)

@@ -58,7 +58,7 @@ class Frontier:
     """
 
     def __init__(self, size: int = 0, hashes: bytes = b"") -> None:
-        if len(hashes) != WIDTH * size.bit_count():
+        if size < 0 or len(hashes) != WIDTH * size.bit_count():
             raise ValueError(f"a tree of {size} leaves has a frontier of {size.bit_count()} hashes")
         self.size = size
         self._hashes = [hashes[start : start + WIDTH] for start in range(0, len(hashes), WIDTH)]

@@ -230,7 +230,7 @@ def replay(history: History, record: EntryRecord, hashed: str) -> Step:
 
 def _check_charges_nothing(history: History, record: EntryRecord) -> None:
     if any(record.amounts) or len(record.amounts) != len(history.pending) or record.events:
-        raise BrokenChain(record.sequence, f"it charges something, which a {record.kind} does not")
+        raise BrokenChain(record.sequence, f"it charges something, which {_with_article(record.kind)} does not")
 
 
 def _replay_limit_request(history: History, record: EntryRecord) -> None:
@@ -440,5 +440,9 @@ def _warnings(given: Json) -> tuple[tuple[str, str], ...]:
 
 def unreadable(record: EntryRecord, error: Exception) -> BrokenChain:
     """What is wrong with an entry that does not say what its kind says."""
-    reason = f"it does not say what a {record.kind} says ({type(error).__name__})"
+    reason = f"it does not say what {_with_article(record.kind)} says ({type(error).__name__})"
     return BrokenChain(record.sequence, reason)
+
+
+def _with_article(kind: EntryKind) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -11,6 +11,7 @@ from sqlalchemy import Row, Table, select
 from sqlalchemy.orm import Session
 
 from app.ledger.states import plus
+from app.ledger.stored_values import WrongKind, wrong_kinds_named
 from app.problems import not_found
 from app.tables.ledger import Budget, Entry, Reservation, under
 from app.tables.states import Amounts, ReservationStatus
@@ -98,6 +99,9 @@ def page(
         mechanism: Only entries with an event of this mechanism.
         principal_id: Only entries that this principal made.
         subject_id: Only entries of the register about this.
+
+    Raises:
+        WrongKind: a stored value is not of its column's kind.
     """
     statement = select(Entry).where(Entry.budget_id == budget_id, Entry.sequence > from_sequence)
     if kind is not None:
@@ -114,7 +118,12 @@ def page(
         statement = statement.where(Entry.principal_id == principal_id)
     if subject_id is not None:
         statement = statement.where(Entry.subject_id == subject_id)
-    return list(session.scalars(statement.order_by(Entry.sequence).limit(limit)))
+    with wrong_kinds_named("an entry of the budget"):
+        found: list[Entry | None] = list(session.scalars(statement.order_by(Entry.sequence).limit(limit)))
+    entries = [entry for entry in found if entry is not None]
+    if len(entries) < len(found):
+        raise WrongKind("an entry of the budget has no leaf index")
+    return entries
 
 
 def of_reservation(session: Session, reservation: Reservation) -> list[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +12,10 @@ from app.entries.kinds import EntryKind
 from app.entries.subjects import Subject
 from app.kit.fields import Identifier, Schema
 from app.ledger.checkpoints import MAX_NOTE_LENGTH
+from app.ledger.price_search import MOST_OVER_HTTP, SECONDS_OVER_HTTP
+from app.ledger.price_verification import LISTED, PriceClass
 from app.ledger.transparency_schemas import TreeBody
+from app.ledger.verdicts import Verdict
 from app.wire.events import EventSchema
 
 
@@ -20,7 +24,7 @@ class ChargedDataBody(Schema):
 
     id: str = Field(description="The data set.")
     version: int
-    content: str = Field(description="A hash of its rows that is keyed, and another one under every root budget.")
+    content: str = Field(description="A keyed hash of its rows, which no other version of any data set has.")
 
 
 class EntryBody(Schema):
@@ -65,7 +69,7 @@ class RegisterEntryBody(Schema):
     subject_id: str
     says: dict[str, Any] = Field(
         description="The columns of its row that were written, numbers as text. Long ones stand as their SHA-256, and "
-        "the content of a data set as a keyed hash that is another one under every root budget."
+        "the content of a data set as a keyed hash that no other data set has."
     )
     principal_id: str = Field(description="Who has done it; `service` for what nobody has asked for.")
     recorded_at: datetime
@@ -85,6 +89,12 @@ class VerifyRequest(Schema):
         description="The note of a checkpoint that was kept elsewhere: the entries have to begin with those that it "
         "was made of. Not together with `budget_id`.",
     )
+    prices: bool = Field(
+        False,
+        description="Whether each charge is compared with what today's engine finds that its events cost. At most "
+        f"{MOST_OVER_HTTP} different prices are found, in at most {SECONDS_OVER_HTTP:g} s; what is left is undecided. "
+        "`epsilond ledger verify --prices` has no such limit.",
+    )
 
 
 class BadPlaceBody(Schema):
@@ -96,6 +106,33 @@ class BadPlaceBody(Schema):
     )
     leaf_index: int | None = Field(description="The stored entry's; null where it is missing.")
     reason: str
+
+
+class JudgementBody(Schema):
+    """Entries that charge the same amounts for the same events."""
+
+    verdict: PriceClass
+    entries: int = Field(description="How many they are.")
+    budget_id: str = Field(description="Of the first one, as `sequence` and `leaf_index` are.")
+    sequence: int
+    leaf_index: int
+    charged: dict[str, Any] = Field(description="What it charges, in the filter's own fields.")
+    least: dict[str, Any] | None = Field(description="The certified lower end of today's price; null without a price.")
+    price: dict[str, Any] | None = Field(description="Today's price; null where there is none.")
+    reason: str | None = Field(description="Why there is no price today; null where there is one.")
+
+
+class PricesBody(Schema):
+    """How charges compare with what their events cost today."""
+
+    prices: int = Field(description="How many different prices were found, or looked for.")
+    too_low: int = Field(description="Charges below the certified lower end of today's price: `valid` is false.")
+    undecided: int = Field(description="Charges between that and today's price, or without a price today.")
+    right: int = Field(description="Charges that are today's price.")
+    high: int = Field(description="Charges above today's price.")
+    listed: list[JudgementBody] = Field(
+        description=f"The first {LISTED} of each kind but those that are right, what is too low before others."
+    )
 
 
 class VerdictBody(Schema):
@@ -113,3 +150,30 @@ class VerdictBody(Schema):
         None,
         description="The Merkle tree over all entries. Null for a tree of budgets alone, and where `valid` is false.",
     )
+    prices: PricesBody | None = Field(
+        None, description="Null where it was not asked for, and where the books are not valid for another reason."
+    )
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> VerdictBody:
+        """Return a verdict as an answer."""
+        bad, tree, prices = verdict.first_bad, verdict.tree, verdict.prices
+        return cls(
+            valid=verdict.valid,
+            entries=verdict.entries,
+            budgets=verdict.budgets,
+            head=verdict.head,
+            first_bad=None
+            if bad is None
+            else BadPlaceBody(
+                budget_id=bad.budget_id, sequence=bad.sequence, leaf_index=bad.leaf_index, reason=bad.reason
+            ),
+            tree=None if tree is None else TreeBody(size=tree.size, root_hash=tree.root.hex()),
+            prices=None
+            if prices is None
+            else PricesBody(
+                prices=prices.prices,
+                listed=[JudgementBody(**asdict(each)) for each in prices.listed],
+                **{str(kind): number for kind, number in prices.entries.items()},
+            ),
+        )

@@ -8,13 +8,14 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Row
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
 from app.context import Context
 from app.db.failures import busy_is_a_problem
 from app.ledger import merkle, verification
 from app.ledger import tree_repository as repository
-from app.ledger.books import BadPlace
+from app.ledger.books import BadPlace, Charges
 from app.ledger.checkpoints import (
     Checkpoint,
     InvalidNote,
@@ -25,8 +26,11 @@ from app.ledger.checkpoints import (
     read_note,
     sign,
 )
-from app.ledger.integration import CannotIntegrate, integrate
+from app.ledger.integration import STUCK, CannotIntegrate, integrate
 from app.ledger.merkle import Frontier, Read, leaf_hash
+from app.ledger.price_search import MOST_OVER_HTTP, SECONDS_OVER_HTTP, PriceSearch
+from app.ledger.price_verification import PriceVerification
+from app.ledger.stored_values import not_consistent, wrong_kinds_are_a_conflict
 from app.ledger.verdicts import NotAsKept, Past, Verdict
 from app.observability.metrics import VerificationResult
 from app.problems import Problem, ProblemItem, not_found, unprocessable
@@ -94,15 +98,14 @@ class ConsistencyProof:
     notes: tuple[str | None, str | None]
 
 
-_STUCK = "the entries cannot be given their places in the tree"
-
-
+@wrong_kinds_are_a_conflict()
 def verifier_key(context: Context) -> VerifierKey:
     """The public key that verifies the checkpoints that are signed now."""
     with context.database.read() as session:
         return VerifierKey.of(_signing_key(session, context), origin_of(_tree(session).ledger_id))
 
 
+@wrong_kinds_are_a_conflict()
 def checkpoint(context: Context) -> SignedCheckpoint:
     """The checkpoint of all entries that are committed now; where nothing is new since the last one, that one.
 
@@ -119,6 +122,7 @@ def checkpoint(context: Context) -> SignedCheckpoint:
         return _checkpoint(session, context)
 
 
+@wrong_kinds_are_a_conflict()
 def inclusion(context: Context, entry_id: str, size: int | None = None) -> InclusionProof:
     """A proof that the entry is in the tree of a size, or in that of a new checkpoint.
 
@@ -136,6 +140,7 @@ def inclusion(context: Context, entry_id: str, size: int | None = None) -> Inclu
             detail = f"The entry has no place among the first {size}: ask for a larger tree, or leave tree_size out."
             raise _invalid_size("tree_size", detail)
         read = repository.tiles(session)
+        _check_leaf(read, entry)
         return InclusionProof(
             entry_id=entry.id,
             budget_id=entry.budget_id,
@@ -148,6 +153,7 @@ def inclusion(context: Context, entry_id: str, size: int | None = None) -> Inclu
         )
 
 
+@wrong_kinds_are_a_conflict()
 def consistency(context: Context, first: int, second: int | None = None) -> ConsistencyProof:
     """A proof that the tree of a size begins with a smaller one; the second size None: that of a new checkpoint.
 
@@ -167,7 +173,7 @@ def consistency(context: Context, first: int, second: int | None = None) -> Cons
         )
 
 
-def verify(context: Context, root_id: str, note: str | None = None) -> Verdict:
+def verify(context: Context, root_id: str, note: str | None = None, *, prices: bool = False) -> Verdict:
     """Whether the books are what the ledger wrote, and begin with the entries of a checkpoint that was kept; counted.
 
     Args:
@@ -175,26 +181,38 @@ def verify(context: Context, root_id: str, note: str | None = None) -> Verdict:
         root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
         note: The checkpoint. A signature by a key of this ledger is verified, unless the key is retired; what others
             have signed, the caller has kept.
+        prices: Whether charges are compared with today's prices, within the limits of `app.ledger.price_search`.
 
     Raises:
         Problem: 422 ``invalid_checkpoint``, or ``contradiction`` where it comes with a tree of budgets.
     """
     kept, is_ours = (None, False) if note is None else _kept(context, root_id, note)
     with context.verifications, busy_is_a_problem(context.database):
-        verdict = verified(context, root_id, kept=kept)
+        search = PriceSearch(context.processes, most=MOST_OVER_HTTP, seconds=SECONDS_OVER_HTTP)
+        charges = PriceVerification(search) if prices else None
+        verdict = verified(context, root_id, kept=kept, charges=charges)
+        if charges is not None:
+            # No session is open any more: prices may take long.
+            verdict = verdict.with_prices(charges)
     if not root_id:
         context.metrics.ledger_verified(_result(verdict, is_ours=is_ours))
     return verdict
 
 
 def verified(
-    context: Context, root_id: str = "", *, past: Past | None = None, kept: Checkpoint | None = None
+    context: Context,
+    root_id: str = "",
+    *,
+    past: Past | None = None,
+    kept: Checkpoint | None = None,
+    charges: Charges | None = None,
 ) -> Verdict:
     """The verdict on the books as they are now; what is committed is given its place in the tree before.
 
     Args:
         context: The process's context.
         root_id, past, kept: As in `app.ledger.verification.verify`.
+        charges: As there.
     """
     is_stuck = False
     try:
@@ -202,9 +220,9 @@ def verified(
     except CannotIntegrate:
         is_stuck = True  # and verification finds what is wrong
     with context.database.read() as session:
-        verdict = verification.verify(session, root_id, past, kept)
+        verdict = verification.verify(session, root_id, past, kept, charges)
     if is_stuck and verdict.valid and not root_id:
-        return replace(verdict, head=None, tree=None, first_bad=BadPlace(None, None, None, _STUCK))
+        return replace(verdict, head=None, tree=None, first_bad=BadPlace(None, None, None, STUCK))
     return verdict
 
 
@@ -241,8 +259,8 @@ def _integrate(context: Context) -> None:
     with busy_is_a_problem(context.database):
         try:
             integrate(context.database)
-        except CannotIntegrate:
-            raise _not_consistent(_STUCK) from None
+        except CannotIntegrate as error:
+            raise not_consistent(str(error)) from None
 
 
 def _checkpoint(session: Session, context: Context) -> SignedCheckpoint:
@@ -254,18 +272,19 @@ def _checkpoint(session: Session, context: Context) -> SignedCheckpoint:
     key = str(VerifierKey.of(private, current.origin))
     signed = SignedCheckpoint(current, sign(current, private), key, context.clock())
     number = tree.checkpoints + 1
-    repository.update_tree(session, checkpoints=number)
-    repository.insert_checkpoint(
-        session,
-        {
-            "number": number,
-            "tree_size": current.size,
-            "root_hash": current.root,
-            "public_key": key,
-            "note": signed.note,
-            "issued_at": signed.issued_at,
-        },
-    )
+    values = {
+        "number": number,
+        "tree_size": current.size,
+        "root_hash": current.root,
+        "public_key": key,
+        "note": signed.note,
+        "issued_at": signed.issued_at,
+    }
+    try:
+        repository.update_tree(session, checkpoints=number)
+        repository.insert_checkpoint(session, values)
+    except (IntegrityError, DataError, OverflowError):
+        raise not_consistent(f"the row of the tree says that {tree.checkpoints} checkpoints were signed") from None
     return signed
 
 
@@ -273,9 +292,9 @@ def _state(session: Session, context: Context) -> tuple[Checkpoint, SignedCheckp
     """The tree as it is now, which begins with what was signed last; and its checkpoint, if the key has signed one."""
     tree = _tree(session)
     try:
-        frontier = Frontier(tree.size, bytes(tree.frontier))
+        frontier = Frontier(tree.size, tree.frontier)
     except ValueError:
-        raise _not_consistent("the row of the tree does not say what its leaves make") from None
+        raise not_consistent("the row of the tree does not say what its leaves make") from None
     current = Checkpoint(origin_of(tree.ledger_id), tree.size, frontier.root())
     newest = repository.newest_checkpoint(session)
     if newest is None:
@@ -307,41 +326,45 @@ def _check_note(note: str, key: VerifierKey, current: Checkpoint) -> None:
     except InvalidNote:
         said = None
     if said != current:
-        raise _not_consistent(f"the checkpoint of {current.size} entries is not the one that was signed")
+        raise not_consistent(f"the checkpoint of {current.size} entries is not the one that was signed")
 
 
 def _check_consistency(read: Read, newest: Row[Any], current: Checkpoint) -> None:
     """Make both roots from the same nodes: if they agree, the tree begins with the one that was signed."""
-    if newest.tree_size > current.size:
-        raise _not_consistent(f"a checkpoint of {newest.tree_size} entries was signed, and the tree has {current.size}")
-    for size, root in ((newest.tree_size, bytes(newest.root_hash)), (current.size, current.root)):
+    if not 0 <= newest.tree_size <= current.size:
+        raise not_consistent(f"a checkpoint of {newest.tree_size} entries was signed, and the tree has {current.size}")
+    for size, root in ((newest.tree_size, newest.root_hash), (current.size, current.root)):
         if _root(read, size) != root:
-            raise _not_consistent(f"the first {size} entries of the tree do not make the root that was kept of them")
+            raise not_consistent(f"the first {size} entries of the tree do not make the root that was kept of them")
+
+
+def _check_leaf(read: Read, entry: Row[Any]) -> None:
+    """See that an entry is what has its place in the tree."""
+    try:
+        leaf = leaf_hash(bytes.fromhex(entry.hash))
+    except ValueError:
+        raise not_consistent("the entry has a hash that is none") from None
+    if entry.tree_index < 0 or list(read(0, entry.tree_index, 1)) != [leaf]:
+        raise not_consistent("the entry is another one than was put into the tree")
 
 
 def _root(read: Read, size: int) -> bytes:
     try:
         return merkle.root(read, size)
     except LookupError:
-        raise _not_consistent(f"the tree of {size} entries has nodes that are missing") from None
+        raise not_consistent(f"the tree of {size} entries has nodes that are missing") from None
 
 
 def _tree(session: Session) -> Row[Any]:
     tree = repository.find(session)
     if tree is None:
-        raise _not_consistent("the tree is missing")
+        raise not_consistent("the tree is missing")
     return tree
 
 
 def _note(session: Session, size: int) -> str | None:
     found = repository.checkpoint_at(session, size)
     return None if found is None else str(found.note)
-
-
-def _not_consistent(reason: str) -> Problem:
-    """409: asking again does not help, and nothing that contradicts an earlier checkpoint is ever signed."""
-    detail = f"Somebody has changed the database: {reason}. `epsilond ledger verify` names the first bad place."
-    return Problem(409, "ledger_not_consistent", detail)
 
 
 def _check_size(name: str, size: int, largest: int) -> None:

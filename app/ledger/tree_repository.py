@@ -1,4 +1,7 @@
-"""All SQL of the tree over all entries: its one row, its leaves and nodes, and the checkpoints that were signed."""
+"""All SQL of the tree over all entries: its one row, its leaves and nodes, and the checkpoints that were signed.
+
+Whatever reads raises `app.ledger.stored_values.WrongKind` where a stored value is not of its column's kind.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.entries.statements import ENTRIES
 from app.ledger.merkle import Node, Tiles, leaf_hash
+from app.ledger.stored_values import rows as checked_rows
 from app.tables.ledger import MerkleCheckpoint, MerkleLeaf, MerkleNode, MerkleTree
 
 TREES = cast(Table, MerkleTree.__table__)
@@ -30,12 +34,13 @@ _LEFT_OUT = (
 
 def find(session: Session) -> Row[Any] | None:
     """The row of the tree; None where somebody has deleted it."""
-    return session.execute(select(TREES)).one_or_none()
+    found = checked_rows(session, select(TREES).limit(1), *TREES.c)
+    return found[0] if found else None
 
 
 def lock(session: Session) -> Row[Any]:
     """The row of the tree, which nobody else changes until the transaction ends."""
-    return session.execute(select(TREES).with_for_update()).one()
+    return checked_rows(session, select(TREES).with_for_update(), *TREES.c)[0]
 
 
 def own_transaction(session: Session) -> int | None:
@@ -56,7 +61,7 @@ def last_leaf_index(session: Session) -> int:
 def left_out(session: Session, settled: int, limit: int) -> Sequence[Row[Any]]:
     """The next entries that are not in the tree, their places and hashes, behind the place ``settled``."""
     statement: Select[Any] = _LEFT_OUT.where(ENTRIES.c.leaf_index > settled).limit(limit)
-    return session.execute(statement).all()
+    return checked_rows(session, statement, ENTRIES.c.leaf_index, ENTRIES.c.hash)
 
 
 def append(session: Session, first: int, rows: Sequence[Row[Any]], nodes: Sequence[Node]) -> None:
@@ -83,11 +88,11 @@ def tiles(session: Session) -> Tiles:
         wanted = Tiles.nodes_of(index)
         if level == 0:
             place, column = LEAVES.c.tree_index, LEAVES.c.entry_hash
-            leaves = session.scalars(select(column).where(place.between(wanted[0], wanted[-1])).order_by(place))
-            return [leaf_hash(bytes(entry_hash)) for entry_hash in leaves]
-        place = NODES.c.node_index
-        statement = select(NODES.c.hash).where(NODES.c.level == level, place.between(wanted[0], wanted[-1]))
-        return [bytes(node) for node in session.scalars(statement.order_by(place))]
+            leaves = select(place, column).where(place.between(wanted[0], wanted[-1])).order_by(place)
+            return [leaf_hash(row.entry_hash) for row in checked_rows(session, leaves, place, column)]
+        place, column = NODES.c.node_index, NODES.c.hash
+        nodes = select(place, column).where(NODES.c.level == level, place.between(wanted[0], wanted[-1]))
+        return [row.hash for row in checked_rows(session, nodes.order_by(place), place, column)]
 
     return Tiles(fetch)
 
@@ -96,23 +101,25 @@ def leaves(session: Session) -> Iterator[Sequence[Any]]:
     """All leaves in the order of the tree, in batches: their places, leaf indices and entry hashes."""
     columns = (LEAVES.c.tree_index, LEAVES.c.leaf_index, LEAVES.c.entry_hash)
     statement = select(*columns).order_by(LEAVES.c.tree_index).limit(BATCH)
-    batch = session.execute(statement).all()
+    batch = checked_rows(session, statement, *columns)
     while batch:
         yield batch
-        batch = session.execute(statement.where(LEAVES.c.tree_index > batch[-1].tree_index)).all()
+        batch = checked_rows(session, statement.where(LEAVES.c.tree_index > batch[-1].tree_index), *columns)
 
 
 def nodes(session: Session) -> dict[tuple[int, int], bytes]:
     """All nodes that are stored, by level and index: one for each 255 leaves."""
-    rows = session.execute(select(NODES.c.level, NODES.c.node_index, NODES.c.hash))
-    return {(row.level, row.node_index): bytes(row.hash) for row in rows}
+    columns = (NODES.c.level, NODES.c.node_index, NODES.c.hash)
+    return {(row.level, row.node_index): row.hash for row in checked_rows(session, select(*columns), *columns)}
 
 
 def leaf_of(session: Session, entry_id: str) -> Row[Any] | None:
     """An entry with its budget, its hash and its place in the tree, which is None where it has none yet."""
-    columns = (ENTRIES.c.id, ENTRIES.c.budget_id, ENTRIES.c.leaf_index, ENTRIES.c.hash, LEAVES.c.tree_index)
-    statement: Select[Any] = select(*columns).outerjoin(LEAVES, LEAVES.c.leaf_index == ENTRIES.c.leaf_index)
-    return session.execute(statement.where(ENTRIES.c.id == entry_id)).one_or_none()
+    columns = (ENTRIES.c.id, ENTRIES.c.budget_id, ENTRIES.c.leaf_index, ENTRIES.c.hash)
+    statement: Select[Any] = select(*columns, LEAVES.c.tree_index).where(ENTRIES.c.id == entry_id).limit(1)
+    is_its_leaf = LEAVES.c.leaf_index == ENTRIES.c.leaf_index
+    found = checked_rows(session, statement.outerjoin(LEAVES, is_its_leaf), *columns)
+    return found[0] if found else None
 
 
 def entry_at(session: Session, leaf_index: int) -> Row[Any] | None:
@@ -125,31 +132,36 @@ def entry_at(session: Session, leaf_index: int) -> Row[Any] | None:
 def places(session: Session, leaf_indices: Sequence[int]) -> dict[int, int]:
     """The places in the tree of entries, of those that have one."""
     wanted = LEAVES.c.leaf_index.in_(leaf_indices)
-    rows = session.execute(select(LEAVES.c.leaf_index, LEAVES.c.tree_index).where(wanted))
-    return {row.leaf_index: row.tree_index for row in rows}
+    columns = (LEAVES.c.leaf_index, LEAVES.c.tree_index)
+    return {row.leaf_index: row.tree_index for row in checked_rows(session, select(*columns).where(wanted), *columns)}
 
 
 def checkpoints(session: Session) -> Sequence[Row[Any]]:
     """All checkpoints that were signed, the oldest first."""
-    return session.execute(select(CHECKPOINTS).order_by(CHECKPOINTS.c.number)).all()
+    return checked_rows(session, select(CHECKPOINTS).order_by(CHECKPOINTS.c.number), *CHECKPOINTS.c)
 
 
 def newest_checkpoint(session: Session) -> Row[Any] | None:
     """The checkpoint that was signed last."""
-    return session.execute(select(CHECKPOINTS).order_by(CHECKPOINTS.c.number.desc()).limit(1)).one_or_none()
+    return _newest(session, select(CHECKPOINTS))
 
 
 def checkpoint_at(session: Session, size: int, public_key: str | None = None) -> Row[Any] | None:
     """The newest checkpoint of a tree of this size, if one was signed; by this key, if one is given."""
-    statement = select(CHECKPOINTS).where(CHECKPOINTS.c.tree_size == size).order_by(CHECKPOINTS.c.number.desc())
+    statement = select(CHECKPOINTS).where(CHECKPOINTS.c.tree_size == size)
     if public_key is not None:
         statement = statement.where(CHECKPOINTS.c.public_key == public_key)
-    return session.execute(statement.limit(1)).one_or_none()
+    return _newest(session, statement)
 
 
 def insert_checkpoint(session: Session, values: dict[str, Any]) -> None:
     """A checkpoint that was signed just now."""
     session.execute(insert(CHECKPOINTS).values(values))
+
+
+def _newest(session: Session, statement: Select[Any]) -> Row[Any] | None:
+    found = checked_rows(session, statement.order_by(CHECKPOINTS.c.number.desc()).limit(1), *CHECKPOINTS.c)
+    return found[0] if found else None
 
 
 def _number(session: Session, function: str) -> int | None:

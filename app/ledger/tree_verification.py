@@ -55,7 +55,7 @@ class TreeVerification:
         sizes = {row.tree_size for row in signed} | ({0} if kept is None else {kept.size})
         frontier, roots = self._make_again(sorted(sizes))
         self._check_nothing_is_left_out(tree.settled_leaf_index, is_short=frontier.size < tree.size)
-        if (tree.size, bytes(tree.frontier)) != (frontier.size, frontier.hashes()):
+        if (tree.size, tree.frontier) != (frontier.size, frontier.hashes()):
             raise _beside(f"the row of the tree does not say what its {frontier.size} leaves make")
         head = TreeHead(origin_of(tree.ledger_id), frontier.size, frontier.root())
         _check_checkpoints(tree.checkpoints, head.origin, signed, roots)
@@ -85,7 +85,7 @@ class TreeVerification:
         position, place = -1, 0
         for rows in repository.leaves(self._session):
             hashes = []
-            for tree_index, leaf_index, stored in rows:
+            for tree_index, leaf_index, entry_hash in rows:
                 if tree_index != place:
                     raise _beside(f"the place {place} of the tree is empty, or taken twice")
                 position += 1
@@ -96,7 +96,6 @@ class TreeVerification:
                 if seen[position]:
                     raise self._bad(leaf_index, f"it is in the tree twice, again at {place}")
                 seen[position] = 1
-                entry_hash = bytes(stored)
                 if entry_hash != self._hashes[WIDTH * position : WIDTH * (position + 1)]:
                     raise self._bad(leaf_index, f"it is another entry than was put into the tree, at {place}")
                 hashes.append(leaf_hash(entry_hash))
@@ -140,7 +139,7 @@ def _check_checkpoints(count: int, origin: str, signed: Sequence[Row[Any]], root
             said = open_note(row.note, VerifierKey.parse(row.public_key))
         except InvalidNote as error:
             raise _beside(f"{which} is not what was signed: {error}") from None
-        if said != Checkpoint(origin, row.tree_size, bytes(row.root_hash)):
+        if said != Checkpoint(origin, row.tree_size, row.root_hash):
             raise _beside(f"{which} says something else than was signed")
         if roots.get(row.tree_size) != said.root:
             raise _beside(f"the first {row.tree_size} leaves of the tree do not make the root that {which} has")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.ledger.books import BadPlace, Books, StoredEntry
 from app.ledger.checkpoints import Checkpoint
+from app.ledger.price_verification import PriceReport, PriceVerification
 from app.tables.states import REGISTER
 
 
@@ -60,6 +61,8 @@ class Verdict:
         head: `app.ledger.books.digest_of` the ends of all chains; None where the books are not valid.
         first_bad: The first place that is not what the ledger wrote.
         tree: The tree over all entries; None where it was not looked at, or something is not valid.
+        prices: What became of the charges; None where they were not compared with prices, or the books are not valid
+            for another reason.
     """
 
     entries: int
@@ -67,6 +70,7 @@ class Verdict:
     head: str | None
     first_bad: BadPlace | None
     tree: TreeHead | None = None
+    prices: PriceReport | None = None
 
     @classmethod
     def bad(cls, books: Books, first_bad: BadPlace) -> Verdict:
@@ -82,12 +86,27 @@ class Verdict:
     def valid(self) -> bool:
         return self.first_bad is None
 
+    def with_prices(self, verification: PriceVerification) -> Verdict:
+        """Return the verdict with what became of the charges: one that is too low is a bad place.
+
+        Args:
+            verification: Has seen all entries, where they are valid.
+        """
+        if not self.valid:
+            return self
+        report = verification.finish()
+        too_low = report.first_too_low
+        if too_low is None:
+            return replace(self, prices=report)
+        return replace(self, head=None, tree=None, first_bad=too_low.bad_place, prices=report)
+
     def in_words(self) -> str:
         """One line."""
+        prices = "" if self.prices is None else f"; {self.prices.in_words()}"
         if self.first_bad is None:
             tree = "" if self.tree is None else f"; tree of {self.tree.size}, root {self.tree.root.hex()}"
-            return f"valid: {self.entries} entries of {self.budgets} budgets, head {self.head}{tree}"
-        return f"not valid: {describe(self.first_bad)}"
+            return f"valid: {self.entries} entries of {self.budgets} budgets, head {self.head}{tree}{prices}"
+        return f"not valid: {describe(self.first_bad)}{prices}"
 
 
 def describe(bad: BadPlace) -> str:

@@ -20,11 +20,12 @@ from app.entries.records import EntryRecord, mechanisms_of
 from app.entries.register import Told
 from app.ledger import books_repository as repository
 from app.ledger import tables
-from app.ledger.books import BadPlace, Books, Head, Known, beside
+from app.ledger.books import BadPlace, Books, Charges, Head, Known, beside
 from app.ledger.books_repository import REPEATED, EntryRow
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.register_verification import RegisterComparison
 from app.ledger.statements import BUDGETS, RESERVATIONS
+from app.ledger.stored_values import WrongKind
 from app.ledger.tables import Comparison
 from app.ledger.tree_verification import TreeVerification
 from app.ledger.verdicts import Past, TreeHead, Verdict
@@ -35,7 +36,13 @@ _SETTLED_AT_ONCE = 250
 _REPEATED = len(REPEATED)
 
 
-def verify(session: Session, root_id: str = "", past: Past | None = None, kept: Checkpoint | None = None) -> Verdict:
+def verify(
+    session: Session,
+    root_id: str = "",
+    past: Past | None = None,
+    kept: Checkpoint | None = None,
+    charges: Charges | None = None,
+) -> Verdict:
     """Whether the books in the session's view are what the ledger wrote.
 
     Args:
@@ -43,12 +50,15 @@ def verify(session: Session, root_id: str = "", past: Past | None = None, kept: 
         root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
         past: What an older export had.
         kept: A checkpoint that was kept elsewhere; for all budgets alone.
+        charges: Is told of every entry about a reservation, as `app.ledger.price_verification` asks for.
     """
-    books = Books(repository.corrected_reservations(session, root_id))
+    books = Books(repository.corrected_reservations(session, root_id), charges)
     try:
         return Verdict.good(books, _check(session, books, root_id, past, kept))
     except BadPlace as bad:
         return Verdict.bad(books, bad)
+    except WrongKind as wrong:
+        return Verdict.bad(books, BadPlace(None, None, None, str(wrong)))
     except (TypeError, ValueError, OverflowError) as error:
         # On SQLite a column takes values of every kind, and what reads them fails before they can be compared.
         reason = f"a stored value is not of its column's kind ({type(error).__name__})"

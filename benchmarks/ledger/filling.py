@@ -20,6 +20,8 @@ import psycopg
 from sqlalchemy import make_url
 
 from accounting.events import Event, event_from_json
+from accounting.filters import filter_from_json
+from accounting.units import Amounts, add_saturating
 from app.context import Context
 from app.entries.records import chain_hash, record_from_canonical
 from app.kit.ids import new_id
@@ -49,20 +51,29 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What one reservation and its commit have left: their rows, so much rho in nano-units, and a step so often."""
+    """What one reservation and its commit have left: their rows, amounts in the filter's units, and a step so often."""
 
     reservation: Row
     entries: tuple[Row, Row]
-    charged: int
+    charged: Amounts
     step_hash: str
     count: int
 
 
-def filled_budget(context: Context, entries: int) -> str:
-    """Id of a new zCDP budget with so many entries, or one more: real ones first, then their repetitions."""
-    budget_id = ours.create_budget(context, work.budget_request("zcdp", LIMIT), new_key("budget"))
-    for count in range(1, TEMPLATES + 1):
-        reservation_id = ours.reserve(context, budget_id, [work.event(count, work.NOISE + count)], new_key("reserve"))
+def filled_budget(
+    context: Context, entries: int, request: Mapping[str, Any] | None = None, events: Sequence[Event] = ()
+) -> str:
+    """Id of a new budget with so many entries, or one more: real ones first, then their repetitions.
+
+    Args:
+        context: Of the ledger.
+        entries: How many; at least twice as many as there are events.
+        request: The budget's; absent: of one that counts rho.
+        events: What the real reservations are for, one each; absent: `TEMPLATES` full-batch queries.
+    """
+    budget_id = ours.create_budget(context, request or work.budget_request("zcdp", LIMIT), new_key("budget"))
+    for event in events or [work.event(count, work.NOISE + count) for count in range(1, TEMPLATES + 1)]:
+        reservation_id = ours.reserve(context, budget_id, [event], new_key("reserve"))
         assert reservation_id is not None, "the limit is far away"
         ours.commit(context, reservation_id, new_key("commit"))
     with _tables(context) as tables:
@@ -74,7 +85,8 @@ def filled_budget(context: Context, entries: int) -> str:
 def _repeat_until(tables: Tables, budget_id: str, entries: int) -> None:
     (budget,) = tables.rows("budgets", f"id = '{budget_id}'")
     templates = _templates(tables, budget_id)
-    sequence, head, charged = int(budget["sequence"]), str(budget["head_hash"]), 0
+    sequence, head = int(budget["sequence"]), str(budget["head_hash"])
+    spent = tuple(json.loads(budget["spent"]))
     exposed: Counter[str] = Counter()
     turns = itertools.cycle(templates)
     while sequence < entries:
@@ -88,14 +100,14 @@ def _repeat_until(tables: Tables, budget_id: str, entries: int) -> None:
                 repeated = _repeated(tables, row, reservation_id, sequence, head)
                 head = repeated["hash"]
                 added.append(repeated)
-            charged += template.charged
+            spent = add_saturating(spent, template.charged)
             exposed[template.step_hash] += template.count
         tables.insert("reservations", reservations)
         tables.insert("entries", added)
-    spent = json.dumps([json.loads(budget["spent"])[0] + charged])
+    headroom = filter_from_json(json.loads(budget["filter"])).headroom(spent)
     tables.execute(
-        f"UPDATE budgets SET spent = '{spent}', headroom = headroom - {charged}, sequence = {sequence}, "
-        f"head_hash = '{head}' WHERE id = '{budget_id}'"
+        f"UPDATE budgets SET spent = '{json.dumps(spent, separators=(',', ':'))}', headroom = {headroom}, "
+        f"sequence = {sequence}, head_hash = '{head}' WHERE id = '{budget_id}'"
     )
     for step_hash, count in exposed.items():
         tables.execute(
@@ -142,7 +154,7 @@ def _template(reservation: Row, entries: tuple[Row, Row], tables: Tables, step_h
     record = record_from_canonical(tables.to_bytes(entries[1]["canonical"]))
     (event,) = record.events
     step_hash = step_hashes[Event(event.mechanism, event.sampling)]
-    return Template(reservation, entries, record.amounts[0], step_hash, event.count)
+    return Template(reservation, entries, record.amounts, step_hash, event.count)
 
 
 @contextmanager

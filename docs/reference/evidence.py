@@ -16,6 +16,7 @@ TRIED: Mapping[str, str] = {
     "crash_server_on_sqlite": "The server killed under load, on SQLite: what it acknowledged is there, nothing else",
     "crash_server_on_postgresql": "The same on PostgreSQL",
     "crash_database_server": "The database server killed under load",
+    "simulation": "A simulation of the ledger under a seeded scheduler and faults, beside a model: no promise broken",
     "runs_on_sqlite": "Runs while all is killed, on SQLite: each is charged once, and ends as undisturbed",
     "runs_on_postgresql": "The same on PostgreSQL",
     "runs_with_database_kills": "The same while the database is killed, too",
@@ -31,6 +32,7 @@ TRIED: Mapping[str, str] = {
 #: Of a campaign's figures, those that say how it went.
 _TOLD: Mapping[str, Sequence[str]] = {
     "crash": ("kills", "commands", "acknowledged", "entries", "faults"),
+    "simulation": ("commands", "attempts", "entries", "steps", "faults"),
     "runs": ("runs", "kills", "resumed", "compared_with_their_undisturbed_twins", "faults"),
     "openapi": ("cases", "operations", "faults"),
     "fuzz": ("seconds", "executions", "crashes"),

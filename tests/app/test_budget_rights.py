@@ -112,7 +112,8 @@ REACHED = {
 FOR_ROOTS = {"verify_ledger", "export_ledger", "upload_dataset", "upload_version", "delete_dataset"}
 
 #: Ids that name nothing of a budget's, or are not chosen by who asks.
-HARMLESS = {"principal_id", "last-event-id"}
+# What the register says of something is for keys that reach all budgets, whatever it is.
+HARMLESS = {"principal_id", "last-event-id", "subject_id"}
 _IS_AN_ID = re.compile(r".+_id|budgets")
 
 

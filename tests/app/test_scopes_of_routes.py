@@ -55,6 +55,7 @@ ALLOWED: dict[str, frozenset[Scope]] = {
     "create_reservation": SPENDERS,
     **dict.fromkeys(["start_reservation", "extend_reservation", "commit_reservation", "void_reservation"], SPENDERS),
     "verify_ledger": BOOKKEEPERS,
+    "list_register": BOOKKEEPERS,
     "export_ledger": BOOKKEEPERS,
     **dict.fromkeys(["get_checkpoint", "get_inclusion_proof", "get_consistency_proof"], READERS),
     # Keys, and the machine.

@@ -224,6 +224,7 @@ def _let_in(story: Story, waiting: str) -> None:
     story.call("get_key", key_id=key)
     story.share_rows()
     story.call("list_shared_contents")
+    story.call("list_register", query={"limit": 3})
     story.call("rotate_key", "an_hour", key_id=key)
     story.call("revoke_key", key_id=key)
     story.call("rotate_key", "at_once", key_id=story.call("create_key", "auditor")["id"])

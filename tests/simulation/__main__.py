@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from tests.simulation.world import timed
 
@@ -13,6 +14,5 @@ parser.add_argument(
 parser.add_argument("--commands", type=int, default=10_000, help="How many are asked.")
 given = parser.parse_args()
 report, seconds = timed(given.seed, given.commands)
-for name, value in vars(report).items():
-    print(f"{name}: {dict(value) if hasattr(value, 'items') else value}")
-print(f"seconds: {seconds:.1f}")
+told = {name: dict(value) if hasattr(value, "items") else value for name, value in vars(report).items()}
+sys.stdout.writelines(f"{name}: {value}\n" for name, value in {**told, "seconds": round(seconds, 1)}.items())

@@ -1,4 +1,4 @@
-"""A database in memory: transactions, row locks, unique keys and READ COMMITTED, as the statements of the ledger see them.
+"""A database in memory, as the ledger's statements see one: transactions, row locks, unique keys, READ COMMITTED.
 
 Where a database would let others act, the scheduler may. A transaction's rows lie beside the committed ones until it
 commits, which is one step. Rows are never changed in place, so that a copy of the tables is a snapshot.

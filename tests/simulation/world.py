@@ -390,13 +390,13 @@ class World:
             parent = budget if rng.random() < 0.8 and len(list(self.model.path(budget))) < 4 else None
             return Command("open", "", rng.randrange(20, 200), parent=parent)
         if kind in ("reserve", "open") or not self.holds:
-            return Command("reserve", budget, rng.randrange(1, 25), until=now + rng.randrange(1, 60))
+            return Command("reserve", budget, rng.randrange(1, 25), until=now + rng.choice([5, 60, 600, 6000]))
         if kind == "charge":
             return Command("charge", budget, rng.randrange(1, 8))
         if kind == "limit":
             # Mostly more: what is spent is spent for ever, and a world that is full denies everything.
             used = self.model.used[budget]
-            return Command("limit", budget, rng.randrange(max(1, used - 10), used + 150))
+            return Command("limit", budget, rng.randrange(max(1, used - 10), used + 400))
         # The newest ones are those to which something may still happen.
         newest = self.holds[-30:] if rng.random() < 0.9 else self.holds
         hold = rng.choice(newest)

@@ -213,7 +213,7 @@ def test_no_version_ends_while_a_key_is_made_under_it(admitted: Context) -> None
         thread.start()
         thread.join(0.5)
         assert thread.is_alive(), "it waits"
-        row, token = keys.add_key(session, admitted, keys.Terms("key", (Scope.ADMIN,)))
+        row, token = keys.add_key(session, admitted, keys.Terms("key", (Scope.ADMIN,)), "loopback")
     thread.join()
     assert told == [
         f"1 API key(s) are still under version 2, such as {row.id}. A key changes over when it is used. "

@@ -47,6 +47,8 @@ def test_everything_comes_back_on_either_database(home: Home, other_databases: D
         assert {path.stat().st_mode & 0o777 for path in restored} == {0o600}
     assert not (there.folder / "checkpoints").exists()
     assert not there.settings.unfinished_restore_file.exists()
+    if there.url.startswith("sqlite"):
+        assert Path(there.url.removeprefix("sqlite:///")).stat().st_mode & 0o777 == 0o600
     with there.service() as service:
         assert fence_of(service.context).check() is None, "nothing was acknowledged since"
         assert service.get(f"/v1/runs/{home.names['run']}/model") == home.names["model"]

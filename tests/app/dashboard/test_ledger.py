@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
 
+from accounting import ENGINE_VERSION
+from accounting.events import Event, Gaussian
 from app.dashboard.ledger import _as_moment
+from app.kit.ids import new_id
+from app.ledger.commands import Quote, Reserve
+from app.ledger.journal import Instruction, carry_out
 from tests.app.runs.conftest import Service, quick, service
 
 __all__ = ["quick", "service"]
@@ -90,8 +96,26 @@ def test_verification_tells_a_whole_ledger_from_another_one(service: Service) ->
     whole = service.client.post("/dashboard/ledger/verify", headers=HERE)
     assert whole.status_code == 200
     assert "The books are whole" in whole.text
+    assert "Prices" not in whole.text
+    priced = service.client.post("/dashboard/ledger/verify", data={"prices": "true"}, headers=HERE).text
+    assert "The books are whole" in priced
+    assert "<strong>0 are too low</strong>" in priced
     with service.context.database.write() as session:
         session.execute(text("UPDATE reservations SET purpose = 'median'"))
     other = service.client.post("/dashboard/ledger/verify", headers=HERE).text
     assert "The books are not what the ledger wrote" in other
     assert "the column purpose of the reservation" in other
+
+
+def test_a_charge_that_is_too_low_is_shown_with_what_it_costs(service: Service) -> None:
+    budget_id, context = charged(service, "mean"), service.context
+    cheap = Reserve(
+        new_id("res"), (Event(Gaussian(0.01)),), Quote((1,), ENGINE_VERSION), context.clock() + timedelta(hours=1)
+    )
+    with context.database.write() as session:
+        carry_out(session, context.database, [Instruction(cheap, "somebody", budget_id)], context.clock())
+    assert "The books are whole" in service.client.post("/dashboard/ledger/verify", headers=HERE).text
+    priced = service.client.post("/dashboard/ledger/verify", data={"prices": "true"}, headers=HERE).text
+    assert "its price is too low" in priced
+    assert "<strong>1 are too low</strong>" in priced
+    assert "<td>rho 1e-09</td>" in priced

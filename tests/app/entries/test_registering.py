@@ -19,14 +19,12 @@ from app.entries.kinds import EntryKind
 from app.entries.register import UNREADABLE
 from app.entries.registered import REGISTERED
 from app.entries.subjects import Subject
-from app.fence import repository as fences
-from app.fence.marks import Kept
-from app.fence.watching import fence_of
 from app.ledger.recovery import rebuild_tables
 from app.ledger.statements import RESERVATIONS
 from app.ledger.transparency import verified
 from app.tables.base import UtcDateTime
 from app.tables.states import REGISTER
+from tests.app.entries.found import forget_register
 from tests.app.ledger import attacks
 from tests.app.ledger.verdicts import first_bad, verdict_on
 from tests.app.runs.conftest import ROWS, Service
@@ -179,7 +177,7 @@ def test_who_never_had_a_key_made_no_entry(lived_in: Service) -> None:
 
 
 @on_one_engine
-def test_the_content_of_a_data_set_is_another_one_under_every_root(service: Service) -> None:
+def test_no_entry_says_the_keyed_hash_of_rows(service: Service) -> None:
     ids = [service.dataset(budget_id=service.budget()["id"])["id"]]
     with service.context.database.read() as session:
         first = registering.told_of(session, ids[0])
@@ -194,18 +192,7 @@ def test_the_register_begins_with_what_was_there(service: Service) -> None:
     budget, run = service.private()
     service.work()
     database = service.context.database
-    attacks.run(
-        database,
-        "DELETE FROM entries WHERE budget_id = 'register'",
-        f"UPDATE registers SET sequence = 0, head_hash = '{'0' * 64}'",
-    )
-    with database.read() as session:
-        connection = session.connection()
-        life = fences.newest_life(connection)
-        assert life is not None
-        kept = Kept(fences.ledger_id(connection), life[1], fences.heads(connection))
-    fence_of(service.context).renew(kept)
-    attacks.forget_tree(database)
+    forget_register(service.context)
     assert verified(service.context).valid
     with database.write() as session:
         registering.begin(session, service.context.clock())

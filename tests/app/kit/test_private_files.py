@@ -17,6 +17,7 @@ from app.kit.private_files import (
     make_private_folder,
     remove_left_over_drafts,
     remove_private,
+    write_new_private,
     write_private,
     write_private_once,
 )
@@ -175,3 +176,24 @@ def test_a_draft_that_goes_while_the_folder_is_read_is_nobodys_fault(
 ) -> None:
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / f"rows.npz.{'0' * 16}.part"]))
     remove_left_over_drafts(tmp_path)
+
+
+def test_a_new_file_takes_nobodys_place_and_leaves_the_folder_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    write_new_private(tmp_path / "new", write_rows)
+    assert ((tmp_path / "new").read_bytes(), mode(tmp_path / "new"), mode(tmp_path)) == (b"rows", 0o600, 0o755)
+    with pytest.raises(FileExistsError):
+        write_new_private(tmp_path / "new", fail)
+    with pytest.raises(OSError, match="no space left"):
+        write_new_private(tmp_path / "other", fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_of_two_that_write_a_new_file_at_once_one_is_refused(tmp_path: Path) -> None:
+    def write(file: IO[bytes]) -> None:
+        (tmp_path / "new").write_bytes(b"theirs")
+        file.write(b"ours")
+
+    with pytest.raises(FileExistsError):
+        write_new_private(tmp_path / "new", write)
+    assert (tmp_path / "new").read_bytes() == b"theirs"

@@ -24,7 +24,8 @@ def forged(database: Database, sequence: int, change: Callable[[Record], None]) 
     """Change one entry, fit all hashes, write the state anew; why the books are refused then."""
 
     def changed(rows: Rows) -> Rows:
-        row = next(row for row in rows if row["sequence"] == sequence)
+        budget_id = next(row["budget_id"] for row in rows if row["kind"] == "ask")
+        row = next(row for row in rows if (row["budget_id"], row["sequence"]) == (budget_id, sequence))
         record = json.loads(bytes(row["canonical"]))
         change(record)
         row["canonical"] = canonical(record)
@@ -81,10 +82,10 @@ FORGERIES: dict[str, tuple[int, Callable[[Record], None], str]] = {
     ),
     "another limit before": (2, to("details", "filter_before", value=zcdp("0.5")), "2: it says that the budget had"),
     "another kind of filter": (
-        2, to("details", "filter", value={"kind": "pure_dp", "epsilon": "2"}), "2: it does not say what a ask says",
+        2, to("details", "filter", value={"kind": "pure_dp", "epsilon": "2"}), "2: it does not say what an ask says",
     ),
-    "an approval that charges": (3, to("amounts", value=["5"]), "3: it charges something, which a approve does not"),
-    "a request without a reason": (2, lambda record: record["details"].pop("reason"), "2: it does not say what a ask"),
+    "an approval that charges": (3, to("amounts", value=["5"]), "3: it charges something, which an approve does not"),
+    "a request without a reason": (2, lambda record: record["details"].pop("reason"), "2: it does not say what an ask"),
 }  # fmt: skip
 
 

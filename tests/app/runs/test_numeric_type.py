@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from app.tables.runs import Run
+from tests.app.entries.found import forget_register
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import REQUEST
 
@@ -40,6 +41,7 @@ def test_a_plan_that_was_queued_without_a_type_keeps_its_hash_and_its_model(serv
     with service.context.database.write() as session:
         stored = session.get_one(Run, run["id"])
         stored.plan, stored.plan_hash = OLD_PLAN, OLD_HASH
+    forget_register(service.context)
     service.work()
     done = service.get(f"/v1/runs/{run['id']}")
     assert (done["state"], done["plan_hash"], done["dtype"]) == ("succeeded", OLD_HASH, "float64")

@@ -24,6 +24,7 @@ from app.runs.service import QUEUE_HOLD_S
 from app.tables.datasets import Dataset
 from app.tables.ledger import Reservation
 from app.tables.runs import Run
+from tests.app.entries.found import forget_register
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import HEADER, ROWS
 from tests.app.runs.silence import start
@@ -121,6 +122,7 @@ def test_a_run_on_more_rows_than_there_are_slots_fails_without_a_charge(service)
     _, run = service.private()
     with service.context.database.write() as session:
         session.execute(update(Dataset).where(Dataset.id == run["dataset_id"]).values(declared_size=1, capacity=3))
+    forget_register(service.context)
     refuse(service, run, "dataset_too_full")
     assert service.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "voided"
 

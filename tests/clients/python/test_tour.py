@@ -165,6 +165,7 @@ def ledger(client: Client, folder: Path) -> None:
     assert client.ledger.verify(checkpoint=checkpoint.note).valid
     assert client.ledger.proof(entries[0], tree_size=checkpoint.tree_size)
     assert client.ledger.consistency(1, checkpoint.tree_size)
+    assert {entry["subject"] for entry in client.ledger.register(kind="register")} <= {"dataset", "key", "run", "audit"}
     file = client.ledger.export(folder / "ledger.ndjson")
     assert all(json.loads(line) for line in file.read_text().splitlines())
     assert [found.name for found in folder.iterdir()] == ["ledger.ndjson"], "no half of a file"

@@ -189,6 +189,8 @@ class Entry(Document):
         amount: Answer
         events: Sequence[Event]
         reservation_id: str | None
+        refers_to: str | None
+        dataset: Answer | None
         principal_id: str
         purpose: str | None
         reason: str | None

@@ -221,10 +221,22 @@ class Reservations(Resource):
 class Ledger(Resource):
     """What shows that the history stands: verification, checkpoints, proofs, exports."""
 
-    def verify(self, *, budget: BudgetId | None = None, checkpoint: str | None = None) -> Answer:
-        """Recompute chains, amounts and the tree; with a checkpoint that was kept, that the ledger begins with it."""
-        budget_id = None if budget is None else identifier(budget)
-        return self._http.ask("/v1/ledger/verify", {"budget_id": budget_id, "checkpoint": checkpoint}, Answer)
+    def verify(self, *, budget: BudgetId | None = None, checkpoint: str | None = None, prices: bool = False) -> Answer:
+        """Recompute chains, amounts and the tree; with a checkpoint that was kept, that the ledger begins with it.
+
+        With `prices`, each charge is compared with what today's engine finds that its events cost.
+        """
+        body = {"budget_id": None if budget is None else identifier(budget), "checkpoint": checkpoint}
+        return self._http.ask("/v1/ledger/verify", {**body, "prices": prices}, Answer)
+
+    def register(self, *, page_size: int = PAGE, **selection: Any) -> Iterator[Answer]:
+        """What the ledger says of data sets, keys, runs and audits, oldest first; for keys that reach all budgets.
+
+        Args:
+            page_size: How many are asked for at once.
+            selection: `subject_id`, `kind`.
+        """
+        return self._http.pages("/v1/ledger/register", Answer, page_size, **selection)
 
     def checkpoint(self) -> Answer:
         """One signed hash of all entries. `note` is the text to keep elsewhere, `public_key` what verifies it."""

@@ -502,9 +502,11 @@ def test_cell(row: str, kind: str, relation: NeighboringRelation) -> None:
     cost = budget.cost([event], relation, DELTA)
     expected = prices[kind](relation)
     assert len(cost.amounts) == len(expected) == len(budget.caps)
-    for amount, (low, high) in zip(cost.amounts, expected, strict=True):
+    least = budget.least_cost([event], relation, DELTA)
+    for amount, at_least, (low, high) in zip(cost.amounts, least, expected, strict=True):
         assert low <= amount <= high
         assert high > 0 or amount == 0
+        assert 0 <= at_least <= min(amount, high)
     expected_codes = [NO_AMPLIFICATION] * ((row, kind) in UNAMPLIFIED)
     expected_codes += [SAME_RANDOMIZER_REQUIRED] * isinstance(event.sampling, ShuffleModel)
     assert [warning.code for warning in cost.warnings] == expected_codes

@@ -12,7 +12,7 @@ from accounting.composition.gaussian_dp import epsilon_of_gaussian
 from accounting.events import Event, Gaussian, Poisson, WithoutReplacement
 from accounting.filters import NO_AMPLIFICATION, gaussian_dp_cost, renyi_dp_cost, zcdp_cost
 from accounting.relations import NeighboringRelation
-from accounting.units import NANO
+from accounting.units import NANO, Between, exactly
 from tests.accounting.filters.costs.cells import ADD_REMOVE, KINDS, REPLACE, SAMPLED, SPECIAL, cost_in
 
 
@@ -88,14 +88,14 @@ def test_no_cost_is_a_tempting_one(plan: Event) -> None:
     assert tempting_numbers_in_costs(plan) == set()
 
 
-def scaled(share: Callable[[float, float], float]) -> Callable[[Event, NeighboringRelation], Fraction]:
+def scaled(share: Callable[[float, float], float]) -> Callable[[Event, NeighboringRelation], Between]:
     """A price of one step that scales the full one by ``share`` of the probability and (sensitivity / noise)^2."""
 
-    def price(step: Event, relation: NeighboringRelation) -> Fraction:
+    def price(step: Event, relation: NeighboringRelation) -> Between:
         assert isinstance(step.mechanism, Gaussian)
         size = (relation.sensitivity / step.mechanism.noise_multiplier) ** 2
         probability = step.sampling.sampling_probability if isinstance(step.sampling, Poisson) else 1.0
-        return Fraction(share(probability, size))
+        return exactly(Fraction(share(probability, size)))
 
     return price
 

@@ -1,0 +1,98 @@
+"""Finds the prices that a verification asks for: several at once, in processes with limits of time and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from os import cpu_count
+from time import monotonic
+
+from accounting.errors import AccountingError
+from app.kit.process_pool import JobFailed, ProcessPool
+from app.ledger.price_verification import Ends, Priced
+from app.ledger.pricing import price
+from app.problems import Problem
+
+#: Of one price, for whoever waits at a terminal. A service has the limits of its own numerics.
+_SECONDS, _MEMORY_BYTES = 120.0, 2 * 2**30
+#: Over HTTP: so many prices, and so many seconds for all of them; what is left is undecided.
+MOST_OVER_HTTP, SECONDS_OVER_HTTP = 500, 60.0
+
+#: Takes how many prices were found, and of how many.
+Reached = Callable[[int, int | None], None]
+
+
+def ends_of(priced: Priced) -> Ends:
+    """Return both ends of today's price.
+
+    Raises:
+        AccountingError: there is none; as `app.ledger.pricing.price`.
+    """
+    budget_filter, events, relation, charge_delta = priced
+    quote = price(budget_filter, events, relation, charge_delta)
+    return Ends(budget_filter.least_cost(events, relation, charge_delta), quote.amounts)
+
+
+class PriceSearch:
+    """Finds prices in the processes of a pool (`app.ledger.price_verification.FindPrices`).
+
+    Args:
+        pool: Its processes have limits of time and memory; what exceeds them has no price.
+        at_once: How many are found at once; no more than the pool has places.
+        most, seconds: Of all prices together; None where there is no limit.
+
+    Attributes:
+        reached: Is told how many were found.
+    """
+
+    reached: Reached | None = None
+
+    def __init__(
+        self, pool: ProcessPool, at_once: int = 1, most: int | None = None, seconds: float | None = None
+    ) -> None:
+        self._pool, self._at_once = pool, at_once
+        self._most, self._end = most, None if seconds is None else monotonic() + seconds
+        self._asked, self._limits = count(1), f"{most} prices and {seconds} seconds"
+
+    def __call__(self, asked: Sequence[Priced]) -> Iterator[Ends | str]:
+        """Both ends of each price, in the order in which they are asked for, or why there is none."""
+        executor = ThreadPoolExecutor(self._at_once)
+        try:
+            found = [executor.submit(self._find, priced) for priced in asked]
+            for number, future in enumerate(found, start=1):
+                yield future.result()
+                if self.reached is not None:
+                    self.reached(number, len(found))
+        finally:
+            # Whoever is interrupted does not wait for what is under way: closing the pool ends it.
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def _find(self, priced: Priced) -> Ends | str:
+        is_late = self._end is not None and monotonic() > self._end
+        if is_late or (self._most is not None and next(self._asked) > self._most):
+            return (
+                f"it was not looked for: the limit here is {self._limits}; `epsilond ledger verify --prices` has none"
+            )
+        try:
+            return self._pool.run(ends_of, priced)
+        except JobFailed as failure:
+            return f"it was given up: {failure}"
+        except AccountingError as refused:
+            return f"today's engine refuses it: {refused.detail}"
+        except Problem:
+            raise
+        except Exception as error:  # whatever fails has no price, and is never taken for right
+            return f"today's engine fails at it ({type(error).__name__})"
+
+
+@contextmanager
+def on_all_cores() -> Iterator[PriceSearch]:
+    """A search with processes of its own, one for each core, which end with the block."""
+    cores = cpu_count() or 1
+    pool = ProcessPool(cores, _SECONDS, _MEMORY_BYTES)
+    try:
+        yield PriceSearch(pool, cores)
+    finally:
+        pool.close()

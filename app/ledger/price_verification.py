@@ -1,0 +1,308 @@
+"""Whether entries charge what their events cost: each different price is found once, and every entry compared with it.
+
+Pure: it is fed while the books are read, and asks whoever finds prices. What an entry charges is *too low* where some
+amount is below the certified lower end of today's price (`PrivacyFilter.least_cost`): no rounding explains that.
+Between that and today's price it is *undecided*, as where there is no price today; above it is *high*.
+
+Which price an entry has follows from what the ledger does (`app.ledger.transitions`):
+
+| entry | charges |
+|---|---|
+| reserve, a charge by hand | the price of its events |
+| commit | what was held; of a part, for each amount, the smaller of the part's price and what was held |
+| correct, with other events | the price of these |
+| correct, without | the price of the events that were paid for, or what was charged before, where that is more |
+
+Memory is bounded: kept are the different amounts for each price, how often they were charged and where first. Where
+these become many, they are judged, counted and forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from operator import gt, lt
+from typing import NamedTuple
+
+from accounting import ENGINE_VERSION
+from accounting.events import Event
+from accounting.filters import PrivacyFilter
+from accounting.relations import NeighboringRelation
+from app.entries.kinds import EntryKind
+from app.entries.records import EntryRecord
+from app.ledger.amounts import amounts_in_words
+from app.ledger.books import BadPlace
+from app.ledger.rebuild import History
+from app.ledger.states import ReservationState
+from app.tables.states import Amounts
+
+# Asked for with every entry, where finding a member in its class would take longer than what is done with it.
+_RESERVE, _COMMIT, _CORRECT = EntryKind.RESERVE, EntryKind.COMMIT, EntryKind.CORRECT
+
+#: Different amounts of different prices that are held in memory, and events of these together.
+MOST_HELD, MOST_EVENTS = 20_000, 200_000
+#: Judgements of each kind that a report lists; all are counted.
+LISTED = 100
+
+
+class PriceClass(StrEnum):
+    """How what an entry charges compares with what its events cost today."""
+
+    TOO_LOW = "too_low"
+    """Some amount is below the certified lower end of the price."""
+    UNDECIDED = "undecided"
+    """Some amount is below the price, none below its lower end; or there is no price today."""
+    RIGHT = "right"
+    """The amounts are the price."""
+    HIGH = "high"
+    """No amount is below the price, and some are above it: an older engine found more."""
+
+
+class Priced(NamedTuple):
+    """What is priced: events in a filter, whatever its limit is."""
+
+    filter: PrivacyFilter
+    events: tuple[Event, ...]
+    relation: NeighboringRelation
+    charge_delta: float | None
+
+
+class Ends(NamedTuple):
+    """A price of today: the certified lower end, and what is charged."""
+
+    least: Amounts
+    most: Amounts
+
+
+#: Finds prices, in the order in which they are asked for: both ends of each, or why there is none.
+FindPrices = Callable[[Sequence[Priced]], Iterable[Ends | str]]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Entries that charge the same amounts for the same events.
+
+    Attributes:
+        verdict: How the amounts compare with the price.
+        entries: How many they are.
+        budget_id, sequence, leaf_index: Of the first one.
+        charged: What it charges, in the filter's own fields.
+        least, price: Both ends of today's price, the same way; None where there is none.
+        reason: Why there is none; None where there is one.
+    """
+
+    verdict: PriceClass
+    entries: int
+    budget_id: str
+    sequence: int
+    leaf_index: int
+    charged: dict[str, object]
+    least: dict[str, object] | None = None
+    price: dict[str, object] | None = None
+    reason: str | None = None
+
+    @property
+    def bad_place(self) -> BadPlace:
+        """The first entry, as what is wrong with the books."""
+        more = f" ({self.entries - 1} more entries charge the same)" if self.entries > 1 else ""
+        reason = (
+            f"its price is too low: it charges {_said(self.charged)}, and engine {ENGINE_VERSION} finds that its "
+            f"events cost at least {_said(self.least or {})}{more}"
+        )
+        return BadPlace(self.budget_id, self.sequence, self.leaf_index, reason)
+
+
+@dataclass
+class PriceReport:
+    """What became of all charges.
+
+    Attributes:
+        prices: How many different ones were found, or looked for.
+        entries: How many entries charge something, by how that compares with their price.
+        listed: Of each kind but what is right the first `LISTED`, those that are too low before others.
+    """
+
+    prices: int = 0
+    entries: dict[PriceClass, int] = field(default_factory=lambda: dict.fromkeys(PriceClass, 0))
+    listed: list[Judgement] = field(default_factory=list)
+
+    @property
+    def first_too_low(self) -> Judgement | None:
+        """The first entry in the books that charges too little."""
+        found = [each for each in self.listed if each.verdict is PriceClass.TOO_LOW]
+        return min(found, key=lambda each: each.leaf_index, default=None)
+
+    def in_words(self) -> str:
+        """One clause."""
+        counts = ", ".join(f"{self.entries[each]} {str(each).replace('_', ' ')}" for each in PriceClass)
+        return f"{self.prices} different prices of {sum(self.entries.values())} charges: {counts}"
+
+
+class PriceVerification:
+    """Collects what entries charge, and compares it with prices.
+
+    Args:
+        find: Finds prices.
+        most_held, most_events: See `MOST_HELD`, `MOST_EVENTS`.
+    """
+
+    def __init__(self, find: FindPrices, most_held: int = MOST_HELD, most_events: int = MOST_EVENTS) -> None:
+        self._find, self._most_held, self._most_events = find, most_held, most_events
+        self._report = PriceReport()
+        self._held: dict[_Key, dict[_Charged, _Met]] = {}
+        self._known: dict[_Key, Ends | str] = {}
+        self._lists: dict[int, _List] = {}
+        self._groups = self._events = 0
+
+    def add(
+        self,
+        leaf_index: int,
+        history: History,
+        record: EntryRecord,
+        before: ReservationState | None,
+        after: ReservationState,
+    ) -> None:
+        """See an entry about a reservation (`app.ledger.books.Charges`)."""
+        kind = record.kind
+        if kind is _COMMIT:
+            assert before is not None, "a commit follows a reservation"
+            in_full = record.amounts == before.cost
+            events, held = (before.events, None) if in_full else (record.events, before.cost)
+        elif kind is _RESERVE or before is None or (kind is _CORRECT and after.corrected):
+            events, held = record.events, None
+        elif kind is _CORRECT:
+            events, held = before.priced_events, None
+        else:
+            return
+        if not events:
+            return
+        budget_filter = history.filter
+        named = self._lists.get(id(events)) or self._named(events)
+        key = (budget_filter.kind, budget_filter.orders, history.relation, after.charge_delta, named)
+        charged = (record.amounts, held)
+        met = self._held.setdefault(key, {})
+        first = met.get(charged)
+        if first is not None:
+            first.entries += 1
+            return
+        met[charged] = _Met(budget_filter, leaf_index, record.budget_id, record.sequence)
+        self._groups += 1
+        if self._groups > self._most_held or self._events > self._most_events:
+            self._settle()
+
+    def finish(self) -> PriceReport:
+        """Judge what is left. Call it once, when all entries were seen."""
+        self._settle()
+        self._report.listed.sort(key=lambda each: (list(PriceClass).index(each.verdict), each.leaf_index))
+        return self._report
+
+    def _named(self, events: tuple[Event, ...]) -> _List:
+        # The books share equal lists, and hashing one takes as long as everything else that is done with an entry.
+        named = self._lists[id(events)] = _List(events)
+        self._events += len(events)
+        return named
+
+    def _settle(self) -> None:
+        """Find the prices that are not known, and judge and forget what is held."""
+        held, self._held, self._groups = self._held, {}, 0
+        missing = [key for key in held if key not in self._known]
+        asked = [Priced(next(iter(held[key].values())).filter, key[-1].events, key[2], key[3]) for key in missing]
+        self._known.update(zip(missing, self._find(asked), strict=True))
+        self._report.prices += len(missing)
+        for key, met in held.items():
+            for (amounts, most), first in met.items():
+                self._judge(amounts, most, first, self._known[key])
+        if self._events > self._most_events or len(self._known) > self._most_held:
+            # Found again where they are met again.
+            self._known, self._lists, self._events = {}, {}, 0
+
+    def _judge(self, amounts: Amounts, held: Amounts | None, first: _Met, price: Ends | str) -> None:
+        verdict = PriceClass.UNDECIDED if isinstance(price, str) else judge(amounts, held, price)
+        self._report.entries[verdict] += first.entries
+        listed = sum(each.verdict is verdict for each in self._report.listed)
+        if verdict is PriceClass.RIGHT or listed >= LISTED:
+            return
+        found: dict[str, object] = {}
+        if isinstance(price, str):
+            found = {"reason": price}
+        else:
+            found = {
+                "least": amounts_in_words(first.filter, _at_most(price.least, held)),
+                "price": amounts_in_words(first.filter, _at_most(price.most, held)),
+            }
+        self._report.listed.append(
+            Judgement(
+                verdict=verdict,
+                entries=first.entries,
+                budget_id=first.budget_id,
+                sequence=first.sequence,
+                leaf_index=first.leaf_index,
+                charged=dict(amounts_in_words(first.filter, amounts)),
+                **found,  # type: ignore[arg-type]  # the members of this name, as they are above
+            )
+        )
+
+
+def judge(amounts: Amounts, held: Amounts | None, price: Ends) -> PriceClass:
+    """Compare what is charged with a price.
+
+    Args:
+        amounts: What is charged.
+        held: What was held, which bounds what a part is charged; None where nothing does.
+        price: Of the events.
+
+    >>> judge((5, 7), None, Ends((5, 8), (5, 9))), judge((5, 7), (9, 7), Ends((5, 8), (5, 9)))
+    (<PriceClass.TOO_LOW: 'too_low'>, <PriceClass.RIGHT: 'right'>)
+    """
+    if any(map(lt, amounts, _at_most(price.least, held))):
+        return PriceClass.TOO_LOW
+    most = _at_most(price.most, held)
+    if any(map(lt, amounts, most)):
+        return PriceClass.UNDECIDED
+    return PriceClass.HIGH if any(map(gt, amounts, most)) else PriceClass.RIGHT
+
+
+def _at_most(amounts: Amounts, held: Amounts | None) -> Amounts:
+    return amounts if held is None else tuple(map(min, amounts, held))
+
+
+def _said(amount: dict[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _members(amount))
+
+
+def _members(amount: dict[str, object]) -> Iterator[tuple[str, object]]:
+    for name, value in amount.items():
+        yield name, " ".join(map(str, value)) if isinstance(value, list) else value
+
+
+class _List:
+    """A list of events with its hash."""
+
+    __slots__ = ("_hash", "events")
+
+    def __init__(self, events: tuple[Event, ...]) -> None:
+        self.events, self._hash = events, hash(events)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _List) and self.events == other.events
+
+
+@dataclass
+class _Met:
+    """Where amounts were met first, and how often."""
+
+    filter: PrivacyFilter
+    leaf_index: int
+    budget_id: str
+    sequence: int
+    entries: int = 1
+
+
+#: The filter's kind and orders, the relation, the charge's delta, and the events.
+_Key = tuple[str, tuple[float, ...], NeighboringRelation, float | None, _List]
+#: What is charged, and what was held where that bounds it.
+_Charged = tuple[Amounts, Amounts | None]

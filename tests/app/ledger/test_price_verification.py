@@ -1,0 +1,332 @@
+"""Prices of charges are found anew: whoever appends whole entries that charge too little is named (P14)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from accounting import ENGINE_VERSION
+from accounting.events import Event, Gaussian, Laplace, Poisson, PureDp, RenyiDp
+from accounting.filters import FILTERS
+from accounting.relations import NeighboringRelation
+from accounting.units import SATURATED, Amounts
+from app.context import Context
+from app.kit.ids import new_id
+from app.ledger import exports
+from app.ledger.commands import Charge, Commit, Correct, Quote, Reserve, Start
+from app.ledger.export_verification import verify_export
+from app.ledger.exports import ExportFormat
+from app.ledger.journal import Instruction, carry_out
+from app.ledger.price_search import PriceSearch
+from app.ledger.price_verification import Ends, PriceClass, Priced, PriceReport, PriceVerification, judge
+from app.ledger.states import ReservationState
+from app.ledger.transitions import Transition
+from app.ledger.verdicts import Verdict
+from app.ledger.verification import verify
+from tests.app.budgets.conftest import Api, zcdp
+from tests.app.ledger import attacks
+from tests.app.ledger.test_cli_ledger import ok, run
+from tests.databases import on_one_engine
+
+#: A million steps with next to no noise.
+LOUD = (Event(Gaussian(0.01), count=10**6),)
+RELATION = "replace_one"
+LIMITS: dict[str, dict[str, Any]] = {
+    "pure_dp": {"epsilon": 100.0},
+    "approximate_dp": {"epsilon": 100.0, "delta": 0.01},
+    "zcdp": {"rho": 1e6},
+    "gaussian_dp": {"mu": 1e3},
+    "renyi_dp": {"epsilon": 1e3, "delta": 1e-5, "orders": [1.5, 2.0, 8.0, 32.0]},
+}
+
+
+def price_of(kind: str, events: Sequence[Event], delta: float | None = None) -> Ends:
+    budget = FILTERS[kind].from_json({"kind": kind, **LIMITS[kind]})
+    relation = NeighboringRelation(RELATION)
+    return Ends(budget.least_cost(events, relation, delta), budget.cost(events, relation, delta).amounts)
+
+
+class Forger:
+    """Writes whole entries with any amounts, by the ledger's own code."""
+
+    def __init__(self, context: Context, api: Api, kind: str = "zcdp") -> None:
+        self.context = context
+        self.budget: str = api.budget({"kind": kind, **LIMITS[kind]}, neighboring_relation=RELATION)["id"]
+
+    def do(self, command: Any, target: str | None = None) -> ReservationState:
+        instruction = Instruction(command, "loopback", target or self.budget)
+        with self.context.database.write() as session:
+            (outcome,) = carry_out(session, self.context.database, [instruction], self.context.clock())
+        assert isinstance(outcome, Transition), outcome
+        assert outcome.reservation is not None
+        return outcome.reservation
+
+    def reserve(self, events: tuple[Event, ...], amounts: Amounts, delta: float | None = None) -> ReservationState:
+        expires_at = self.context.clock() + timedelta(hours=1)
+        return self.do(Reserve(new_id("res"), events, Quote(amounts, ENGINE_VERSION), expires_at, charge_delta=delta))
+
+    def commit(self, held: ReservationState, events: tuple[Event, ...] | None = None, amounts: Amounts = ()) -> str:
+        self.do(Start(), held.id)
+        quote = None if events is None else Quote(amounts, ENGINE_VERSION)
+        return self.do(Commit(events, quote, nothing_released=True), held.id).id
+
+
+def verified(context: Context, **bounds: int) -> Verdict:
+    charges = PriceVerification(PriceSearch(context.processes, at_once=2), **bounds)
+    with context.database.read() as session:
+        verdict = verify(session, charges=charges)
+    assert verdict.valid, verdict.in_words()
+    return verdict.with_prices(charges)
+
+
+def counts(report: PriceReport | None) -> tuple[int, int, int, int]:
+    """Too low, undecided, right, high."""
+    assert report is not None
+    low, undecided, right, high = (report.entries[each] for each in PriceClass)
+    return low, undecided, right, high
+
+
+@pytest.fixture
+def forger(context: Context, api: Api) -> Forger:
+    return Forger(context, api)
+
+
+def test_a_ledger_in_which_everything_has_happened_has_right_prices(root: dict[str, Any], context: Context) -> None:
+    verdict = verified(context)
+    assert verdict.valid
+    assert counts(verdict.prices)[:2] == (0, 0)
+    kinds = [row["kind"] for row in attacks.entries(context.database)]
+    charging = sum(kinds.count(kind) for kind in ("reserve", "commit", "correct"))
+    assert verdict.prices is not None
+    assert charging >= sum(verdict.prices.entries.values()) >= kinds.count("reserve") + kinds.count("commit")
+    assert "different prices of" in verdict.in_words()
+
+
+def test_an_appended_entry_that_charges_a_loud_million_with_a_unit_is_named(
+    root: dict[str, Any], context: Context, forger: Forger
+) -> None:
+    forger.reserve((Event(Gaussian(50.0)),), price_of("zcdp", (Event(Gaussian(50.0)),)).most)
+    forger.reserve(LOUD, (1,))
+    forger.reserve(LOUD, (1,))
+    verdict = verified(context)
+    bad = verdict.first_bad
+    assert bad is not None
+    row = attacks.entries(context.database)[-2]
+    assert (bad.budget_id, bad.sequence, bad.leaf_index) == (forger.budget, 3, row["leaf_index"])
+    assert bad.reason == (
+        f"its price is too low: it charges rho 1e-09, and engine {ENGINE_VERSION} finds that its events cost at least "
+        "rho 20000000000.0 (1 more entries charge the same)"
+    ).replace("20000000000.0", str(min(SATURATED, 2 * 10**10 * 10**9) / 1e9))
+    assert not verdict.valid
+    assert (verdict.head, verdict.tree) == (None, None)
+    assert verdict.in_words().startswith(f"not valid: budget {forger.budget}, entry 3, leaf index {row['leaf_index']}:")
+    assert counts(verdict.prices)[0] == 2
+
+
+CHARGES: dict[str, tuple[tuple[Event, ...], float | None]] = {
+    "pure_dp": ((Event(Laplace(4.0), count=3),), None),
+    "approximate_dp": ((Event(Gaussian(4.0), count=3),), 1e-6),
+    "zcdp": ((Event(PureDp(0.5)), Event(Gaussian(4.0))), None),
+    "gaussian_dp": ((Event(Gaussian(4.0), count=3),), None),
+    "renyi_dp": ((Event(Gaussian(4.0), Poisson(0.05), 1000), Event(PureDp(0.1))), None),
+}
+
+
+@on_one_engine
+@pytest.mark.parametrize("kind", FILTERS)
+def test_a_unit_less_than_the_lower_end_is_too_low_in_any_amount(context: Context, api: Api, kind: str) -> None:
+    forger, (events, delta) = Forger(context, api, kind), CHARGES[kind]
+    least, most = price_of(kind, events, delta)
+    forger.reserve(events, most, delta)
+    forger.reserve(events, least, delta)
+    forger.reserve(events, tuple(amount + 1 for amount in most), delta)
+    verdict = verified(context)
+    assert verdict.valid
+    assert counts(verdict.prices) == ((0, 0, 2, 1) if least == most else (0, 1, 1, 1))
+    for place in range(len(least)):
+        forger.reserve(events, tuple(amount - (index == place) for index, amount in enumerate(least)), delta)
+        bad = verified(context).first_bad
+        assert bad is not None
+        assert bad.sequence == 5, "the first one, whichever amount of it is too low"
+        assert counts(verified(context).prices)[0] == place + 1
+
+
+def test_commits_charge_what_was_held_or_the_part_that_happened(context: Context, forger: Forger) -> None:
+    events = (Event(Gaussian(4.0), count=10),)
+    part = (Event(Gaussian(4.0), count=4),)
+    whole, less = price_of("zcdp", events).most, price_of("zcdp", part).most
+    forger.commit(forger.reserve(events, whole))
+    forger.commit(forger.reserve(events, whole), part, less)
+    # Held as less than today's price of a part, and above that of the whole: undecided nowhere, too low nowhere.
+    forger.commit(forger.reserve(part, (less[0] + 5,)), part, (less[0] + 9,))
+    assert counts(verified(context).prices) == (0, 0, 4, 2)
+    forger.commit(forger.reserve(events, whole), part, (less[0] - 1,))
+    verdict = verified(context)
+    assert verdict.first_bad is not None
+    assert verdict.first_bad.sequence == 13
+    assert counts(verdict.prices) == (1, 0, 5, 2)
+
+
+@on_one_engine
+def test_a_part_may_cost_what_was_held_where_that_is_less(context: Context, api: Api) -> None:
+    """Rounding may make a part dearer by a unit than the whole; what was held bounds its loss, too."""
+    assert judge((5, 9), (5, 9), Ends((6, 6), (6, 6))) is PriceClass.HIGH
+    assert judge((5, 6), (5, 9), Ends((6, 6), (6, 6))) is PriceClass.RIGHT
+    assert judge((4, 6), (5, 9), Ends((6, 6), (6, 6))) is PriceClass.TOO_LOW
+    assert judge((5, 6), None, Ends((6, 6), (6, 6))) is PriceClass.TOO_LOW
+    forger, part = Forger(context, api, "renyi_dp"), (Event(Gaussian(4.0), count=4),)
+    events = (Event(Gaussian(4.0), count=10),)
+    whole, less = price_of("renyi_dp", events).most, price_of("renyi_dp", part).most
+    forger.commit(forger.reserve(events, (less[0] - 7, *whole[1:])), part, less)
+    verdict = verified(context)
+    assert counts(verdict.prices) == (1, 0, 1, 0)
+    assert verdict.first_bad is not None
+    assert verdict.first_bad.sequence == 2, "too little was held, and the part costs that"
+
+
+def test_corrections_charge_new_events_or_raise_the_price_of_the_old_ones(context: Context, forger: Forger) -> None:
+    events, others = (Event(Gaussian(4.0), count=10),), (Event(Gaussian(2.0)),)
+    whole, less = price_of("zcdp", events).most, price_of("zcdp", others).most
+    done = forger.commit(forger.reserve(events, (whole[0] - 1,)))
+    assert counts(verified(context).prices) == (2, 0, 0, 0)
+    forger.do(Correct(Quote(whole, ENGINE_VERSION), "priced again", priced=events), done)
+    forger.do(Correct(Quote(less, ENGINE_VERSION), "other events", others, may_lower=True), done)
+    forger.do(Charge(new_id("res"), others, Quote(less, ENGINE_VERSION), "by hand"))
+    assert counts(verified(context).prices) == (2, 0, 3, 0)
+    forger.do(Correct(Quote((less[0] - 1,), ENGINE_VERSION), "lowered", others, may_lower=True), done)
+    forger.do(Charge(new_id("res"), others, Quote((less[0] - 1,), ENGINE_VERSION), "by hand"))
+    forger.do(Correct(Quote((0,), ENGINE_VERSION), "nothing happened", (), may_lower=True), done)
+    assert counts(verified(context).prices) == (4, 0, 3, 0)
+
+
+def test_a_hold_that_was_raised_is_priced_for_what_it_holds(context: Context, forger: Forger) -> None:
+    events = (Event(Gaussian(4.0), count=10),)
+    whole = price_of("zcdp", events).most
+    held = forger.reserve(events, (1,))
+    forger.do(Correct(Quote(whole, ENGINE_VERSION), "priced again", priced=events), held.id)
+    forger.commit(held)
+    assert counts(verified(context).prices) == (1, 0, 2, 0)
+
+
+@on_one_engine
+def test_what_has_no_price_today_is_undecided_with_the_reason(context: Context, api: Api) -> None:
+    forger = Forger(context, api, "pure_dp")
+    forger.reserve((Event(Gaussian(4.0)),), (10**9,))
+    verdict = verified(context)
+    assert verdict.valid
+    assert counts(verdict.prices) == (0, 1, 0, 0)
+    assert verdict.prices is not None
+    (judgement,) = verdict.prices.listed
+    assert judgement.reason is not None
+    assert judgement.reason.startswith("today's engine refuses it: a gaussian event has no proved additive cost")
+    assert (judgement.least, judgement.price) == (None, None)
+    search = PriceSearch(context.processes, most=0, seconds=60.0)
+    (found,) = search([Priced(FILTERS["zcdp"].from_json({"rho": 1.0}), LOUD, NeighboringRelation(RELATION), None)])
+    assert str(found).startswith("it was not looked for: the limit here is 0 prices and 60.0 seconds")
+
+
+@on_one_engine
+def test_a_price_that_takes_too_long_is_undecided(context: Context) -> None:
+    priced = Priced(FILTERS["zcdp"].from_json({"rho": 1.0}), LOUD, NeighboringRelation(RELATION), None)
+    context.processes.close()
+    (found,) = PriceSearch(context.processes)([priced])
+    assert found == "it was given up: the service is stopping"
+
+
+@on_one_engine
+def test_orders_that_a_guarantee_does_not_reach_are_closed_and_not_free(context: Context, api: Api) -> None:
+    """Whoever states a divergence at small orders alone is charged everything at others."""
+    forger, events = Forger(context, api, "renyi_dp"), (Event(RenyiDp((2.0,), (0.5,))),)
+    least, most = price_of("renyi_dp", events)
+    assert least[2:] == most[2:] == (SATURATED, SATURATED)
+    forger.reserve(events, most)
+    forger.reserve(events, (*most[:2], 1, 1))
+    assert counts(verified(context).prices) == (1, 0, 1, 0)
+
+
+@on_one_engine
+def test_little_memory_gives_the_same_report(context: Context, api: Api) -> None:
+    forger = Forger(context, api)
+    for number in range(12):
+        events = (Event(Gaussian(float(4 + number % 3)), count=1 + number % 2),)
+        (most,) = price_of("zcdp", events).most
+        forger.reserve(events, (most + number % 4 - 1,))
+    reports = [verified(context, **bounds).prices for bounds in ({}, {"most_held": 1}, {"most_events": 0})]
+    assert counts(reports[0]) == (3, 0, 3, 6)
+    assert [counts(each) for each in reports] == [counts(reports[0])] * 3
+    firsts = [None if each is None else each.first_too_low for each in reports]
+    assert all(each is not None and each.sequence == 2 for each in firsts)
+
+
+@on_one_engine
+def test_an_export_is_priced_from_the_file_alone(
+    context: Context, api: Api, forger: Forger, tmp_path: Path, client: TestClient
+) -> None:
+    forger.reserve(CHARGES["zcdp"][0], price_of("zcdp", CHARGES["zcdp"][0]).most)
+    path = tmp_path / "export.ndjson"
+
+    def write() -> None:
+        path.write_bytes(b"".join(exports.export(context).parts(ExportFormat.NDJSON, "0")))
+
+    write()
+    line = ok(context.settings, "verify", "--export", str(path), "--prices")
+    assert "1 different prices of 1 charges: 0 too low" in line
+    forger.reserve(LOUD, (1,))
+    write()
+    charges = PriceVerification(PriceSearch(context.processes))
+    verdict = verify_export(path, charges=charges)
+    assert verdict.valid, "the file is what a ledger would have written, but for its prices"
+    bad = verdict.with_prices(charges).first_bad
+    assert bad is not None
+    assert (bad.budget_id, bad.sequence) == (forger.budget, 3)
+
+
+@on_one_engine
+def test_the_command_line_names_it_with_status_1(context: Context, api: Api, forger: Forger) -> None:
+    Api(api.client).spend(forger.budget, [zcdp(0.01)])
+    assert ok(context.settings, "verify", "--prices").startswith("valid: ")
+    forger.reserve(LOUD, (1,))
+    assert ok(context.settings, "verify").startswith("valid: "), "chains and columns are whole"
+    result = run(context.settings, "verify", "--prices")
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"not valid: budget {forger.budget}, entry 5, ")
+    assert "too low" in result.stdout.splitlines()[-1]
+    as_json = run(context.settings, "verify", "--prices", "--json")
+    assert as_json.exit_code == 1
+    body = json.loads(as_json.stdout)
+    assert (body["valid"], body["prices"]["too_low"], body["prices"]["right"]) == (False, 1, 2)
+    assert body["prices"]["listed"][0]["charged"] == {"rho": 1e-9}
+    assert body == api.client.post("/v1/ledger/verify", json={"prices": True}).json()
+
+
+@on_one_engine
+def test_over_http_prices_have_a_limit(
+    context: Context, api: Api, forger: Forger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api.client.post("/v1/ledger/verify").json()["prices"] is None
+    for noise in (2.0, 3.0, 4.0):
+        events = (Event(Gaussian(noise)),)
+        forger.reserve(events, price_of("zcdp", events).most)
+    found = api.client.post("/v1/ledger/verify", json={"prices": True}).json()
+    assert (found["valid"], found["prices"]["prices"], found["prices"]["right"]) == (True, 3, 3)
+    monkeypatch.setattr("app.ledger.transparency.MOST_OVER_HTTP", 2)
+    found = api.client.post("/v1/ledger/verify", json={"prices": True}).json()
+    assert (found["valid"], found["prices"]["right"], found["prices"]["undecided"]) == (True, 2, 1)
+    assert "was not looked for: the limit here is 2 prices" in found["prices"]["listed"][0]["reason"]
+    of_tree = api.client.post("/v1/ledger/verify", json={"prices": True, "budget_id": forger.budget}).json()
+    assert of_tree["prices"]["prices"] == 3
+
+
+@on_one_engine
+def test_books_that_are_not_valid_are_not_priced(context: Context, api: Api, forger: Forger) -> None:
+    forger.reserve(LOUD, (1,))
+    attacks.run(context.database, "UPDATE entries SET principal_id = 'x' WHERE leaf_index = 1")
+    body = api.client.post("/v1/ledger/verify", json={"prices": True}).json()
+    assert (body["valid"], body["prices"]) == (False, None)
+    assert "principal_id" in body["first_bad"]["reason"]
