@@ -56,6 +56,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "too_many_open_requests": (409, "As many requests of this key for this budget's limit are open as may be: five."),
     "limit_changed": (409, "The budget has another limit by now than it had when another one was asked for."),
     "limit_above_parent": (409, "A budget above would never admit the limit that was asked for."),
+    "dataset_is_public": (409, "Private data alone have versions; other public rows are a data set of their own."),
     "not_committed": (409, "Only a committed reservation takes other events; of an open one the price alone."),
     "budget_exceeded": (
         409,
@@ -159,6 +160,8 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "privacy_unit_mismatch": (422, "The data set and its budget protect different units."),
     "ragged_row": (422, "A row has more or fewer cells than there are columns."),
     "not_a_number": (422, "A cell of a number column is not a number."),
+    "unknown_version": (422, "The data set has no version of this number."),
+    "version_erased": (422, "The rows of this version were erased when a later one came."),
     "unknown_category": (422, "A cell is none of the declared categories; the value is not shown."),
     "label_not_categorical": (422, "The model needs a label of categories, and this one is a number."),
     "label_not_numeric": (422, "The model predicts a number, and this label is a category."),

@@ -19,6 +19,7 @@ from app.auth import reach
 from app.auth.principal import Principal
 from app.context import Context
 from app.datasets import service as datasets
+from app.datasets import versions
 from app.datasets.columns import Columns, Label, split_label
 from app.kit.fields import Identifier, Schema
 from app.problems import refused_at, unprocessable
@@ -184,7 +185,8 @@ def _describe(context: Context, request: AssumptionsRequest, principal: Principa
     assert request.dataset_id is not None
     with context.database.read() as session:
         reach.check(session, principal, "dataset_id", request.dataset_id)
-        return DataDescription.of(datasets.get(session, request.dataset_id))
+        dataset = datasets.get(session, request.dataset_id)
+        return DataDescription.of(dataset, versions.newest(session, dataset))
 
 
 def _algorithm(request: AssumptionsRequest) -> Algorithm | None:

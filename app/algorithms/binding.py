@@ -13,6 +13,7 @@ from app.algorithms.targets import AlgorithmChoice
 from app.datasets.columns import CategoryColumn, Column, NumberColumn, split_label
 from app.datasets.service import LoadedDataset, columns_of
 from app.datasets.table import LabelArray
+from app.datasets.versions import Version
 from app.kit.fields import Schema
 from app.problems import refused_at, unprocessable
 from app.tables.datasets import Dataset
@@ -32,12 +33,12 @@ class DataDescription(Schema):
     label: Column
 
     @classmethod
-    def of(cls, dataset: Dataset) -> DataDescription:
-        """What a stored data set declares."""
+    def of(cls, dataset: Dataset, version: Version) -> DataDescription:
+        """What a stored data set declares of one of its versions."""
         features, label = split_label(columns_of(dataset), dataset.label)
         return cls(
-            declared_size=dataset.declared_size,
-            capacity=dataset.capacity,
+            declared_size=version.declared_size,
+            capacity=version.capacity,
             privacy_unit=dataset.privacy_unit,
             features=features,
             label=label,

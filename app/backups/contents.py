@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 from app.backups.manifest import Kind
 from app.backups.rows import kind_of
 from app.context import Context
+from app.datasets import repository
 from app.datasets.files import DatasetFiles
 from app.runs.artifacts import model_path
-from app.tables.datasets import Dataset
 from app.tables.runs import Run
 from app.tables.schema import metadata
 from app.tables.states import RunState
@@ -43,9 +43,8 @@ def tables() -> Iterator[tuple[str, Mapping[str, Kind], list[str]]]:
 def belonging_files(session: Session, context: Context) -> Iterator[Path]:
     """The files of the data folder that the rows of a session's view refer to: of data sets, and of models."""
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
-    living = select(Dataset.id).where(Dataset.deleted_at.is_(None), Dataset.is_bundled.is_(False))
-    for dataset_id in session.scalars(living.order_by(Dataset.id)):
-        yield files.path(dataset_id)
+    for version_id in repository.stored(session):
+        yield files.path(version_id)
     with_model = select(Run).where(Run.state == RunState.SUCCEEDED, Run.result.is_not(None))
     with closing(session.scalars(with_model.order_by(Run.id).execution_options(yield_per=100))) as runs:
         for run in runs:

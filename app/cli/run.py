@@ -58,6 +58,9 @@ def create(
         str | None, typer.Argument(metavar="ALGORITHM", help="Such as dp_sgd; `advise` tells which apply.")
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="The data set's id, such as ds_digits.")] = None,
+    dataset_version: Annotated[
+        int | None, typer.Option(help="A version of private data; by default the newest one.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Its kind, such as softmax-regression.")] = None,
     budget: Annotated[
         str | None, typer.Option(help="Id or name of the budget that pays; private data need one.")
@@ -106,6 +109,7 @@ def create(
     server = Server(url)
     fields += [
         ("--dataset", "/dataset_id", dataset),
+        ("--dataset-version", "/dataset_version", dataset_version),
         ("--model", "/model", None),
         ("--model", "/model/kind", words(model)),
         ("--budget", "/budget_id", budget and server.budget_id(budget)),
@@ -232,6 +236,7 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "algorithm": run["algorithm"],
             "progress": _progress(run),
             "dataset": run["dataset_id"],
+            "dataset_version": run["dataset_version"],
             "budget": run["budget_id"],
             "charge": amounts(run["charge"] or {}),
             "dtype": run["dtype"],

@@ -11,11 +11,11 @@ from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
 from app.context import CurrentContext
 from app.datasets import service
-from app.datasets.registration import register, register_synthetic
-from app.datasets.request_body import REQUEST_BODY
-from app.datasets.schemas import DatasetBody, SharedContent, UploadedDataset
+from app.datasets.registration import add_version, register, register_synthetic
+from app.datasets.request_body import REQUEST_BODY, VERSION_BODY
+from app.datasets.schemas import DatasetBody, SharedContent, UploadedDataset, UploadedVersion, VersionBody
 from app.datasets.synthetic import SyntheticRequest
-from app.datasets.upload import Received
+from app.datasets.upload import Received, ReceivedFile
 from app.idempotency.requests import IdempotencyKey
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
@@ -91,9 +91,45 @@ def get_dataset(principal: Reader, context: CurrentContext, dataset_id: str) -> 
     return service.read(context, dataset_id, principal)
 
 
+@router.post(
+    "/{dataset_id}/versions",
+    summary="Upload another version of a private data set",
+    status_code=201,
+    response_model=UploadedVersion,
+    openapi_extra={"requestBody": VERSION_BODY},
+)
+def upload_version(
+    principal: Annotated[Principal, requires(Scope.OWNER)],
+    key: IdempotencyKey,
+    context: CurrentContext,
+    dataset_id: str,
+    received: ReceivedFile,
+) -> JSONResponse:
+    """The whole content as it is now, where rows came, went or have other values; for who reaches the root budget.
+
+    Columns, label, privacy unit and root budget stay, and every run on any version is charged to the same root. Runs
+    that name no version train on the newest one from now on. Where a person was deleted, `erase_earlier` removes the
+    rows of the versions before. Everything in `metadata` is public, and so is the time of the upload.
+    """
+    answer = add_version(context, principal, key, dataset_id, received)
+    return JSONResponse(answer.body, answer.status, headers=answer.headers)
+
+
+@router.get("/{dataset_id}/versions", summary="List the versions of a data set")
+def list_versions(
+    _: Reader, context: CurrentContext, dataset_id: str, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
+) -> Page[VersionBody]:
+    """What was declared of each, oldest first. Public data have one version."""
+    with context.database.read() as session:
+        return service.list_versions(session, dataset_id, cursor, limit)
+
+
 @router.delete("/{dataset_id}", summary="Delete a data set's rows", status_code=204)
 def delete_dataset(
     principal: Annotated[Principal, requires(Scope.OWNER)], context: CurrentContext, dataset_id: str
 ) -> None:
-    """Remove the file for good. Private rows stay bound to their root budget, should they be uploaded again."""
+    """Remove the rows of all versions for good.
+
+    Private rows stay bound to their root budget, should they be uploaded again.
+    """
     service.delete(context, dataset_id, principal)

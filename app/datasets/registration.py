@@ -7,7 +7,8 @@ who own that one; everybody else gets a data set of their own, after the same st
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
@@ -15,13 +16,14 @@ from sqlalchemy.orm import Session
 from app.auth import reach
 from app.auth.principal import Principal, Scope
 from app.context import Context
-from app.datasets import repository
+from app.datasets import repository, versions
 from app.datasets.columnar import read_columnar
+from app.datasets.columns import Column
 from app.datasets.csv_file import read_csv
 from app.datasets.file_kinds import FileKind
 from app.datasets.files import DatasetFiles
-from app.datasets.schemas import DatasetMetadata, OwnerReport
-from app.datasets.service import body_of
+from app.datasets.schemas import DatasetMetadata, OwnerReport, VersionMetadata
+from app.datasets.service import body_of, columns_of, version_body
 from app.datasets.synthetic import SyntheticRequest, generate
 from app.datasets.table import Table
 from app.datasets.upload import Upload
@@ -31,12 +33,15 @@ from app.entries.registering import Registration
 from app.entries.subjects import Subject
 from app.idempotency.once import Keyed, run_once
 from app.idempotency.records import Answer
+from app.kit.fields import Schema
 from app.kit.ids import new_id
 from app.kit.json_body import read_json
 from app.kit.validation import from_model
 from app.ledger.repository import get_budget
-from app.problems import Problem, ProblemItem, unprocessable
-from app.tables.datasets import Dataset
+from app.problems import Problem, ProblemItem, not_found, unprocessable
+from app.tables.datasets import Dataset, DatasetVersion
+
+Metadata = TypeVar("Metadata", bound=Schema)
 
 
 def register(context: Context, principal: Principal, key: str, upload: Upload) -> Answer:
@@ -61,20 +66,69 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
         # Before the file is looked at: what stands in it plays no part.
         detail = "Rows are declared public by a key with the scope admin alone; upload them as private, with a budget."
         raise Problem(403, "public_needs_admin", detail)
-    table = _read(context, upload, metadata)
+    table = _read(context, upload, metadata.columns, metadata.label)
     if metadata.public and table.rows == 0:
         # Private data may have no rows, since their number is private; public data are scored on, and 0/0 is no score.
         detail = "The file has no rows; public data need at least one."
         raise unprocessable("no_rows", detail, "file")
-    capacity = metadata.capacity_for(table.rows)
-    if table.rows > capacity:
-        detail = (
-            f"The file has {table.rows} rows and the data set a capacity of {capacity}: give a larger capacity, or a "
-            "declared_size that is nearer to the number of rows. Both are public, so choose round numbers."
-        )
-        raise unprocessable("capacity_exceeded", detail, "metadata", "capacity")
+    _check_capacity(table.rows, metadata.declared_size, metadata.capacity_for(table.rows))
     request = ["upload", metadata.model_dump(mode="json"), upload.file_digest.hex()]
-    return _store(context, principal, key, request, metadata, table)
+    return _register(context, principal, key, request, metadata, table)
+
+
+def add_version(context: Context, principal: Principal, key: str, dataset_id: str, upload: Upload) -> Answer:
+    """Add a version to a private data set, once per idempotency key: the whole content as it is now.
+
+    Returns:
+        201 with `UploadedVersion`.
+
+    Raises:
+        Problem: 404 where there is no such data set, or it is deleted; 409 ``dataset_is_public``; 403 where the
+            principal does not reach the root budget; 422 for metadata or a file at fault, ``capacity_exceeded``; 409
+            ``budget_not_bound`` or ``content_is_public``.
+    """
+    with context.database.read() as session:
+        dataset = repository.find(session, dataset_id)
+    if dataset is None:
+        raise not_found("data set", dataset_id)
+    versions.refuse_public(dataset)
+    budget_id = str(dataset.budget_id)
+    if not principal.reaches(budget_id):
+        raise reach.beyond("a version is added by who reaches the root budget that the data are bound to")
+    metadata = _read_part(upload.metadata, VersionMetadata)
+    table = _read(context, upload, columns_of(dataset), dataset.label)
+    version_id = new_id("dsv")
+    content_hash = _content_hash(context, table, version_id)
+
+    def add(session: Session) -> Answer:
+        locked = repository.find_for_update(session, dataset_id)
+        if locked is None or locked.deleted_at is not None:
+            raise not_found("data set", dataset_id)
+        before = versions.newest(session, locked)
+        declared_size, capacity = metadata.sizes_after(before)
+        _check_capacity(table.rows, declared_size, capacity)
+        _bind(session, principal, budget_id, content_hash)
+        row = DatasetVersion(
+            id=version_id,
+            dataset_id=dataset_id,
+            version=before.number + 1,
+            budget_id=budget_id,
+            content_hash=content_hash,
+            declared_size=declared_size,
+            capacity=capacity,
+            change=metadata.change,
+            reason=metadata.reason,
+            erases_earlier=metadata.erase_earlier,
+            created_at=context.clock(),
+        )
+        repository.add(session, row)
+        entered = Registration(EntryKind.REGISTER, Subject.VERSION, version_id, principal.id)
+        registering.enter(session, row.created_at, [entered])
+        body = version_body(versions.newest(session, locked)).model_dump(mode="json")
+        return Answer(201, body, {"Location": f"/v1/datasets/{dataset_id}/versions"})
+
+    request = ["version", dataset_id, metadata.model_dump(mode="json"), upload.file_digest.hex()]
+    return _store(context, principal, key, request, version_id, table, add)
 
 
 def register_synthetic(context: Context, principal: Principal, key: str, request: SyntheticRequest) -> Answer:
@@ -89,45 +143,67 @@ def register_synthetic(context: Context, principal: Principal, key: str, request
     """
     with context.numerics:
         table = generate(request)
-    return _store(context, principal, key, request.model_dump(mode="json"), request.declaration, table)
+    return _register(context, principal, key, request.model_dump(mode="json"), request.declaration, table)
 
 
-def _store(
+def _register(
     context: Context, principal: Principal, key: str, request: Any, metadata: DatasetMetadata, table: Table
 ) -> Answer:
-    """Bind the content, store declaration and rows, unless ``request`` was answered under this key already."""
-    files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     dataset_id = new_id("ds")
-    # No rows are nobody's: data sets without any have nothing in common.
-    content_hash = context.keyed_hash("dataset_content", table.content if table.rows else dataset_id.encode())
-
-    def store_rows() -> None:
-        files.write(dataset_id, table)
+    content_hash = _content_hash(context, table, dataset_id)
 
     def add(session: Session) -> Answer:
         _check_reach(session, principal, metadata)
-        _bind(session, principal, metadata, content_hash)
+        if metadata.budget_id is not None:
+            _check_budget(session, metadata, metadata.budget_id)
+        _bind(session, principal, metadata.budget_id, content_hash)
         dataset = _dataset(context, metadata, table.rows, content_hash, dataset_id)
         repository.add(session, dataset)
         entered = Registration(EntryKind.REGISTER, Subject.DATASET, dataset_id, principal.id)
         registering.enter(session, dataset.created_at, [entered])
-        body = body_of(dataset).model_dump(mode="json")
+        body = body_of(dataset, versions.newest(session, dataset)).model_dump(mode="json")
         return Answer(201, body, {"Location": f"/v1/datasets/{dataset_id}"})
+
+    return _store(context, principal, key, request, dataset_id, table, add)
+
+
+def _store(
+    context: Context,
+    principal: Principal,
+    key: str,
+    request: Any,
+    version_id: str,
+    table: Table,
+    add: Callable[[Session], Answer],
+) -> Answer:
+    """Store rows, and what ``add`` writes of them, unless ``request`` was answered under this key already.
+
+    Rows that no version has any more are removed afterwards: those that this one erases, too.
+    """
+    files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
+
+    def store_rows() -> None:
+        files.write(version_id, table)
 
     try:
         answer = run_once(context, Keyed.of(context, principal.id, key, _fingerprint(request)), add, prepare=store_rows)
     except Problem:
-        files.remove(dataset_id)
+        files.remove(version_id)
         raise
-    # After any other exception nobody knows whether the data set is registered, so its file stays.
-    if answer.body["id"] != dataset_id:
-        files.remove(dataset_id)
+    # After any other exception nobody knows whether the rows are registered, so their file stays.
+    if answer.body["id"] != version_id:
+        files.remove(version_id)
     with context.database.read() as session:
-        files.sweep(lambda ids: repository.deleted(session, ids))
+        files.sweep(lambda ids: repository.gone(session, ids))
     return Answer(answer.status, {**answer.body, "owner_report": _report(table).model_dump()}, answer.headers)
 
 
-def read_metadata(document: bytes) -> DatasetMetadata:
+def _content_hash(context: Context, table: Table, version_id: str) -> str:
+    """The keyed hash of the rows. No rows are nobody's: versions without any have nothing in common."""
+    return context.keyed_hash("dataset_content", table.content if table.rows else version_id.encode())
+
+
+def _read_part(document: bytes, kind: type[Metadata]) -> Metadata:
     """The metadata part under the same rules as a JSON body, with pointers that begin at `/metadata`."""
     try:
         value = read_json(document)
@@ -135,9 +211,14 @@ def read_metadata(document: bytes) -> DatasetMetadata:
         items = [ProblemItem(**{**item.model_dump(), "pointer": f"/metadata{item.pointer}"}) for item in problem.errors]
         raise Problem(problem.status, problem.code, problem.detail, errors=items) from None
     try:
-        metadata = DatasetMetadata.model_validate(value)
+        return kind.model_validate(value)
     except ValidationError as error:
-        raise from_model(error, DatasetMetadata, {"metadata": value}, "metadata") from None
+        raise from_model(error, kind, {"metadata": value}, "metadata") from None
+
+
+def read_metadata(document: bytes) -> DatasetMetadata:
+    """The metadata of a new data set, which has a root budget exactly if it is private."""
+    metadata = _read_part(document, DatasetMetadata)
     if metadata.public and metadata.budget_id is not None:
         detail = "Public data cost no privacy: leave budget_id out."
         raise unprocessable("budget_for_public_data", detail, "metadata", "budget_id")
@@ -147,25 +228,35 @@ def read_metadata(document: bytes) -> DatasetMetadata:
     return metadata
 
 
-def _bind(session: Session, principal: Principal, metadata: DatasetMetadata, content_hash: str) -> None:
+def _check_capacity(rows: int, declared_size: int, capacity: int) -> None:
+    if capacity < declared_size:
+        detail = f"The capacity must be at least declared_size, which is {declared_size}."
+        raise unprocessable("out_of_range", detail, "metadata", "capacity")
+    if rows > capacity:
+        detail = (
+            f"The file has {rows} rows and the data set a capacity of {capacity}: give a larger capacity, or a "
+            "declared_size that is nearer to the number of rows. Both are public, so choose round numbers."
+        )
+        raise unprocessable("capacity_exceeded", detail, "metadata", "capacity")
+
+
+def _bind(session: Session, principal: Principal, budget_id: str | None, content_hash: str) -> None:
     """Refuse rows that conflict with what is registered, as far as the principal may know of it.
 
     Whatever is decided about a content is decided under its row's lock. Both statements are executed for everybody, and
     a root that the principal does not reach, which holds the scope owner by now, changes nothing of the answer.
     """
-    if metadata.budget_id is not None:
-        _check_budget(session, metadata, metadata.budget_id)
     repository.lock_content(session, content_hash)
     roots = repository.roots_of_content(session, content_hash)
     is_public = repository.is_public_somewhere(session, content_hash)
-    if metadata.public:
+    if budget_id is None:
         if roots:
             detail = "These rows are registered as private; what was private never becomes public."
             raise Problem(409, "content_is_private", detail)
     elif is_public:
         detail = "These rows are registered as public, so no budget can protect them. Delete the public data set first."
         raise Problem(409, "content_is_public", detail)
-    elif metadata.budget_id not in roots and any(principal.reaches(root) for root in roots):
+    elif budget_id not in roots and any(principal.reaches(root) for root in roots):
         detail = (
             "These rows are bound to another root budget that this key reaches. Private data have one root budget for "
             "ever, also after they are deleted and whatever they are called; name that one."
@@ -228,10 +319,10 @@ def _check_budget(session: Session, metadata: DatasetMetadata, budget_id: str) -
         raise unprocessable("privacy_unit_mismatch", detail, "metadata", "privacy_unit")
 
 
-def _read(context: Context, upload: Upload, metadata: DatasetMetadata) -> Table:
+def _read(context: Context, upload: Upload, columns: Sequence[Column], label: str) -> Table:
     if upload.kind is FileKind.CSV:
-        return read_csv(upload.file.open(), metadata.columns, metadata.label)
-    return read_columnar(upload.kind, upload.file, metadata.columns, metadata.label, context.file_readers)
+        return read_csv(upload.file.open(), columns, label)
+    return read_columnar(upload.kind, upload.file, columns, label, context.file_readers)
 
 
 def _fingerprint(request: Any) -> bytes:

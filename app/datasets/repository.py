@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, distinct, exists, func, or_, select, text, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, and_, distinct, exists, func, or_, select, text, union_all, update
+from sqlalchemy.orm import Session, aliased
 
-from app.tables.datasets import Dataset
+from app.tables.datasets import Dataset, DatasetVersion
+
+# Of all versions, deleted or not: which root budgets a content is bound to.
+_PRIVATE_CONTENTS = union_all(
+    select(Dataset.content_hash, Dataset.budget_id, Dataset.id.label("dataset_id")).where(
+        Dataset.budget_id.is_not(None)
+    ),
+    select(DatasetVersion.content_hash, DatasetVersion.budget_id, DatasetVersion.dataset_id),
+).subquery()
 
 # Databases bound the number of parameters of one statement.
 _BATCH = 500
@@ -19,9 +27,14 @@ def find(session: Session, dataset_id: str) -> Dataset | None:
     return session.get(Dataset, dataset_id)
 
 
-def add(session: Session, dataset: Dataset) -> None:
+def find_for_update(session: Session, dataset_id: str) -> Dataset | None:
+    """The same, as it is now, with its row locked until the transaction ends. References to it need no such lock."""
+    return session.get(Dataset, dataset_id, with_for_update={"key_share": True}, populate_existing=True)
+
+
+def add(session: Session, row: Dataset | DatasetVersion) -> None:
     """Insert now, so that a broken constraint shows here."""
-    session.add(dataset)
+    session.add(row)
     session.flush()
 
 
@@ -45,14 +58,71 @@ def mark_deleted(session: Session, dataset_id: str, moment: datetime) -> bool:
     return bool(session.execute(living.values(deleted_at=moment).returning(Dataset.id)).scalar())
 
 
-def deleted(session: Session, dataset_ids: Collection[str]) -> set[str]:
-    """Return those of the ids that are marked deleted; an unknown id is not among them."""
+def newest_versions(session: Session, dataset_ids: Collection[str]) -> dict[str, DatasetVersion]:
+    """The newest version of each data set that has more than one."""
+    newer = aliased(DatasetVersion)
+    is_newest = ~exists().where(newer.dataset_id == DatasetVersion.dataset_id, newer.version > DatasetVersion.version)
+    statement = select(DatasetVersion).where(DatasetVersion.dataset_id.in_(dataset_ids), is_newest)
+    return {row.dataset_id: row for row in session.scalars(statement)}
+
+
+def find_version(session: Session, dataset_id: str, number: int) -> DatasetVersion | None:
+    """A version behind the first, erased or not."""
+    statement = select(DatasetVersion).where(DatasetVersion.dataset_id == dataset_id, DatasetVersion.version == number)
+    return session.scalars(statement).one_or_none()
+
+
+def versions(session: Session, dataset_id: str, after: int, count: int) -> Sequence[DatasetVersion]:
+    """The versions behind the first with numbers above ``after``, oldest first."""
+    statement = select(DatasetVersion).where(DatasetVersion.dataset_id == dataset_id, DatasetVersion.version > after)
+    return session.scalars(statement.order_by(DatasetVersion.version).limit(count)).all()
+
+
+def first_kept_version(session: Session, dataset_id: str) -> int:
+    """The number of the first version whose rows are not erased."""
+    erasing = select(func.max(DatasetVersion.version)).where(
+        DatasetVersion.dataset_id == dataset_id, DatasetVersion.erases_earlier
+    )
+    return session.scalar(erasing) or 1
+
+
+def stored(session: Session) -> list[str]:
+    """The ids of the versions whose rows are kept in files."""
+    living = Dataset.deleted_at.is_(None)
+    first = select(Dataset.id).where(living, Dataset.is_bundled.is_(False), ~_is_first_erased())
+    later = _later_versions().where(living, ~_is_erased())
+    return sorted([*session.scalars(first), *session.scalars(later)])
+
+
+def gone(session: Session, version_ids: Collection[str]) -> set[str]:
+    """Return those of the ids of versions whose rows are deleted or erased; an unknown id is not among them."""
     found: set[str] = set()
-    ids = sorted(dataset_ids)
+    ids = sorted(version_ids)
+    is_deleted = Dataset.deleted_at.is_not(None)
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]
-        found |= set(session.scalars(select(Dataset.id).where(Dataset.id.in_(batch), Dataset.deleted_at.is_not(None))))
+        first = select(Dataset.id).where(Dataset.id.in_(batch), is_deleted | _is_first_erased())
+        later = _later_versions().where(DatasetVersion.id.in_(batch), is_deleted | _is_erased())
+        found |= {*session.scalars(first), *session.scalars(later)}
     return found
+
+
+def _later_versions() -> Select[str]:
+    return select(DatasetVersion.id).join(Dataset, Dataset.id == DatasetVersion.dataset_id)
+
+
+def _is_first_erased() -> ColumnElement[bool]:
+    erasing = aliased(DatasetVersion)
+    return exists().where(erasing.dataset_id == Dataset.id, erasing.erases_earlier)
+
+
+def _is_erased() -> ColumnElement[bool]:
+    erasing = aliased(DatasetVersion)
+    return exists().where(
+        erasing.dataset_id == DatasetVersion.dataset_id,
+        erasing.version > DatasetVersion.version,
+        erasing.erases_earlier,
+    )
 
 
 def lock_content(session: Session, content_hash: str) -> None:
@@ -71,9 +141,9 @@ def lock_content(session: Session, content_hash: str) -> None:
 
 
 def roots_of_content(session: Session, content_hash: str) -> set[str]:
-    """The root budgets that private data sets with this content were ever registered under."""
-    statement = select(Dataset.budget_id).where(Dataset.content_hash == content_hash, Dataset.budget_id.is_not(None))
-    return {root for root in session.scalars(statement) if root is not None}
+    """The root budgets that this content was ever registered under as private, in whichever version of a data set."""
+    contents = _PRIVATE_CONTENTS
+    return set(session.scalars(select(contents.c.budget_id).where(contents.c.content_hash == content_hash)))
 
 
 def is_public_somewhere(session: Session, content_hash: str) -> bool:
@@ -95,23 +165,19 @@ def shared_contents(session: Session, after: str | None, count: int) -> list[tup
     Returns:
         Ids, sorted; the contents in the order of their first data set.
     """
-    first = func.min(Dataset.id)
+    contents = _PRIVATE_CONTENTS
+    first = func.min(contents.c.dataset_id)
     shared = (
-        select(Dataset.content_hash)
-        .where(Dataset.budget_id.is_not(None))
-        .group_by(Dataset.content_hash)
-        .having(func.count(distinct(Dataset.budget_id)) > 1)
+        select(contents.c.content_hash)
+        .group_by(contents.c.content_hash)
+        .having(func.count(distinct(contents.c.budget_id)) > 1)
         .order_by(first)
         .limit(count)
     )
     if after is not None:
         shared = shared.having(first > after)
-    found: dict[str, list[Dataset]] = {content: [] for content in session.scalars(shared) if content is not None}
-    members = select(Dataset).where(Dataset.content_hash.in_(found), Dataset.budget_id.is_not(None))
-    for dataset in session.scalars(members.order_by(Dataset.id)):
-        assert dataset.content_hash is not None, "it was found by it"
-        found[dataset.content_hash].append(dataset)
-    return [
-        (sorted({dataset.budget_id for dataset in each if dataset.budget_id}), [dataset.id for dataset in each])
-        for each in found.values()
-    ]
+    found: dict[str, tuple[set[str], set[str]]] = {content: (set(), set()) for content in session.scalars(shared)}
+    for content, budget_id, dataset_id in session.execute(select(contents).where(contents.c.content_hash.in_(found))):
+        found[content][0].add(budget_id)
+        found[content][1].add(dataset_id)
+    return [(sorted(budget_ids), sorted(dataset_ids)) for budget_ids, dataset_ids in found.values()]

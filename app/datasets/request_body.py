@@ -1,10 +1,10 @@
-"""The request body of `POST /v1/datasets`, for the OpenAPI document."""
+"""The request bodies of uploads, for the OpenAPI document."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from app.datasets.schemas import DatasetMetadata
+from app.datasets.schemas import DatasetMetadata, VersionMetadata
 from app.datasets.synthetic import SyntheticRequest
 from app.kit.fields import Schema
 
@@ -28,29 +28,44 @@ METADATA_EXAMPLE: dict[str, Any] = {
     "public": True,
 }
 
+VERSION_EXAMPLE: dict[str, Any] = {
+    "change": "deleted",
+    "reason": "withdrawals of the month",
+    "erase_earlier": True,
+}
+
+
+def _multipart(metadata: type[Schema], example: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "schema": {
+            "type": "object",
+            "required": ["file", "metadata"],
+            "additionalProperties": False,
+            "properties": {
+                "file": {
+                    "type": "string",
+                    "format": "binary",
+                    "description": "CSV (UTF-8, with a header row), Parquet or NPZ.",
+                },
+                "metadata": {**_schema(metadata), "example": example},
+            },
+        },
+        "encoding": {
+            "file": {"contentType": "text/csv, application/vnd.apache.parquet, application/octet-stream"},
+            "metadata": {"contentType": "application/json"},
+        },
+    }
+
+
 #: Uploads are read as a stream, so no parameter of an endpoint tells of them.
 REQUEST_BODY: dict[str, Any] = {
     "required": True,
     "content": {
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "required": ["file", "metadata"],
-                "additionalProperties": False,
-                "properties": {
-                    "file": {
-                        "type": "string",
-                        "format": "binary",
-                        "description": "CSV (UTF-8, with a header row), Parquet or NPZ.",
-                    },
-                    "metadata": {**_schema(DatasetMetadata), "example": METADATA_EXAMPLE},
-                },
-            },
-            "encoding": {
-                "file": {"contentType": "text/csv, application/vnd.apache.parquet, application/octet-stream"},
-                "metadata": {"contentType": "application/json"},
-            },
-        },
+        "multipart/form-data": _multipart(DatasetMetadata, METADATA_EXAMPLE),
         "application/json": {"schema": _schema(SyntheticRequest)},
     },
+}
+VERSION_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {"multipart/form-data": _multipart(VersionMetadata, VERSION_EXAMPLE)},
 }

@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from app.datasets.columns import Column, Columns, Label
+from app.datasets.versions import Version
 from app.kit.fields import Identifier, Integer, Name, OptionalInteger, Schema
+from app.tables.states import Change
 from trainer.records import default_capacity
 
 MAX_DECLARED_SIZE = 10**9
@@ -63,6 +65,57 @@ class DatasetMetadata(Schema):
         return max(self.declared_size, rows) if self.public else default_capacity(self.declared_size)
 
 
+class VersionMetadata(Schema):
+    """What the owner declares of a new version. All of it is public: choose it without looking at any single record."""
+
+    change: Change = Field(
+        description="What the version does to the one before: `appended`, `deleted`, `corrected`, or `replaced`, which "
+        "does not say. It is shown to everybody who sees the data set, and nobody checks it.",
+        strict=False,
+    )
+    reason: Name = Field(description="Why, for every later reader. It names no person.")
+    declared_size: OptionalInteger = Field(
+        None,
+        ge=1,
+        le=MAX_DECLARED_SIZE,
+        description="A public number of records; by default that of the version before.",
+    )
+    capacity: OptionalInteger = Field(
+        None,
+        ge=1,
+        le=MAX_CAPACITY,
+        description="Slots of every run on this version, at least `declared_size`. By default those of the version "
+        "before; where `declared_size` is given, an eighth more than that, and at least 8 more.",
+    )
+    erase_earlier: bool = Field(
+        False,
+        description="True removes the rows of all versions before for good, as it must be where a person was deleted. "
+        "Runs that wait for one of them fail without a charge.",
+    )
+
+    def sizes_after(self, before: Version) -> tuple[int, int]:
+        """The declared size and the capacity of a version that follows another one."""
+        if self.capacity is not None:
+            return self.declared_size or before.declared_size, self.capacity
+        if self.declared_size is not None:
+            return self.declared_size, default_capacity(self.declared_size)
+        return before.declared_size, before.capacity
+
+
+class VersionBody(Schema):
+    """A version of a data set as everyone may see it who reaches the data set."""
+
+    id: Identifier = Field(description="Of the entry of the register about it; the first version has its data set's.")
+    dataset_id: Identifier
+    version: int
+    change: Change | None = Field(description="What the owner says of it; null for the first version.")
+    reason: str | None
+    declared_size: int
+    capacity: int
+    erased: bool = Field(description="Its rows were removed when a later version came.")
+    created_at: datetime
+
+
 class DatasetWarning(Schema):
     """What the owner of a data set has to know about it."""
 
@@ -77,7 +130,8 @@ class DatasetBody(Schema):
     name: str
     public: bool
     bundled: bool = Field(description="Comes with the service; always public, never deleted.")
-    declared_size: int
+    version: int = Field(description="The newest version: a run that names none trains on it. 1 for public data.")
+    declared_size: int = Field(description="Of the newest version, and so is `capacity`.")
     capacity: int = Field(description="Slots that every run on the data set keeps, and the most rows that it may have.")
     privacy_unit: str
     columns: list[Column]
@@ -109,6 +163,12 @@ class OwnerReport(Schema):
 
 class UploadedDataset(DatasetBody):
     """The answer to an upload."""
+
+    owner_report: OwnerReport
+
+
+class UploadedVersion(VersionBody):
+    """The answer to the upload of a version."""
 
     owner_report: OwnerReport
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +14,12 @@ from sqlalchemy.orm import Session
 from app.auth import reach
 from app.auth.principal import SERVICE, Principal, Scope
 from app.context import Context
-from app.datasets import bundled, repository
+from app.datasets import bundled, repository, versions
 from app.datasets.columns import Column, split_label
 from app.datasets.files import DatasetFiles
-from app.datasets.schemas import DatasetBody, DatasetWarning, SharedContent
+from app.datasets.schemas import DatasetBody, DatasetWarning, SharedContent, VersionBody
 from app.datasets.table import FloatArray, LabelArray
+from app.datasets.versions import Version
 from app.entries import registering
 from app.entries.kinds import ChargedData, EntryKind
 from app.entries.registered import charged_data
@@ -87,7 +89,9 @@ def columns_of(dataset: Dataset) -> list[Column]:
     return _COLUMNS.validate_python(dataset.columns)
 
 
-def body_of(dataset: Dataset, principal: Principal = SERVICE, warnings: Sequence[DatasetWarning] = ()) -> DatasetBody:
+def body_of(
+    dataset: Dataset, newest: Version, principal: Principal = SERVICE, warnings: Sequence[DatasetWarning] = ()
+) -> DatasetBody:
     """What everyone may see who reaches the data set; its root budget is named where that is reached, too."""
     is_bound_in_reach = dataset.budget_id is not None and principal.reaches(dataset.budget_id)
     return DatasetBody(
@@ -95,8 +99,9 @@ def body_of(dataset: Dataset, principal: Principal = SERVICE, warnings: Sequence
         name=dataset.name,
         public=dataset.is_public,
         bundled=dataset.is_bundled,
-        declared_size=dataset.declared_size,
-        capacity=dataset.capacity,
+        version=newest.number,
+        declared_size=newest.declared_size,
+        capacity=newest.capacity,
         privacy_unit=dataset.privacy_unit,
         columns=columns_of(dataset),
         label=dataset.label,
@@ -114,7 +119,8 @@ def read(context: Context, dataset_id: str, principal: Principal) -> DatasetBody
     """
     with context.database.read() as session:
         dataset = get(session, dataset_id)
-    return body_of(dataset, principal, _warnings(context, dataset, principal))
+        newest = versions.newest(session, dataset)
+    return body_of(dataset, newest, principal, _warnings(context, dataset, newest, principal))
 
 
 def list_page(context: Context, cursor: str | None, limit: int, principal: Principal) -> Page[DatasetBody]:
@@ -122,18 +128,49 @@ def list_page(context: Context, cursor: str | None, limit: int, principal: Princ
     after = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
     with context.database.read() as session:
         found = repository.list_living(session, after, limit + 1, reach.datasets(principal))
+        newest = versions.newest_of_each(session, found)
     rows, next_cursor = cut_page(found, limit, lambda dataset: (dataset.created_at, dataset.id))
-    items = [body_of(dataset, principal, _warnings(context, dataset, principal)) for dataset in rows]
+    items = [
+        body_of(dataset, newest[dataset.id], principal, _warnings(context, dataset, newest[dataset.id], principal))
+        for dataset in rows
+    ]
     return Page[DatasetBody](items=items, next_cursor=next_cursor)
 
 
-def _warnings(context: Context, dataset: Dataset, principal: Principal) -> list[DatasetWarning]:
+def list_versions(session: Session, dataset_id: str, cursor: str | None, limit: int) -> Page[VersionBody]:
+    """The versions of a data set, oldest first: what was declared of each.
+
+    Raises:
+        Problem: 404 if there is no such data set, or it is deleted.
+    """
+    after = cast(tuple[int] | None, decode_cursor(cursor, int))
+    found = versions.list_after(session, get(session, dataset_id), 0 if after is None else after[0], limit + 1)
+    rows, next_cursor = cut_page(found, limit, lambda version: (version.number,))
+    return Page[VersionBody](items=[version_body(version) for version in rows], next_cursor=next_cursor)
+
+
+def version_body(version: Version) -> VersionBody:
+    """What everyone may see of a version who reaches its data set."""
+    return VersionBody(
+        id=version.id,
+        dataset_id=version.dataset_id,
+        version=version.number,
+        change=version.change,
+        reason=version.reason,
+        declared_size=version.declared_size,
+        capacity=version.capacity,
+        erased=version.is_erased,
+        created_at=version.created_at,
+    )
+
+
+def _warnings(context: Context, dataset: Dataset, newest: Version, principal: Principal) -> list[DatasetWarning]:
     """What the owner of private rows is told of them. No file is opened for anybody else, so no time tells of it."""
     if dataset.budget_id is None or not (principal.may(Scope.OWNER) and principal.reaches(dataset.budget_id)):
         return []
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     try:
-        is_too_full = files.count_rows(dataset.id) > dataset.capacity
+        is_too_full = files.count_rows(newest.id) > newest.capacity
     except (OSError, FileUnreadable):
         # A run on the data set will meet the fault; the declaration is shown all the same.
         return []
@@ -176,15 +213,24 @@ def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) ->
         if repository.mark_deleted(session, dataset_id, now):
             ended = Registration(EntryKind.END, Subject.DATASET, dataset_id, principal.id)
             registering.enter(session, now, [ended])
-    DatasetFiles(context.settings.data_dir, context.settings.encryption).remove(dataset_id)
+        kept = versions.list_after(session, dataset, 0, sys.maxsize)
+    files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
+    for version in kept:
+        files.remove(version.id)
 
 
-def charged_by_run(session: Session, dataset_id: str | None, budget_id: str) -> ChargedData | None:
+def charged_by_run(session: Session, dataset_id: str | None, version: int | None, budget_id: str) -> ChargedData | None:
     """What the charge of a run says of its data; nothing of public data, which may be charged to any budget.
 
+    Args:
+        session: A session.
+        dataset_id: Which data set; None for rows in a request.
+        version: Which version of it the run was prepared for.
+        budget_id: What is charged.
+
     Raises:
-        Problem: 404 if there is no such budget, or no such data set; 409 ``budget_not_bound`` if the data are private
-            and the budget is neither their root budget nor under it.
+        Problem: 404 if there is no such budget, or no such data set; 422 if the version is erased; 409
+            ``budget_not_bound`` if the data are private and the budget is neither their root budget nor under it.
     """
     budget = get_budget(session, budget_id)
     dataset = None if dataset_id is None else get(session, dataset_id)
@@ -193,25 +239,27 @@ def charged_by_run(session: Session, dataset_id: str | None, budget_id: str) -> 
     if budget.root_id != dataset.budget_id:
         detail = "A private data set is charged to its own root budget, or to one under it; this is another one."
         raise Problem(409, "budget_not_bound", detail)
-    return charged_data(dataset)
+    assert version is not None, "a run on private data is prepared for a version"
+    return charged_data(dataset, version, versions.get(session, dataset, version).content_hash)
 
 
-def load(context: Context, session: Session, dataset_id: str) -> LoadedDataset:
-    """A data set with its rows.
+def load(context: Context, session: Session, dataset_id: str, number: int = 1) -> LoadedDataset:
+    """A version of a data set with its rows; public data have one.
 
     Raises:
-        Problem: 404 if there is none, or it is deleted.
+        Problem: 404 if there is none, or it is deleted; 422 if there is no such version, or it is erased.
     """
     dataset = get(session, dataset_id)
+    version = versions.get(session, dataset, number)
     columns, label = split_label(columns_of(dataset), dataset.label)
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
-    features, labels = bundled.load(dataset.id) if dataset.is_bundled else files.read(dataset.id)
+    features, labels = bundled.load(dataset.id) if dataset.is_bundled else files.read(version.id)
     # Public rows from before there were capacities may be more than their slots, which need not hide their number.
-    capacity = max(dataset.capacity, len(labels)) if dataset.is_public else dataset.capacity
+    capacity = max(version.capacity, len(labels)) if dataset.is_public else version.capacity
     return LoadedDataset(
         id=dataset.id,
         public=dataset.is_public,
-        declared_size=dataset.declared_size,
+        declared_size=version.declared_size,
         capacity=capacity,
         columns=columns,
         label=label,

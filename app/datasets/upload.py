@@ -16,7 +16,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 
 from accounting.errors import one_of
-from app.context import Context, CurrentContext
+from app.context import CurrentContext
 from app.datasets.file_kinds import FILE_TYPES, HEAD_BYTES, FileKind, file_kind
 from app.datasets.files import DatasetFiles, IncomingFile
 from app.datasets.synthetic import SyntheticRequest
@@ -60,7 +60,7 @@ async def receive(request: Request, context: CurrentContext) -> AsyncIterator[Up
         yield upload
 
 
-async def receive_upload(request: Request, context: Context) -> AsyncIterator[Upload]:
+async def receive_upload(request: Request, context: CurrentContext) -> AsyncIterator[Upload]:
     """Read the body part by part. How long it may be, the gate before every route sees to (`app.web.body_gate`)."""
     boundary = _boundary(request.headers.get("Content-Type", ""))
     with ExitStack() as stack:
@@ -80,6 +80,9 @@ async def receive_upload(request: Request, context: Context) -> AsyncIterator[Up
 
 
 Received = Annotated[Upload | SyntheticRequest, Depends(receive)]
+
+
+ReceivedFile = Annotated[Upload, Depends(receive_upload)]
 
 
 def _read_synthetic(document: bytes) -> SyntheticRequest:

@@ -19,7 +19,7 @@ from app.entries.kinds import ChargedData, EntryKind
 from app.entries.subjects import LATER, Subject
 from app.kit.timestamps import format_moment
 from app.tables.access import ApiKey
-from app.tables.datasets import Dataset
+from app.tables.datasets import Dataset, DatasetVersion
 from app.tables.runs import Audit, Run
 from app.tables.states import ENDED
 
@@ -63,9 +63,13 @@ class Registered:
         return {name: self._said(name, row) for name in self.columns(kind)}
 
     def different(self, row: Row[Any], said: Mapping[str, Json]) -> str | None:
-        """The first column of the row that is not what the entries have said last, if there is one."""
-        for name in [column.name for column in self.table.c if column.name in said]:
-            if canonical_text(self._said(name, row)) != canonical_text(said[name]):
+        """The first column of the row that is not what the entries have said last, if there is one.
+
+        A column that there was not yet at the first entry is null in the row.
+        """
+        told = said.keys() | self.columns(EntryKind.REGISTER)
+        for name in [column.name for column in self.table.c if column.name in told]:
+            if canonical_text(self._said(name, row)) != canonical_text(said.get(name)):
                 return name
         if self.ended_states and "state" not in said and row._mapping["state"] in self.ended_states:
             return "state"
@@ -74,7 +78,9 @@ class Registered:
     def _said(self, name: str, row: Row[Any]) -> Json:
         value = row._mapping[name]
         if name == "content_hash" and value is not None:
-            return content_under(row._mapping["budget_id"], row._mapping["id"], 1, value)
+            # The first version stands in the row of its data set.
+            dataset_id, version = row._mapping.get("dataset_id", row._mapping["id"]), row._mapping.get("version", 1)
+            return content_under(row._mapping["budget_id"], dataset_id, version, value)
         if value is None:
             return None
         if name in self.shortened:
@@ -101,13 +107,16 @@ def content_under(root_id: str | None, dataset_id: str, version: int, content_ha
     return sha256_hex(named.encode())
 
 
-def charged_data(dataset: Dataset | Row[Any]) -> ChargedData:
+def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> ChargedData:
     """What a charge for a data set says of it.
 
     Args:
-        dataset: The row of one with private rows.
+        dataset: One with private rows.
+        version: Which of its versions is trained on.
+        content_hash: Of the rows of that version.
     """
-    return ChargedData(dataset.id, 1, content_under(dataset.budget_id, dataset.id, 1, str(dataset.content_hash)))
+    content = content_under(dataset.budget_id, dataset.id, version, str(content_hash))
+    return ChargedData(dataset.id, version, content)
 
 
 def _compact(value: Any) -> bytes:
@@ -121,6 +130,10 @@ REGISTERED: Mapping[Subject, Registered] = {
             Subject.DATASET,
             cast(Table, Dataset.__table__),
             ends="deleted_at",
+        ),
+        Registered(
+            Subject.VERSION,
+            cast(Table, DatasetVersion.__table__),
         ),
         Registered(
             Subject.KEY,

@@ -12,6 +12,7 @@ class Subject(StrEnum):
     """What an entry of the register is about."""
 
     DATASET = "dataset"
+    VERSION = "version"
     KEY = "key"
     RUN = "run"
     AUDIT = "audit"
@@ -44,6 +45,7 @@ _AT_THE_END_OF_A_RUN = (
 #: The columns that a later entry of a kind says. What none of them says is fixed by the first entry about something.
 LATER: Mapping[Subject, Mapping[EntryKind, tuple[str, ...]]] = {
     Subject.DATASET: {EntryKind.END: ("deleted_at",)},
+    Subject.VERSION: {},
     Subject.KEY: {EntryKind.CHANGE: _OF_TOKEN, EntryKind.END: ("revoked_at",)},
     Subject.RUN: {EntryKind.END: _AT_THE_END_OF_A_RUN},
     Subject.AUDIT: {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import Row, func, select, union_all
 from sqlalchemy.orm import Session
 
 from app.db.lists import among, as_list
@@ -14,7 +14,7 @@ from app.entries.registered import REGISTERED, Registered
 from app.entries.statements import ENTRIES
 from app.entries.subjects import Subject
 from app.ledger.books import BadPlace
-from app.tables.datasets import Dataset, DatasetContent
+from app.tables.datasets import Dataset, DatasetContent, DatasetVersion
 from app.tables.states import REGISTER
 
 _COMPARED_AT_ONCE = 250
@@ -91,10 +91,14 @@ class RegisterComparison:
 
 
 # A content row that no data set has decides nothing: it is the lock of an upload that was refused.
+_CONTENTS = union_all(
+    select(Dataset.id, Dataset.content_hash).where(Dataset.content_hash.is_not(None)),
+    select(DatasetVersion.dataset_id, DatasetVersion.content_hash),
+).subquery()
 _CONTENT_WITHOUT_ROW = (
-    select(Dataset.id)
-    .outerjoin(DatasetContent, DatasetContent.content_hash == Dataset.content_hash)
-    .where(Dataset.content_hash.is_not(None), DatasetContent.content_hash.is_(None))
+    select(_CONTENTS.c.id)
+    .outerjoin(DatasetContent, DatasetContent.content_hash == _CONTENTS.c.content_hash)
+    .where(DatasetContent.content_hash.is_(None))
     .limit(1)
 )
 

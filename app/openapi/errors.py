@@ -48,7 +48,14 @@ _MODEL = (
 #: Of what is trained and charged.
 _RUN = (
     f"{_CALIBRATION} {_MODEL} not_found budget_exceeded budget_not_bound privacy_unit_mismatch budget_for_public_data "
-    "other_budget unsupported_algorithm invalid_plan plan_hash_mismatch queue_full too_many_slots"
+    "other_budget unsupported_algorithm invalid_plan plan_hash_mismatch queue_full too_many_slots unknown_version "
+    "version_erased"
+)
+#: Of a file with rows.
+_FILE = (
+    "beyond_your_budgets invalid_csv invalid_parquet invalid_npz unsupported_file capacity_exceeded "
+    "malformed_multipart duplicate_part unsupported_part_type missing unknown_field readers_busy budget_not_bound "
+    f"content_is_public {_NUMERICS}"
 )
 #: Of a command about a reservation.
 _RESOLVING = "not_your_reservation owned_by_run already_resolved already_started expired"
@@ -91,11 +98,10 @@ _OWN: Mapping[str, str] = {
     "get_checkpoint": "ledger_not_consistent",
     "get_inclusion_proof": "ledger_not_consistent",
     "get_consistency_proof": "ledger_not_consistent",
-    "upload_dataset": "beyond_your_budgets invalid_csv invalid_parquet invalid_npz unsupported_file no_rows "
-    "capacity_exceeded public_needs_admin "
-    "malformed_multipart duplicate_part unsupported_part_type missing unknown_field readers_busy unknown_budget "
-    "not_a_root_budget privacy_unit_mismatch budget_for_public_data budget_not_bound content_is_private "
-    f"content_is_public {_NUMERICS}",
+    "upload_dataset": f"{_FILE} no_rows public_needs_admin unknown_budget not_a_root_budget privacy_unit_mismatch "
+    "budget_for_public_data content_is_private",
+    "upload_version": f"{_FILE} dataset_is_public out_of_range",
+    "list_versions": "invalid_cursor",
     "list_datasets": "invalid_cursor",
     "list_shared_contents": "invalid_cursor beyond_your_budgets",
     "delete_dataset": "dataset_is_bundled beyond_your_budgets",

@@ -46,6 +46,7 @@ _BODIES: Mapping[str, Mapping[str, Any]] = {
 _PARAMETERS: Mapping[tuple[str, str], Any] = {
     ("get_algorithm", "name"): "dp_sgd",
     ("get_dataset", "dataset_id"): "ds_breast_cancer",
+    ("list_versions", "dataset_id"): "ds_breast_cancer",
     ("compare_algorithms", "dataset_size"): 50000,
     ("compare_algorithms", "dimension"): 100,
     ("compare_algorithms", "epsilon"): 1,

@@ -90,9 +90,18 @@ LINKS: Mapping[tuple[str, int], list[Link]] = {
     ("get_spending", 200): [Link("get_spending", {"budget_id": "$request.path.budget_id", **CURSOR})],
     ("list_algorithms", 200): _to("get_algorithm", name="$response.body#/items/0/name"),
     ("upload_dataset", 201): [
-        *_to("get_dataset delete_dataset", dataset_id=ID),
+        *_to("get_dataset upload_version list_versions delete_dataset", dataset_id=ID),
         *(Link(target, {}, {"dataset_id": ID}) for target in ("create_run", "create_run_sweep", "derive_assumptions")),
     ],
+    ("upload_version", 201): [
+        *_to("get_dataset list_versions upload_version delete_dataset", dataset_id="$response.body#/dataset_id"),
+        Link(
+            "create_run",
+            {},
+            {"dataset_id": "$response.body#/dataset_id", "dataset_version": "$response.body#/version"},
+        ),
+    ],
+    ("list_versions", 200): [Link("list_versions", {"dataset_id": "$request.path.dataset_id", **CURSOR})],
     ("list_datasets", 200): [*_to("get_dataset", dataset_id=FIRST), Link("list_datasets", CURSOR)],
     ("delete_dataset", 204): _to("get_dataset", dataset_id="$request.path.dataset_id"),
     ("create_run", 202): [

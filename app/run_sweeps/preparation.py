@@ -159,7 +159,10 @@ def _calibrate_all(context: Context, grid: Grid, principal: Principal) -> list[r
             )
             raise unprocessable("too_much_work", detail, *grid.swept[-1].path)
         try:
-            ready.append(runs.calibrate(context, cell.request, principal))
+            # All cells are on the version that is the newest for the first of them.
+            version = ready[0].version if ready else cell.request.dataset_version
+            request = cell.request.model_copy(update={"dataset_version": version})
+            ready.append(runs.calibrate(context, request, principal))
         except Problem as problem:
             raise grid.in_cell(number, problem) from None
         except AccountingError as error:

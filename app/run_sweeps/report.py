@@ -119,6 +119,7 @@ def _shared(session: Session, sweep: RunSweep) -> dict[str, Any]:
         "fields": sweep.fields,
         "shape": [len(reduce(getitem, field.split("."), request)) for field in sweep.fields],
         "dataset_id": request["dataset_id"],
+        "dataset_version": _version(session, sweep),
         "test_dataset_id": request.get("test_dataset_id"),
         "budget_id": sweep.budget_id,
         "reservation_id": sweep.reservation_id,
@@ -136,6 +137,13 @@ def _shared(session: Session, sweep: RunSweep) -> dict[str, Any]:
         "started_at": sweep.started_at,
         "finished_at": sweep.finished_at,
     }
+
+
+def _version(session: Session, sweep: RunSweep) -> int | None:
+    if sweep.reservation_id is None:
+        return None
+    charged = reservations.get_reservation(session, sweep.reservation_id).dataset
+    return None if charged is None else int(charged["version"])
 
 
 def _quantile(sweep: RunSweep) -> TrialsQuantile | None:

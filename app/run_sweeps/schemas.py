@@ -25,7 +25,7 @@ MAX_RELEASE_AFTER_S = 7 * 24 * 3600
 
 _REQUEST = "#/components/schemas/RunRequest"
 #: What is the same in every run of a sweep: a field of these takes no list, or one that means what it does in a run.
-FIXED = ("dataset_id", "test_dataset_id", "budget_id", "neighboring_relation", "model")
+FIXED = ("dataset_id", "dataset_version", "test_dataset_id", "budget_id", "neighboring_relation", "model")
 #: What a sweep has other words for, or refuses.
 _NOT_HERE = ("dataset", "expected_plan_hash")
 
@@ -145,6 +145,7 @@ class RunSweepSummary(Schema):
     fields: list[str] = Field(description="The swept fields, as paths with dots.")
     shape: list[int] = Field(description="How many values each of them has: the sides of the grid.")
     dataset_id: str
+    dataset_version: int | None = Field(description="The version of private data that all runs train on; else null.")
     test_dataset_id: str | None
     budget_id: str | None
     reservation_id: str | None

@@ -89,8 +89,10 @@ def charged_data(session: Session, prepared: Prepared) -> ChargedData | None:
     Raises:
         Problem: 409 ``budget_not_bound``.
     """
-    first = prepared.grid.cells[0].request
-    return None if first.budget_id is None else datasets.charged_by_run(session, first.dataset_id, first.budget_id)
+    first, version = prepared.grid.cells[0].request, prepared.columns[0]["dataset_version"]
+    if first.budget_id is None:
+        return None
+    return datasets.charged_by_run(session, first.dataset_id, version, first.budget_id)
 
 
 def _reserve(session: Session, context: Context, prepared: Prepared, price: Price) -> None:

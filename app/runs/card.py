@@ -245,6 +245,7 @@ def _data(report: PrivacyReport) -> Section:
         ("data set", report.data.dataset_id),
         ("name", report.data.name),
         ("public", report.data.public),
+        ("version", report.data.version),
         ("declared size", report.data.declared_size),
         ("capacity", report.data.capacity),
     ]

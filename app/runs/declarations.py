@@ -9,6 +9,8 @@ from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from app.context import Context
+from app.datasets import versions
+from app.datasets.versions import Version
 from app.entries import registering
 from app.entries.register import UNREADABLE, Told
 from app.entries.registered import REGISTERED, charged_data
@@ -41,7 +43,12 @@ def check(context: Context, run: Run) -> None:
                 _check_row(session, Subject.DATASET, dataset_id)
         dataset = None if run.dataset_id is None else session.get_one(Dataset, run.dataset_id)
         if dataset is not None and not dataset.is_public:
-            _check_charge(session, run, dataset)
+            version = versions.find(session, dataset, run.dataset_version or 1)
+            if version is None:
+                raise RefusedError(DECLARATION_ALTERED)
+            if version.number > 1:
+                _check_row(session, Subject.VERSION, version.id)
+            _check_charge(session, run, dataset, version)
 
 
 def _check_row(session: Session, subject: Subject, subject_id: str) -> None:
@@ -60,7 +67,7 @@ def _told(session: Session, subject_id: str) -> Told | None:
         raise RefusedError(DECLARATION_ALTERED) from None
 
 
-def _check_charge(session: Session, run: Run, dataset: Dataset) -> None:
+def _check_charge(session: Session, run: Run, dataset: Dataset, version: Version) -> None:
     reservation_id = run.reservation_id
     if run.sweep_id is not None:
         sweep = sweep_repository.find(session, run.sweep_id)
@@ -69,6 +76,7 @@ def _check_charge(session: Session, run: Run, dataset: Dataset) -> None:
         raise RefusedError(DECLARATION_ALTERED)
     reservation = get_reservation(session, reservation_id)
     is_bound = get_budget(session, reservation.budget_id).root_id == dataset.budget_id
-    is_for_it = reservation.dataset in (None, charged_data(dataset).to_json())
+    charged = charged_data(dataset, version.number, version.content_hash)
+    is_for_it = reservation.dataset in (None, charged.to_json())
     if not is_bound or not is_for_it or reservation.run_id != (run.sweep_id or run.id):
         raise RefusedError(DECLARATION_ALTERED)

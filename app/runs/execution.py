@@ -41,13 +41,13 @@ def load_job(context: Context, run: Run, plan: Plan) -> Job:
     """Read the rows and build the model, before the charge starts.
 
     Raises:
-        RefusedError: a data set is deleted, or has more rows than its capacity.
+        RefusedError: a data set is deleted, or its version erased, or it has more rows than its capacity.
     """
     try:
         with context.database.read() as session:
             test = None if run.test_dataset_id is None else datasets.load(context, session, run.test_dataset_id)
             if run.dataset_id is not None:
-                training = datasets.load(context, session, run.dataset_id)
+                training = datasets.load(context, session, run.dataset_id, run.dataset_version or 1)
             else:
                 training = load_inline(InlineDataset.model_validate(run.inline_dataset))
     except Problem:

@@ -66,7 +66,7 @@ HOLD_LOST = {
 }
 DATASET_GONE = {
     "code": "dataset_deleted",
-    "detail": "A data set of the run was deleted before it was loaded. Nothing was charged.",
+    "detail": "A data set of the run, or its version, was deleted before it was loaded. Nothing was charged.",
 }
 DATASET_TOO_FULL = {
     "code": "dataset_too_full",

@@ -118,6 +118,7 @@ def run_body(session: Session, run: Run) -> RunBody:
         algorithm=run.algorithm,
         progress=ProgressBody(done=run.steps_done, total=run.steps_total),
         dataset_id=run.dataset_id,
+        dataset_version=run.dataset_version,
         test_dataset_id=run.test_dataset_id,
         model=MODEL_CHOICE.validate_python(run.model),
         budget_id=run.budget_id,
@@ -199,6 +200,7 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
     description = DataDescription.model_validate(run.description)
     return DataSummary(
         dataset_id=run.dataset_id,
+        version=run.dataset_version,
         name=None if stored is None or stored.deleted_at is not None else stored.name,
         public=stored is None or stored.is_public,  # rows in a request are
         declared_size=description.declared_size,

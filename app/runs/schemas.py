@@ -20,6 +20,12 @@ class RunRequest(AlgorithmChoice):
     """A calibration whose sizes come from the data set, the model to train, and the budget that pays."""
 
     dataset_id: Identifier | None = Field(None, description="A data set; or give `dataset` inline (public data alone).")
+    dataset_version: OptionalInteger = Field(
+        None,
+        ge=1,
+        le=2**31 - 1,
+        description="Which version of a private data set; by default the newest one at the time of the request.",
+    )
     dataset: InlineDataset | None = None
     model: ModelChoice
     budget_id: Identifier | None = Field(
@@ -90,6 +96,10 @@ class RunBody(Schema):
     algorithm: str
     progress: ProgressBody
     dataset_id: str | None
+    dataset_version: int | None = Field(
+        description="The version of private data that it trains on, fixed when it was asked for; null for public data, "
+        "and for runs from before there were versions, which are on the first."
+    )
     test_dataset_id: str | None
     model: ModelChoice
     budget_id: str | None

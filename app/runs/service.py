@@ -29,6 +29,7 @@ from app.auth import reach
 from app.auth.principal import SERVICE, Principal
 from app.context import Context
 from app.datasets import service as datasets
+from app.datasets import versions
 from app.datasets.inline import load_inline
 from app.entries import registering
 from app.entries.kinds import ChargedData, EntryKind
@@ -57,13 +58,22 @@ QUEUE_HOLD_S = 7 * 24 * 3600
 
 @dataclass
 class Preparation:
-    """A run that is calibrated and checked, but neither charged nor queued."""
+    """A run that is calibrated and checked, but neither charged nor queued.
+
+    Attributes:
+        version: Of its private data; None where they are public.
+    """
 
     calibration: Calibration
     data: DataDescription
-    is_public: bool
+    version: int | None
     assumptions: dict[str, float] = field(default_factory=dict)
     price: Price | None = None
+
+    @property
+    def is_public(self) -> bool:
+        """Whether every row of the data may be published."""
+        return self.version is None
 
 
 @dataclass(frozen=True)
@@ -142,10 +152,10 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
         reach.check(session, principal, "budget_id", request.budget_id)
         reach.check(session, principal, "dataset_id", request.dataset_id)
         reach.check(session, principal, "dataset_id", request.test_dataset_id)
-        data, public = _describe(session, request)
+        data, version = _describe(session, request)
         _check_test_data(session, request, data)
         relation = _relation_of_budget(session, request)
-    _check_privacy(request, public)
+    _check_privacy(request, public=version is None)
     model = build_model(request.model, data)
     check_model(find_algorithm(request.algorithm).name, request.model.kind)
     derived = derived_assumptions(request, model, data)
@@ -171,7 +181,7 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
             f"this request makes the plan {plan.plan_hash}, not the expected one; nothing was charged",
             "expected_plan_hash",
         )
-    return Preparation(calibration, data, public, derived)
+    return Preparation(calibration, data, version, derived)
 
 
 def check_queue(context: Context, principal_id: str, more: int = 1) -> None:
@@ -210,7 +220,7 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
     warnings = list(ready.calibration.warnings)
     if request.budget_id is not None:
         assert ready.price is not None, "what is charged has a price"
-        charged = datasets.charged_by_run(session, request.dataset_id, request.budget_id)
+        charged = datasets.charged_by_run(session, request.dataset_id, ready.version, request.budget_id)
         asked = ready.price.asked(f"{plan.algorithm} run {run_id}", run_id, plan.plan_hash, charged)
         reservation_id = reserve(session, context, principal_id, asked, ready.price.quote)
         warnings += ready.price.warnings
@@ -243,6 +253,7 @@ def columns_of(request: RunRequest, ready: Preparation) -> dict[str, Any]:
         "model": request.model.model_dump(mode="json"),
         "description": ready.data.model_dump(mode="json"),
         "dataset_id": request.dataset_id,
+        "dataset_version": ready.version,
         "inline_dataset": None if request.dataset is None else request.dataset.model_dump(mode="json"),
         "test_dataset_id": request.test_dataset_id,
         "budget_id": request.budget_id,
@@ -317,16 +328,22 @@ def model_body(context: Context, run: Run) -> ModelBody:
     )
 
 
-def _describe(session: Session, request: RunRequest) -> tuple[DataDescription, bool]:
+def _describe(session: Session, request: RunRequest) -> tuple[DataDescription, int | None]:
+    """What is declared of the data, and which version of them is trained on; None where they are public."""
     if (request.dataset_id is None) == (request.dataset is None):
         raise unprocessable(
             "missing", "give dataset_id, or dataset with public rows; exactly one of them", "dataset_id"
         )
     if request.dataset is not None:
-        return DataDescription.of_inline(load_inline(request.dataset, "dataset")), True
+        if request.dataset_version is not None:
+            raise unprocessable(
+                "overdetermined", "rows in a request have no versions: leave this out", "dataset_version"
+            )
+        return DataDescription.of_inline(load_inline(request.dataset, "dataset")), None
     assert request.dataset_id is not None
     dataset = datasets.get(session, request.dataset_id)
-    return DataDescription.of(dataset), dataset.is_public
+    version = versions.get(session, dataset, request.dataset_version)
+    return DataDescription.of(dataset, version), None if dataset.is_public else version.number
 
 
 def _relation_of_budget(session: Session, request: RunRequest) -> NeighboringRelation | None:
@@ -346,7 +363,7 @@ def _check_test_data(session: Session, request: RunRequest, data: DataDescriptio
             "a score on private rows would be a release of its own: the test data set must be declared public",
             "test_dataset_id",
         )
-    if not DataDescription.of(test).has_columns_of(data):
+    if not DataDescription.of(test, versions.newest(session, test)).has_columns_of(data):
         raise unprocessable(
             "columns_differ",
             "the test data set must declare the same columns (names, order, bounds, categories) and the same label",
@@ -354,7 +371,7 @@ def _check_test_data(session: Session, request: RunRequest, data: DataDescriptio
         )
 
 
-def _check_privacy(request: RunRequest, public: bool) -> None:
+def _check_privacy(request: RunRequest, *, public: bool) -> None:
     if not public and request.seed is not None:
         raise unprocessable(
             "seed_on_private_data", "a seed is for public data alone: whoever knows it subtracts the noise", "seed"

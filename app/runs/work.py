@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.algorithms.binding import DataDescription, build_model
 from app.algorithms.model_choice import MODEL_CHOICE
 from app.datasets import repository as datasets
+from app.datasets import versions
 from app.tables.runs import Run
 from calibrators.plan import Plan, plan_from_canonical
 from trainer.models import Model
@@ -60,13 +61,15 @@ def work_of(session: Session, run: Run) -> Work:
     description = DataDescription.model_validate(run.description)
     stored = None if run.dataset_id is None else datasets.find(session, run.dataset_id)
     assert stored is not None, "private rows are stored"
+    version = versions.find(session, stored, run.dataset_version or 1)
+    assert version is not None, "versions stay, erased or not"
     test = None if run.test_dataset_id is None else datasets.find(session, run.test_dataset_id)
     return Work(
         plan_from_canonical(run.plan, run.plan_hash),
         build_model(MODEL_CHOICE.validate_python(run.model), description),
         json.dumps(run.model, sort_keys=True),
         description,
-        stored.capacity,
+        version.capacity,
         0 if test is None else test.declared_size,
         run.score_noise_multiplier is not None,
     )

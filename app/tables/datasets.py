@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, CheckConstraint, ForeignKey, String
+from sqlalchemy import JSON, BigInteger, Boolean, CheckConstraint, ForeignKey, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.tables.base import Base, UtcDateTime
+from app.tables.states import Change
 
 
 class DatasetContent(Base):
@@ -24,7 +25,7 @@ class DatasetContent(Base):
 
 
 class Dataset(Base):
-    """A data set's declaration. A deleted one stays, without its file."""
+    """A data set's declaration, with sizes and content of its first version. A deleted one stays, without files."""
 
     __tablename__ = "datasets"
     __table_args__ = (
@@ -47,3 +48,29 @@ class Dataset(Base):
     content_hash: Mapped[str | None] = mapped_column(ForeignKey("dataset_contents.content_hash"), index=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class DatasetVersion(Base):
+    """The second version of a private data set, or a later one. Its row never changes, and outlives its file."""
+
+    __tablename__ = "dataset_versions"
+    __table_args__ = (
+        UniqueConstraint("dataset_id", "version"),
+        CheckConstraint("version >= 2", name="first_is_the_data_set"),
+        CheckConstraint("capacity >= declared_size", name="capacity_holds_declared_size"),
+        CheckConstraint(f"change IN ({', '.join(repr(str(change)) for change in Change)})", name="change"),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
+    version: Mapped[int] = mapped_column(Integer)
+    #: The root budget of the data set.
+    budget_id: Mapped[str] = mapped_column(ForeignKey("budgets.id"))
+    content_hash: Mapped[str] = mapped_column(ForeignKey("dataset_contents.content_hash"), index=True)
+    declared_size: Mapped[int] = mapped_column(BigInteger)
+    capacity: Mapped[int] = mapped_column(BigInteger)
+    change: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(String(200))
+    #: Whether the rows of all versions before went with it.
+    erases_earlier: Mapped[bool] = mapped_column(Boolean)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -42,6 +42,8 @@ class Run(Base):
     model: Mapped[dict[str, Any]] = mapped_column(JSON)
     description: Mapped[dict[str, Any]] = mapped_column(JSON)
     dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
+    #: Of private data: the version that it trains on. Null in runs from before there were versions means the first.
+    dataset_version: Mapped[int | None] = mapped_column(Integer)
     inline_dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     test_dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
     budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))

@@ -40,6 +40,19 @@ class LimitRequestStatus(StrEnum):
     """Whoever asked has taken it back."""
 
 
+class Change(StrEnum):
+    """What the owner says that a version of a data set does to the one before. It is public, and no rows prove it."""
+
+    APPENDED = "appended"
+    """Rows came."""
+    DELETED = "deleted"
+    """Rows went."""
+    CORRECTED = "corrected"
+    """Rows have other values."""
+    REPLACED = "replaced"
+    """It does not say."""
+
+
 class RunState(StrEnum):
     QUEUED = "queued"
     """Its cost is held, and it waits for a worker."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from email.message import Message as Header
 
 from starlette.concurrency import run_in_threadpool
@@ -14,8 +15,8 @@ from app.kit.json_body import read_json
 from app.observability.request_id import request_id_of
 from app.problems import Problem
 
-#: The one path that takes files.
-UPLOAD_PATH = "/v1/datasets"
+#: The paths that take files: of new data sets, and of their versions.
+UPLOAD_PATHS = re.compile("/v1/datasets(/[^/]+/versions)?")
 #: Below it are the pages, whose commands are forms of few short fields.
 FORMS = "/dashboard/"
 LARGEST_FORM_BYTES = 2**14
@@ -25,6 +26,10 @@ DRAINED_BYTES = 16 * 2**20
 
 #: Parsing anything longer is left to a thread, so that other requests go on meanwhile.
 PARSED_AT_ONCE_BYTES = 2**15
+
+
+def _takes_files(scope: Scope) -> bool:
+    return UPLOAD_PATHS.fullmatch(scope["path"]) is not None
 
 
 class _TooLarge(Exception):
@@ -50,7 +55,7 @@ class BodyGate:
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         media_type = _media_type(headers)
-        if media_type == "multipart/form-data" and scope["path"] == UPLOAD_PATH:
+        if media_type == "multipart/form-data" and _takes_files(scope):
             await self._pass_upload(scope, receive, send, headers)
             return
         is_form = media_type == "application/x-www-form-urlencoded" and scope["path"].startswith(FORMS)
@@ -58,7 +63,7 @@ class BodyGate:
         if body is None:
             return  # The client is gone.
         if body and not is_form:
-            _check_is_json(headers, media_type, uploads=scope["path"] == UPLOAD_PATH)
+            _check_is_json(headers, media_type, uploads=_takes_files(scope))
             if len(body) > PARSED_AT_ONCE_BYTES:
                 await run_in_threadpool(read_json, body)
             else:

@@ -7,6 +7,7 @@ nobody. A new route needs a line in `REQUESTS` if it takes ids outside its path,
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -70,6 +71,12 @@ REQUESTS: Mapping[str, list[Callable[[Ids], Request]]] = {
     "verify_ledger": [lambda ids: {"json": {"budget_id": ids["budget_id"]}}],
     "export_ledger": [lambda ids: {"params": {"budget_id": ids["budget_id"]}}],
     "upload_dataset": [lambda ids: upload(ROWS + "7,0.1,red,no\n", budget_id=ids["budget_id"])],
+    "upload_version": [
+        lambda _: {
+            "files": {"file": ("d.csv", (ROWS + "8,0.1,red,no\n").encode(), "text/csv")},
+            "data": {"metadata": json.dumps({"change": "appended", "reason": "r"})},
+        }
+    ],
     "create_run": [lambda ids: {"json": _run(ids)}],
     "create_run_sweep": [
         lambda ids: {"json": {**_run(ids), "hyperparameters": {"step_size": [0.5, 1.0]}, "select": "all"}},
@@ -102,7 +109,7 @@ REACHED = {
     **dict.fromkeys(("create_key", "get_key", "rotate_key", "revoke_key"), (403, "forbidden")),
 }
 #: What is for those who reach the root of the tree.
-FOR_ROOTS = {"verify_ledger", "export_ledger", "upload_dataset", "delete_dataset"}
+FOR_ROOTS = {"verify_ledger", "export_ledger", "upload_dataset", "upload_version", "delete_dataset"}
 
 #: Ids that name nothing of a budget's, or are not chosen by who asks.
 # What the register says of something is for keys that reach all budgets, whatever it is.

@@ -37,10 +37,11 @@ ALLOWED: dict[str, frozenset[Scope]] = {
         EVERYBODY,
     ),
     **dict.fromkeys(["list_algorithms", "compare_algorithms", "get_algorithm"], EVERYBODY),
-    **dict.fromkeys(["list_datasets", "get_dataset"], READERS),
+    **dict.fromkeys(["list_datasets", "get_dataset", "list_versions"], READERS),
     "list_shared_contents": frozenset({Scope.AUDITOR}),
     "derive_assumptions": SPENDERS,
     "upload_dataset": OWNERS,
+    "upload_version": OWNERS,
     "delete_dataset": OWNERS,
     # The ledger.
     "create_budget": OWNERS,

@@ -5,6 +5,7 @@ Tests of races and of kills send all of them, so that no path to the database ha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from sqlalchemy import func, select, table
 from app.context import Context
 from app.tables.idempotency import IdempotencyRecord
 from tests.app.run_sweeps.conftest import Sweeps
-from tests.app.runs.conftest import REQUEST
+from tests.app.runs.conftest import MORE_ROWS, REQUEST, ROWS
 
 #: Tables in which a command leaves rows. The rest of the ledger's tables follow from the entries.
 TABLES = (
@@ -27,6 +28,7 @@ TABLES = (
     "run_sweep_cells",
     "api_keys",
     "datasets",
+    "dataset_versions",
 )
 KEY = "the key"
 
@@ -50,10 +52,27 @@ def added(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]
 
 @dataclass(frozen=True)
 class Sent:
-    """One request."""
+    """One request.
+
+    Attributes:
+        path: Where it goes.
+        body: Its JSON; of an upload, the metadata.
+        file: The file of an upload.
+    """
 
     path: str
     body: Any = None
+    file: str | None = None
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """As a client takes it."""
+        if self.file is None:
+            return {"json": self.body}
+        return {
+            "files": {"file": ("d.csv", self.file.encode(), "text/csv")},
+            "data": {"metadata": json.dumps(self.body)},
+        }
 
 
 @dataclass(frozen=True)
@@ -167,6 +186,12 @@ def _dataset(service: Sweeps) -> Sent:
     return Sent("/v1/datasets", {"kind": "synthetic", "name": "s", "features": 2, "rows": 5, "seed": 1})
 
 
+def _version(service: Sweeps) -> Sent:
+    dataset = service.dataset(ROWS, budget_id=_budget(service))
+    body = {"change": "deleted", "reason": "r", "erase_earlier": True}
+    return Sent(f"/v1/datasets/{dataset['id']}/versions", body, MORE_ROWS)
+
+
 _ENTRY = {"entries": 1}
 _RESERVATION = {"reservations": 1, "entries": 1}
 
@@ -193,6 +218,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "create_run_sweep too dear": Command(lambda service: _sweep(service, 0.1), 409),
     "cancel_run_sweep": Command(_cancel_sweep, 200, _ENTRY),
+    "upload_version": Command(_version, 201, {"dataset_versions": 1, **_ENTRY}),
     "upload_dataset": Command(_dataset, 201, {"datasets": 1}),
     "create_key": Command(
         lambda _: Sent("/v1/keys", {"name": "k", "scopes": ["analyst"]}), 201, {"api_keys": 1}, needs_a_key=True

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from app.auth.principal import Scope
 from app.auth.service import create_key
 from app.context import Context
-from app.datasets.request_body import METADATA_EXAMPLE
+from app.datasets.request_body import METADATA_EXAMPLE, VERSION_EXAMPLE
 from app.db.database import Database
 from app.fence.watching import fenced_context
 from app.main import create_app
@@ -89,7 +89,7 @@ class Story:
         """Two owners who do not reach one another's root budgets upload the same rows."""
         _, _, operation = self.operations["create_budget"]
         request = next(iter(operation["requestBody"]["content"]["application/json"]["examples"].values()))["value"]
-        for _ in range(2):
+        for number in range(2):
             key = {"Idempotency-Key": secrets.token_hex(8)}
             budget = self._client.post("/v1/budgets", json=request, headers=key).json()
             owner = create_key(self._context, "owner", [Scope.OWNER], budgets=[budget["id"]])
@@ -102,6 +102,16 @@ class Story:
                 headers={**key, "Authorization": f"Bearer {owner.token}"},
             )
             assert answer.is_success, answer.text
+            answer = self._client.post(
+                f"/v1/datasets/{answer.json()['id']}/versions",
+                files={"file": ("clinic.csv", CSV + f"40,no,well\n{number},no,ill\n".encode(), "text/csv")},
+                data={"metadata": json.dumps(VERSION_EXAMPLE)},
+                headers={
+                    "Idempotency-Key": secrets.token_hex(8),
+                    "Authorization": f"Bearer {owner.token}",
+                },
+            )
+            self._keep("upload_version", answer)
 
     def sign_in(self) -> None:
         """Make the server's first key, and call with it from now on."""
@@ -183,6 +193,7 @@ def _train(story: Story) -> None:
     for example in ("classification", "regression"):
         made = story.call("upload_dataset", example)["id"]
     story.call("get_dataset")
+    story.call("list_versions")
     story.call("delete_dataset", dataset_id=made)
     run = story.call("create_run", "breast_cancer")["id"]
     story.work()

@@ -31,6 +31,7 @@ from app.fence.service import Fence
 from app.fence.watching import fenced_context
 from app.main import create_app
 from app.settings import Settings
+from tests.concurrency.keyed_commands import Sent
 from tests.local_access import local_client
 
 def dies(place, key):
@@ -53,14 +54,14 @@ def dies(place, key):
     Fence.before_commit, Fence.after_commit = before, after
 
 for line in sys.stdin:
-    place, environment, path, body, key = json.loads(line)
+    place, environment, path, body, file, key = json.loads(line)
     server = os.fork()
     if server == 0:
         os.environ.update(environment)
         settings = Settings()
         with local_client(create_app(fenced_context(settings, Database(settings.database_url)))) as client:
             dies(place, key)
-            client.post(path, json=body, headers={"Idempotency-Key": key})
+            client.post(path, **Sent(path, body, file).content, headers={"Idempotency-Key": key})
         os._exit(0)
     print("died", os.waitstatus_to_exitcode(os.waitpid(server, 0)[1]), flush=True)
 """
@@ -80,7 +81,7 @@ def kill_a_server() -> Iterator[Kill]:
     assert process.stdout is not None
 
     def kill(place: str, context: Context, request: Sent) -> None:
-        line = json.dumps([place, environment_of(context.settings), request.path, request.body, KEY])
+        line = json.dumps([place, environment_of(context.settings), request.path, request.body, request.file, KEY])
         process.stdin.write(f"{line}\n")
         process.stdin.flush()
         lines = [process.stdout.readline()]
@@ -114,7 +115,7 @@ def test_a_command_whose_server_is_killed_has_one_effect_and_one_answer(
         assert added(before, rows(context)) == (command.effect if PLACES[place] else {})
 
         def send() -> Any:
-            return client.post(request.path, json=request.body, headers={"Idempotency-Key": KEY})
+            return client.post(request.path, **request.content, headers={"Idempotency-Key": KEY})
 
         answers = [send(), send()]
     assert [answer.status_code for answer in answers] == [command.status] * 2

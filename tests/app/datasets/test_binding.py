@@ -102,14 +102,14 @@ def test_a_run_is_charged_to_the_root_budget_of_its_data(client: TestClient, con
     private_id = upload(client, private_metadata(mine)).json()["id"]
     with context.database.read() as session:
         private, public = service.get(session, private_id), service.get(session, "ds_digits")
-        service.charged_by_run(session, private.id, mine)
-        service.charged_by_run(session, public.id, mine)
-        service.charged_by_run(session, public.id, theirs)
+        service.charged_by_run(session, private.id, 1, mine)
+        service.charged_by_run(session, public.id, None, mine)
+        service.charged_by_run(session, public.id, None, theirs)
         with pytest.raises(Problem) as caught:
-            service.charged_by_run(session, private.id, theirs)
+            service.charged_by_run(session, private.id, 1, theirs)
         assert (caught.value.status, caught.value.code) == (409, "budget_not_bound")
         with pytest.raises(Problem) as caught:
-            service.charged_by_run(session, public.id, "bud_unknown")
+            service.charged_by_run(session, public.id, None, "bud_unknown")
         assert caught.value.status == 404
 
 
@@ -136,6 +136,6 @@ def test_data_are_bound_to_a_root_and_a_run_may_be_charged_anywhere_under_it(
     with context.database.read() as session:
         dataset = service.get(session, dataset_id)
         for budget_id in (root, child, grandchild):
-            service.charged_by_run(session, dataset.id, budget_id)
+            service.charged_by_run(session, dataset.id, 1, budget_id)
         with pytest.raises(Problem, match="root budget"):
-            service.charged_by_run(session, dataset.id, other)
+            service.charged_by_run(session, dataset.id, 1, other)

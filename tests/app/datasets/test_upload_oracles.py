@@ -143,6 +143,30 @@ def test_a_right_guess_at_rows_out_of_reach_is_answered_as_a_wrong_one(tenants: 
     assert victims.get(f"/v1/datasets/{tenants.dataset_id}").json()["budget_id"] == tenants.victim
 
 
+@pytest.mark.parametrize("who", OUTSIDERS)
+def test_a_right_guess_as_a_version_is_answered_as_a_wrong_one(tenants: Tenants, who: str) -> None:
+    client = OUTSIDERS[who](tenants)
+    ids = [upload(client, private_metadata(tenants.other), CSV).json()["id"] for _ in range(2)]
+    told, answers = [], []
+    for dataset_id, file in zip(ids, (WRONG, SECRET), strict=True):
+        with statements(tenants.context) as each:
+            answer = client.post(
+                f"/v1/datasets/{dataset_id}/versions",
+                files={"file": ("rows.csv", file, "text/csv")},
+                data={"metadata": json.dumps({"change": "appended", "reason": "r"})},
+                headers={"Idempotency-Key": uuid4().hex},
+            )
+        assert answer.status_code == 201, answer.text
+        told.append([LIST.sub("IN ()", statement) for statement in each])
+        answers.append((answer.status_code, answer.json()["owner_report"], answer.json()["version"]))
+    assert told[0] == told[1]
+    assert answers[0] == answers[1]
+    # The version makes its content one of two roots.
+    [shared] = tenants.client(Scope.AUDITOR).get("/v1/datasets/shared-contents").json()["items"]
+    assert shared["dataset_ids"] == sorted([ids[1], tenants.dataset_id])
+    assert shared["root_budget_ids"] == sorted([tenants.victim, tenants.other])
+
+
 @pytest.mark.parametrize("who", [*OUTSIDERS, "owner of both roots", "owner of everything"])
 def test_only_an_administrator_declares_rows_public(tenants: Tenants, who: str) -> None:
     client = (OUTSIDERS | INSIDERS)[who](tenants)

@@ -40,6 +40,9 @@ def lived_in(service: Service) -> Service:
     service.work()
     gone = service.dataset(ROWS + "3,0.5,red,no\n", budget_id=budget["id"])
     assert service.client.delete(f"/v1/datasets/{gone['id']}").status_code == 204
+    dataset_id = service.stored(run).dataset_id
+    assert dataset_id is not None
+    service.version(dataset_id)
     _, cancelled = service.charged()
     assert service.post(f"/v1/runs/{cancelled['id']}/cancel").status_code == 200
     service.charged()
@@ -132,7 +135,7 @@ def test_rows_that_are_forged_or_gone_are_named(lived_in: Service, subject: Subj
     with database.read() as session:
         row = session.execute(select(table).order_by(table.c.id.desc())).first()
     assert row is not None
-    unique = {"token_hash": "f" * 64, "reservation_id": None}
+    unique = {"token_hash": "f" * 64, "reservation_id": None, "version": 99}
     forged = {**row._mapping, "id": "forged", **{name: unique[name] for name in unique if name in table.c}}
     with unchecked(database, table) as connection:
         connection.execute(insert(table).values(forged))
@@ -217,6 +220,7 @@ def test_the_register_begins_with_what_was_there(service: Service) -> None:
         "UPDATE entries SET canonical = 'x' WHERE subject_id LIKE 'ds_%'",
         "DELETE FROM entries WHERE subject_id LIKE 'run_%'",
         "UPDATE reservations SET run_id = 'run_another'",
+        "UPDATE runs SET dataset_version = 2",
         """UPDATE reservations SET dataset = '{"content": "", "id": "ds_another", "version": 1}'""",
     ],
 )

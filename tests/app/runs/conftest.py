@@ -35,6 +35,8 @@ COLUMNS = [
 HEADER = "a,b,color,y\n"
 ROWS = HEADER + "1,0.5,red,no\n9,-0.5,green,yes\n2,0.25,red,no\n8,0,green,yes\n"
 
+MORE_ROWS = ROWS + "5,0,green,no\n"
+
 #: Full batches are calibrated in closed form, so a request takes milliseconds.
 REQUEST: dict[str, Any] = {
     "algorithm": "dp_sgd",
@@ -82,6 +84,22 @@ class Service:
         )
         assert answer.status_code == 201, answer.text
         return answer.json()
+
+    def add_version(self, dataset_id: str, rows: str, key: str | None = None, **changes: Any) -> Any:
+        """The answer to the upload of another version."""
+        metadata = {"change": "replaced", "reason": "r"} | changes
+        return self.client.post(
+            f"/v1/datasets/{dataset_id}/versions",
+            files={"file": ("d.csv", rows.encode(), "text/csv")},
+            data={"metadata": json.dumps(metadata)},
+            headers={"Idempotency-Key": key or secrets.token_hex(8)},
+        )
+
+    def version(self, dataset_id: str, rows: str = MORE_ROWS, **changes: Any) -> dict[str, Any]:
+        """Another version of a private data set."""
+        answer = self.add_version(dataset_id, rows, **changes)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
 
     def run(self, **changes: Any) -> Any:
         body = {key: value for key, value in (REQUEST | changes).items() if value is not ...}

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.db.database import Database
 from app.fence.watching import fenced_context
 from app.settings import Settings
-from app.web.body_gate import UPLOAD_PATH, BodyGate
+from app.web.body_gate import BodyGate
 
 LIMIT = 4096
 
@@ -44,7 +44,7 @@ def ask(application: ASGIApp, folder: Path, headers: dict[str, str], messages: I
     scope: Scope = {
         "type": "http",
         "method": "POST",
-        "path": UPLOAD_PATH,
+        "path": "/v1/datasets",
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         "state": {"request_id": "req_1"},
     }

@@ -181,6 +181,17 @@ def training(client: Client) -> None:
     )
     assert client.datasets.get(dataset).columns[1]["categories"] == ["0", "1"]
     assert dataset.id in [found.id for found in client.datasets.list()]
+    root = client.budgets.create(
+        "of rows", neighboring_relation="add_or_remove_one", filter={"kind": "zcdp", "rho": 1}
+    )
+    private = client.datasets.upload(
+        f"{rows}0,1\n".encode(), name="p", filename="p.csv", declared_size=9, capacity=900, columns=COLUMNS, label="y",
+        budget_id=root.id,
+    )  # fmt: skip
+    more = {"change": "appended", "reason": "more"}
+    added = client.datasets.add_version(private, f"{rows}0,1\n1,1\n".encode(), filename="p.csv", **more)
+    assert (added.version, added.owner_report["rows"]) == (2, 202)
+    assert [each.change for each in client.datasets.versions(private)] == [None, "appended"]
     assert list(client.datasets.shared_contents()) == []
     heard: list[ProgressMessage] = []
     run = client.runs.wait(client.runs.create(dataset_id=dataset.id, **TRAINING), on_progress=heard.append)

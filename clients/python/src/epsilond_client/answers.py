@@ -112,6 +112,7 @@ class Run(Document):
         algorithm: str
         progress: Progress
         dataset_id: str | None
+        dataset_version: int | None
         budget_id: str | None
         reservation_id: str | None
         sweep_id: str | None
@@ -197,6 +198,23 @@ class Entry(Document):
         previous_hash: str
 
 
+class DatasetVersion(Document):
+    """What the owner declared of a version of a data set; never its rows."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        id: str
+        dataset_id: str
+        version: int
+        change: str | None
+        reason: str | None
+        declared_size: int
+        capacity: int
+        erased: bool
+        #: In the answer to an upload alone.
+        owner_report: Mapping[str, Any]
+
+
 class Dataset(Document):
     """What the owner declared of a data set; never its rows."""
 
@@ -205,6 +223,8 @@ class Dataset(Document):
         id: str
         name: str
         public: bool
+        #: The newest version; the sizes are its own.
+        version: int
         declared_size: int
         capacity: int
         privacy_unit: str

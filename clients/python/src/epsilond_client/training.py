@@ -6,10 +6,11 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
-from epsilond_client.answers import Answer, Dataset, ProgressMessage, Run
+from epsilond_client.answers import Answer, Dataset, DatasetVersion, ProgressMessage, Run
 from epsilond_client.budgets import PAGE
 from epsilond_client.following import follow, wait_for
 from epsilond_client.transport import Content, Resource, path_to, plain
@@ -46,20 +47,39 @@ class Datasets(Resource):
                 is public. A file with more rows than `capacity` is refused; by default it is an eighth more than
                 `declared_size`, and at least 8 more.
         """
-        if isinstance(file, str | os.PathLike):
-            with Path(file).open("rb") as opened:
-                return self.upload(
-                    opened, name=name, filename=filename or Path(file).name, idempotency_key=idempotency_key, **metadata
-                )
-        if filename is None:
-            raise ValueError("filename says the format (rows.csv, rows.parquet, rows.npz) where file is no path")
-        if Path(filename).suffix not in _TYPES:
-            raise ValueError(f"the format follows from the file's name, which ends in one of {', '.join(_TYPES)}")
-        source = io.BytesIO(file) if isinstance(file, bytes) else file
-        if not source.seekable():
-            raise ValueError("an upload may have to be sent twice, so the file is one that can be read twice: no pipe")
-        declared = json.dumps(plain({"name": name} | metadata), allow_nan=False)
-        return self._http.write("/v1/datasets", _multipart(source, filename, declared), Dataset, idempotency_key)
+        with _multipart(file, filename, {"name": name} | metadata) as body:
+            return self._http.write("/v1/datasets", body, Dataset, idempotency_key)
+
+    def add_version(
+        self,
+        dataset: str | Dataset,
+        file: str | os.PathLike[str] | bytes | BinaryIO,
+        *,
+        change: str,
+        reason: str,
+        filename: str | None = None,
+        idempotency_key: str | None = None,
+        **metadata: Any,
+    ) -> DatasetVersion:
+        """Upload the whole content of a private data set as it is now; runs that name no version train on it.
+
+        Args:
+            dataset: Which one. Its columns, label and root budget stay.
+            file: As in `upload`.
+            change: What happened: ``"appended"``, ``"deleted"``, ``"corrected"``, or ``"replaced"``, which does not
+                say.
+            reason: Why. Both are public.
+            filename: Says the format, where `file` is no path.
+            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            metadata: `declared_size`, `capacity`; `erase_earlier` removes the rows of all versions before.
+        """
+        with _multipart(file, filename, {"change": change, "reason": reason} | metadata) as body:
+            path = path_to("/v1/datasets/{}/versions", dataset)
+            return self._http.write(path, body, DatasetVersion, idempotency_key)
+
+    def versions(self, dataset: str | Dataset, *, page_size: int = PAGE) -> Iterator[DatasetVersion]:
+        """The versions of a data set, oldest first."""
+        return self._http.pages(path_to("/v1/datasets/{}/versions", dataset), DatasetVersion, page_size)
 
     def generate(self, *, name: str, idempotency_key: str | None = None, **fields: Any) -> Dataset:
         """A public data set that is made from a seed.
@@ -108,8 +128,8 @@ class Runs(Resource):
             model: ``{"kind": "logistic_regression"}``, say.
             target: The guarantee to meet.
             idempotency_key: Of the caller's own; a fresh one where it is left out.
-            fields: `dataset_id`, `budget_id`, `batch_size`, `iterations`, `sampling`, `gradient_bound` and what else
-                a calibration takes.
+            fields: `dataset_id`, `dataset_version`, `budget_id`, `batch_size`, `iterations`, `sampling`,
+                `gradient_bound` and what else a calibration takes.
 
         Raises:
             BudgetExceeded: the plan does not fit; nothing is held and nothing runs.
@@ -228,10 +248,25 @@ class Audits(Resource):
         return self._http.pages("/v1/audits", Answer, page_size, run_id=run_id)
 
 
-def _multipart(file: BinaryIO, filename: str, metadata: str) -> Content:
+@contextmanager
+def _multipart(
+    file: str | os.PathLike[str] | bytes | BinaryIO, filename: str | None, metadata: Mapping[str, Any]
+) -> Iterator[Content]:
     """The body of an upload. The HTTP library reads a file from its beginning, for each attempt anew."""
+    if isinstance(file, str | os.PathLike):
+        with Path(file).open("rb") as opened, _multipart(opened, filename or Path(file).name, metadata) as body:
+            yield body
+        return
+    if filename is None:
+        raise ValueError("filename says the format (rows.csv, rows.parquet, rows.npz) where file is no path")
+    if Path(filename).suffix not in _TYPES:
+        raise ValueError(f"the format follows from the file's name, which ends in one of {', '.join(_TYPES)}")
+    source = io.BytesIO(file) if isinstance(file, bytes) else file
+    if not source.seekable():
+        raise ValueError("an upload may have to be sent twice, so the file is one that can be read twice: no pipe")
+    declared = json.dumps(plain(metadata), allow_nan=False)
     parts = {
-        "file": (filename, file, _TYPES[Path(filename).suffix]),
-        "metadata": (None, metadata, "application/json"),
+        "file": (filename, source, _TYPES[Path(filename).suffix]),
+        "metadata": (None, declared, "application/json"),
     }
-    return lambda: {"files": parts}
+    yield lambda: {"files": parts}
