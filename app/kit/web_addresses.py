@@ -32,7 +32,7 @@ Resolve = Callable[..., Sequence[Any]]
 
 @dataclass(frozen=True)
 class Address:
-    """Where a request goes.
+    """An address that a request goes to.
 
     Attributes:
         scheme: ``http`` or ``https``.

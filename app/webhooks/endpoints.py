@@ -60,7 +60,7 @@ def create_webhook(
 
 @router.get("/budgets/{budget_id}/webhooks", operation_id="list_webhooks", summary="Webhooks of a budget, oldest first")
 def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[WebhookBody]:
-    """At most ten, on one page."""
+    """A budget has at most ten, so that one page has all."""
     with context.database.read() as session:
         get_budget(session, budget_id)
         rows = repository.of_budget(session, budget_id)

@@ -18,7 +18,7 @@ Event = Annotated[WebhookEvent, Field(strict=False)]
 
 
 class WebhookRequest(Schema):
-    """Where messages go, and what they tell of."""
+    """An address, and what it is told of."""
 
     url: str = Field(min_length=1, max_length=MAX_URL_LENGTH, description="Below an address that the operator allows.")
     events: list[Event] = Field(min_length=1, max_length=len(WebhookEvent))
@@ -57,7 +57,7 @@ class WebhookWithSecret(WebhookBody):
 
     @classmethod
     def without_secret(cls, row: Webhook, waiting: int) -> Self:
-        """As it is stored for a repetition of the request."""
+        """Return the webhook as it is stored for a repetition of the request."""
         return cls(**_fields(row, waiting), secret=None)
 
 
@@ -69,12 +69,12 @@ class DeliveryBody(Schema):
     state: DeliveryState
     attempts: int
     last_error: str | None = Field(
-        description="Of the last attempt: `name_not_found`, `address_forbidden`, `address_not_allowed`, "
+        description="Why the last attempt failed: `name_not_found`, `address_forbidden`, `address_not_allowed`, "
         "`connection_failed`, `tls_failed`, `timeout`, `no_answer`, `redirect_not_followed` or `refused`."
     )
     last_status: int | None = Field(description="The receiver's HTTP status.")
     created_at: datetime
-    due_at: datetime = Field(description="Of the next attempt, or the last that was due.")
+    due_at: datetime = Field(description="The time of the next attempt, or of the last that was due.")
     ended_at: datetime | None
     body: str = Field(description="What is sent.")
 

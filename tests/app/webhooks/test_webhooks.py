@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -367,3 +369,29 @@ def test_no_log_line_holds_an_address_or_a_secret(
     assert "hidden" not in printed
     assert webhook["secret"] not in printed
     assert str(told.receiver.port) not in printed
+
+
+SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = Path(__file__).parents[3] / "docs" / "operating" / "webhooks.md"
+
+
+@on_one_engine
+def test_what_the_page_verifies_messages_with_works(told: Told) -> None:
+    (source,) = SNIPPET.findall(PAGE.read_text())
+    scope: dict[str, Any] = {}
+    exec(compile(source, str(PAGE), "exec"), scope)
+    webhook = told.webhook("denied")
+    assert_problem(told.api.reserve(told.budget["id"], [zcdp(1.5)]), 409, "budget_exceeded")
+    told.delivered()
+    (received,) = told.receiver.received
+    now = told.clock.now.timestamp()
+
+    def is_genuine(secret: str, body: bytes, now: float, **headers: str) -> bool:
+        return bool(scope["is_genuine"](secret, {**received.headers, **headers}, body, now))
+
+    assert is_genuine(webhook["secret"], received.body, now)
+    assert not is_genuine(webhook["secret"], received.body, now + 301)
+    assert not is_genuine(webhook["secret"], received.body + b" ", now)
+    assert not is_genuine(webhook["secret"], received.body, now, **{"webhook-id": "msg_other"})
+    other = told.webhook("denied")
+    assert not is_genuine(other["secret"], received.body, now)
