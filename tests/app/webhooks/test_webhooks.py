@@ -395,3 +395,18 @@ def test_what_the_page_verifies_messages_with_works(told: Told) -> None:
     assert not is_genuine(webhook["secret"], received.body, now, **{"webhook-id": "msg_other"})
     other = told.webhook("denied")
     assert not is_genuine(other["secret"], received.body, now)
+
+
+@on_one_engine
+def test_the_page_of_a_budget_shows_who_is_told(told: Told) -> None:
+    page = f"/dashboard/budgets/{told.budget['id']}/webhooks"
+    assert "No address is told" in told.api.client.get(page).text
+    webhook = told.webhook("denied", "spending_threshold", fractions=[0.5])
+    assert_problem(told.api.reserve(told.budget["id"], [zcdp(1.5)]), 409, "budget_exceeded")
+    told.receiver.answer = None
+    told.delivered()
+    shown = told.api.client.get(page).text
+    assert webhook["id"] in shown
+    assert "spending threshold at 0.5" in shown
+    assert "denied: pending (no answer)" in shown
+    assert webhook["secret"] not in shown
