@@ -43,6 +43,8 @@ from app.sweeps import endpoints as sweeps
 from app.web.body_gate import BodyGate
 from app.web.docs import add_documentation
 from app.web.fence_gate import FenceGate
+from app.webhooks import endpoints as webhooks
+from app.webhooks.delivery import Deliverer
 
 #: The resources, in the order of the documentation. A new one is imported above and named here.
 RESOURCES = (
@@ -53,6 +55,7 @@ RESOURCES = (
     budgets,
     spending,
     limit_requests,
+    webhooks,
     ledger,
     transparency,
     datasets,
@@ -92,10 +95,14 @@ def create_app(context: Context) -> FastAPI:
         supervisor = Supervisor(context, context.settings.workers)
         await run_in_threadpool(supervisor.start)
         progress.open()
+        deliverer = Deliverer(context)
+        if context.settings.webhook_addresses:
+            deliverer.start()
         try:
             yield
         finally:
             progress.close()
+            deliverer.stop()
             await run_in_threadpool(context.processes.close)
             await run_in_threadpool(context.audit_processes.close)
             await run_in_threadpool(supervisor.stop)

@@ -57,6 +57,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "limit_changed": (409, "The budget has another limit by now than it had when another one was asked for."),
     "limit_above_parent": (409, "A budget above would never admit the limit that was asked for."),
     "dataset_is_public": (409, "Private data alone have versions; other public rows are a data set of their own."),
+    "too_many_webhooks": (409, "The budget has as many webhooks as it may have: ten."),
     "not_committed": (409, "Only a committed reservation takes other events; of an open one the price alone."),
     "budget_exceeded": (
         409,
@@ -156,6 +157,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "tree_too_deep": (422, "Too many budgets above one another."),
     "other_budget": (422, "The reservation belongs to another budget."),
     "unexpected_charge_delta": (422, "Only approximate_dp budgets price a reservation at a delta of its own."),
+    "address_not_allowed": (422, "The operator has not allowed webhooks at this address, or below any."),
     "unknown_budget": (422, "There is no budget of this id."),
     "privacy_unit_mismatch": (422, "The data set and its budget protect different units."),
     "ragged_row": (422, "A row has more or fewer cells than there are columns."),

@@ -6,7 +6,7 @@ import re
 import secrets
 from functools import cached_property
 from importlib.util import find_spec
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +21,7 @@ from sqlalchemy.exc import ArgumentError
 
 from app.kit.encryption import FileEncryption, parse_key
 from app.kit.private_files import write_private_once
+from app.kit.web_addresses import parse_address
 
 MIN_SECRET_LENGTH = 32
 
@@ -103,6 +104,17 @@ class Settings(BaseSettings):
         le=5,
         description="Principals that must approve a request for another limit of a budget, none of them the one who "
         "asked. Keys with the scope `limits` change limits without a request.",
+    )
+    webhook_addresses: str = Field(
+        "",
+        description="URLs below which webhooks may be, separated by blanks, such as https://hooks.example/epsilond "
+        "(`docs/operating/webhooks.md`). Host and port must be the same, and the path below. Only an http:// URL in it "
+        "allows one without TLS. Empty: there are no webhooks.",
+    )
+    webhook_networks: str = Field(
+        "",
+        description="Networks of private or otherwise special addresses that webhooks may lead to nevertheless, "
+        "separated by blanks, such as 10.20.0.0/16. A name that leads to any other such address is not asked.",
     )
     requests_per_second: float = Field(
         5000.0,
@@ -281,6 +293,27 @@ class Settings(BaseSettings):
             )
             raise PydanticCustomError("dask_scheduler", detail)
         return address
+
+    @field_validator("webhook_addresses")
+    @classmethod
+    def _are_addresses(cls, given: str) -> str:
+        for address in given.split():
+            try:
+                parse_address(address)
+            except ValueError as error:
+                raise PydanticCustomError("webhook_addresses", str(error)) from None
+        return given
+
+    @field_validator("webhook_networks")
+    @classmethod
+    def _are_networks(cls, given: str) -> str:
+        for network in given.split():
+            try:
+                ip_network(network)
+            except ValueError:
+                detail = "it is no list of networks, such as 10.20.0.0/16 fd00:1::/32"
+                raise PydanticCustomError("webhook_networks", detail) from None
+        return given
 
     @field_validator("data_dir")
     @classmethod

@@ -4,7 +4,7 @@ A key with budgets reaches those and every budget below them. What it does not r
 are those to an id that names nothing, found by the same statement.
 
     a budget, a reservation, an entry   is reached with its budget
-    a request for another limit         with its budget
+    a request for a limit, a webhook    with its budget
     a run, a sweep of runs              with the budget that pays for it; without one, by the key that made it
     an audit                            with its run; without one, by the key that made it
     a data set                          if it is public, or a budget of the key is in the tree of its root budget
@@ -25,6 +25,7 @@ from app.problems import Problem, not_found
 from app.tables.datasets import Dataset
 from app.tables.ledger import Budget, Entry, LimitRequest, Reservation, under
 from app.tables.runs import Audit, Run, RunSweep
+from app.tables.webhooks import Webhook
 
 Condition = ColumnElement[bool]
 
@@ -49,6 +50,11 @@ def entries(principal: Principal) -> Condition:
 def limit_requests(principal: Principal) -> Condition:
     """Return the condition on `LimitRequest` for those that the principal reaches."""
     return _of_reached_budget(principal, LimitRequest.budget_id)
+
+
+def webhooks(principal: Principal) -> Condition:
+    """Return the condition on `Webhook` for those that the principal reaches."""
+    return _of_reached_budget(principal, Webhook.budget_id)
 
 
 def runs(principal: Principal) -> Condition:
@@ -109,6 +115,7 @@ KINDS: Mapping[str, _Kind] = {
     "budget_id": _Kind("budget", Budget.id, budgets),
     "reservation_id": _Kind("reservation", Reservation.id, reservations),
     "limit_request_id": _Kind("limit request", LimitRequest.id, limit_requests),
+    "webhook_id": _Kind("webhook", Webhook.id, webhooks),
     "entry_id": _Kind("entry", Entry.id, entries),
     "run_id": _Kind("run", Run.id, runs),
     "sweep_id": _Kind("run sweep", RunSweep.id, run_sweeps),

@@ -97,6 +97,18 @@ async def reservations(request: Request, budget_id: str, state: str = "", cursor
     return page(request, "budget_reservations.html", budget=budget, state=state, **found)
 
 
+@router.get("/{budget_id}/webhooks")
+async def webhooks(request: Request, budget_id: str) -> Response:
+    """Who is told what happens to the budget, for those who may know, and what became of the newest messages."""
+    answer = await ask(request, "GET", f"/v1/budgets/{budget_id}/webhooks")
+    found = answer.body["items"] if answer.is_good else []
+    newest = {}
+    for each in found:
+        query = {"limit": "3"}
+        newest[each["id"]] = await need(request, f"/v1/webhooks/{each['id']}/deliveries", query, in_part=True)
+    return page(request, "budget_webhooks.html", answer=answer, webhooks=found, newest=newest)
+
+
 def in_tree_order(budgets: list[dict[str, Any]]) -> list[Row]:
     """Each budget behind the one above it, if that is among them; otherwise in the order in which they come."""
     present = {budget["id"] for budget in budgets}

@@ -183,9 +183,21 @@ def run_once(
     return answer_once(context, keyed, decide, looks_first=prepare is not None)
 
 
-def refuse(context: Context, keyed: Keyed, denial: Problem) -> Answer:
-    """Record a denial (409) that was decided, and raise it; or replay what another process has stored meanwhile."""
-    return settled(_deny(context, keyed, denial), keyed)
+def refuse(context: Context, keyed: Keyed, denial: Problem, also: Callable[[Session], None] = lambda _: None) -> Answer:
+    """Record a denial (409) that was decided, and raise it; or replay what another process has stored meanwhile.
+
+    Args:
+        context: The process's context.
+        keyed: The request.
+        denial: The answer.
+        also: What else is written in the transaction that records the denial, and only then.
+    """
+
+    def record(session: Session) -> Decision:
+        also(session)
+        return denial
+
+    return settled(_decide(context, keyed, record), keyed)
 
 
 def _deny(context: Context, keyed: Keyed, denial: Problem) -> Decision:

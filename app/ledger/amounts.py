@@ -7,7 +7,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from accounting.filters import PrivacyFilter
+from accounting.filters import ApproximateDpFilter, PrivacyFilter
 from app.ledger.states import Path
 from app.tables.states import Amounts
 
@@ -50,6 +50,19 @@ def remaining_in_words(path: Path) -> dict[str, Any]:
 def limit_in_words(budget_filter: PrivacyFilter) -> dict[str, Any]:
     """The limit in the filter's own fields."""
     return numbers(budget_filter.describe_limit())
+
+
+def share_used(budget_filter: PrivacyFilter, used: Amounts) -> float:
+    """Return amounts over the limit: where several orders would admit, at the one with most room.
+
+    >>> from accounting.filters import ZcdpFilter
+    >>> share_used(ZcdpFilter(1.0), (250_000_000,))
+    0.25
+    """
+    shares = [amount / cap for amount, cap in zip(used, budget_filter.caps, strict=True) if cap > 0]
+    if isinstance(budget_filter, ApproximateDpFilter):
+        return max(shares, default=1.0)  # each of its caps must hold
+    return min(shares, default=1.0)
 
 
 def numbers(amounts: Mapping[str, Any]) -> dict[str, Any]:

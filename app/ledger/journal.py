@@ -26,10 +26,11 @@ from app.entries.statements import entry_row, insert_entries
 from app.fence.marks import Head
 from app.fence.service import touch
 from app.kit.ids import new_id
-from app.ledger import repository, rows, statements
+from app.ledger import news, repository, rows, statements
 from app.ledger.commands import AskLimit, BudgetCommand, Command, LimitDecision, LimitRequestCommand
 from app.ledger.denials import Denial
 from app.ledger.limit_requests import decide_limit_request
+from app.ledger.news import Change, Decided
 from app.ledger.recording import entry_record
 from app.ledger.states import BudgetState, LimitRequestState, Path, ReservationState, exposed_counts
 from app.ledger.transitions import Transition, decide
@@ -139,6 +140,8 @@ class Transaction:
     _new_reservations: dict[str, tuple[int, str]] = field(default_factory=dict)
     _entries: list[dict[str, Any]] = field(default_factory=list)
     _exposed: dict[str, Counter[Event]] = field(default_factory=dict)
+    _locked: dict[str, BudgetState] = field(default_factory=dict)
+    _decided: list[Decided] = field(default_factory=list)
 
     def lock(self, instructions: Sequence[Instruction]) -> None:
         """Lock the budgets and those above them, in the order of their ids, and read them as they are now."""
@@ -146,7 +149,7 @@ class Transaction:
         self._places = _places(self.connection, self.database, targets)
         ids = sorted({budget_id for place in self._places.values() for budget_id in place})
         for row in statements.lock_budgets(self.connection, ids):
-            self._budgets[row.id] = rows.budget_state(row)
+            self._budgets[row.id] = self._locked[row.id] = rows.budget_state(row)
             self._heads[row.id] = _Head(row.sequence, row.head_hash)
         # A place may be remembered from a transaction that was rolled back, with the budget that it made.
         self._places = {target: place for target, place in self._places.items() if place[0] in self._budgets}
@@ -219,6 +222,7 @@ class Transaction:
         head.sequence, head.hash = record.sequence, self._entries[-1]["hash"]
         if transition.limit_request is not None:
             self._keep_limit_request(transition.limit_request, record)
+            self._decided.append(Decided(transition.limit_request, tuple(level.id for level in transition.path)))
         after = transition.reservation
         if after is None:
             return
@@ -298,6 +302,8 @@ class Transaction:
                 if count
             ],
         )
+        changes = {each: Change(self._locked[each], self._budgets[each]) for each in self._changed_budgets}
+        news.tell(connection, changes, self._decided, self.now)
 
 
 # Where a budget stands in its tree, and which budget a reservation belongs to, never changes: asked once.

@@ -11,15 +11,14 @@ import structlog
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from accounting.filters import ApproximateDpFilter, PrivacyFilter
 from app.context import Context
 from app.db.failures import DATABASE_FAILURES
 from app.fence.watching import fence_of
 from app.kit.answer_cache import AnswerCache
+from app.ledger.amounts import share_used
 from app.ledger.states import plus
 from app.monitoring import repository
 from app.runs import liveness
-from app.tables.states import Amounts
 
 log = structlog.get_logger("epsilond.metrics")
 
@@ -158,19 +157,6 @@ def _take(context: Context) -> Snapshot:
             overdrawn=sum(budget.overdrawn for budget in budgets[: repository.MOST_BUDGETS]),
             more_budgets=len(budgets) > repository.MOST_BUDGETS,
         )
-
-
-def share_used(budget_filter: PrivacyFilter, used: Amounts) -> float:
-    """What is spent and reserved over the limit: where several orders would admit, at the one with most room.
-
-    >>> from accounting.filters import ZcdpFilter
-    >>> share_used(ZcdpFilter(1.0), (250_000_000,))
-    0.25
-    """
-    shares = [amount / cap for amount, cap in zip(used, budget_filter.caps, strict=True) if cap > 0]
-    if isinstance(budget_filter, ApproximateDpFilter):
-        return max(shares, default=1.0)  # each of its caps must hold
-    return min(shares, default=1.0)
 
 
 def _runs(snapshot: Snapshot, now: datetime) -> Iterator[Metric]:

@@ -73,6 +73,14 @@ class Metrics:
             ["result"],
             registry=self.registry,
         )
+        self._webhooks = Counter(
+            "epsilond_webhook_attempts_total",
+            "Attempts of this process to deliver a message to a webhook, by what came of them.",
+            ["result"],
+            registry=self.registry,
+        )
+        for outcome in ("delivered", "failed", "given_up"):
+            self._webhooks.labels(outcome)
         self._last_valid = _LastValid()
         self.registry.register(self._last_valid)
         self._begun = self._in_progress.inc
@@ -116,6 +124,10 @@ class Metrics:
         self._verifications.labels(result).inc()
         if result is VerificationResult.VALID:
             self._last_valid.moment = time.time()
+
+    def webhook_attempted(self, result: str) -> None:
+        """Count an attempt to deliver a message: ``delivered``, ``failed`` or ``given_up``."""
+        self._webhooks.labels(result).inc()
 
     @contextmanager
     def evaluation(self) -> Iterator[Evaluated]:

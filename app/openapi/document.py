@@ -42,6 +42,7 @@ TAGS = [
         "terms of another. Nothing is stored.",
     },
     {"name": "Budgets", "description": "How much may ever be released from one body of data, and what is left of it."},
+    {"name": "Webhooks", "description": "Who is told what happens to a budget, by signed messages."},
     {
         "name": "Reservations",
         "description": "Budget that is held before noise is drawn: reserve, start, then commit what happened, or void.",

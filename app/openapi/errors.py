@@ -83,6 +83,8 @@ _OWN: Mapping[str, str] = {
     "limit_below_use",
     "refuse_limit_request": "request_decided",
     "withdraw_limit_request": "request_decided not_your_request",
+    "create_webhook": "address_not_allowed too_many_webhooks contradiction",
+    "list_deliveries": "invalid_cursor",
     "correct_charge": f"{_PRICING} missing other_budget not_committed correction_lowers overdetermined {_RESOLVING}",
     "get_spending": "invalid_cursor",
     "create_reservation": f"{_PRICING} budget_exceeded missing",

@@ -38,8 +38,9 @@ def _to(targets: str, **parameters: str) -> list[Link]:
 _RESERVATION = "get_reservation start_reservation extend_reservation commit_reservation void_reservation"
 _OF_BUDGET = (
     "get_budget list_reservations create_reservation change_limit create_limit_request list_limit_requests_of_budget "
-    "correct_charge get_spending list_entries"
+    "create_webhook list_webhooks correct_charge get_spending list_entries"
 )
+_WEBHOOK = "get_webhook list_deliveries disable_webhook enable_webhook rotate_webhook_secret delete_webhook"
 _LIMIT_REQUEST = "get_limit_request approve_limit_request refuse_limit_request withdraw_limit_request"
 
 #: By operation and status of the answer that leads on.
@@ -80,6 +81,11 @@ LINKS: Mapping[tuple[str, int], list[Link]] = {
     ("list_limit_requests_of_budget", 200): [
         *_to(_LIMIT_REQUEST, limit_request_id=FIRST),
         Link("list_limit_requests_of_budget", {"budget_id": "$request.path.budget_id", **CURSOR}),
+    ],
+    ("create_webhook", 201): _to(_WEBHOOK, webhook_id=ID),
+    ("list_webhooks", 200): _to("get_webhook list_deliveries", webhook_id=FIRST),
+    ("list_deliveries", 200): [
+        Link("list_deliveries", {"webhook_id": "$request.path.webhook_id", **CURSOR}),
     ],
     ("correct_charge", 201): _to("get_reservation", reservation_id=ID),
     ("list_entries", 200): [

@@ -24,7 +24,16 @@ from app.ledger.exports import ExportFormat
 from app.ledger.price_verification import PriceClass
 from app.openapi.sharing import nodes
 from app.runs.report_schemas import Layer
-from app.tables.states import LimitRequestStatus, ReservationStatus, RunState, Select, SweepState
+from app.tables.states import (
+    DeliveryState,
+    LimitRequestStatus,
+    ReservationStatus,
+    RunState,
+    Select,
+    SweepState,
+    WebhookEvent,
+    WebhookState,
+)
 from calibrators.as_published import Verdict
 from calibrators.provenance import ProvenanceKind
 from calibrators.scopes import Measure, Shape
@@ -35,6 +44,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
     each.__name__: each
     for each in (
         Batches,
+        DeliveryState,
         EntryKind,
         PriceClass,
         ExportFormat,
@@ -51,6 +61,8 @@ _NAMED: Mapping[str, type[StrEnum]] = {
         Shape,
         SweepState,
         Verdict,
+        WebhookEvent,
+        WebhookState,
     )
 }
 

@@ -28,6 +28,7 @@ from app.ledger.denials import Denial
 from app.ledger.executor import Exceeded, Request, carry_out_one, execute
 from app.ledger.journal import Instruction
 from app.ledger.transitions import Transition, decide
+from app.outbox.writing import write_denial
 from app.problems import Problem
 from app.reservations import holders, quotes, service
 from app.reservations.bodies import reservation_body
@@ -189,12 +190,17 @@ def make_room(context: Context, principal: Principal, keyed: Keyed, attempt: Cal
     Raises:
         Problem: what the attempt raises; 409 ``budget_exceeded``, which is remembered.
     """
+
+    def tell(exceeded: Exceeded) -> Callable[[Session], None]:
+        path = [level.id for level in exceeded.path]
+        return lambda session: write_denial(session.connection(), path, context.clock())
+
     while True:
         try:
             return attempt()
         except Exceeded as exceeded:
             if not exceeded.room_can_be_made:
-                return refuse(context, keyed, _budget_exceeded(context, principal, exceeded))
+                return refuse(context, keyed, _budget_exceeded(context, principal, exceeded), tell(exceeded))
             # Once one budget of the path has room, one above it may stand in the way, with due holds of its own below
             # it. Who finds nothing to release tries again, too: others have released what stood in the way, then.
             service.release_due_holds(context, exceeded.denial.budget_id)

@@ -21,6 +21,7 @@ from app.runs import liveness
 from app.runs.leases import LEASE_S, LeaseWatch, Sweeper
 from app.runs.sweep_progression import advance_all
 from app.settings import environment_of
+from app.webhooks.overdue import tell_of_overdue
 
 log = structlog.get_logger()
 
@@ -110,6 +111,7 @@ class Supervisor:
             # A stalled worker would be in the place of one that works.
             self._processes[worker_id].kill()
         self._release_due_holds()
+        self._tell_of_overdue()
         self._integrate()
         advance_all(self._context)
 
@@ -119,6 +121,13 @@ class Supervisor:
             release_due_holds(self._context)
         except DATABASE_FAILURES as error:
             log.error("holds_not_released", error_type=type(error).__name__)
+
+    def _tell_of_overdue(self) -> None:
+        """Webhooks hear of what was started and is late."""
+        try:
+            tell_of_overdue(self._context)
+        except DATABASE_FAILURES as error:
+            log.error("overdue_not_told", error_type=type(error).__name__)
 
     def _integrate(self) -> None:
         """What was committed gets its place in the tree over all entries: nobody waits long for a checkpoint then."""

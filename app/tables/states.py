@@ -53,6 +53,41 @@ class Change(StrEnum):
     """It does not say."""
 
 
+class WebhookEvent(StrEnum):
+    """What a webhook may be told of."""
+
+    SPENDING_THRESHOLD = "spending_threshold"
+    """What may have been released (spent, and started) has reached a share of the budget's limit."""
+    DENIED = "denied"
+    """Reservations were refused for want of room; those within a minute make one message."""
+    START_OVERDUE = "start_overdue"
+    """A reservation was started and not committed in its time."""
+    LIMIT_REQUESTED = "limit_requested"
+    """Another limit was asked for."""
+    LIMIT_DECIDED = "limit_decided"
+    """A request for another limit was approved, refused or withdrawn."""
+
+
+class WebhookState(StrEnum):
+    """Whether a webhook is told anything."""
+
+    ACTIVE = "active"
+    """Messages are written and delivered."""
+    DISABLED = "disabled"
+    """No message is written; those that wait stay until it is active again, or are given up."""
+
+
+class DeliveryState(StrEnum):
+    """What became of a message. The last two are final."""
+
+    PENDING = "pending"
+    """It waits for its next attempt."""
+    DELIVERED = "delivered"
+    """The receiver answered with a status 2xx."""
+    GIVEN_UP = "given_up"
+    """It could not be delivered within a day."""
+
+
 class RunState(StrEnum):
     QUEUED = "queued"
     """Its cost is held, and it waits for a worker."""

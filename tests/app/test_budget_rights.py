@@ -22,9 +22,11 @@ from app.auth.rights import CurrentPrincipal, requires
 from app.context import Context, CurrentContext
 from app.main import create_app
 from app.runs import service as runs
+from app.settings import Settings
 from tests.app.auth.rights_world import (
     EVENT,
     FILTER,
+    WEBHOOK,
     Ids,
     NoAudits,
     Side,
@@ -33,6 +35,7 @@ from tests.app.auth.rights_world import (
     budget_request,
     send,
     upload,
+    webhook,
 )
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import REQUEST, ROWS
@@ -58,6 +61,7 @@ REQUESTS: Mapping[str, list[Callable[[Ids], Request]]] = {
     "list_budgets": [lambda ids: {"params": {"parent_id": ids["parent_id"]}}],
     "change_limit": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
     "create_limit_request": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
+    "create_webhook": [lambda _: {"json": WEBHOOK}],
     "approve_limit_request": [lambda _: {"json": {"reason": "r"}}],
     "refuse_limit_request": [lambda _: {"json": {"reason": "r"}}],
     "correct_charge": [
@@ -115,6 +119,11 @@ FOR_ROOTS = {"verify_ledger", "export_ledger", "upload_dataset", "upload_version
 # What the register says of something is for keys that reach all budgets, whatever it is.
 HARMLESS = {"principal_id", "last-event-id", "subject_id"}
 _IS_AN_ID = re.compile(r".+_id|budgets")
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"webhook_addresses": "https://hooks.example/"})
 
 
 @pytest.fixture
@@ -207,6 +216,8 @@ def _faults_of(
         return send(side.caller, method.upper(), path.format(**ids), **make(ids))
 
     ids = side.with_fresh_reservation() if "reservation_id" in used else side.ids
+    if "webhook_id" in used:
+        ids = {**ids, "webhook_id": webhook(side.caller, ids["budget_id"])}
     if "limit_request_id" in used:
         asker = side.caller if name.startswith("withdraw") else world.admin
         ids = {**ids, "limit_request_id": ask_for_limit(asker, ids["budget_id"])}

@@ -52,6 +52,8 @@ ALLOWED: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(["list_limit_requests", "list_limit_requests_of_budget", "get_limit_request"], READERS),
     **dict.fromkeys(["create_limit_request", "withdraw_limit_request"], SPENDERS),
     **dict.fromkeys(["approve_limit_request", "refuse_limit_request"], OWNERS),
+    **dict.fromkeys(["create_webhook", "list_webhooks", "get_webhook", "list_deliveries", "delete_webhook"], OWNERS),
+    **dict.fromkeys(["disable_webhook", "enable_webhook", "rotate_webhook_secret"], OWNERS),
     "create_reservation": SPENDERS,
     **dict.fromkeys(["start_reservation", "extend_reservation", "commit_reservation", "void_reservation"], SPENDERS),
     "verify_ledger": BOOKKEEPERS,

@@ -165,6 +165,7 @@ def _keep_books(story: Story) -> str:
     story.call("void_reservation", reservation_id=other)
     story.call("change_limit", budget_id=budgets["zcdp"])
     waiting = _ask(story, budgets["zcdp"])
+    _be_told(story, budgets["pure_dp"])
     story.call("correct_charge", budget_id=budgets["zcdp"])
     for name in ("get_budget", "list_reservations", "get_spending"):
         story.call(name, budget_id=budget)
@@ -185,6 +186,14 @@ def _ask(story: Story, budget: str) -> str:
     withdrawn = story.call("create_limit_request", budget_id=budget)["id"]
     story.call("withdraw_limit_request", limit_request_id=withdrawn)
     return str(story.call("create_limit_request", budget_id=budget)["id"])
+
+
+def _be_told(story: Story, budget: str) -> None:
+    webhook = story.call("create_webhook", budget_id=budget)["id"]
+    story.call("list_webhooks", budget_id=budget)
+    for name in ("get_webhook", "list_deliveries", "disable_webhook", "enable_webhook", "rotate_webhook_secret"):
+        story.call(name, webhook_id=webhook)
+    story.call("delete_webhook", webhook_id=webhook)
 
 
 def _train(story: Story) -> None:
@@ -235,7 +244,10 @@ def _let_in(story: Story, waiting: str) -> None:
 def fresh(database_url: str, folder: Path) -> Iterator[Story]:
     """A story on a server without anything on it."""
     database = Database(database_url)
-    context = fenced_context(Settings(data_dir=folder, database_url=database_url, workers=0), database)
+    settings = Settings(
+        data_dir=folder, database_url=database_url, workers=0, webhook_addresses="https://hooks.example/"
+    )
+    context = fenced_context(settings, database)
     app = create_app(context)
     with local_client(app) as client:
         yield Story(app, client, context)
@@ -256,7 +268,8 @@ def _shortened(part: Any) -> Any:
         return [_shortened(value) for value in part[:MOST_ITEMS]]
     if not isinstance(part, dict):
         return part
-    shorter = {name: "epsilond_..." if name == "token" else _shortened(value) for name, value in part.items()}
+    hidden = {"token": "epsilond_...", "secret": "whsec_..."}
+    shorter = {name: hidden.get(name) or _shortened(value) for name, value in part.items()}
     # A JSON Schema: of an algorithm's inputs.
     for name in ("properties", "$defs"):
         if isinstance(shorter.get(name), dict):

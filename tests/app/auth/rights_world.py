@@ -100,6 +100,17 @@ def ask_for_limit(caller: Caller, budget_id: str) -> str:
     return str(made(caller, f"/v1/budgets/{budget_id}/limit-requests", json=body)["id"])
 
 
+WEBHOOK = {"url": "https://hooks.example/", "events": ["limit_requested"]}
+
+
+def webhook(caller: Caller, budget_id: str) -> str:
+    """A new one; of older ones some are deleted, since a budget has ten at most."""
+    path = f"/v1/budgets/{budget_id}/webhooks"
+    for old in send(caller, "GET", path).json()["items"][5:]:
+        send(caller, "DELETE", f"/v1/webhooks/{old['id']}")
+    return str(made(caller, path, json=WEBHOOK)["id"])
+
+
 class World:
     """A tree of a root, a child and its grandchild, with a key of the child alone; and a second root with its key."""
 
@@ -154,6 +165,7 @@ class World:
             "parent_id": budget,
             "budgets": budget,
             "reservation_id": reserve(caller, budget),
+            "webhook_id": webhook(caller, budget),
             "limit_request_id": ask_for_limit(caller, budget),
             "dataset_id": dataset,
             "test_dataset_id": self.public,

@@ -42,7 +42,8 @@ class Live:
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """One server for all tests, each of which makes what it looks at."""
-    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), port=0, workers=0)
+    folder, allowed = tmp_path_factory.mktemp("data"), "https://hooks.example/"
+    settings = Settings(data_dir=folder, port=0, workers=0, webhook_addresses=allowed)
     with serving(environment_of(settings)) as api:
         database = Database(settings.sqlalchemy_url)
         yield Live(str(api.client.base_url), fenced_context(settings, database))

@@ -114,7 +114,8 @@ def test_every_example_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     Path("sweep.json").write_text(json.dumps(SWEEP_EXAMPLES["noise_over_epsilon"]["value"]))
     Path("problem.json").write_text(json.dumps(ADVISE_EXAMPLES["convex"]["value"]))
-    settings = Settings(data_dir=tmp_path / "data", port=0, workers=0)
+    allowed = "https://hooks.example/"
+    settings = Settings(data_dir=tmp_path / "data", port=0, workers=0, webhook_addresses=allowed)
     program = write_launcher(tmp_path, Path(sys.executable))
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
     environment = {**inherited, **environment_of(settings)}
@@ -152,6 +153,9 @@ def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -
             return str(next(run["id"] for run in runs if run["state"] == "succeeded"))
         case "BUDGET":
             return str(json.loads(done("budget", "list", "--json", env=env))["items"][0]["id"])
+        case "WEBHOOK":
+            budget = placeholder("BUDGET", path, settings, env)
+            return str(json.loads(done("budget", "webhooks", budget, "--json", env=env))["items"][0]["id"])
         case "REQUEST":
             if path == "budget approve":
                 asked_by_somebody_else(settings)

@@ -19,6 +19,7 @@ from accounting.filters import ApproximateDpFilter
 from app.auth import service as keys
 from app.auth.principal import Scope
 from app.context import Context
+from app.ledger.amounts import share_used
 from app.ledger.checkpoints import Checkpoint, read_note, sign
 from app.monitoring import collectors
 from app.observability.metrics import VerificationResult
@@ -184,7 +185,7 @@ def test_budgets_near_exhaustion_and_overdue_reservations(
 
 
 def test_a_share_is_of_the_cap_that_refuses_first() -> None:
-    assert collectors.share_used(ApproximateDpFilter(1.0, 1e-5), (100_000_000, 9 * 10**12)) == 0.9
+    assert share_used(ApproximateDpFilter(1.0, 1e-5), (100_000_000, 9 * 10**12)) == 0.9
 
 
 def test_no_more_budgets_than_a_few_are_named_and_looked_at(client: TestClient, monkeypatch: Any) -> None:

@@ -39,6 +39,7 @@ TRAINING: dict[str, Any] = {
     "gradient_bound": {"kind": "normalize", "regularizer": 1.0},
     "hyperparameters": {"step_size": 0.1},
 }
+ALLOWED = {"EPSILOND_WEBHOOK_ADDRESSES": "https://hooks.example/"}
 COLUMNS = [
     {"name": "x", "type": "number", "lower": -1.0, "upper": 1.0},
     {"name": "y", "type": "category", "categories": ["0", "1"]},
@@ -66,7 +67,10 @@ def template(request: httpx2.Request) -> str:
 def url(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of this module's own: it trains, and after the last test it has keys."""
     folder = tmp_path_factory.mktemp("tour")
-    with running_server(sqlite_databases.migrated(), folder, EPSILOND_WORKERS="1") as server, token_of(server):
+    with (
+        running_server(sqlite_databases.migrated(), folder, EPSILOND_WORKERS="1", **ALLOWED) as server,
+        token_of(server),
+    ):
         host, port = server.address
         yield f"http://{host}:{port}"
 
@@ -161,6 +165,16 @@ def ledger(client: Client, folder: Path) -> None:
     assert client.limit_requests.refuse(another, reason="no").state == "refused"
     assert client.limit_requests.get(asked).state == "withdrawn"
     assert len(list(client.limit_requests.list(budget=budget, page_size=2))) == 3
+    webhook = client.webhooks.create(budget, url="https://hooks.example/a", events=["limit_requested"])
+    assert webhook.secret.startswith("whsec_")
+    assert webhook.secret not in repr(webhook)
+    assert [each.id for each in client.webhooks.of(budget)] == [webhook.id]
+    assert client.webhooks.disable(webhook).state == "disabled"
+    assert client.webhooks.enable(webhook).state == "active"
+    assert client.webhooks.rotate(webhook).secret != webhook.secret
+    assert list(client.webhooks.deliveries(webhook)) == []
+    assert client.webhooks.get(webhook).waiting == 0
+    client.webhooks.delete(webhook)
     checkpoint = client.ledger.checkpoint()
     assert client.ledger.verify(checkpoint=checkpoint.note).valid
     assert client.ledger.proof(entries[0], tree_size=checkpoint.tree_size)
@@ -181,9 +195,7 @@ def training(client: Client) -> None:
     )
     assert client.datasets.get(dataset).columns[1]["categories"] == ["0", "1"]
     assert dataset.id in [found.id for found in client.datasets.list()]
-    root = client.budgets.create(
-        "of rows", neighboring_relation="add_or_remove_one", filter={"kind": "zcdp", "rho": 1}
-    )
+    root = client.budgets.create("of rows", neighboring_relation="add_or_remove_one", filter={"kind": "zcdp", "rho": 1})
     private = client.datasets.upload(
         f"{rows}0,1\n".encode(), name="p", filename="p.csv", declared_size=9, capacity=900, columns=COLUMNS, label="y",
         budget_id=root.id,

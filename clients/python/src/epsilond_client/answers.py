@@ -26,7 +26,7 @@ class Interval:
 
 _INTERVAL = {"lower", "estimate", "upper"}
 #: Shown once, in the answer that made it; never in a repr, which ends up in logs.
-_SECRET = frozenset({"token"})
+_SECRET = frozenset({"token", "secret"})
 
 
 class Document(Mapping[str, Any]):

@@ -1,6 +1,6 @@
 """Budgets, their limits, reservations and the ledger.
 
-`client.budgets`, `client.limit_requests`, `client.reservations`, `client.ledger`.
+`client.budgets`, `client.limit_requests`, `client.webhooks`, `client.reservations`, `client.ledger`.
 """
 
 from __future__ import annotations
@@ -142,6 +142,52 @@ class LimitRequests(Resource):
         """Take a request of one's own back."""
         path = path_to("/v1/limit-requests/{}/withdraw", limit_request)
         return self._http.write(path, None, Answer, idempotency_key)
+
+
+class Webhooks(Resource):
+    """Addresses that are told what happens to a budget (scope ``owner``)."""
+
+    def create(
+        self,
+        budget: BudgetId,
+        *,
+        url: str,
+        events: Sequence[str],
+        fractions: Sequence[float] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Answer:
+        """Have an address told; its `secret`, which messages are verified with, is in this answer and never again."""
+        request = {"url": url, "events": list(events), "fractions": fractions}
+        return self._http.write(path_to("/v1/budgets/{}/webhooks", budget), request, Answer, idempotency_key)
+
+    def of(self, budget: BudgetId) -> Sequence[Answer]:
+        """The webhooks of a budget."""
+        found = self._http.get(path_to("/v1/budgets/{}/webhooks", budget), Answer)
+        return [Answer(fields) for fields in found["items"]]
+
+    def get(self, webhook: str | Answer) -> Answer:
+        """A webhook, without its secret."""
+        return self._http.get(path_to("/v1/webhooks/{}", webhook), Answer)
+
+    def deliveries(self, webhook: str | Answer, *, page_size: int = PAGE) -> Iterator[Answer]:
+        """Its messages, and what became of them."""
+        return self._http.pages(path_to("/v1/webhooks/{}/deliveries", webhook), Answer, page_size)
+
+    def disable(self, webhook: str | Answer, *, idempotency_key: str | None = None) -> Answer:
+        """Tell it nothing more."""
+        return self._http.write(path_to("/v1/webhooks/{}/disable", webhook), None, Answer, idempotency_key)
+
+    def enable(self, webhook: str | Answer, *, idempotency_key: str | None = None) -> Answer:
+        """Tell it again."""
+        return self._http.write(path_to("/v1/webhooks/{}/enable", webhook), None, Answer, idempotency_key)
+
+    def rotate(self, webhook: str | Answer, *, idempotency_key: str | None = None) -> Answer:
+        """Give it another `secret`, which is in this answer and never again."""
+        return self._http.write(path_to("/v1/webhooks/{}/rotate", webhook), None, Answer, idempotency_key)
+
+    def delete(self, webhook: str | Answer) -> None:
+        """Delete it, with its messages."""
+        self._http.delete(path_to("/v1/webhooks/{}", webhook))
 
 
 class Reservations(Resource):

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from epsilond_client import events as steps_of
 from epsilond_client.answers import Answer, Event, Key
-from epsilond_client.budgets import PAGE, BudgetId, Budgets, Ledger, LimitRequests, Reservations
+from epsilond_client.budgets import PAGE, BudgetId, Budgets, Ledger, LimitRequests, Reservations, Webhooks
 from epsilond_client.holding import HeldReservation
 from epsilond_client.retries import Clock, Retries
 from epsilond_client.training import Audits, Datasets, Runs, RunSweeps
@@ -58,6 +58,7 @@ class Client:
         self.algorithms = Algorithms(self._http)
         self.budgets = Budgets(self._http)
         self.limit_requests = LimitRequests(self._http)
+        self.webhooks = Webhooks(self._http)
         self.reservations = Reservations(self._http)
         self.ledger = Ledger(self._http)
         self.datasets = Datasets(self._http)

@@ -1,0 +1,135 @@
+"""Addresses that the service itself asks: how they are written, and which of them may be asked.
+
+Whoever registers an address chooses what this machine connects to, and this machine may reach more than they do. So an
+address must be below one that an operator has allowed, its name is resolved once, and what it leads to must be a
+public address, or in a network that the operator has named.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+
+Network = IPv4Network | IPv6Network
+Ip = IPv4Address | IPv6Address
+
+_FORM = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<path>(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*)(\?(?P<query>[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*))?"
+)
+_PORTS = {"http": 80, "https": 443}
+#: Addresses of IPv6 that stand for one of IPv4 in their last 32 bits, whatever is behind the translator.
+_TRANSLATED = (ip_network("64:ff9b::/96"), ip_network("::/96"))
+#: Translators of a network's own, which put an address of IPv4 anywhere.
+_OWN_TRANSLATORS = ip_network("64:ff9b:1::/48")
+#: `socket.getaddrinfo`, or what takes its place in a test.
+Resolve = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address that a request goes to.
+
+    Attributes:
+        scheme: ``http`` or ``https``.
+        host: A name, or an address of IPv4 or IPv6 without brackets.
+        port: Given, or that of the scheme.
+        path: With its leading slash; empty where none is given.
+        query: Behind the path, without its question mark.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: str
+
+    @property
+    def target(self) -> str:
+        """What the first line of a request has."""
+        return (self.path or "/") + (f"?{self.query}" if self.query else "")
+
+    @property
+    def authority(self) -> str:
+        """What the header Host has."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def is_below(self, allowed: Address) -> bool:
+        """Whether it has the scheme, host and port of another, and a path at or below its path."""
+        if (self.scheme, self.host, self.port) != (allowed.scheme, allowed.host, allowed.port):
+            return False
+        above = allowed.path.rstrip("/")
+        return self.path == above or self.path.startswith(f"{above}/")
+
+
+class Forbidden(ValueError):
+    """What a name leads to is not asked."""
+
+
+def parse_address(text: str) -> Address:
+    """Read an address.
+
+    Raises:
+        ValueError: it is none, or holds what no address here needs: a user, a fragment, capital letters in the host, a
+            path that leads upwards.
+
+    >>> parse_address("https://hooks.example:8443/a?b=c").target
+    '/a?b=c'
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise ValueError(
+            "it is not an address such as https://hooks.example/path, with a host in small letters and no user or #"
+        )
+    port = int(found["port"]) if found["port"] else _PORTS[found["scheme"]]
+    if not 1 <= port <= 65535:
+        raise ValueError("its port is not between 1 and 65535")
+    decoded = re.sub(r"%2[eE]", ".", found["path"])
+    if any(step in (".", "..") for step in decoded.split("/")) or re.search(r"%(2[fF]|5[cC])", decoded):
+        raise ValueError("its path has steps such as . and .., or a slash that is written as %2F")
+    return Address(found["scheme"], found["host"].strip("[]"), port, found["path"], found["query"] or "")
+
+
+def is_allowed(address: Address, allowed: Iterable[str]) -> bool:
+    """Whether an address is below one of those that an operator has allowed."""
+    return any(address.is_below(parse_address(each)) for each in allowed)
+
+
+def checked_ips(address: Address, networks: Iterable[str], resolve: Resolve = socket.getaddrinfo) -> list[Ip]:
+    """Resolve the host, once; connect to what is returned and to nothing else.
+
+    Raises:
+        OSError: the name leads nowhere.
+        Forbidden: one of the addresses is private, of this machine, or special otherwise, and in none of the networks.
+    """
+    named = [ip_network(each) for each in networks]
+    found = resolve(address.host, address.port, type=socket.SOCK_STREAM)
+    ips = [ip_address(each[4][0].partition("%")[0]) for each in found]
+    if not ips or not all(_may_be_asked(ip, named) for ip in ips):
+        raise Forbidden("the host leads to an address that is not public")
+    return list(dict.fromkeys(ips))
+
+
+def _may_be_asked(ip: Ip, named: Sequence[Network]) -> bool:
+    behind = _behind(ip)
+    if any(behind.version == network.version and behind in network for network in named):
+        return True
+    is_special = behind.is_multicast or behind.is_reserved or behind.is_unspecified or behind in _OWN_TRANSLATORS
+    return behind.is_global and not is_special
+
+
+def _behind(ip: Ip) -> Ip:
+    """The address of IPv4 that one of IPv6 stands for; any other one itself."""
+    if isinstance(ip, IPv4Address):
+        return ip
+    if ip.is_loopback:
+        return ip
+    for inside in (ip.ipv4_mapped, ip.sixtofour, None if ip.teredo is None else ip.teredo[1]):
+        if inside is not None:
+            return inside
+    return IPv4Address(int(ip) & 0xFFFFFFFF) if any(ip in network for network in _TRANSLATED) else ip

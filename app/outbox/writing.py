@@ -1,0 +1,150 @@
+"""Messages to webhooks, written by whoever does what they tell of, in the same transaction.
+
+A message says nothing that a reader of the webhook's budget could not see: budgets at or under it, their amounts,
+reservations and requests by their ids. It names no principal, and no budget above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from sqlalchemy import Connection, Table, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from app.db.lists import among, as_list
+from app.kit.ids import new_id
+from app.tables.states import DeliveryState, WebhookEvent, WebhookState
+from app.tables.webhooks import Webhook, WebhookMessage
+
+#: Messages of one webhook that may wait; further ones are counted, and not written.
+MOST_WAITING = 1000
+#: Denials that come within so many seconds make one message.
+DENIALS_TOGETHER_S = 60
+
+WEBHOOKS = cast(Table, Webhook.__table__)
+MESSAGES = cast(Table, WebhookMessage.__table__)
+#: Nobody has begun to send it, so that what it says may still change.
+_IS_UNTOUCHED = (
+    (MESSAGES.c.state == str(DeliveryState.PENDING)) & (MESSAGES.c.attempts == 0) & MESSAGES.c.leased_until.is_(None)
+)
+_SUBSCRIPTIONS = {
+    dialect: select(WEBHOOKS.c.id, WEBHOOKS.c.budget_id, WEBHOOKS.c.events, WEBHOOKS.c.fractions).where(
+        among(dialect, WEBHOOKS.c.budget_id, "ids"), WEBHOOKS.c.state == str(WebhookState.ACTIVE)
+    )
+    for dialect in ("sqlite", "postgresql")
+}
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What an active webhook wants to be told of.
+
+    Attributes:
+        webhook_id: Its id.
+        budget_id: It is told of this budget, and of all under it.
+        events: What it wants to hear.
+        fractions: Of the limit, for `WebhookEvent.SPENDING_THRESHOLD`.
+    """
+
+    webhook_id: str
+    budget_id: str
+    events: frozenset[str]
+    fractions: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Message:
+    """Something to tell one webhook.
+
+    Attributes:
+        webhook_id: Which one.
+        event: What has happened.
+        data: JSON; what else the message says.
+        subject: What it is about: a webhook is told of it once.
+    """
+
+    webhook_id: str
+    event: WebhookEvent
+    data: Mapping[str, Any]
+    subject: str | None = None
+
+
+def subscriptions(connection: Connection, budget_ids: Sequence[str]) -> list[Subscription]:
+    """The active webhooks of budgets."""
+    if not budget_ids:
+        return []
+    dialect = connection.dialect.name
+    rows = connection.execute(_SUBSCRIPTIONS[dialect], {"ids": as_list(dialect, budget_ids)})
+    return [Subscription(row[0], row[1], frozenset(row[2]), tuple(row[3])) for row in rows]
+
+
+def write(connection: Connection, messages: Iterable[Message], now: datetime) -> None:
+    """Put messages into the outbox, to be delivered from now on, once the caller's transaction is committed."""
+    for message in messages:
+        if _has_room(connection, message.webhook_id):
+            _insert(connection, message, now, now)
+
+
+def write_denial(connection: Connection, path: Sequence[str], now: datetime) -> None:
+    """Tell of a reservation that was refused for want of room; a flood of them makes one message a minute.
+
+    Args:
+        connection: Of the transaction that stores the refusal.
+        path: The ids of the budget that was asked and of those above it.
+        now: The time of the refusal.
+    """
+    wanted = [each for each in subscriptions(connection, path) if WebhookEvent.DENIED in each.events]
+    for webhook_id in sorted(each.webhook_id for each in wanted):
+        # One at a time, so that two denials do not make two messages.
+        connection.execute(select(WEBHOOKS.c.id).where(WEBHOOKS.c.id == webhook_id).with_for_update(key_share=True))
+        _add_denial(connection, webhook_id, path[0], now)
+
+
+def _add_denial(connection: Connection, webhook_id: str, budget_id: str, now: datetime) -> None:
+    of_denials = (MESSAGES.c.webhook_id == webhook_id) & (MESSAGES.c.event == str(WebhookEvent.DENIED))
+    waiting = select(MESSAGES.c.id, MESSAGES.c.data).where(of_denials, _IS_UNTOUCHED)
+    for row in connection.execute(waiting).all():
+        if row.data["budget_id"] == budget_id and _joined(connection, row.id):
+            return
+    last_due = connection.scalar(select(func.max(MESSAGES.c.due_at)).where(of_denials))
+    together = timedelta(seconds=DENIALS_TOGETHER_S)
+    due_at = now if last_due is None or last_due <= now - together else now + together
+    if _has_room(connection, webhook_id):
+        data = {"budget_id": budget_id, "code": "budget_exceeded"}
+        _insert(connection, Message(webhook_id, WebhookEvent.DENIED, data), now, due_at)
+
+
+def _joined(connection: Connection, message_id: str) -> bool:
+    """Count one more denial in a message, if nobody has begun to send it."""
+    joined = update(MESSAGES).where(MESSAGES.c.id == message_id, _IS_UNTOUCHED).values(count=MESSAGES.c.count + 1)
+    return connection.execute(joined).rowcount == 1
+
+
+def _has_room(connection: Connection, webhook_id: str) -> bool:
+    is_waiting = (MESSAGES.c.webhook_id == webhook_id) & (MESSAGES.c.state == str(DeliveryState.PENDING))
+    waiting = connection.scalar(select(func.count()).select_from(MESSAGES).where(is_waiting)) or 0
+    if waiting < MOST_WAITING:
+        return True
+    dropped = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook_id).values(dropped=WEBHOOKS.c.dropped + 1)
+    connection.execute(dropped)
+    return False
+
+
+def _insert(connection: Connection, message: Message, now: datetime, due_at: datetime) -> None:
+    row = {
+        "id": new_id("msg"),
+        "webhook_id": message.webhook_id,
+        "event": str(message.event),
+        "subject": message.subject,
+        "data": dict(message.data),
+        "count": 1,
+        "state": str(DeliveryState.PENDING),
+        "attempts": 0,
+        "created_at": now,
+        "due_at": due_at,
+    }
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    connection.execute(dialect.insert(MESSAGES).values(row).on_conflict_do_nothing())

@@ -1,0 +1,85 @@
+"""Tables of webhooks: where messages go, and the outbox that they wait in."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, Integer, String, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.tables.base import Base, UtcDateTime
+from app.tables.states import DeliveryState, WebhookState
+
+
+def _one_of(column: str, values: list[str]) -> str:
+    return f"{column} IN ({', '.join(repr(value) for value in values)})"
+
+
+class Webhook(Base):
+    """An address that is told what happens to a budget and those under it.
+
+    Attributes:
+        events: What it is told of.
+        fractions: Of the limit, at which it is told of spending.
+        secret_version: Of the key that signs, which is derived from it and stored nowhere.
+        dropped: Messages that were not written because too many waited.
+    """
+
+    __tablename__ = "webhooks"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", list(WebhookState)), name="state"),
+        CheckConstraint("dropped >= 0", name="dropped"),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    budget_id: Mapped[str] = mapped_column(ForeignKey("budgets.id"), index=True)
+    url: Mapped[str] = mapped_column(String(1000))
+    events: Mapped[list[str]] = mapped_column(JSON)
+    fractions: Mapped[list[float]] = mapped_column(JSON)
+    state: Mapped[str] = mapped_column(String(16))
+    secret_version: Mapped[int] = mapped_column(Integer)
+    dropped: Mapped[int] = mapped_column(Integer)
+    principal_id: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class WebhookMessage(Base):
+    """A message to a webhook, written in the transaction that has what it tells of.
+
+    Attributes:
+        subject: What it is about, once per webhook: a reservation with its time; None where there is no such thing.
+        count: How many happenings it tells of.
+        due_at: Of the next attempt.
+        leased_until: Somebody is at it, or has died; others leave it alone until then.
+        last_error, last_status: Of the last attempt: the class of the failure, and the receiver's HTTP status.
+    """
+
+    __tablename__ = "webhook_messages"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", list(DeliveryState)), name="state"),
+        CheckConstraint("(state = 'pending') = (ended_at IS NULL)", name="ended_at"),
+        UniqueConstraint("webhook_id", "subject"),
+        Index("ix_webhook_messages_webhook_created_at", "webhook_id", "created_at", "id"),
+        Index(
+            "ix_webhook_messages_due",
+            "due_at",
+            postgresql_where=text("state = 'pending'"),
+            sqlite_where=text("state = 'pending'"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id"))
+    event: Mapped[str] = mapped_column(String(32))
+    subject: Mapped[str | None] = mapped_column(String(200))
+    data: Mapped[dict[str, Any]] = mapped_column(JSON)
+    count: Mapped[int] = mapped_column(Integer)
+    state: Mapped[str] = mapped_column(String(16))
+    attempts: Mapped[int] = mapped_column(Integer)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    due_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    leased_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_error: Mapped[str | None] = mapped_column(String(40))
+    last_status: Mapped[int | None] = mapped_column(Integer)

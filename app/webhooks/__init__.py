@@ -1,0 +1,1 @@
+"""Webhooks: registered by owners, signed, delivered, and bounded in what they reach."""

@@ -1,0 +1,154 @@
+"""All SQL on webhooks and their messages, but for what writes messages: that is the outbox's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, delete, func, literal_column, or_, select, update
+from sqlalchemy.orm import Session
+
+from app.problems import not_found
+from app.tables.ledger import Budget, Reservation
+from app.tables.states import DeliveryState, ReservationStatus, WebhookState
+from app.tables.webhooks import Webhook, WebhookMessage
+
+# Written out for the index, which holds those that wait alone.
+_IS_PENDING: ColumnElement[bool] = WebhookMessage.state == literal_column(f"'{DeliveryState.PENDING}'")
+
+
+def get(session: Session, webhook_id: str) -> Webhook:
+    """The webhook, as it is now.
+
+    Raises:
+        Problem: 404.
+    """
+    row = session.get(Webhook, webhook_id, populate_existing=True)
+    if row is None:
+        raise not_found("webhook", webhook_id)
+    return row
+
+
+def of_budget(session: Session, budget_id: str) -> Sequence[Webhook]:
+    """The webhooks of a budget, oldest first."""
+    statement = select(Webhook).where(Webhook.budget_id == budget_id).order_by(Webhook.created_at, Webhook.id)
+    return session.scalars(statement).all()
+
+
+def remove(session: Session, webhook_id: str) -> None:
+    """Delete a webhook and all its messages."""
+    session.execute(delete(WebhookMessage).where(WebhookMessage.webhook_id == webhook_id))
+    session.execute(delete(Webhook).where(Webhook.id == webhook_id))
+
+
+def waiting(session: Session, webhook_ids: Sequence[str]) -> dict[str, int]:
+    """How many messages of each webhook wait."""
+    statement = (
+        select(WebhookMessage.webhook_id, func.count())
+        .where(WebhookMessage.webhook_id.in_(webhook_ids), _IS_PENDING)
+        .group_by(WebhookMessage.webhook_id)
+    )
+    return {row[0]: row[1] for row in session.execute(statement)}
+
+
+def page(
+    session: Session, webhook_id: str, before: tuple[datetime, str] | None, limit: int
+) -> Sequence[WebhookMessage]:
+    """Return a page of the messages of a webhook, newest first, from just after the cursor."""
+    statement = select(WebhookMessage).where(WebhookMessage.webhook_id == webhook_id)
+    if before is not None:
+        moment, message_id = before
+        statement = statement.where(
+            (WebhookMessage.created_at < moment)
+            | ((WebhookMessage.created_at == moment) & (WebhookMessage.id < message_id))
+        )
+    in_order = statement.order_by(WebhookMessage.created_at.desc(), WebhookMessage.id.desc())
+    return session.scalars(in_order.limit(limit)).all()
+
+
+def is_anything_due(session: Session, now: datetime) -> bool:
+    """Whether a message waits for an attempt now."""
+    statement = select(WebhookMessage.id).join(Webhook, Webhook.id == WebhookMessage.webhook_id)
+    return session.scalar(statement.where(_is_due(now)).limit(1)) is not None
+
+
+def claim(session: Session, now: datetime, until: datetime, limit: int) -> list[tuple[WebhookMessage, Webhook]]:
+    """Take messages that are due, one of each webhook, so that nobody else sends them until a moment.
+
+    A process that dies meanwhile leaves them to others from then on. Two processes that come at once take different
+    ones: on SQLite one after the other, on PostgreSQL past the rows that the other one has locked.
+    """
+    statement = (
+        select(WebhookMessage, Webhook)
+        .join(Webhook, Webhook.id == WebhookMessage.webhook_id)
+        .where(_is_due(now))
+        .order_by(WebhookMessage.due_at, WebhookMessage.id)
+        .limit(limit)
+        .with_for_update(of=WebhookMessage, skip_locked=True)
+    )
+    taken: dict[str, tuple[WebhookMessage, Webhook]] = {}
+    for message, webhook in session.execute(statement).all():
+        taken.setdefault(webhook.id, (message, webhook))
+    for message, _ in taken.values():
+        message.leased_until = until
+    session.flush()
+    return list(taken.values())
+
+
+def settle(session: Session, message: WebhookMessage, lease: datetime, **columns: object) -> None:
+    """Say what came of an attempt, unless somebody else has taken the message since."""
+    statement = update(WebhookMessage).where(
+        WebhookMessage.id == message.id, WebhookMessage.leased_until == lease, _IS_PENDING
+    )
+    session.execute(statement.values(leased_until=None, attempts=message.attempts + 1, **columns))
+
+
+def postpone_others(session: Session, webhook_id: str, due_at: datetime) -> None:
+    """Let no other message of a webhook be tried before a moment: its receiver has just failed."""
+    statement = update(WebhookMessage).where(
+        WebhookMessage.webhook_id == webhook_id, WebhookMessage.due_at < due_at, _IS_PENDING
+    )
+    session.execute(statement.values(due_at=due_at))
+
+
+def forget(session: Session, before: datetime) -> None:
+    """Delete messages that ended before a moment."""
+    session.execute(delete(WebhookMessage).where(WebhookMessage.ended_at < before))
+
+
+def overdue(session: Session, now: datetime, limit: int) -> Sequence[tuple[str, str, str, datetime]]:
+    """Started reservations whose time was over in the last day: id, budget, the path of the budget, the time.
+
+    Of those that were over before, webhooks have been told, or there were none.
+    """
+    statement = (
+        select(Reservation.id, Reservation.budget_id, Budget.path, Reservation.expires_at)
+        .join(Budget, Budget.id == Reservation.budget_id)
+        .where(
+            Reservation.resolved_at.is_(None),  # said for the index, which holds the open ones alone
+            Reservation.state == str(ReservationStatus.STARTED),
+            Reservation.expires_at <= now,
+            Reservation.expires_at > now - timedelta(days=1),
+        )
+        .order_by(Reservation.expires_at.desc())
+        .limit(limit)
+    )
+    return [(row[0], row[1], row[2], row[3]) for row in session.execute(statement)]
+
+
+def known_subjects(session: Session, subjects: Sequence[str]) -> set[tuple[str, str | None]]:
+    """The webhooks that were told of these subjects, with each subject."""
+    statement = select(WebhookMessage.webhook_id, WebhookMessage.subject).where(WebhookMessage.subject.in_(subjects))
+    return {(row[0], row[1]) for row in session.execute(statement)}
+
+
+def is_any_active(session: Session) -> bool:
+    """Whether somebody is to be told of anything."""
+    statement = select(Webhook.id).where(Webhook.state == str(WebhookState.ACTIVE)).limit(1)
+    return session.scalar(statement) is not None
+
+
+def _is_due(now: datetime) -> ColumnElement[bool]:
+    is_free = or_(WebhookMessage.leased_until.is_(None), WebhookMessage.leased_until <= now)
+    is_active = Webhook.state == str(WebhookState.ACTIVE)
+    return _IS_PENDING & (WebhookMessage.due_at <= now) & is_free & is_active
