@@ -175,6 +175,8 @@ def _decide(transaction: Transaction, instruction: Instruction) -> Transition:
     outcome = transaction.decide(instruction)
     if isinstance(outcome, Transition):
         return outcome
+    if isinstance(outcome, Problem):
+        raise outcome
     if isinstance(outcome, NoTarget):
         what = "budget" if isinstance(instruction.command, BudgetCommand) else "reservation"
         raise not_found(what, instruction.target_id)

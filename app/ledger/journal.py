@@ -21,6 +21,7 @@ from accounting import ENGINE_VERSION
 from accounting.events import Event
 from app.db.database import Database
 from app.entries.kinds import EntryKind
+from app.entries.metering import Meter
 from app.entries.records import GENESIS, EntryRecord
 from app.entries.statements import entry_row, insert_entries
 from app.fence.marks import Head
@@ -32,6 +33,7 @@ from app.ledger.denials import Denial
 from app.ledger.recording import entry_record
 from app.ledger.states import BudgetState, Path, ReservationState, exposed_counts
 from app.ledger.transitions import Transition, decide
+from app.problems import Problem
 from app.tables.ledger import Budget
 
 #: Ids that are remembered per database before all are forgotten.
@@ -57,7 +59,8 @@ class NoTarget:
     """The outcome of an instruction about something that does not exist."""
 
 
-Outcome = Transition | Denial | NoTarget
+#: A problem is the refusal of a quota: nothing was decided that would be remembered.
+Outcome = Transition | Denial | NoTarget | Problem
 
 
 def carry_out(
@@ -79,7 +82,11 @@ def carry_out(
 
 
 def open_budget(session: Session, budget: Budget) -> None:
-    """Insert a new budget, whose terms are set, with nothing spent and its first entry."""
+    """Insert a new budget, whose terms are set, with nothing spent and its first entry.
+
+    Raises:
+        Problem: 429 ``quota_exceeded``.
+    """
     zero = budget.filter.zero
     record = EntryRecord(
         id=new_id("ent"),
@@ -107,7 +114,12 @@ def open_budget(session: Session, budget: Budget) -> None:
     budget.sequence, budget.head_hash = record.sequence, row["hash"]
     session.add(budget)
     session.flush()
-    insert_entries(session.connection(), [row])
+    meter = Meter(session.connection(), budget.created_at)
+    meter.lock([budget.principal_id])
+    refusal = meter.take(row)
+    if refusal is not None:
+        raise refusal
+    insert_entries(session.connection(), [row], meter)
     touch(session.connection(), budget.id, None)
 
 
@@ -135,6 +147,10 @@ class Transaction:
     _new_reservations: dict[str, tuple[int, str]] = field(default_factory=dict)
     _entries: list[dict[str, Any]] = field(default_factory=list)
     _exposed: dict[str, Counter[Event]] = field(default_factory=dict)
+    _meter: Meter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._meter = Meter(self.connection, self.now)
 
     def lock(self, instructions: Sequence[Instruction]) -> None:
         """Lock the budgets and those above them, in the order of their ids, and read them as they are now."""
@@ -152,6 +168,7 @@ class Transaction:
         about = [target for target, place in self._places.items() if target not in place]
         for row in statements.reservations(self.connection, about):
             self._reservations[row.id] = rows.reservation_state(row)
+        self._meter.lock(instruction.principal_id for instruction in instructions)
 
     def decide(self, instruction: Instruction) -> Outcome:
         """Decide one instruction on the states as those before it left them."""
@@ -163,18 +180,16 @@ class Transaction:
         path = tuple(self._budgets[budget_id] for budget_id in place)
         outcome = decide(path, self._reservations.get(target), instruction.command, self.now, ENGINE_VERSION)
         if isinstance(outcome, Transition):
-            self._keep(outcome, instruction.principal_id)
+            return self._keep(outcome, instruction.principal_id) or outcome
         return outcome
 
     def path(self, target: str) -> Path:
         """The states of a target's budget and of those above it, as what was decided so far has left them."""
         return tuple(self._budgets[budget_id] for budget_id in self._places[target])
 
-    def _keep(self, transition: Transition, principal_id: str) -> None:
+    def _keep(self, transition: Transition, principal_id: str) -> Problem | None:
+        """Take a transition over, unless a quota refuses its entry; then nothing has changed."""
         head = self._heads[transition.budget.id]
-        for level in transition.path:
-            self._budgets[level.id] = level
-            self._changed_budgets.add(level.id)
         record = entry_record(
             transition,
             entry_id=new_id("ent"),
@@ -182,14 +197,25 @@ class Transaction:
             principal_id=principal_id,
             recorded_at=self.now,
         )
-        self._entries.append(entry_row(record, head.hash, transition.events))
-        head.sequence, head.hash = record.sequence, self._entries[-1]["hash"]
+        row = entry_row(record, head.hash, transition.events)
+        refusal = self._meter.take(row)
+        if refusal is not None:
+            return refusal
+        self._entries.append(row)
+        head.sequence, head.hash = record.sequence, row["hash"]
+        for level in transition.path:
+            self._budgets[level.id] = level
+            self._changed_budgets.add(level.id)
+        self._keep_reservation(transition, head, principal_id)
+        return None
+
+    def _keep_reservation(self, transition: Transition, head: _Head, principal_id: str) -> None:
         after = transition.reservation
         if after is None:
             return
         if transition.before is None:
             after = replace(after, entry_hash=head.hash)
-            self._new_reservations[after.id] = (record.sequence, principal_id)
+            self._new_reservations[after.id] = (head.sequence, principal_id)
             _remember(self.database, after.id, tuple(level.id for level in transition.path))
         else:
             self._changed_reservations.add(after.id)
@@ -235,7 +261,7 @@ class Transaction:
                 for reservation_id in sorted(self._changed_reservations - self._new_reservations.keys())
             ],
         )
-        insert_entries(connection, self._entries)
+        insert_entries(connection, self._entries, self._meter)
         statements.add_exposed_steps(
             connection,
             [
