@@ -150,6 +150,9 @@ def test_open_reservations_and_extensions(caller: Caller, context: Context) -> N
     assert caller.reserve(budget).status_code == 201
     assert [caller.act(held[1], "extend").status_code for _ in range(EXTENSIONS)] == [200] * EXTENSIONS
     assert refused(caller.act(held[1], "extend"), "extensions")["used"] == EXTENSIONS
+    shown = {each["quota"]: (each["used"], each["limit"]) for each in caller.http.get("/v1/keys/self").json()["quotas"]}
+    assert shown["open_reservations"] == (OPEN, OPEN)
+    assert shown["entries"][1] == ENTRIES
     assert_counted(context)
 
 
@@ -199,3 +202,21 @@ def test_exactly_the_quota_is_admitted_in_a_race(
     codes = [code for codes in in_threads(8, race) for code in codes]
     assert codes.count(201) == admitted
     assert_counted(context)
+
+
+@pytest.mark.parametrize("quotas", [{}], ids=["defaults"])
+def test_a_flood_of_extensions_is_bounded(caller: Caller, context: Context) -> None:
+    """Four hundred extensions of a reservation of a thousand events: a hundred are admitted, and repeat no events."""
+    budget = caller.budget().json()["id"]
+    thousand = [{"mechanism": {"kind": "gaussian", "noise_multiplier": 1000.0 + number}} for number in range(1000)]
+    held = caller.reserve(budget, events=thousand).json()["id"]
+
+    def written() -> int:
+        with context.database.read() as session:
+            return session.scalar(select(func.sum(func.length(Entry.canonical)))) or 0
+
+    before = written()
+    codes = [caller.act(held, "extend").status_code for _ in range(400)]
+    assert (codes.count(200), codes.count(429)) == (100, 300)
+    print("bytes of the flood:", written() - before, "after a reservation in", before)
+    assert written() - before < 100 * 2000
