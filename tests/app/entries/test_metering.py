@@ -218,5 +218,4 @@ def test_a_flood_of_extensions_is_bounded(caller: Caller, context: Context) -> N
     before = written()
     codes = [caller.act(held, "extend").status_code for _ in range(400)]
     assert (codes.count(200), codes.count(429)) == (100, 300)
-    print("bytes of the flood:", written() - before, "after a reservation in", before)
     assert written() - before < 100 * 2000
