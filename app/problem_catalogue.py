@@ -177,6 +177,11 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "readers_busy": (503, "Too many Parquet and NPZ files are being read already."),
     "database_busy": (503, "Another transaction held a lock for too long; nothing was written."),
     "queue_full": (429, "As many runs of this key wait for a worker as the setting `queued_runs_per_key` allows."),
+    "quota_exceeded": (
+        429,
+        "The key has written as much to the ledger, or holds as many reservations, as its quotas allow; `quota`, "
+        "`used` and `limit` say which one, and `opens_at` when it opens.",
+    ),
     "too_many_requests": (
         429,
         "A key asks too often, or too much at once; or one address tried too many keys that are not valid. The detail "

@@ -45,6 +45,8 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Problem)
     async def _problem(request: Request, error: Problem) -> Response:
+        if error.code == "quota_exceeded":
+            request.app.state.context.metrics.refused_by_quota(str(error.members["quota"]))
         return error.response(request_id_of(request.scope))
 
     @app.exception_handler(AccountingError)

@@ -130,6 +130,30 @@ class Settings(BaseSettings):
         description="Requests of one API key that each server process is at, at the same time; 0 for no limit. Streams "
         "of progress have limits of their own. A key may have a limit of its own.",
     )
+    entries_per_day: int = Field(
+        50_000,
+        ge=0,
+        le=10**9,
+        description="Entries of the ledger that one API key writes on one day (UTC) before it may begin nothing new; 0 "
+        "for no quota (`docs/operating/limits.md`).",
+    )
+    entry_bytes_per_day: int = Field(
+        64 * 2**20,
+        ge=0,
+        le=10**15,
+        description="Bytes of entries that one API key writes to the ledger on one day (UTC) before it may begin "
+        "nothing new; 0 for no quota.",
+    )
+    open_reservations_per_key: int = Field(
+        5000,
+        ge=0,
+        le=10**6,
+        description="Reservations of one API key that may be pending or started at one time, those of its runs "
+        "included; 0 for no quota.",
+    )
+    extensions_per_reservation: int = Field(
+        100, ge=0, le=10**6, description="How often one reservation may be extended; 0 for no quota."
+    )
     failed_authentications_per_minute: int = Field(
         300,
         ge=0,

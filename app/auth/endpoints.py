@@ -13,7 +13,7 @@ from app.auth import local_token, repository, service
 from app.auth.examples import KEY_EXAMPLES, ROTATE_EXAMPLES
 from app.auth.principal import Principal, Scope
 from app.auth.rights import CurrentPrincipal, requires
-from app.auth.schemas import KeyBody, KeyRequest, KeyWithToken, OwnKeyBody, RotateRequest
+from app.auth.schemas import KeyBody, KeyRequest, KeyWithToken, OwnKeyBody, QuotaBody, RotateRequest
 from app.auth.throttle import limits_of
 from app.context import Context, CurrentContext
 from app.idempotency.once import run_once
@@ -61,10 +61,12 @@ def list_keys(context: CurrentContext, _: Admin, cursor: Cursor = None, limit: L
 
 
 @router.get("/self", operation_id="get_own_key", summary="What the key of this request may do, and until when")
-async def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> OwnKeyBody:
+def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> OwnKeyBody:
     """Every key may ask this, whatever its scopes."""
     limits = limits_of(principal, context.settings.requests_per_second, context.settings.concurrent_requests)
     reached = service.budget_ids(principal.budgets)
+    with context.database.read() as session:
+        quotas = service.quotas_of(session, context, principal)
     return OwnKeyBody(
         id=principal.id,
         scopes=sorted(principal.scopes),
@@ -72,6 +74,7 @@ async def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> O
         valid_until=principal.valid_until,
         requests_per_second=limits.requests_per_second,
         concurrent_requests=limits.concurrent_requests,
+        quotas=[QuotaBody(quota=quota, used=used, limit=limit) for quota, used, limit in quotas],
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field
 
 from app.auth.principal import Scope
 from app.auth.service import MAX_BUDGETS, MAX_OVERLAP_S, Terms, budget_ids, state_of
+from app.entries.quotas import Quota
 from app.kit.fields import INTEGRAL, Identifier, Integer, Name, OptionalInteger, Schema
 from app.problems import unprocessable
 from app.tables.access import ApiKey
@@ -133,6 +134,14 @@ class KeyWithToken(KeyBody):
     )
 
 
+class QuotaBody(Schema):
+    """What a key may write to the ledger, or hold, and what it has used of that."""
+
+    quota: Quota = Field(description="`entries` and `bytes` are those of today (UTC).")
+    used: int
+    limit: int = Field(description="Beyond it nothing new begins: 429 `quota_exceeded`; 0 for no quota.")
+
+
 class OwnKeyBody(Schema):
     """What the key of a request may do, and until when."""
 
@@ -142,3 +151,4 @@ class OwnKeyBody(Schema):
     valid_until: datetime | None = Field(description="The end of the very token that was sent; null for no end.")
     requests_per_second: float = Field(description="What holds for it; 0 for no limit.")
     concurrent_requests: int = Field(description="What holds for it; 0 for no limit.")
+    quotas: list[QuotaBody] = Field(description="Empty where nothing is counted: on a server without keys.")

@@ -20,6 +20,8 @@ from app.db.database import Database
 from app.db.failures import DATABASE_FAILURES
 from app.entries import registering
 from app.entries.kinds import EntryKind
+from app.entries.metering import used_by
+from app.entries.quotas import UNBOUNDED, Quota, Quotas
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
 from app.kit.ids import new_id
@@ -358,3 +360,12 @@ def _new_token(key_id: str) -> str:
 def _has_ended(key: ApiKey) -> Problem:
     how = "revoked" if key.revoked_at is not None else "past its time"
     return Problem(409, "key_has_ended", f"The key is {how}, and no token makes it live again: create another key.")
+
+
+def quotas_of(session: Session, context: Context, principal: Principal) -> list[tuple[Quota, int, int]]:
+    """What a key has used of its quotas, and their limits; nothing where nothing is counted."""
+    if principal.id in UNBOUNDED or not principal.id.startswith("key_"):
+        return []
+    limits = Quotas.of(context.settings)
+    used = used_by(session, principal.id, context.clock())
+    return [(quota, number, getattr(limits, quota)) for quota, number in used.items()]

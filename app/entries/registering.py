@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from accounting import ENGINE_VERSION
 from accounting.canonical import Json
 from app.entries.kinds import EntryKind
+from app.entries.metering import Meter
 from app.entries.records import EntryRecord, chain_hash, record_from_canonical
 from app.entries.register import Refused, Register, Told
 from app.entries.registered import REGISTERED, Registered
@@ -65,9 +66,13 @@ def enter(session: Session, now: datetime, registrations: Sequence[Registration]
         session: A write session, whose database a fence watches.
         now: The time of the entries.
         registrations: In the order of the entries.
+
+    Raises:
+        Problem: 429 ``quota_exceeded``.
     """
     session.flush()
     writer = _Writer(session, now)
+    writer.meter.lock(each.principal_id for each in registrations)
     writer.begin({each.subject_id for each in registrations})
     for each in registrations:
         registered = REGISTERED[each.subject]
@@ -112,6 +117,7 @@ class _Writer:
         self._session, self._now = session, now
         self._base = self._head = lock(session)
         self._rows: list[dict[str, Any]] = []
+        self.meter = Meter(session.connection(), now)
 
     def begin(self, new_ids: Collection[str]) -> None:
         """Enter all rows but the new ones, if the register is empty."""
@@ -126,7 +132,11 @@ class _Writer:
                     self.add(EntryKind.END, registered, row, SERVICE)
 
     def add(self, kind: EntryKind, registered: Registered, row: Row[Any], principal_id: str) -> None:
-        """Make the next entry of what a row says."""
+        """Make the next entry of what a row says.
+
+        Raises:
+            Problem: 429 ``quota_exceeded``.
+        """
         details: dict[str, Json] = {"subject": str(registered.subject), "says": registered.says(row, kind)}
         record = EntryRecord(
             id=new_id("ent"),
@@ -140,7 +150,11 @@ class _Writer:
             details=details,
             subject_id=row.id,
         )
-        self._rows.append(entry_row(record, self._head.hash))
+        entry = entry_row(record, self._head.hash)
+        refusal = self.meter.take(entry)
+        if refusal is not None:
+            raise refusal
+        self._rows.append(entry)
         self._head = Head(record.sequence, self._rows[-1]["hash"])
 
     def write(self) -> None:
@@ -148,7 +162,7 @@ class _Writer:
         if not self._rows:
             return
         connection = self._session.connection()
-        insert_entries(connection, self._rows)
+        insert_entries(connection, self._rows, self.meter)
         connection.execute(update(REGISTERS).values(sequence=self._head.sequence, head_hash=self._head.hash))
         touch(connection, REGISTER, self._base if self._base.sequence else None)
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 from sqlalchemy import Connection, Table, insert
 
 from accounting.events import Event
+from app.entries.metering import Meter
 from app.entries.records import EntryRecord, chain_hash, mechanisms_of
 from app.tables.ledger import Entry
 
@@ -41,10 +42,11 @@ def entry_row(record: EntryRecord, previous_hash: str, events: tuple[Event, ...]
     }
 
 
-def insert_entries(connection: Connection, values: list[dict[str, Any]]) -> None:
-    """New entries, at the ends of their chains.
+def insert_entries(connection: Connection, values: list[dict[str, Any]], meter: Meter) -> None:
+    """New entries, at the ends of their chains, which the meter has counted.
 
     Requires: the chains' locks; otherwise UNIQUE (budget_id, sequence) refuses one of two writers.
     """
     if values:
         connection.execute(_INSERT_ENTRY, values)
+        meter.write()

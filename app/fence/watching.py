@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, Engine
 
 from app.context import Context, utc_now
 from app.db.database import Database
 from app.fence.service import Fence
 from app.settings import Settings
+
+# The settings of whoever watches.
+_SETTINGS: WeakKeyDictionary[Engine, Settings] = WeakKeyDictionary()
 
 
 def fenced_context(
@@ -32,7 +38,20 @@ def fenced_context(
 
 
 def fence_of(context: Context) -> Fence:
-    """The fence of the context's database, which it watches from the first call on."""
+    """The fence of the context's database, which it watches from the first call on, under the context's settings."""
     settings = context.settings
+    _SETTINGS.setdefault(context.database.engine, settings)
     context.database.watch(lambda: Fence(context.database, lambda: settings.fence_place, context.clock))
     return cast(Fence, context.database.witness)
+
+
+def settings_of(connection: Connection) -> Settings:
+    """The settings under which a watched database is written.
+
+    Raises:
+        RuntimeError: no fence watches the database, so that nothing may be written to its ledger.
+    """
+    settings = _SETTINGS.get(connection.engine)
+    if settings is None:
+        raise RuntimeError("no fence watches this database: make the context with app.fence.watching.fenced_context")
+    return settings

@@ -175,6 +175,8 @@ def _decide(transaction: Transaction, instruction: Instruction) -> Transition:
     outcome = transaction.decide(instruction)
     if isinstance(outcome, Transition):
         return outcome
+    if isinstance(outcome, Problem):
+        raise outcome
     if isinstance(outcome, NoTarget):
         raise not_found(_kind_of_target(instruction), instruction.target_id)
     if isinstance(instruction.command, Reserve):

@@ -21,6 +21,7 @@ from accounting import ENGINE_VERSION
 from accounting.events import Event
 from app.db.database import Database
 from app.entries.kinds import EntryKind
+from app.entries.metering import Meter
 from app.entries.records import GENESIS, EntryRecord
 from app.entries.statements import entry_row, insert_entries
 from app.fence.marks import Head
@@ -34,6 +35,7 @@ from app.ledger.news import Change, Decided
 from app.ledger.recording import entry_record
 from app.ledger.states import BudgetState, LimitRequestState, Path, ReservationState, exposed_counts
 from app.ledger.transitions import Transition, decide
+from app.problems import Problem
 from app.tables.ledger import Budget
 
 #: Ids that are remembered per database before all are forgotten.
@@ -59,7 +61,8 @@ class NoTarget:
     """The outcome of an instruction about something that does not exist."""
 
 
-Outcome = Transition | Denial | NoTarget
+#: A problem is the refusal of a quota: nothing was decided that would be remembered.
+Outcome = Transition | Denial | NoTarget | Problem
 
 
 def carry_out(
@@ -81,7 +84,11 @@ def carry_out(
 
 
 def open_budget(session: Session, budget: Budget) -> None:
-    """Insert a new budget, whose terms are set, with nothing spent and its first entry."""
+    """Insert a new budget, whose terms are set, with nothing spent and its first entry.
+
+    Raises:
+        Problem: 429 ``quota_exceeded``.
+    """
     zero = budget.filter.zero
     record = EntryRecord(
         id=new_id("ent"),
@@ -109,7 +116,12 @@ def open_budget(session: Session, budget: Budget) -> None:
     budget.sequence, budget.head_hash = record.sequence, row["hash"]
     session.add(budget)
     session.flush()
-    insert_entries(session.connection(), [row])
+    meter = Meter(session.connection(), budget.created_at)
+    meter.lock([budget.principal_id])
+    refusal = meter.take(row)
+    if refusal is not None:
+        raise refusal
+    insert_entries(session.connection(), [row], meter)
     touch(session.connection(), budget.id, None)
 
 
@@ -142,6 +154,10 @@ class Transaction:
     _exposed: dict[str, Counter[Event]] = field(default_factory=dict)
     _locked: dict[str, BudgetState] = field(default_factory=dict)
     _decided: list[Decided] = field(default_factory=list)
+    _meter: Meter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._meter = Meter(self.connection, self.now)
 
     def lock(self, instructions: Sequence[Instruction]) -> None:
         """Lock the budgets and those above them, in the order of their ids, and read them as they are now."""
@@ -160,6 +176,7 @@ class Transaction:
         for row in statements.reservations(self.connection, about):
             self._reservations[row.id] = rows.reservation_state(row)
         self._read_limit_requests(instructions)
+        self._meter.lock(instruction.principal_id for instruction in instructions)
 
     def _read_limit_requests(self, instructions: Sequence[Instruction]) -> None:
         decided = [each.target_id for each in instructions if isinstance(each.command, LimitDecision)]
@@ -179,7 +196,7 @@ class Transaction:
         else:
             outcome = decide(path, self._reservations.get(target), command, self.now, ENGINE_VERSION)
         if isinstance(outcome, Transition):
-            self._keep(outcome, instruction.principal_id)
+            return self._keep(outcome, instruction.principal_id) or outcome
         return outcome
 
     def _exists(self, target: str, place: tuple[str, ...], command: Command | LimitRequestCommand) -> bool:
@@ -206,11 +223,9 @@ class Transaction:
         """The states of a target's budget and of those above it, as what was decided so far has left them."""
         return tuple(self._budgets[budget_id] for budget_id in self._places[target])
 
-    def _keep(self, transition: Transition, principal_id: str) -> None:
+    def _keep(self, transition: Transition, principal_id: str) -> Problem | None:
+        """Take a transition over, unless a quota refuses its entry; then nothing has changed."""
         head = self._heads[transition.budget.id]
-        for level in transition.path:
-            self._budgets[level.id] = level
-            self._changed_budgets.add(level.id)
         record = entry_record(
             transition,
             entry_id=new_id("ent"),
@@ -218,17 +233,28 @@ class Transaction:
             principal_id=principal_id,
             recorded_at=self.now,
         )
-        self._entries.append(entry_row(record, head.hash, transition.events))
-        head.sequence, head.hash = record.sequence, self._entries[-1]["hash"]
+        row = entry_row(record, head.hash, transition.events)
+        refusal = self._meter.take(row)
+        if refusal is not None:
+            return refusal
+        self._entries.append(row)
+        head.sequence, head.hash = record.sequence, row["hash"]
         if transition.limit_request is not None:
             self._keep_limit_request(transition.limit_request, record)
             self._decided.append(Decided(transition.limit_request, tuple(level.id for level in transition.path)))
+        for level in transition.path:
+            self._budgets[level.id] = level
+            self._changed_budgets.add(level.id)
+        self._keep_reservation(transition, head, principal_id)
+        return None
+
+    def _keep_reservation(self, transition: Transition, head: _Head, principal_id: str) -> None:
         after = transition.reservation
         if after is None:
             return
         if transition.before is None:
             after = replace(after, entry_hash=head.hash)
-            self._new_reservations[after.id] = (record.sequence, principal_id)
+            self._new_reservations[after.id] = (head.sequence, principal_id)
             _remember(self.database, after.id, tuple(level.id for level in transition.path))
         else:
             self._changed_reservations.add(after.id)
@@ -292,7 +318,7 @@ class Transaction:
                 for request_id in sorted(self._changed_limit_requests - self._new_limit_requests)
             ],
         )
-        insert_entries(connection, self._entries)
+        insert_entries(connection, self._entries, self._meter)
         statements.add_exposed_steps(
             connection,
             [

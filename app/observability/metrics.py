@@ -81,6 +81,12 @@ class Metrics:
         )
         for outcome in ("delivered", "failed", "given_up"):
             self._webhooks.labels(outcome)
+        self._quota_refusals = Counter(
+            "epsilond_quota_refusals_total",
+            "Commands that a quota of their key refused, by the quota.",
+            ["quota"],
+            registry=self.registry,
+        )
         self._last_valid = _LastValid()
         self.registry.register(self._last_valid)
         self._begun = self._in_progress.inc
@@ -112,6 +118,10 @@ class Metrics:
     def replayed(self) -> None:
         """Count an answer that was stored under its idempotency key."""
         self._replays.inc()
+
+    def refused_by_quota(self, quota: str) -> None:
+        """Count a command that a quota refused."""
+        self._quota_refusals.labels(quota).inc()
 
     def evaluated(self, evaluator: str, seconds: float, values: int = 1) -> None:
         """Count values of the engine that took so long together."""

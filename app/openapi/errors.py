@@ -49,13 +49,13 @@ _MODEL = (
 _RUN = (
     f"{_CALIBRATION} {_MODEL} not_found budget_exceeded budget_not_bound privacy_unit_mismatch budget_for_public_data "
     "other_budget unsupported_algorithm invalid_plan plan_hash_mismatch queue_full too_many_slots unknown_version "
-    "version_erased"
+    "version_erased quota_exceeded"
 )
 #: Of a file with rows.
 _FILE = (
     "beyond_your_budgets invalid_csv invalid_parquet invalid_npz unsupported_file capacity_exceeded "
     "malformed_multipart duplicate_part unsupported_part_type missing unknown_field readers_busy budget_not_bound "
-    f"content_is_public {_NUMERICS}"
+    f"quota_exceeded content_is_public {_NUMERICS}"
 )
 #: Of a command about a reservation.
 _RESOLVING = "not_your_reservation owned_by_run already_resolved already_started expired"
@@ -72,25 +72,25 @@ _OWN: Mapping[str, str] = {
     "derive_assumptions": f"{_MODEL} not_found missing overdetermined contradiction invalid_value unknown_algorithm "
     "unknown_assumption unsupported unsupported_domain",
     "create_budget": "beyond_your_budgets unknown_budget tree_too_deep relation_mismatch privacy_unit_mismatch "
-    "invalid_value unsupported contradiction",
+    "quota_exceeded invalid_value unsupported contradiction",
     "list_budgets": "invalid_cursor",
     "get_budget": f"invalid_value {_NUMERICS}",
-    "change_limit": "limit_below_use invalid_value unsupported contradiction",
-    "create_limit_request": "too_many_open_requests invalid_value unsupported contradiction",
+    "change_limit": "quota_exceeded limit_below_use invalid_value unsupported contradiction",
+    "create_limit_request": "quota_exceeded too_many_open_requests invalid_value unsupported contradiction",
     "list_limit_requests": "invalid_cursor",
     "list_limit_requests_of_budget": "invalid_cursor",
     "approve_limit_request": "request_decided own_request approved_by_you limit_changed limit_above_parent "
-    "limit_below_use",
+    "limit_below_use quota_exceeded",
     "refuse_limit_request": "request_decided",
     "withdraw_limit_request": "request_decided not_your_request",
     "create_webhook": "address_not_allowed too_many_webhooks contradiction",
     "list_deliveries": "invalid_cursor",
     "correct_charge": f"{_PRICING} missing other_budget not_committed correction_lowers overdetermined {_RESOLVING}",
     "get_spending": "invalid_cursor",
-    "create_reservation": f"{_PRICING} budget_exceeded missing",
+    "create_reservation": f"quota_exceeded {_PRICING} budget_exceeded missing",
     "list_reservations": "invalid_cursor",
     "start_reservation": f"{_RESOLVING} budget_exceeded",
-    "extend_reservation": _RESOLVING,
+    "extend_reservation": f"{_RESOLVING} quota_exceeded",
     "commit_reservation": f"{_PRICING} {_RESOLVING} not_a_prefix",
     "void_reservation": _RESOLVING,
     "list_entries": "invalid_cursor ledger_not_consistent",
@@ -118,10 +118,10 @@ _OWN: Mapping[str, str] = {
     "list_run_sweeps": "invalid_cursor",
     "cancel_run_sweep": "run_sweep_has_ended not_your_run",
     "get_run_sweep_heat_map": "results_withheld no_score",
-    "create_audit": f"{_CALIBRATION} not_found stored_plan_altered unsupported_algorithm invalid_plan "
+    "create_audit": f"quota_exceeded {_CALIBRATION} not_found stored_plan_altered unsupported_algorithm invalid_plan "
     "plan_hash_mismatch",
     "list_audits": "invalid_cursor",
-    "create_key": "contradiction overdetermined out_of_range unknown_budget",
+    "create_key": "quota_exceeded contradiction overdetermined out_of_range unknown_budget",
     "list_keys": "invalid_cursor",
     "rotate_key": "key_has_ended rotation_in_progress",
     "revoke_key": "last_admin_key",

@@ -5,7 +5,7 @@ Budgets, reservations and exposed steps are the present state. Entries, the tree
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -13,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
+    Date,
     Double,
     ForeignKey,
     Index,
@@ -102,6 +103,13 @@ class Reservation(Base):
             "budget_id",
             "state",
             "expires_at",
+            postgresql_where=text("resolved_at IS NULL"),
+            sqlite_where=text("resolved_at IS NULL"),
+        ),
+        # How many a key holds open.
+        Index(
+            "ix_reservations_open",
+            "principal_id",
             postgresql_where=text("resolved_at IS NULL"),
             sqlite_where=text("resolved_at IS NULL"),
         ),
@@ -219,6 +227,13 @@ class Entry(Base):
             postgresql_where=text("subject_id IS NOT NULL"),
             sqlite_where=text("subject_id IS NOT NULL"),
         ),
+        # How often a reservation was extended.
+        Index(
+            "ix_entries_extensions",
+            "reservation_id",
+            postgresql_where=text("kind = 'extend'"),
+            sqlite_where=text("kind = 'extend'"),
+        ),
         {"sqlite_autoincrement": True},
     )
 
@@ -238,6 +253,20 @@ class Entry(Base):
     canonical: Mapped[bytes] = mapped_column(LargeBinary)
     previous_hash: Mapped[str] = mapped_column(String(64))
     hash: Mapped[str] = mapped_column(String(64))
+
+
+class LedgerUse(Base):
+    """What one key has written to the books on one day (UTC): entries, and their canonical bytes.
+
+    The row is the lock of a key's quotas. It repeats what entries say, and nothing of the books depends on it.
+    """
+
+    __tablename__ = "ledger_uses"
+
+    principal_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    day: Mapped[date] = mapped_column(Date, primary_key=True)
+    entries: Mapped[int] = mapped_column(BigInteger)
+    bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class ExposedStep(Base):
