@@ -87,6 +87,8 @@ class Metrics:
             ["quota"],
             registry=self.registry,
         )
+        for quota in ("entries", "bytes", "open_reservations", "extensions"):
+            self._quota_refusals.labels(quota)
         self._last_valid = _LastValid()
         self.registry.register(self._last_valid)
         self._begun = self._in_progress.inc
