@@ -157,6 +157,7 @@ def ledger(client: Client, folder: Path) -> None:
     assert len({entry.id for entry in entries}) == len(entries) == 9
     checkpoint = client.ledger.checkpoint()
     assert client.ledger.verify(checkpoint=checkpoint.note).valid
+    assert client.ledger.verify(prices=True).prices.too_low == 0
     assert client.ledger.proof(entries[0], tree_size=checkpoint.tree_size)
     assert client.ledger.consistency(1, checkpoint.tree_size)
     file = client.ledger.export(folder / "ledger.ndjson")
