@@ -177,6 +177,7 @@ def ledger(client: Client, folder: Path) -> None:
     client.webhooks.delete(webhook)
     checkpoint = client.ledger.checkpoint()
     assert client.ledger.verify(checkpoint=checkpoint.note).valid
+    assert client.ledger.verify(prices=True).prices.too_low == 0
     assert client.ledger.proof(entries[0], tree_size=checkpoint.tree_size)
     assert client.ledger.consistency(1, checkpoint.tree_size)
     assert {entry["subject"] for entry in client.ledger.register(kind="register")} <= {"dataset", "key", "run", "audit"}

@@ -171,7 +171,7 @@ def test_a_smallest_rho_is_attained_at_some_tilt_and_never_passed(mechanism: Mec
     """K(x) <= rho x (x + 1) at every tilt for the price, and not so for anything below the lower end."""
     event = Event(mechanism, count=FEWER)
     (most,), (least,) = COLUMNS["zcdp"].cost((event,), REPLACE).amounts, COLUMNS["zcdp"].least_cost((event,), REPLACE)
-    assert least < most, "which is a bound from above, and attained by no tilt"
+    assert least < most * (1.0 - 1e-10), "which is a bound from above, and attained by no tilt"
     tilts = np.geomspace(1e-6, 1e4, 4000)
     ratios = loss_of(event, REPLACE).log_moment(tilts) / (tilts * (tilts + 1.0)) * NANO * FEWER
     assert max(ratios) * (1.0 - 1e-11) <= most
