@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from app.backups.contents import LEFT_OUT
 from app.backups.manifest import ArchiveRefused, Kind
 from app.backups.rows import UnreadableRow, decoded, encoded, kind_of
 from app.tables.schema import metadata
@@ -66,7 +67,8 @@ def test_a_line_that_is_no_row_is_refused(name: str, text: str) -> None:
 
 
 def test_every_column_of_every_table_has_a_kind() -> None:
-    kinds = {kind_of(column) for table in metadata.tables.values() for column in table.columns}
+    tables = [table for name, table in metadata.tables.items() if name not in LEFT_OUT]
+    kinds = {kind_of(column) for table in tables for column in table.columns}
     assert kinds == set(COLUMNS.values())
 
 
