@@ -23,7 +23,7 @@ from app.entries.kinds import EntryKind
 from app.ledger.exports import ExportFormat
 from app.openapi.sharing import nodes
 from app.runs.report_schemas import Layer
-from app.tables.states import LimitRequestStatus, ReservationStatus, RunState, Select, SweepState
+from app.tables.states import Change, LimitRequestStatus, ReservationStatus, RunState, Select, SweepState
 from calibrators.as_published import Verdict
 from calibrators.provenance import ProvenanceKind
 from calibrators.scopes import Measure, Shape
@@ -35,6 +35,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
     for each in (
         Batches,
         EntryKind,
+        Change,
         ExportFormat,
         GroupBy,
         Layer,
