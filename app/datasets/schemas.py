@@ -105,7 +105,7 @@ class VersionMetadata(Schema):
 class VersionBody(Schema):
     """A version of a data set as everyone may see it who reaches the data set."""
 
-    id: Identifier = Field(description="Of the entry of the register about it; the first version has its data set's.")
+    id: Identifier = Field(description="Names the register's entry about it; the first version has its data set's.")
     dataset_id: Identifier
     version: int
     change: Change | None = Field(description="What the owner says of it; null for the first version.")
@@ -131,7 +131,7 @@ class DatasetBody(Schema):
     public: bool
     bundled: bool = Field(description="Comes with the service; always public, never deleted.")
     version: int = Field(description="The newest version: a run that names none trains on it. 1 for public data.")
-    declared_size: int = Field(description="Of the newest version, and so is `capacity`.")
+    declared_size: int = Field(description="That of the newest version, as is `capacity`.")
     capacity: int = Field(description="Slots that every run on the data set keeps, and the most rows that it may have.")
     privacy_unit: str
     columns: list[Column]

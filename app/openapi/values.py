@@ -25,6 +25,7 @@ from app.ledger.price_verification import PriceClass
 from app.openapi.sharing import nodes
 from app.runs.report_schemas import Layer
 from app.tables.states import (
+    Change,
     DeliveryState,
     LimitRequestStatus,
     ReservationStatus,
@@ -47,6 +48,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
         DeliveryState,
         EntryKind,
         PriceClass,
+        Change,
         ExportFormat,
         GroupBy,
         Layer,

@@ -39,7 +39,7 @@ class DataSummary(Schema):
     dataset_id: str | None = Field(description="null for rows that came in the request.")
     name: str | None = Field(description="null for rows that came in the request, and for a data set deleted since.")
     version: int | None = Field(
-        description="Of private data; null for public data, and for runs from before there were any."
+        description="The version of private data; null for public data, and for runs from before there were any."
     )
     public: bool
     declared_size: int = Field(description="The owner's public number of records, near the true one.")
