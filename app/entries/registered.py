@@ -140,6 +140,7 @@ REGISTERED: Mapping[Subject, Registered] = {
             cast(Table, ApiKey.__table__),
             ends="revoked_at",
             untold={"last_used_at": "It is written with every use, and tells living keys from dead ones alone."},
+            shortened=frozenset({"token_hash", "previous_token_hash"}),
         ),
         Registered(
             Subject.RUN,

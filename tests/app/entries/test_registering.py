@@ -16,7 +16,6 @@ from app.auth.principal import Scope
 from app.db.database import Database
 from app.entries import registering
 from app.entries.kinds import EntryKind
-from app.entries.register import UNREADABLE
 from app.entries.registered import REGISTERED
 from app.entries.subjects import Subject
 from app.ledger.recovery import rebuild_tables
@@ -268,4 +267,3 @@ def test_what_no_entry_says_has_a_reason() -> None:
         "key": {"last_used_at"},
         "run": {"heartbeat"},
     }
-    assert UNREADABLE
