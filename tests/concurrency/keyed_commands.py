@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import func, select, table
 
 from app.context import Context
+from app.entries import registering
 from app.tables.idempotency import IdempotencyRecord
 from tests.app.run_sweeps.conftest import Sweeps
 from tests.app.runs.conftest import MORE_ROWS, REQUEST, ROWS
@@ -38,7 +39,12 @@ def zcdp(rho: float) -> list[dict[str, Any]]:
 
 
 def rows(context: Context) -> dict[str, int]:
-    """How many rows each table has, and how many commands are remembered under `KEY`."""
+    """How many rows each table has, and how many commands are remembered under `KEY`.
+
+    The register has begun, so that a command adds the entries of what it does and no others.
+    """
+    with context.database.write() as session:
+        registering.begin(session, context.clock())
     with context.database.read() as session:
         counts = {name: session.scalar(select(func.count()).select_from(table(name))) or 0 for name in TABLES}
         remembered = select(func.count()).select_from(IdempotencyRecord).where(IdempotencyRecord.key == KEY)
@@ -210,17 +216,22 @@ COMMANDS: dict[str, Command] = {
     "withdraw_limit_request": Command(_decide_on_limit("withdraw"), 200, _ENTRY),
     "correct": Command(_correct, 201, _ENTRY),
     "charge": Command(_charge, 201, _RESERVATION),
-    "create_run": Command(lambda service: _run(service, 1.6), 202, {**_RESERVATION, "runs": 1}),
+    "create_run": Command(lambda service: _run(service, 1.6), 202, {"reservations": 1, "runs": 1, "entries": 2}),
     "create_run too dear": Command(lambda service: _run(service, 0.1), 409),
-    "cancel_run": Command(_cancel_run, 200, _ENTRY),
+    "cancel_run": Command(_cancel_run, 200, {"entries": 2}),
     "create_run_sweep": Command(
-        lambda service: _sweep(service, 20.0), 202, {**_RESERVATION, "runs": 3, "run_sweeps": 1, "run_sweep_cells": 3}
+        lambda service: _sweep(service, 20.0),
+        202,
+        {"reservations": 1, "runs": 3, "run_sweeps": 1, "run_sweep_cells": 3, "entries": 4},
     ),
     "create_run_sweep too dear": Command(lambda service: _sweep(service, 0.1), 409),
-    "cancel_run_sweep": Command(_cancel_sweep, 200, _ENTRY),
+    "cancel_run_sweep": Command(_cancel_sweep, 200, {"entries": 4}),
     "upload_version": Command(_version, 201, {"dataset_versions": 1, **_ENTRY}),
-    "upload_dataset": Command(_dataset, 201, {"datasets": 1}),
+    "upload_dataset": Command(_dataset, 201, {"datasets": 1, **_ENTRY}),
     "create_key": Command(
-        lambda _: Sent("/v1/keys", {"name": "k", "scopes": ["analyst"]}), 201, {"api_keys": 1}, needs_a_key=True
+        lambda _: Sent("/v1/keys", {"name": "k", "scopes": ["analyst"]}),
+        201,
+        {"api_keys": 1, **_ENTRY},
+        needs_a_key=True,
     ),
 }
