@@ -21,6 +21,7 @@ from app.fence import repository as lives
 from app.kit.private_files import write_new_private
 from app.ledger import tree_repository
 from app.ledger.books import Head, digest_of
+from app.ledger.books_repository import register
 from app.ledger.integration import CannotIntegrate, integrate
 from app.ledger.merkle import Frontier
 from app.ledger.verdicts import describe
@@ -114,6 +115,7 @@ def ledger_facts(session: Session) -> LedgerFacts:
     """
     connection = session.connection()
     rows = session.execute(select(Budget.id, Budget.sequence, Budget.head_hash)).all()
+    chains = [*rows, *register(session, "")]
     tree, life = tree_repository.find(session), lives.newest_life(connection)
     try:
         if tree is None:
@@ -125,8 +127,8 @@ def ledger_facts(session: Session) -> LedgerFacts:
         ledger_id=tree.ledger_id,
         life=0 if life is None else life[0],
         budgets=len(rows),
-        entries=sum(row.sequence for row in rows),
-        heads=digest_of(Head(row.id, row.sequence, row.head_hash) for row in rows),
+        entries=sum(row.sequence for row in chains),
+        heads=digest_of(Head(row.id, row.sequence, row.head_hash) for row in chains),
         tree_size=tree.size,
         tree_root=root,
     )

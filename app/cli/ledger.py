@@ -353,7 +353,8 @@ class Watched(Past):
 
 def _entries_in(context: Context) -> int:
     with context.database.read() as session:
-        return sum(row.sequence for row in books_repository.budgets(session, ""))
+        chains = (books_repository.budgets(session, ""), books_repository.register(session, ""))
+        return sum(row.sequence for rows in chains for row in rows)
 
 
 def _entries_of(export: Path) -> int:

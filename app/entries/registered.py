@@ -146,7 +146,10 @@ REGISTERED: Mapping[Subject, Registered] = {
             Subject.RUN,
             cast(Table, Run.__table__),
             ends="finished_at",
-            untold={"heartbeat": "It is raised for as long as a worker is at the run, and decides nothing afterwards."},
+            untold={
+                "heartbeat": "It is raised for as long as a worker is at the run, and decides nothing afterwards.",
+                "stream_id": "It names the randomness of a run that is being trained, and decides nothing afterwards.",
+            },
             shortened=frozenset(
                 {
                     "plan",

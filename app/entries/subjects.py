@@ -34,7 +34,6 @@ _AT_THE_END_OF_A_RUN = (
     "steps_done",
     "worker_id",
     "epoch",
-    "stream_id",
     "workers_lost",
     "schedule",
     "release_at",

@@ -120,7 +120,7 @@ class Loss:
         found = f"{self.entries} of {self.acknowledged} acknowledged ledger entries are missing"
         if self.reason is Reason.OTHER_LIFE:
             return f"The database is from before a loss that was acknowledged, or another copy of it; {found}."
-        return f"The database is behind its fence: {found}, in {len(self.missing)} budget(s)."
+        return f"The database is behind its fence: {found}, in {len(self.missing)} chain(s)."
 
 
 def compare(

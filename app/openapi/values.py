@@ -20,6 +20,7 @@ from app.algorithms.schemas import NumericType
 from app.auth.principal import Scope
 from app.budgets.spending import GroupBy
 from app.entries.kinds import EntryKind
+from app.entries.quotas import Quota
 from app.ledger.exports import ExportFormat
 from app.ledger.price_verification import PriceClass
 from app.openapi.sharing import nodes
@@ -48,6 +49,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
         DeliveryState,
         EntryKind,
         PriceClass,
+        Quota,
         Change,
         ExportFormat,
         GroupBy,

@@ -53,6 +53,11 @@ class Tables(Protocol):
 class Template:
     """What one reservation and its commit have left: their rows, amounts in the filter's units, and a step so often."""
 
+    @property
+    def made(self) -> str:
+        """The hash of the entry that made the reservation, which the other one refers to."""
+        return str(self.entries[0]["hash"])
+
     reservation: Row
     entries: tuple[Row, Row]
     charged: Amounts
@@ -95,11 +100,14 @@ def _repeat_until(tables: Tables, budget_id: str, entries: int) -> None:
         for template in itertools.islice(turns, min(BATCH, (entries - sequence + 1) // 2)):
             reservation_id = new_id("res")
             reservations.append({**template.reservation, "id": reservation_id, "sequence": sequence + 1})
+            made = ""
             for row in template.entries:
                 sequence += 1
-                repeated = _repeated(tables, row, reservation_id, sequence, head)
+                repeated = _repeated(tables, row, reservation_id, sequence, head, (template.made, made))
                 head = repeated["hash"]
+                made = made or head
                 added.append(repeated)
+            reservations[-1]["entry_hash"] = made
             spent = add_saturating(spent, template.charged)
             exposed[template.step_hash] += template.count
         tables.insert("reservations", reservations)
@@ -116,13 +124,16 @@ def _repeat_until(tables: Tables, budget_id: str, entries: int) -> None:
         )
 
 
-def _repeated(tables: Tables, row: Row, reservation_id: str, sequence: int, previous_hash: str) -> Row:
-    """The entry again, at another place in the chain and for another reservation."""
+def _repeated(
+    tables: Tables, row: Row, reservation_id: str, sequence: int, previous_hash: str, refers: tuple[str, str]
+) -> Row:
+    """The entry again, at another place in the chain and for another reservation, which another entry has made."""
     entry_id = new_id("ent")
     canonical = (
         tables.to_bytes(row["canonical"])
         .replace(row["id"].encode(), entry_id.encode())
         .replace(row["reservation_id"].encode(), reservation_id.encode())
+        .replace(b'"refers_to":"%s"' % refers[0].encode(), b'"refers_to":"%s"' % refers[1].encode())
         .replace(b'"sequence":"%d"' % int(row["sequence"]), b'"sequence":"%d"' % sequence)
     )
     return {

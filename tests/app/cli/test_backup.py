@@ -62,7 +62,7 @@ def test_a_loss_is_shown_and_stands_until_it_is_acknowledged(home: Home, tmp_pat
     env = environment_of(there.settings)
     result = call("restore", path, env=env)
     assert result.exit_code == 1
-    assert re.search(r"1 of \d+ acknowledged ledger entries are missing, in 1 budget\(s\)", result.stdout)
+    assert re.search(r"1 of \d+ acknowledged ledger entries are missing, in 1 chain\(s\)", result.stdout)
     assert f"{budget}  1             0" in result.stdout
     assert "Nothing is served until the loss is acknowledged: epsilond ledger acknowledge-loss --yes" in result.stderr
     assert "life 2 of the ledger has begun" in done("ledger", "acknowledge-loss", "--yes", "--reason", "x", env=env)

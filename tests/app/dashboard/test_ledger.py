@@ -113,7 +113,7 @@ def test_a_charge_that_is_too_low_is_shown_with_what_it_costs(service: Service) 
         new_id("res"), (Event(Gaussian(0.01)),), Quote((1,), ENGINE_VERSION), context.clock() + timedelta(hours=1)
     )
     with context.database.write() as session:
-        carry_out(session, context.database, [Instruction(cheap, "somebody", budget_id)], context.clock())
+        carry_out(session, context.database, [Instruction(cheap, "loopback", budget_id)], context.clock())
     assert "The books are whole" in service.client.post("/dashboard/ledger/verify", headers=HERE).text
     priced = service.client.post("/dashboard/ledger/verify", data={"prices": "true"}, headers=HERE).text
     assert "its price is too low" in priced

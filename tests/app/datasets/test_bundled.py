@@ -11,7 +11,7 @@ import pytest
 from sklearn import datasets
 
 from app.context import Context
-from app.datasets import bundled, service
+from app.datasets import bundled, service, versions
 from app.datasets.columns import CategoryColumn, NumberColumn, split_label
 
 LOADERS = {
@@ -78,7 +78,8 @@ def test_the_registered_rows_are_the_committed_declarations(context: Context) ->
     assert [json.loads(file.read_text())["id"] for file in files] == sorted(LOADERS)
     with context.database.read() as session:
         for dataset_id in LOADERS:
-            body = service.body_of(service.get(session, dataset_id))
+            dataset = service.get(session, dataset_id)
+            body = service.body_of(dataset, versions.newest(session, dataset))
             metadata = bundled.declaration(dataset_id).metadata
             assert body.bundled
             # There is a slot for each row, and their number is public.

@@ -265,5 +265,5 @@ def test_the_register_is_listed(lived_in: Service) -> None:
 def test_what_no_entry_says_has_a_reason() -> None:
     assert {name: set(each.untold) for name, each in REGISTERED.items() if each.untold} == {
         "key": {"last_used_at"},
-        "run": {"heartbeat"},
+        "run": {"heartbeat", "stream_id"},
     }

@@ -105,10 +105,12 @@ def test_a_restore_under_a_running_server(place: Place, monkeypatch: pytest.Monk
 
 def swap(place: Place, api: Api, backup: str) -> None:
     """Let the running server's database be another one, as a restore under it does."""
-    database = api.client.app.state.context.database  # type: ignore[attr-defined]
+    context = api.client.app.state.context  # type: ignore[attr-defined]
+    database = context.database
     database.engine.dispose()
     other = type(database)(backup)
     database.engine, place.url = other.engine, backup
+    fence_of(context)
 
 
 def test_an_acknowledged_loss_is_entered_and_what_may_have_started_is_held(place: Place) -> None:

@@ -195,7 +195,7 @@ def test_a_proof_that_was_changed_is_refused(
     for name, value in (
         ("tree_index", 5), ("tree_size", 20), ("entry_hash", other), ("leaf_hash", other), ("root_hash", other),
         ("path", [*inclusion["path"][1:], other]), ("path", [*inclusion["path"], other]), ("checkpoint", old["note"]),
-        ("checkpoint", new["note"].replace("\n26\n", "\n25\n")), ("checkpoint", None), ("kind", "other"),
+        ("checkpoint", new["note"].replace("\n31\n", "\n30\n")), ("checkpoint", None), ("kind", "other"),
         ("path", None),
     ):  # fmt: skip
         assert "Not proved: " in prove({**inclusion, name: value}), name
@@ -262,20 +262,20 @@ def test_an_export_is_verified_elsewhere_with_a_checkpoint_and_a_public_key_alon
     root: dict[str, Any], client: TestClient, context: Context, tmp_path: Path
 ) -> None:
     kept, export, proof = tmp_path / "kept.txt", tmp_path / "export.ndjson", tmp_path / "proof.json"
-    assert "The checkpoint of 23 entries was written" in ok(context.settings, "checkpoint", "--output", str(kept))
+    assert "The checkpoint of 28 entries was written" in ok(context.settings, "checkpoint", "--output", str(kept))
     key = ok(context.settings, "public-key").strip()
     assert ok(context.settings, "checkpoint") == kept.read_text()
     Api(client).spend(root["id"], [zcdp(0.01)])
     ok(context.settings, "export", "--output", str(export))
-    proof.write_text(client.get("/v1/ledger/consistency", params={"from_size": 23}).text)
+    proof.write_text(client.get("/v1/ledger/consistency", params={"from_size": 28}).text)
     options = ("--export", str(export), "--checkpoint", str(kept))
     verify = ("-m", "app", "ledger", "verify", *options)
     result = elsewhere(tmp_path, *verify, "--public-key", key)
     assert (result.returncode, result.stderr) == (0, b"")
-    assert b"; tree of 26, root " in result.stdout
-    assert elsewhere(tmp_path, str(Path(rfc9162.__file__)), str(export), str(kept), key).stdout == b"23\n"
+    assert b"; tree of 31, root " in result.stdout
+    assert elsewhere(tmp_path, str(Path(rfc9162.__file__)), str(export), str(kept), key).stdout == b"28\n"
     printed = elsewhere(tmp_path, "-m", "app", "ledger", "prove", "--proof", str(proof), "--public-key", key).stdout
-    assert printed.startswith(b"proved: the tree of 26 entries of epsilond/led_")
+    assert printed.startswith(b"proved: the tree of 31 entries of epsilond/led_")
     assert b"with --public-key" in elsewhere(tmp_path, *verify).stderr
 
     # The same files in process: each way in which they do not belong together.
@@ -284,7 +284,7 @@ def test_an_export_is_verified_elsewhere_with_a_checkpoint_and_a_public_key_alon
 
     early = tmp_path / "early.ndjson"
     note = kept.read_text()
-    kept.write_text(note.replace("\n23\n", "\n22\n"))
+    kept.write_text(note.replace("\n28\n", "\n27\n"))
     assert "was changed after it was signed" in not_valid(*options)
     kept.write_bytes(b"\xff")
     assert "it is not a text in UTF-8" in not_valid(*options)

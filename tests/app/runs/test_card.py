@@ -188,7 +188,7 @@ def test_the_fields_of_the_card_are_the_ones_of_its_version(service):
 
 CARD_PARTS = {
     "AuditSummary": sorted(["id", "method", "trials", "delta", "epsilon_lower", "confidence", "verdict", "created_at"]),
-    "DataSummary": sorted(["dataset_id", "name", "public", "declared_size", "capacity"]),
+    "DataSummary": sorted(["dataset_id", "name", "version", "public", "declared_size", "capacity"]),
     "BudgetSummary": sorted(["id", "name", "neighboring_relation", "privacy_unit", "limit"]),
     "EntrySummary": sorted(["id", "kind", "sequence", "leaf_index", "recorded_at", "previous_hash", "hash"]),
     "LedgerSummary": sorted(["reservation_state", "purpose", "entries", "proof"]),
@@ -348,7 +348,9 @@ def test_a_public_run_has_no_books_and_says_that_its_rows_are_public(service):
     run = service.queued(dataset=dataset, target={"kind": "gaussian_dp", "mu": 1})
     service.work()
     card, markdown, page = rendered(service, run)
-    assert card["data"] == {"dataset_id": None, "name": None, "public": True, "declared_size": 2, "capacity": 2}
+    assert card["data"] == {"dataset_id": None, "name": None, "public": True, "declared_size": 2, "capacity": 2} | {
+        "version": None
+    }
     assert (card["ledger"], card["budget"], card["charge"]) == (None, None, None)
     assert reports.PUBLIC_ROWS in card["caveats"]
     assert "Gaussian DP" in [item["finding"] for item in card["evaluation"]]
@@ -378,6 +380,7 @@ def test_a_data_set_that_was_deleted_is_named_no_more(service):
     assert service.client.delete(f"/v1/datasets/{dataset['id']}").status_code == 204
     assert service.report(run)["data"] == {
         "dataset_id": dataset["id"],
+        "version": 1,
         "name": None,
         "public": False,
         "declared_size": 1000,
