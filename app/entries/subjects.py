@@ -12,10 +12,15 @@ class Subject(StrEnum):
     """What an entry of the register is about."""
 
     DATASET = "dataset"
+    """A data set: its declaration, its root budget and its end."""
     VERSION = "version"
+    """A later version of a private data set."""
     KEY = "key"
+    """An API key: its rights, its tokens and its end."""
     RUN = "run"
+    """A run: what was asked for, and how it ended."""
     AUDIT = "audit"
+    """An audit: the plan, the claim and the finding."""
 
 
 #: A token changes with a rotation, and its hash with the secret that it is hashed under.

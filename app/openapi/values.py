@@ -21,6 +21,7 @@ from app.auth.principal import Scope
 from app.budgets.spending import GroupBy
 from app.entries.kinds import EntryKind
 from app.entries.quotas import Quota
+from app.entries.subjects import Subject
 from app.ledger.exports import ExportFormat
 from app.ledger.price_verification import PriceClass
 from app.openapi.sharing import nodes
@@ -49,6 +50,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
         DeliveryState,
         EntryKind,
         PriceClass,
+        Subject,
         Quota,
         Change,
         ExportFormat,

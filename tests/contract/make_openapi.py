@@ -41,7 +41,7 @@ DRAWN = {
 }
 #: What is never the same twice: ids, moments, hashes, signatures and cursors.
 OWN = re.compile(
-    r"(?P<id>\b(bud|res|lim|whk|msg|run|swp|aud|key|ds|ent)_[a-z0-9]{20,})|\d{4}-\d\d-\d\d(T[0-9:.]+(Z|\+00:00))?"
+    r"(?P<id>\b(bud|res|lim|whk|msg|run|swp|aud|key|ds|dsv|ent)_[a-z0-9]{20,})|\d{4}-\d\d-\d\d(T[0-9:.]+(Z|\+00:00))?"
     r"|[A-Za-z0-9+/=_-]{30,}"
 )
 
