@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from app.entries import statements
 from app.entries.records import GENESIS, chain_hash
 from app.idempotency import once
 from app.idempotency import records as remembered
-from app.ledger import statements, transitions
+from app.ledger import transitions
 from app.ledger.commands import Expire, Void
 from app.ledger.denials import DenialCode
 from app.tables.states import ReservationStatus

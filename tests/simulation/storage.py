@@ -18,10 +18,12 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from app.db.database import Database
+from app.entries.metering import Meter
 from app.fence.marks import Head, Kept, Move
 from app.fence.service import Fence
 from app.idempotency.records import Key, Stored
 from app.ledger.statements import step_hash
+from app.outbox.writing import Subscription
 from app.tables.ledger import Budget
 from tests.simulation.scheduler import Fault, Scheduler, Task
 
@@ -228,7 +230,7 @@ class Connection:
         raise _taken()
 
 
-# The statements of `app.ledger.statements`, with their names.
+# The statements of `app.ledger.statements` and of `app.entries.statements`, with their names.
 
 
 def paths(connection: Connection, targets: Sequence[str]) -> list[tuple[str, str]]:
@@ -289,7 +291,20 @@ def update_reservations(connection: Connection, changes: Sequence[Row]) -> None:
         connection.reservations[row["id"]] = {**row, **{name: each for name, each in change.items() if name != "b_id"}}
 
 
-def insert_entries(connection: Connection, values: Sequence[Row]) -> None:
+def limit_requests(connection: Connection, ids: Sequence[str], budget_ids: Sequence[str]) -> list[SimpleNamespace]:
+    assert not ids and not budget_ids, "no client asks for another limit"
+    return []
+
+
+def insert_limit_requests(connection: Connection, values: Sequence[Row]) -> None:
+    assert not values, "no client asks for another limit"
+
+
+def update_limit_requests(connection: Connection, changes: Sequence[Row]) -> None:
+    assert not changes, "no client asks for another limit"
+
+
+def insert_entries(connection: Connection, values: Sequence[Row], meter: Meter) -> None:
     storage = connection.storage
     for row in values:
         storage.scheduler.step("insert entry")
@@ -300,6 +315,8 @@ def insert_entries(connection: Connection, values: Sequence[Row]) -> None:
         )
         storage.leaf += 1
         connection.entries.append({**row, "leaf_index": storage.leaf})
+    if values:
+        meter.write()
 
 
 def add_exposed_steps(connection: Connection, steps: Sequence[tuple[str, Any, int]]) -> None:
@@ -307,6 +324,16 @@ def add_exposed_steps(connection: Connection, steps: Sequence[tuple[str, Any, in
         connection.storage.scheduler.step("exposed steps")
     for budget_id, step, count in steps:
         connection.exposed[budget_id, step_hash(step)] += count
+
+
+# That of `app.outbox.writing`.
+
+
+def subscriptions(connection: Connection, budget_ids: Sequence[str]) -> list[Subscription]:
+    """There are no webhooks."""
+    if budget_ids:
+        connection.storage.scheduler.step("webhooks")
+    return []
 
 
 # Those of `app.idempotency.records`.

@@ -27,12 +27,13 @@ from accounting.canonical import sha256_hex
 from accounting.events import Event, ZcDp
 from accounting.filters import ZcdpFilter
 from app.db.failures import Unfenced
+from app.entries import metering
 from app.fence import service as fences
 from app.idempotency import once
 from app.idempotency import records as remembered
 from app.idempotency.once import Keyed, refuse, run_once
 from app.idempotency.records import Answer
-from app.ledger import executor, journal
+from app.ledger import executor, journal, news
 from app.ledger.books import BadPlace, Books
 from app.ledger.commands import ChangeLimit, Charge, Commit, Correct, Extend, Quote, Reserve, Start, Void
 from app.ledger.executor import Exceeded
@@ -41,6 +42,7 @@ from app.ledger.rows import reservation_state
 from app.ledger.transitions import Transition
 from app.problems import Problem
 from app.reservations import service as reservations
+from app.settings import Settings
 from app.tables.ledger import Budget
 from tests.simulation import storage as simulated
 from tests.simulation.model import Command, Model
@@ -50,6 +52,9 @@ from tests.simulation.storage import Connection, SimulatedDatabase, SimulatedFen
 UNIT = 10**7
 STEP = Event(ZcDp(0.01))
 BEGINNING = datetime(2026, 5, 1, tzinfo=UTC)
+SETTINGS = Settings()
+#: Who all clients are: a server without keys has no quotas, so that no uses are counted.
+PRINCIPAL = "loopback"
 #: How many requests are under way at once, at most.
 WIDTH = 6
 #: Of a group that is decided in one transaction.
@@ -167,7 +172,7 @@ class Process:
         else:
             what = Correct(quote, "other", events, may_lower=command.may_lower)
         assert now.tzinfo is not None
-        return Instruction(what, "client", command.target)
+        return Instruction(what, PRINCIPAL, command.target)
 
     def _price_again(self, command: Command) -> Correct:
         """The right price of what is stored now; before its lock is taken it may be that of something else."""
@@ -191,7 +196,7 @@ class Process:
             filter=ZcdpFilter((command.units or 0) / 100),
             report_delta=None,
             labels={},
-            principal_id="client",
+            principal_id=PRINCIPAL,
             created_at=self.clock(),
             parent_id=command.parent,
             path=path,
@@ -670,13 +675,17 @@ class World:
             name: getattr(simulated, name)
             for name in (
                 "paths", "lock_budgets", "reservations", "update_budgets", "insert_reservations",
-                "update_reservations", "insert_entries", "add_exposed_steps",
+                "update_reservations", "limit_requests", "insert_limit_requests", "update_limit_requests",
+                "add_exposed_steps",
             )
         }  # fmt: skip
         with ExitStack() as stack:
             for name, function in statements.items():
                 stack.enter_context(patch.object(journal.statements, name, function))
             for owner, name, function in (
+                (journal, "insert_entries", simulated.insert_entries),
+                (news.writing, "subscriptions", simulated.subscriptions),
+                (metering, "settings_of", lambda connection: SETTINGS),
                 (journal, "new_id", lambda prefix: f"{prefix}_{next(numbers)}"),
                 (once, "find", simulated.find),
                 (remembered, "find", simulated.find),
