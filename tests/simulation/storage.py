@@ -292,7 +292,7 @@ def update_reservations(connection: Connection, changes: Sequence[Row]) -> None:
 
 
 def limit_requests(connection: Connection, ids: Sequence[str], budget_ids: Sequence[str]) -> list[SimpleNamespace]:
-    assert not ids and not budget_ids, "no client asks for another limit"
+    assert not [*ids, *budget_ids], "no client asks for another limit"
     return []
 
 
