@@ -445,6 +445,8 @@ class World:
             is_denial = False
         if not is_answer and not is_denial:
             what = value.code if isinstance(value, Problem) else type(value).__name__
+            if what == "database_behind_fence":
+                raise Fault(f"{asked.key} was refused for what the database had lost, and it has lost nothing")
             self.scheduler.happened[f"no answer: {what}"] += 1
             self.pending.append(asked)
             return
