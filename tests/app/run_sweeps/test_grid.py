@@ -141,7 +141,8 @@ def test_a_thousand_cells_are_the_most(sweeps: Sweeps, monkeypatch: pytest.Monke
 
 def test_a_dry_run_answers_the_cost_and_writes_nothing(sweeps: Sweeps) -> None:
     budget = sweeps.budget(filter={"kind": "renyi_dp", "epsilon": 5, "delta": 1e-5})
-    before = sweeps.get("/v1/run-sweeps")
+    # Those of other tests may end meanwhile.
+    before = [sweep["id"] for sweep in sweeps.get("/v1/run-sweeps")["items"]]
     for changes in ({}, BEST):
         body = sweeps.request(budget_id=budget["id"], **changes)
         quote = sweeps.client.post("/v1/run-sweeps?dry_run=true", json=body).json()
@@ -149,7 +150,7 @@ def test_a_dry_run_answers_the_cost_and_writes_nothing(sweeps: Sweeps) -> None:
         assert quote["remaining"]["epsilons"][0] < budget["remaining"]["epsilons"][0]
         assert len(quote["cells"]) == 3
     assert quote["trials_quantile"] == {"probability": 0.999, "trials": 18}
-    assert sweeps.get("/v1/run-sweeps") == before
+    assert [sweep["id"] for sweep in sweeps.get("/v1/run-sweeps")["items"]] == before
     assert sweeps.get(f"/v1/budgets/{budget['id']}")["reserved"]["epsilon"] == 0.0
     small = sweeps.budget(filter={"kind": "renyi_dp", "epsilon": 0.5, "delta": 1e-5})
     body = sweeps.request(budget_id=small["id"])
