@@ -58,7 +58,7 @@ def signed(root: dict[str, Any], client: TestClient, context: Context) -> list[t
     for _ in range(2):
         Api(client).spend(root["id"], [zcdp(0.01)])
         found.append(transparency.checkpoint(context))
-    assert [each.checkpoint.size for each in found] == [23, 26, 29]
+    assert [each.checkpoint.size for each in found] == [28, 31, 34]
     verdict = verdict_on(context.database)
     assert verdict.valid, verdict.in_words()
     return found
