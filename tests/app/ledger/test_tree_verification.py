@@ -69,13 +69,13 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["UPDATE merkle_leaves SET entry_hash = (SELECT entry_hash FROM merkle_leaves WHERE tree_index = 3) "
       "WHERE tree_index = 9"], 9, "it is another entry than was put into the tree, at 9"),
     (["DELETE FROM merkle_leaves WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
-    (["DELETE FROM merkle_leaves WHERE tree_index = 28"], 28, "it is not in the tree"),
+    (["DELETE FROM merkle_leaves WHERE tree_index = 33"], 33, "it is not in the tree"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
     (["UPDATE merkle_leaves SET leaf_index = 10000 WHERE tree_index = 9"], None, "it is missing: it was put into the"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9",
       "UPDATE merkle_leaves SET tree_index = 9 WHERE tree_index = 10",
       "UPDATE merkle_leaves SET tree_index = 10 WHERE tree_index = 100"], None, "the row of the tree does not say"),
-    (["UPDATE merkle_trees SET size = 28"], None, "the row of the tree does not say what its 29 leaves make"),
+    (["UPDATE merkle_trees SET size = 33"], None, "the row of the tree does not say what its 34 leaves make"),
     (["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"], None, "the row of the tree does not say"),
     (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in it, and"),
     (["DELETE FROM merkle_trees"], None, "the row of the tree is missing"),
@@ -283,7 +283,7 @@ def test_every_earlier_checkpoint_is_one_that_the_tree_begins_with(
         assert verdict["tree"]["size"] == signed[-1].checkpoint.size + 3
     checkpoint = signed[0].checkpoint
     wrong = Checkpoint(checkpoint.origin, checkpoint.size, bytes(32))
-    assert "the first 23 entries are not those" in first_bad(context.database, wrong).reason
+    assert "the first 28 entries are not those" in first_bad(context.database, wrong).reason
 
 
 def test_a_checkpoint_that_is_none_is_refused(
@@ -306,9 +306,9 @@ def test_nothing_is_signed_that_contradicts_what_was(
     """A smaller tree; another root of the same size; a larger tree that begins otherwise."""
     cases = {
         "UPDATE merkle_checkpoints SET tree_size = 30 WHERE number = 3": "30 entries was signed, and the tree has 29",
-        "UPDATE merkle_checkpoints SET tree_size = 28 WHERE number = 3": "the first 28 entries of the tree do not make",
+        "UPDATE merkle_checkpoints SET tree_size = 33 WHERE number = 3": "the first 33 entries of the tree do not make",
         "UPDATE merkle_checkpoints SET root_hash = (SELECT root_hash FROM merkle_checkpoints WHERE number = 1), "
-        "tree_size = 29 WHERE number = 3": "the first 29 entries of the tree do not make the root",
+        "tree_size = 34 WHERE number = 3": "the first 34 entries of the tree do not make the root",
     }
     for statement, reason in cases.items():
         attacks.run(context.database, statement)
