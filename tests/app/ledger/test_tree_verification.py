@@ -305,7 +305,7 @@ def test_nothing_is_signed_that_contradicts_what_was(
 ) -> None:
     """A smaller tree; another root of the same size; a larger tree that begins otherwise."""
     cases = {
-        "UPDATE merkle_checkpoints SET tree_size = 30 WHERE number = 3": "30 entries was signed, and the tree has 29",
+        "UPDATE merkle_checkpoints SET tree_size = 35 WHERE number = 3": "35 entries was signed, and the tree has 34",
         "UPDATE merkle_checkpoints SET tree_size = 33 WHERE number = 3": "the first 33 entries of the tree do not make",
         "UPDATE merkle_checkpoints SET root_hash = (SELECT root_hash FROM merkle_checkpoints WHERE number = 1), "
         "tree_size = 34 WHERE number = 3": "the first 34 entries of the tree do not make the root",
@@ -321,8 +321,8 @@ def test_nothing_is_signed_that_contradicts_what_was(
 #: What lets no further entry into the tree, and what verification says of it.
 STUCK: dict[str, tuple[list[str], str]] = {
     "a place that is taken": (
-        ["INSERT INTO merkle_leaves SELECT 29, 10000, entry_hash FROM merkle_leaves WHERE tree_index = 0"],
-        "it is missing: it was put into the tree, at 29",
+        ["INSERT INTO merkle_leaves SELECT 34, 10000, entry_hash FROM merkle_leaves WHERE tree_index = 0"],
+        "it is missing: it was put into the tree, at 34",
     ),
     "a hash that is none": (
         ["UPDATE entries SET hash = 'zz' WHERE leaf_index = (SELECT max(leaf_index) FROM entries)"],
@@ -330,7 +330,7 @@ STUCK: dict[str, tuple[list[str], str]] = {
     ),
     "no frontier": (
         ["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"],
-        "the row of the tree does not say what its 29 leaves make",
+        "the row of the tree does not say what its 34 leaves make",
     ),
     "a trigger of somebody else": ([], "the entries cannot be given their places in the tree"),
 }
@@ -352,7 +352,7 @@ def test_whoever_keeps_entries_out_of_the_tree_does_not_keep_verification_from_t
         problem = assert_problem(client.get(f"/v1/ledger/{path}"), 409, "ledger_not_consistent")
         assert "the entries cannot be given their places" in problem["detail"]
     lines = client.get("/v1/ledger/export").content.splitlines()
-    assert len(lines) == 32 + 2, "what somebody has changed is evidence"
+    assert len(lines) == 37 + 2, "what somebody has changed is evidence"
     supervisor = Supervisor(context, count=0)
     supervisor._integrate()
 
@@ -361,7 +361,7 @@ def trigger(database: Database) -> str:
     """Refuses every further leaf."""
     if database.is_sqlite:
         return "CREATE TRIGGER no BEFORE INSERT ON merkle_leaves BEGIN SELECT RAISE(ABORT, 'no'); END"
-    return "ALTER TABLE merkle_leaves ADD CONSTRAINT no_more CHECK (tree_index < 29)"
+    return "ALTER TABLE merkle_leaves ADD CONSTRAINT no_more CHECK (tree_index < 34)"
 
 
 def test_a_row_of_the_tree_without_a_frontier_is_told_where_nothing_is_new(
@@ -380,9 +380,9 @@ def test_a_duplicate_leaf_is_named(signed: list[transparency.SignedCheckpoint], 
     with attacks.attack(database) as connection:
         connection.execute(text("ALTER TABLE merkle_leaves DROP CONSTRAINT uq_merkle_leaves_leaf_index"))
     attacks.run(
-        database, "INSERT INTO merkle_leaves SELECT 29, leaf_index, entry_hash FROM merkle_leaves WHERE tree_index = 9"
+        database, "INSERT INTO merkle_leaves SELECT 34, leaf_index, entry_hash FROM merkle_leaves WHERE tree_index = 9"
     )
     row = attacks.entries(database)[9]
     bad = first_bad(database)
     assert (bad.budget_id, bad.sequence, bad.leaf_index) == (row["budget_id"], row["sequence"], row["leaf_index"])
-    assert bad.reason == "it is in the tree twice, again at 29"
+    assert bad.reason == "it is in the tree twice, again at 34"
