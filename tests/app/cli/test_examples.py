@@ -185,5 +185,5 @@ def asked_by_somebody_else(settings: Settings) -> None:
         command = AskLimit(new_id("lim"), asked.filter, "more", 1)
         # Newer than the other one, so that it is listed first.
         later = context.clock() + timedelta(seconds=5)
-        carry_out(session, database, [Instruction(command, "loopback", asked.budget_id)], later)
+        carry_out(session, database, [Instruction(command, "service", asked.budget_id)], later)
     database.dispose()

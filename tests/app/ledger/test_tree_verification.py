@@ -88,7 +88,7 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
       "UPDATE merkle_checkpoints SET number = 3 WHERE number = 9"], None, "the checkpoint 3 is of a smaller tree"),
     (["UPDATE merkle_checkpoints SET root_hash = (SELECT root_hash FROM merkle_checkpoints WHERE number = 1) "
       "WHERE number = 2"], None, "the checkpoint 2 says something else than was signed"),
-    (["UPDATE merkle_checkpoints SET note = replace(note, '26', '27') WHERE number = 2"], None, "2 is not what was"),
+    (["UPDATE merkle_checkpoints SET note = replace(note, '31', '32') WHERE number = 2"], None, "2 is not what was"),
     (["UPDATE merkle_checkpoints SET note = 'x' WHERE number = 2"], None, "2 is not what was signed: it is no signed"),
     (["UPDATE merkle_checkpoints SET public_key = 'x' WHERE number = 2"], None, "2 is not what was signed: it is no"),
     (["UPDATE merkle_checkpoints SET note = (SELECT note FROM merkle_checkpoints WHERE number = 1) WHERE number = 2"],
@@ -291,7 +291,7 @@ def test_a_checkpoint_that_is_none_is_refused(
 ) -> None:
     note = signed[1].note
     assert read_note(note)[0] == signed[1].checkpoint
-    for text_of_note in ("", "x", note[:-2], note.replace("\n26\n", "\n27\n")):
+    for text_of_note in ("", "x", note[:-2], note.replace("\n31\n", "\n32\n")):
         answer = client.post("/v1/ledger/verify", json={"checkpoint": text_of_note})
         assert_problem(answer, 422, "invalid_checkpoint", "/checkpoint")
     answer = client.post("/v1/ledger/verify", json={"checkpoint": note, "budget_id": root["id"]})
