@@ -208,7 +208,7 @@ class GaussianDpTarget(_AdditiveTarget):
 
 @dataclass(frozen=True, slots=True)
 class BudgetTarget:
-    """What a budget still admits, priced as its ledger prices it.
+    """A target that asks for what a budget still admits, priced as its ledger prices it.
 
     Attributes:
         filter: The budget's privacy filter.

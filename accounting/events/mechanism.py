@@ -45,7 +45,7 @@ class Mechanism(Described):
 
     @property
     def reveals_nothing(self) -> bool:
-        """Whether the output is the same for all data sets, so that it costs nothing; most mechanisms reveal something.
+        """Return whether the output is the same for all data sets, so that it costs nothing. Few mechanisms are so.
 
         Every other mechanism costs something in every budget, however little that is (`accounting.filters.costs`).
         """

@@ -61,7 +61,7 @@ class LineValues:
         return math.exp(min(self.log_tail, 0.0)) * (spacing + 1.0 / (self.decay * last))
 
     def tail_sum_over_squares(self, last: float, spacing: float) -> float:
-        """The same sum with every term over t^2."""
+        """Bound the sum of `tail_sum` with every term divided by t^2."""
         plain = math.exp(min(self.log_tail, 0.0)) / max(last - spacing, 1e-300)
         return min(plain, self.tail_sum(last, spacing) / last**2)
 
@@ -114,7 +114,7 @@ class Contour:
         return Bounds(float(many.lower[0]), float(many.upper[0]), float(many.estimate[0]), terms)
 
     def evaluate(self, epsilons: Array) -> ProfileValues:
-        """The same at many epsilons, as one product of (epsilons x points)."""
+        """Evaluate delta at many epsilons, as one product of (epsilons x points)."""
         t = self._t
         turned = self.values.ratios * np.exp(-1j * epsilons[:, None] * t)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -154,7 +154,7 @@ class Contour:
         return float(self.slopes(np.array([epsilon]))[0])
 
     def slopes(self, epsilons: Array) -> Array:
-        """The same at many epsilons."""
+        """Return `slope` at many epsilons."""
         parts = (self.values.ratios * np.exp(-1j * epsilons[:, None] * self._t) / (self.tilt + 1.0 + 1j * self._t)).real
         total = parts.sum(axis=1) - 0.5 * parts[:, 0]
         scale = np.exp(np.minimum(self.values.log_scale - self.tilt * epsilons, 690.0))

@@ -1,4 +1,4 @@
-"""What the contour needs to know of one step: moments at real tilts, and M on a line.
+"""A step, as contour integrals need it: its moments at real tilts, and the transform M on a line.
 
 A step's M on the line Re z = c is kept as a finite measure, M(c + it)/M(c) = 1 + sum of w_j (e^(i t l_j) - 1), with
 complex weights and losses of nonnegative imaginary part, and a bound of what that leaves out, the same for every t.
@@ -39,13 +39,13 @@ class TiltTable:
     errors: Array
 
     def times(self, count: int) -> TiltTable:
-        """The same of ``count`` independent steps."""
+        """Return the table of ``count`` independent steps."""
         return TiltTable(
             self.tilts, count * self.moments, count * self.means, count * self.variances, count * self.errors
         )
 
     def plus(self, other: TiltTable) -> TiltTable:
-        """The same of both together; the tilts must agree."""
+        """Return the table of both together; the tilts must agree."""
         return TiltTable(
             self.tilts,
             self.moments + other.moments,
@@ -146,7 +146,7 @@ def _expm1_it(t: Array, losses: Complex) -> Complex:
 
 
 def error_of_exponential(logs: Complex, errors: Array) -> Array:
-    """How far e^logs moves when its exponent moves by ``errors``, without overflow."""
+    """Bound how far e^logs moves when its exponent moves by ``errors``, without overflow."""
     moved: Array = np.where(
         errors < 30.0,
         np.exp(logs.real) * np.expm1(np.minimum(errors, 30.0)),

@@ -37,7 +37,7 @@ _ORDERS = np.array([1.0 + x / 10.0 for x in range(1, 100)] + [float(x) for x in 
 
 @dataclass(frozen=True, slots=True)
 class OpacusHistory:
-    """What an accountant of Opacus recorded.
+    """Read what an accountant of Opacus recorded.
 
     Attributes:
         mechanism: ``rdp``, ``prv`` or ``gdp``.
@@ -90,7 +90,7 @@ class OpacusHistory:
         return taken_in_order(steps, batches)
 
     def reported_epsilon(self, delta: float) -> float | None:
-        """What `get_epsilon(delta)` answers, to about six digits; None for ``prv``, and where it raises."""
+        """Return what `get_epsilon(delta)` answers, to about six digits; None for ``prv``, and where it raises."""
         if self.mechanism == "rdp":
             poisson = compose(self.events(Batches.POISSON), NeighboringRelation.ADD_OR_REMOVE_ONE)
             divergences = poisson.log_moment(_ORDERS - 1.0) / (_ORDERS - 1.0)

@@ -80,7 +80,7 @@ def remove_moments(noise_multiplier: float, bins: int) -> Array:
 
 @lru_cache(maxsize=256)
 def _remove_ends(noise_multiplier: float, bins: int) -> tuple[Array, Array]:
-    """The same, rounded down and up."""
+    """Return `remove_moments`, rounded down and rounded up."""
     orders, mu = np.arange(LARGEST_ORDER + 1.0), 1.0 / noise_multiplier
     base = 0.5 * mu * mu * orders * (orders - 1.0) - scipy.special.gammaln(orders + 1.0)
     power, remaining = None, bins

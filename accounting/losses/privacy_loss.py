@@ -42,7 +42,7 @@ class Moments(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupStep:
-    """What stands for one step where a group of records moves together.
+    """Return the privacy loss of one step where a group of records moves together.
 
     Attributes:
         loss: A loss that dominates the step for every group of that size.

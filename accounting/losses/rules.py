@@ -99,7 +99,7 @@ class MechanismRules(ABC, Generic[M]):
 
 
 class SamplingRules(Generic[S]):
-    """What a sampling needs beside the losses of its steps."""
+    """The rules of a sampling, beside the losses of its steps."""
 
     def stand_in(self, event: Event, sampling: S) -> tuple[Event, Discrepancy]:
         """Return the event whose losses stand for all steps of this one, and how far they may be from it."""

@@ -62,7 +62,7 @@ class VisibleMixtureLoss(PrivacyLoss):
         return self._weighted(np.array([loss.log_moment(tilts) for loss in self.losses])) * (1.0 + _ALLOWANCE)
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """The same of the least moments: it grows with each."""
+        """Return the log of the weighted sum of the least moments, with which it grows; rounded down."""
         return self._weighted(np.array([loss.least_log_moment(tilts) for loss in self.losses])) * (1.0 - _ALLOWANCE)
 
     def _weighted(self, moments: Array) -> Array:

@@ -44,7 +44,7 @@ SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class TuningCost:
-    """What releasing the best of K runs costs.
+    """Find what releasing the best of K runs costs.
 
     Attributes:
         epsilon: Of the selection at delta; the lower end is what some score makes it cost.

@@ -34,7 +34,7 @@ class DataDescription(Schema):
 
     @classmethod
     def of(cls, dataset: Dataset, version: Version) -> DataDescription:
-        """What a stored data set declares of one of its versions."""
+        """Return what a stored data set declares of one of its versions."""
         features, label = split_label(columns_of(dataset), dataset.label)
         return cls(
             declared_size=version.declared_size,

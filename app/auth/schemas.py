@@ -135,7 +135,7 @@ class KeyWithToken(KeyBody):
 
 
 class QuotaBody(Schema):
-    """What a key may write to the ledger, or hold, and what it has used of that."""
+    """A quota of a key: how much it may write to the ledger or hold, and how much of that it has used."""
 
     quota: Quota = Field(description="`entries` and `bytes` are those of today (UTC).")
     used: int

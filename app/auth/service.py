@@ -363,7 +363,7 @@ def _has_ended(key: ApiKey) -> Problem:
 
 
 def quotas_of(session: Session, context: Context, principal: Principal) -> list[tuple[Quota, int, int]]:
-    """What a key has used of its quotas, and their limits; nothing where nothing is counted."""
+    """Return what a key has used of its quotas, with their limits; nothing where nothing is counted."""
     if principal.id in UNBOUNDED or not principal.id.startswith("key_"):
         return []
     limits = Quotas.of(context.settings)

@@ -83,7 +83,7 @@ class LedgerFacts(_Record):
 
 
 class Manifest(_Record):
-    """What a backup holds.
+    """The contents of a backup.
 
     Attributes:
         format, version: Of the archive.
@@ -121,12 +121,12 @@ class Manifest(_Record):
         return sum(content.bytes for content in self.contents)
 
     def to_bytes(self) -> bytes:
-        """What stands in the archive."""
+        """Return the bytes that stand in the archive."""
         return self.model_dump_json(indent=1).encode()
 
 
 def read_manifest(text: bytes) -> Manifest:
-    """What an archive says of itself.
+    """Read what an archive says of itself.
 
     Raises:
         ArchiveRefused: it is no manifest, or one of another version.

@@ -54,7 +54,7 @@ class UnreadableRow(Exception):
 
 
 def kind_of(column: sa.Column[Any]) -> Kind:
-    """How the values of a column are written.
+    """Return how the values of a column are written.
 
     Raises:
         TypeError: the column is of a type that has no kind yet.

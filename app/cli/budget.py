@@ -270,7 +270,7 @@ def tell(
 
 @commands.command(epilog=example("epsilond budget webhooks BUDGET"))
 def webhooks(budget: Budget, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Who is told what happens to a budget."""
+    """List the webhooks of a budget."""
     server = Server(url)
     text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}/webhooks", {})
     server.tell(text, as_json, _print_webhooks)

@@ -99,7 +99,7 @@ async def reservations(request: Request, budget_id: str, state: str = "", cursor
 
 @router.get("/{budget_id}/webhooks")
 async def webhooks(request: Request, budget_id: str) -> Response:
-    """Who is told what happens to the budget, for those who may know, and what became of the newest messages."""
+    """Show the budget's webhooks to those who may know them, and what became of the newest messages."""
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}/webhooks")
     found = answer.body["items"] if answer.is_good else []
     newest = {}

@@ -66,7 +66,7 @@ async def checkpoint(request: Request) -> Response:
 
 @router.post("/verify")
 async def verify(request: Request) -> Response:
-    """Whether the books are what the ledger wrote, and where that is asked for, whether charges are what they cost."""
+    """Verify the books, and where that is asked for, the prices of all charges."""
     body = {"prices": "prices" in await read_form(request)}
     verdict = await need(request, "/v1/ledger/verify", method="POST", body=body, in_part=True)
     return page(request, "ledger_verdict.html", verdict=verdict, in_short=in_short)

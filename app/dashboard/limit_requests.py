@@ -118,5 +118,5 @@ def _written(amount: float) -> str:
 
 
 def _needs_another_key(answer: Answer) -> bool:
-    """Whether the same key would only be answered the same again."""
+    """Return whether the same key would get the same answer again."""
     return answer.status == 409 or bool(answer.faults("/header"))

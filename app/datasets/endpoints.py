@@ -119,7 +119,7 @@ def upload_version(
 def list_versions(
     _: Reader, context: CurrentContext, dataset_id: str, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[VersionBody]:
-    """What was declared of each, oldest first. Public data have one version."""
+    """Each version as it was declared, oldest first. Public data have one version."""
     with context.database.read() as session:
         return service.list_versions(session, dataset_id, cursor, limit)
 

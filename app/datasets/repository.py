@@ -28,7 +28,7 @@ def find(session: Session, dataset_id: str) -> Dataset | None:
 
 
 def find_for_update(session: Session, dataset_id: str) -> Dataset | None:
-    """The same, as it is now, with its row locked until the transaction ends. References to it need no such lock."""
+    """Lock the data set's row until the transaction ends, and read it as it is now. References need no such lock."""
     return session.get(Dataset, dataset_id, with_for_update={"key_share": True}, populate_existing=True)
 
 

@@ -66,7 +66,7 @@ class DatasetMetadata(Schema):
 
 
 class VersionMetadata(Schema):
-    """What the owner declares of a new version. All of it is public: choose it without looking at any single record."""
+    """A new version, as its owner declares it. All of it is public: choose it without looking at any single record."""
 
     change: Change = Field(
         description="What the version does to the one before: `appended`, `deleted`, `corrected`, or `replaced`, which "

@@ -25,7 +25,7 @@ _ADVISORY_LOCK = 0x657073696C6F6E64
 
 
 class BrokenReferences(Exception):
-    """What was to be committed refers to rows that there are not."""
+    """A transaction that was to be committed refers to rows that do not exist."""
 
 
 def upgrade(database_url: str, revision: str = "head") -> None:

@@ -11,7 +11,7 @@ from accounting.canonical import Json
 
 
 class EntryKind(StrEnum):
-    """What an entry of the ledger records: the making of a budget, one step of a reservation, a change by hand."""
+    """An entry records one of these: the making of a budget, one step of a reservation, a change by hand."""
 
     CREATE = "create"
     """A budget was opened."""

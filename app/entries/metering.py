@@ -62,7 +62,7 @@ _LOCK = {dialect: _locking(dialect) for dialect in ("sqlite", "postgresql")}
 
 @dataclass
 class _Use:
-    """What a key has used: as the database has it, and with what the transaction adds."""
+    """The use of a key: as the database has it, and as the transaction adds to it."""
 
     entries: int
     bytes: int
@@ -141,7 +141,7 @@ class Meter:
             self._connection.execute(_ADD, added)
 
     def _used(self, use: _Use, kind: EntryKind, row: Mapping[str, Any]) -> Iterable[tuple[Quota, int]]:
-        """What is used of each quota that such an entry may meet; counted only as far as it is asked for."""
+        """Yield what is used of each quota that such an entry may meet. Counting stops where the caller stops."""
         yield Quota.ENTRIES, use.entries + use.more_entries
         yield Quota.BYTES, use.bytes + use.more_bytes
         if kind is EntryKind.RESERVE and self._quotas.open_reservations:
@@ -158,7 +158,7 @@ class Meter:
 
 
 def used_by(session: Session, principal_id: str, now: datetime) -> dict[Quota, int]:
-    """What a key has used of its quotas."""
+    """Return what a key has used of its quotas."""
     columns = (USES.c.entries, USES.c.bytes)
     statement = select(*columns).where(USES.c.principal_id == principal_id, USES.c.day == day_of(now))
     today = session.execute(statement).one_or_none()

@@ -25,7 +25,7 @@ UNBOUNDED = frozenset({"service", "loopback"})
 
 
 class Quota(StrEnum):
-    """What is counted of a key."""
+    """A quota counts one of these of a key."""
 
     ENTRIES = "entries"
     """Entries of a day (UTC)."""
@@ -57,7 +57,7 @@ class Quotas:
         )
 
     def met(self, quota: Quota, used: int) -> bool:
-        """Whether nothing more begins when so much is used.
+        """Return whether nothing more begins when so much is used.
 
         >>> Quotas(10, 0, 5, 3).met(Quota.ENTRIES, 10), Quotas(10, 0, 5, 3).met(Quota.BYTES, 10**9)
         (True, False)

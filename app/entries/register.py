@@ -25,7 +25,7 @@ UNREADABLE = (Refused, ValueError, KeyError, TypeError, AttributeError, Recursio
 
 @dataclass
 class Told:
-    """What the entries have said of something.
+    """A data set, key, run or audit, as the entries about it have described it.
 
     Attributes:
         subject, id: What it is.
@@ -40,7 +40,7 @@ class Told:
 
     @property
     def is_final(self) -> bool:
-        """Whether no entry about it can follow."""
+        """Return whether no entry about it can follow."""
         return self.has_ended or not LATER[self.subject]
 
 

@@ -26,7 +26,7 @@ from app.tables.states import ENDED
 
 @dataclass(frozen=True)
 class Registered:
-    """What the register says of the rows of a table.
+    """A table whose rows are registered, and which of their columns entries say.
 
     Attributes:
         subject: What a row is.
@@ -55,11 +55,11 @@ class Registered:
 
     @property
     def _known_at_first(self) -> set[str]:
-        """What an end changes and the first entry says, too: that it has not ended."""
+        """Return the column that both the first entry and the end say: the first says that it has not ended."""
         return set() if self.ends is None else {self.ends}
 
     def says(self, row: Row[Any], kind: EntryKind) -> dict[str, Json]:
-        """What an entry of a kind says of a row as it is stored."""
+        """Return what an entry of a kind says of a row as it is stored."""
         return {name: self._said(name, row) for name in self.columns(kind)}
 
     def different(self, row: Row[Any], said: Mapping[str, Json]) -> str | None:
@@ -90,7 +90,7 @@ class Registered:
 
 
 def content_under(root_id: str | None, dataset_id: str, version: int, content_hash: str) -> str:
-    """What an entry says of a content: as good as a random number that belongs to one version of one data set.
+    """Return what entries say in place of a content: as good as a random number for each version of each data set.
 
     So whoever reads entries can neither test a guess at rows nor see that the same rows are registered twice. What an
     analyst sees of entries is distributed in the same way whatever the rows are.
@@ -108,7 +108,7 @@ def content_under(root_id: str | None, dataset_id: str, version: int, content_ha
 
 
 def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> ChargedData:
-    """What a charge for a data set says of it.
+    """Return what a charge for a data set says of it.
 
     Args:
         dataset: One with private rows.

@@ -37,7 +37,7 @@ SERVICE = "service"
 
 @dataclass(frozen=True)
 class Registration:
-    """What is entered.
+    """Something to be entered.
 
     Attributes:
         kind: Whether something began, changed or ended.
@@ -82,7 +82,7 @@ def enter(session: Session, now: datetime, registrations: Sequence[Registration]
 
 
 def has_begun(session: Session) -> bool:
-    """Whether what was there before the register is entered."""
+    """Return whether the rows that are older than the register are entered."""
     return bool(session.scalar(select(REGISTERS.c.sequence > 0)))
 
 
@@ -94,7 +94,7 @@ def begin(session: Session, now: datetime) -> None:
 
 
 def told_of(session: Session, subject_id: str) -> Told | None:
-    """What the register says of something now; None where it says nothing.
+    """Return what the register says of something now; None where it says nothing.
 
     Raises:
         app.entries.register.UNREADABLE: an entry is not what the service wrote.

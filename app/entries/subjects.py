@@ -9,7 +9,7 @@ from app.entries.kinds import EntryKind
 
 
 class Subject(StrEnum):
-    """What an entry of the register is about."""
+    """An entry of the register is about one of these."""
 
     DATASET = "dataset"
     """A data set: its declaration, its root budget and its end."""

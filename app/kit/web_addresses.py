@@ -50,17 +50,17 @@ class Address:
 
     @property
     def target(self) -> str:
-        """What the first line of a request has."""
+        """Return the target in the first line of a request."""
         return (self.path or "/") + (f"?{self.query}" if self.query else "")
 
     @property
     def authority(self) -> str:
-        """What the header Host has."""
+        """Return the value of the header Host."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     def is_below(self, allowed: Address) -> bool:
-        """Whether it has the scheme, host and port of another, and a path at or below its path."""
+        """Return whether it has the scheme, host and port of another, and a path at or below its path."""
         if (self.scheme, self.host, self.port) != (allowed.scheme, allowed.host, allowed.port):
             return False
         above = allowed.path.rstrip("/")
@@ -68,7 +68,7 @@ class Address:
 
 
 class Forbidden(ValueError):
-    """What a name leads to is not asked."""
+    """The name leads to an address that must not be asked."""
 
 
 def parse_address(text: str) -> Address:
@@ -96,7 +96,7 @@ def parse_address(text: str) -> Address:
 
 
 def is_allowed(address: Address, allowed: Iterable[str]) -> bool:
-    """Whether an address is below one of those that an operator has allowed."""
+    """Return whether an address is below one of those that an operator has allowed."""
     return any(address.is_below(parse_address(each)) for each in allowed)
 
 

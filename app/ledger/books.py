@@ -186,7 +186,7 @@ class Books:
         return None if account is None else account.head
 
     def events_of(self, record: EntryRecord) -> tuple[Event, ...] | None:
-        """What an entry is for that is read and not entered yet: its events, or those that it refers to.
+        """Return the events of an entry that is read and not entered yet: its own, or those that it refers to.
 
         None where nobody knows the reservation, for which the entry is refused.
         """

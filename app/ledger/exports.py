@@ -86,7 +86,7 @@ class Export:
                 yield _lines(_cells(self._body(entry)) for _, entry in batch)
 
     def _body(self, entry: StoredEntry) -> Mapping[str, Any]:
-        """What a row of the table says: of an entry whose bytes are none, where it is and that it was changed."""
+        """Return a row of the table. That of an unreadable entry says where it is and that it was changed."""
         try:
             return entry_body(entry, self.filters.get(entry.budget_id))
         except (WrongKind, KeyError):

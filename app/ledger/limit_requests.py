@@ -37,7 +37,7 @@ def decide_limit_request(
     *,
     open_requests: int = 0,
 ) -> Transition | Denial:
-    """What becomes of a command about a request.
+    """Decide a command about a request.
 
     Args:
         path: The budget that it is about and those above it.

@@ -25,7 +25,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Decided:
-    """What became of a request for another limit, and the ids of its budget and of those above it."""
+    """A request for another limit after a decision, with the ids of its budget and of those above it."""
 
     request: LimitRequestState
     path: tuple[str, ...]

@@ -47,7 +47,7 @@ LISTED = 100
 
 
 class PriceClass(StrEnum):
-    """How what an entry charges compares with what its events cost today."""
+    """An entry's charge, compared with what its events cost today, is one of these."""
 
     TOO_LOW = "too_low"
     """Some amount is below the certified lower end of the price."""
@@ -60,7 +60,7 @@ class PriceClass(StrEnum):
 
 
 class Priced(NamedTuple):
-    """What is priced: events in a filter, whatever its limit is."""
+    """Events that are priced in a filter, whatever its limit is."""
 
     filter: PrivacyFilter
     events: tuple[Event, ...]
@@ -115,7 +115,7 @@ class Judgement:
 
 @dataclass
 class PriceReport:
-    """What became of all charges.
+    """The result for all charges.
 
     Attributes:
         prices: How many different ones were found, or looked for.

@@ -439,7 +439,7 @@ def _warnings(given: Json) -> tuple[tuple[str, str], ...]:
 
 
 def unreadable(record: EntryRecord, error: Exception) -> BrokenChain:
-    """What is wrong with an entry that does not say what its kind says."""
+    """Say what is wrong with an entry that does not say what its kind says."""
     reason = f"it does not say what {_with_article(record.kind)} says ({type(error).__name__})"
     return BrokenChain(record.sequence, reason)
 

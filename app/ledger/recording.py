@@ -69,7 +69,7 @@ def _details(transition: Transition) -> dict[str, Json]:
 
 
 def _of_limit_request(request: LimitRequestState, kind: EntryKind) -> dict[str, Json]:
-    """Which request an entry is about, and, where it makes one, what is asked for."""
+    """Say which request an entry is about, and, where it makes one, what is asked for."""
     details: dict[str, Json] = {"limit_request_id": request.id}
     if kind is EntryKind.ASK:
         details["filter"], details["filter_before"] = request.filter.to_json(), request.filter_before.to_json()

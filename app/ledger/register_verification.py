@@ -34,7 +34,7 @@ class RegisterComparison:
         self._bad: BadPlace | None = None
 
     def add(self, told: Told) -> None:
-        """What the register says of something in the end."""
+        """Take what the register says of something in the end."""
         self._counts[told.subject] += 1
         waiting = self._waiting[told.subject]
         waiting.append(told)

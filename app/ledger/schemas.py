@@ -59,7 +59,7 @@ class EntryBody(Schema):
 
 
 class RegisterEntryBody(Schema):
-    """What the register says: of a data set, a key, a run or an audit. Entries are never changed or deleted."""
+    """An entry about a data set, a key, a run or an audit. Entries are never changed or deleted."""
 
     id: str
     sequence: int = Field(description="Place in the register's chain, from 1, without gaps.")
@@ -123,7 +123,7 @@ class JudgementBody(Schema):
 
 
 class PricesBody(Schema):
-    """How charges compare with what their events cost today."""
+    """A comparison of all charges with what their events cost today."""
 
     prices: int = Field(description="How many different prices were found, or looked for.")
     too_low: int = Field(description="Charges below the certified lower end of today's price: `valid` is false.")

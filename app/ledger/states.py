@@ -181,7 +181,7 @@ class Approval:
 
 @dataclass(frozen=True)
 class LimitRequestState:
-    """What is known about a request for another limit.
+    """A request for another limit, as far as it is decided.
 
     Attributes:
         id, budget_id, reason, principal_id, created_at: As it was made.
@@ -214,7 +214,7 @@ class LimitRequestState:
         return self.status is LimitRequestStatus.OPEN
 
     def is_approved_by(self, principal_id: str) -> bool:
-        """Whether this principal is among those that have approved."""
+        """Return whether this principal is among those that have approved."""
         return any(approval.principal_id == principal_id for approval in self.approvals)
 
 

@@ -29,7 +29,7 @@ class WrongKind(ValueError):
 def rows(
     session: Session, statement: Select[Any], *columns: Column[Any], values: dict[str, Any] | None = None
 ) -> Sequence[Row[Any]]:
-    """What a statement finds, once every value is known to be of the kind of its column.
+    """Return the rows of a statement, once every value is known to be of the kind of its column.
 
     Args:
         session: A session.

@@ -147,7 +147,7 @@ class _Reader:
         self._registered.check(has_begun=self._books.register.sequence > 0)
 
     def check_principals(self) -> None:
-        """Who has made the entries.
+        """Check that everybody who made an entry ever had a key.
 
         Raises:
             BadPlace: nobody of that name ever had a key.

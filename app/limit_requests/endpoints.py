@@ -112,7 +112,7 @@ def list_limit_requests(
     summary="One request for another limit",
 )
 def get_limit_request(context: CurrentContext, _: Reader, limit_request_id: str) -> LimitRequestBody:
-    """What is asked for, and how it was decided."""
+    """The limit that is asked for, and how that was decided."""
     with context.database.read() as session:
         return limit_request_body(limit_request_state(repository.get(session, limit_request_id)))
 

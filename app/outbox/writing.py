@@ -40,7 +40,7 @@ _SUBSCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Subscription:
-    """What an active webhook wants to be told of.
+    """The interest of an active webhook.
 
     Attributes:
         webhook_id: Its id.

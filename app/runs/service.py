@@ -72,7 +72,7 @@ class Preparation:
 
     @property
     def is_public(self) -> bool:
-        """Whether every row of the data may be published."""
+        """Return whether every row of the data may be published."""
         return self.version is None
 
 
@@ -329,7 +329,7 @@ def model_body(context: Context, run: Run) -> ModelBody:
 
 
 def _describe(session: Session, request: RunRequest) -> tuple[DataDescription, int | None]:
-    """What is declared of the data, and which version of them is trained on; None where they are public."""
+    """Return what is declared of the data, and which version is trained on; None for public data."""
     if (request.dataset_id is None) == (request.dataset is None):
         raise unprocessable(
             "missing", "give dataset_id, or dataset with public rows; exactly one of them", "dataset_id"

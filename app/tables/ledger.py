@@ -256,7 +256,7 @@ class Entry(Base):
 
 
 class LedgerUse(Base):
-    """What one key has written to the books on one day (UTC): entries, and their canonical bytes.
+    """The use of one key on one day (UTC): entries that it has written, and their canonical bytes.
 
     The row is the lock of a key's quotas. It repeats what entries say, and nothing of the books depends on it.
     """

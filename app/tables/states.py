@@ -41,7 +41,7 @@ class LimitRequestStatus(StrEnum):
 
 
 class Change(StrEnum):
-    """What the owner says that a version of a data set does to the one before. It is public, and no rows prove it."""
+    """The owner says in one of these words how a version differs from the one before. It is public, and not checked."""
 
     APPENDED = "appended"
     """Rows came."""
@@ -54,7 +54,7 @@ class Change(StrEnum):
 
 
 class WebhookEvent(StrEnum):
-    """What a webhook may be told of."""
+    """A webhook may be told of each of these."""
 
     SPENDING_THRESHOLD = "spending_threshold"
     """What may have been released (spent, and started) has reached a share of the budget's limit."""
@@ -69,7 +69,7 @@ class WebhookEvent(StrEnum):
 
 
 class WebhookState(StrEnum):
-    """Whether a webhook is told anything."""
+    """The state of a webhook."""
 
     ACTIVE = "active"
     """Messages are written and delivered."""
@@ -78,7 +78,7 @@ class WebhookState(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """What became of a message. The last two are final."""
+    """The state of a message. The last two are final."""
 
     PENDING = "pending"
     """It waits for its next attempt."""

@@ -156,7 +156,7 @@ class Deliverer:
 
 
 def body_of(message: WebhookMessage) -> bytes:
-    """What is sent: the same bytes at every attempt."""
+    """Return the bytes that are sent, the same at every attempt."""
     data = dict(message.data)
     if message.event == WebhookEvent.DENIED:
         data["count"] = message.count

@@ -70,7 +70,7 @@ def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[Web
 
 @router.get("/webhooks/{webhook_id}", operation_id="get_webhook", summary="One webhook")
 def get_webhook(context: CurrentContext, _: Owner, webhook_id: str) -> WebhookBody:
-    """What it is told of, and how many messages wait."""
+    """One webhook, with the events that it is told of and how many messages wait."""
     with context.database.read() as session:
         row = repository.get(session, webhook_id)
         return WebhookBody.of(row, repository.waiting(session, [row.id]).get(row.id, 0))
@@ -119,7 +119,7 @@ def enable_webhook(
     webhook_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """What happened meanwhile is not told."""
+    """Tell the webhook again from now on. It is not told what happened meanwhile."""
     return _set_state(context, principal, key, "enable_webhook", webhook_id, WebhookState.ACTIVE)
 
 

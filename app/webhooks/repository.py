@@ -42,7 +42,7 @@ def remove(session: Session, webhook_id: str) -> None:
 
 
 def waiting(session: Session, webhook_ids: Sequence[str]) -> dict[str, int]:
-    """How many messages of each webhook wait."""
+    """Count the messages of each webhook that wait."""
     statement = (
         select(WebhookMessage.webhook_id, func.count())
         .where(WebhookMessage.webhook_id.in_(webhook_ids), _IS_PENDING)
@@ -67,7 +67,7 @@ def page(
 
 
 def is_anything_due(session: Session, now: datetime) -> bool:
-    """Whether a message waits for an attempt now."""
+    """Return whether a message waits for an attempt now."""
     statement = select(WebhookMessage.id).join(Webhook, Webhook.id == WebhookMessage.webhook_id)
     return session.scalar(statement.where(_is_due(now)).limit(1)) is not None
 
@@ -143,7 +143,7 @@ def known_subjects(session: Session, subjects: Sequence[str]) -> set[tuple[str, 
 
 
 def is_any_active(session: Session) -> bool:
-    """Whether somebody is to be told of anything."""
+    """Return whether any webhook is active."""
     statement = select(Webhook.id).where(Webhook.state == str(WebhookState.ACTIVE)).limit(1)
     return session.scalar(statement) is not None
 

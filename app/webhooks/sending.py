@@ -23,7 +23,7 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])(?: [^\r\n]*)?\r?\n")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an attempt.
+    """The result of an attempt.
 
     Attributes:
         error: The class of the failure; None where the receiver has taken the message.

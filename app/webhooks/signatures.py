@@ -13,7 +13,7 @@ from app.context import Context
 
 
 def secret_of(context: Context, webhook_id: str, version: int) -> str:
-    """What the receiver verifies with: the key in base64, behind ``whsec_``."""
+    """Return the secret that the receiver verifies with: the key in base64, behind ``whsec_``."""
     return "whsec_" + base64.b64encode(_key(context, webhook_id, version)).decode()
 
 

@@ -199,7 +199,7 @@ class Entry(Document):
 
 
 class DatasetVersion(Document):
-    """What the owner declared of a version of a data set; never its rows."""
+    """A version of a data set, as its owner declared it; never its rows."""
 
     __slots__ = ()
     if TYPE_CHECKING:

@@ -118,7 +118,7 @@ class LimitRequests(Resource):
         return self._http.write(path, request, Answer, idempotency_key)
 
     def get(self, limit_request: str | Answer) -> Answer:
-        """What was asked for, and how it was decided."""
+        """Get what was asked for, and how it was decided."""
         return self._http.get(path_to("/v1/limit-requests/{}", limit_request), Answer)
 
     def list(
@@ -276,7 +276,7 @@ class Ledger(Resource):
         return self._http.ask("/v1/ledger/verify", {**body, "prices": prices}, Answer)
 
     def register(self, *, page_size: int = PAGE, **selection: Any) -> Iterator[Answer]:
-        """What the ledger says of data sets, keys, runs and audits, oldest first; for keys that reach all budgets.
+        """Iterate over the register's entries about data sets, keys, runs and audits; for keys that reach all budgets.
 
         Args:
             page_size: How many are asked for at once.
