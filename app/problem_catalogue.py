@@ -56,7 +56,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "too_many_open_requests": (409, "As many requests of this key for this budget's limit are open as may be: five."),
     "limit_changed": (409, "The budget has another limit by now than it had when another one was asked for."),
     "limit_above_parent": (409, "A budget above would never admit the limit that was asked for."),
-    "dataset_is_public": (409, "Private data alone have versions; other public rows are a data set of their own."),
+    "dataset_is_public": (409, "Only private data sets have versions; upload other public rows as another data set."),
     "too_many_webhooks": (409, "The budget has as many webhooks as it may have: ten."),
     "not_committed": (409, "Only a committed reservation takes other events; of an open one the price alone."),
     "budget_exceeded": (

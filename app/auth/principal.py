@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from app.entries import kinds
+
 
 class Scope(StrEnum):
     """What a key allows. ``admin`` implies every other."""
@@ -69,9 +71,9 @@ class Principal:
 
 
 #: Whoever shows the token of a server without keys (`app.auth.local_token`), on its own machine.
-LOOPBACK = Principal("loopback", frozenset(Scope))
+LOOPBACK = Principal(kinds.LOOPBACK, frozenset(Scope))
 #: All who show nothing to a server without keys, on its own machine. The guard lets them calculate and nothing else;
 #: with what is stored they reach nothing.
 ANYBODY = Principal("anybody", frozenset({Scope.ANALYST}), budgets=())
 #: The service itself, where nobody's request is behind what is done.
-SERVICE = Principal("service", frozenset())
+SERVICE = Principal(kinds.SERVICE, frozenset())

@@ -19,9 +19,9 @@ from app.context import Context
 from app.db.database import Database
 from app.db.failures import DATABASE_FAILURES
 from app.entries import registering
-from app.entries.kinds import EntryKind
+from app.entries.kinds import WITHOUT_A_KEY, EntryKind
 from app.entries.metering import used_by
-from app.entries.quotas import UNBOUNDED, Quota, Quotas
+from app.entries.quotas import Quota, Quotas
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
 from app.kit.ids import new_id
@@ -364,7 +364,7 @@ def _has_ended(key: ApiKey) -> Problem:
 
 def quotas_of(session: Session, context: Context, principal: Principal) -> list[tuple[Quota, int, int]]:
     """Return what a key has used of its quotas, with their limits; nothing where nothing is counted."""
-    if principal.id in UNBOUNDED or not principal.id.startswith("key_"):
+    if principal.id in WITHOUT_A_KEY or not principal.id.startswith("key_"):
         return []
     limits = Quotas.of(context.settings)
     used = used_by(session, principal.id, context.clock())

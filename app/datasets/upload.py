@@ -209,8 +209,8 @@ def _boundary(content_type: str) -> bytes:
     media_type, options = parse_options_header(content_type)
     if media_type != b"multipart/form-data":
         detail = (
-            "An upload is multipart/form-data with the parts file (CSV, Parquet or NPZ) and metadata (JSON); "
-            "application/json describes synthetic data."
+            "An upload is multipart/form-data with the parts file (CSV, Parquet or NPZ) and metadata (JSON). "
+            "Only a new synthetic data set is described in application/json."
         )
         raise Problem(415, "unsupported_media_type", detail)
     if not options.get(b"boundary"):

@@ -92,15 +92,14 @@ ERASED = "The rows of this version were erased when a later one came; train on a
 
 
 def refuse_public(dataset: Dataset) -> None:
-    """Refuse a version of public data: nothing is charged for them, so that a data set of its own is as good.
+    """Refuse a version of public data: nothing is charged for them, so another data set does as well.
 
     Raises:
         Problem: 409 ``dataset_is_public``.
     """
     if dataset.is_public:
-        raise Problem(
-            409, "dataset_is_public", "Private data alone have versions: upload a public data set of its own."
-        )
+        detail = "Only private data sets have versions. Upload the new rows as another public data set."
+        raise Problem(409, "dataset_is_public", detail)
 
 
 def _first(dataset: Dataset, first_kept: int) -> Version:

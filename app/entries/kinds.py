@@ -9,6 +9,10 @@ from typing import Any
 
 from accounting.canonical import Json
 
+#: In whose names entries are made without a key: whoever shows the local token, and the service for what nobody asked.
+LOOPBACK, SERVICE = "loopback", "service"
+WITHOUT_A_KEY = frozenset({LOOPBACK, SERVICE})
+
 
 class EntryKind(StrEnum):
     """An entry records one of these: the making of a budget, one step of a reservation, a change by hand."""

@@ -18,8 +18,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session
 
 from app.db.lists import as_list
-from app.entries.kinds import EntryKind
-from app.entries.quotas import BEGINNINGS, UNBOUNDED, Quota, Quotas, day_of
+from app.entries.kinds import WITHOUT_A_KEY, EntryKind
+from app.entries.quotas import BEGINNINGS, Quota, Quotas, day_of
 from app.fence.watching import settings_of
 from app.problems import Problem
 from app.tables.ledger import Entry, LedgerUse, Reservation
@@ -90,7 +90,7 @@ class Meter:
 
         Requires: all other locks of the transaction are held.
         """
-        bounded = sorted(set(principal_ids) - UNBOUNDED - self._uses.keys())
+        bounded = sorted(set(principal_ids) - WITHOUT_A_KEY - self._uses.keys())
         if not bounded:
             return
         dialect = self._connection.dialect.name
@@ -113,7 +113,7 @@ class Meter:
         """
         use = self._uses.get(row["principal_id"])
         if use is None:
-            assert row["principal_id"] in UNBOUNDED, "what a key has written is read first"
+            assert row["principal_id"] in WITHOUT_A_KEY, "what a key has written is read first"
             return None
         kind = EntryKind(row["kind"])
         if kind in BEGINNINGS:

@@ -20,8 +20,6 @@ from app.settings import Settings
 BEGINNINGS = frozenset(
     {EntryKind.CREATE, EntryKind.RESERVE, EntryKind.EXTEND, EntryKind.LIMIT, EntryKind.ASK, EntryKind.REGISTER}
 )
-#: Whose entries are not counted: those of the service itself, and of a server without keys, which one person uses.
-UNBOUNDED = frozenset({"service", "loopback"})
 
 
 class Quota(StrEnum):

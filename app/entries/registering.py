@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from accounting import ENGINE_VERSION
 from accounting.canonical import Json
-from app.entries.kinds import EntryKind
+from app.entries.kinds import SERVICE, EntryKind
 from app.entries.metering import Meter
 from app.entries.records import EntryRecord, chain_hash, record_from_canonical
 from app.entries.register import Refused, Register, Told
@@ -31,8 +31,6 @@ from app.tables.states import REGISTER
 REGISTERS = cast(Table, tables.Register.__table__)
 #: Rows that are read at once, where what was there before the register is entered.
 _AT_ONCE = 500
-#: In whose name the service enters what nobody has asked for.
-SERVICE = "service"
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def parse_address(text: str) -> Address:
     found = _FORM.fullmatch(text)
     if found is None:
         raise ValueError(
-            "it is not an address such as https://hooks.example/path, with a host in small letters and no user or #"
+            "it is not an address such as https://hooks.example/path, with a host in lower case, no user and no #"
         )
     port = int(found["port"]) if found["port"] else _PORTS[found["scheme"]]
     if not 1 <= port <= 65535:

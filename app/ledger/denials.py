@@ -69,14 +69,14 @@ _DETAILS = {
     DenialCode.CORRECTION_LOWERS: "this correction would lower a charge or forget steps that were charged, which needs "
     "a key with the scope corrections; what happened besides is charged without reservation_id",
     DenialCode.PRICE_OUTDATED: "the events have changed since they were priced",
-    DenialCode.NOT_YOUR_REQUEST: "whoever asked for a limit withdraws the request; an owner may refuse it",
+    DenialCode.NOT_YOUR_REQUEST: "only the key that made the request can withdraw it; an owner may refuse it",
     DenialCode.REQUEST_DECIDED: "the request is approved, refused or withdrawn already; `state` says which",
-    DenialCode.OWN_REQUEST: "nobody approves a request of their own; another owner must, or withdraw it",
+    DenialCode.OWN_REQUEST: "you cannot approve your own request; another owner has to, or you can withdraw it",
     DenialCode.APPROVED_BY_YOU: "this key has approved the request; the approval that is missing is another key's",
-    DenialCode.TOO_MANY_OPEN_REQUESTS: "as many requests of this key for this budget are open as may be; withdraw one, "
-    "or wait until one is decided",
-    DenialCode.LIMIT_CHANGED: "the budget's limit has changed since the request was made, so that it asks for "
-    "something else by now; refuse it, and let it be asked again",
+    DenialCode.TOO_MANY_OPEN_REQUESTS: "this key has as many open requests for this budget as it may have; withdraw "
+    "one, or wait until one is decided",
+    DenialCode.LIMIT_CHANGED: "the budget's limit has changed since the request was made; refuse the request, "
+    "and have it made again",
     DenialCode.LIMIT_ABOVE_PARENT: "a budget above this one has a smaller limit than the wanted one, which could never "
     "be used; raise the limit there first",
     DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than `used`",

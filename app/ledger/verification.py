@@ -15,7 +15,7 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from accounting.events import Event
-from app.auth.principal import LOOPBACK, SERVICE
+from app.entries.kinds import WITHOUT_A_KEY
 from app.entries.records import EntryRecord, mechanisms_of
 from app.entries.register import Told
 from app.ledger import books_repository as repository
@@ -30,8 +30,6 @@ from app.ledger.tables import Comparison
 from app.ledger.tree_verification import TreeVerification
 from app.ledger.verdicts import Past, TreeHead, Verdict
 
-#: Who makes entries and has no key: whoever shows the local token, and the service itself.
-WITHOUT_A_KEY = {LOOPBACK.id, SERVICE.id}
 _SETTLED_AT_ONCE = 250
 _REPEATED = len(REPEATED)
 

@@ -13,6 +13,7 @@ from typing import Any
 from accounting import ENGINE_VERSION
 from accounting.filters import PrivacyFilter
 from app.context import Context
+from app.entries.kinds import SERVICE
 from app.ledger import rows
 from app.ledger.amounts import amounts_in_words
 from app.ledger.commands import Correct
@@ -23,7 +24,7 @@ from app.ledger.transitions import Transition
 from app.problems import Problem
 from app.reservations import repository
 from app.reservations.quotes import quote
-from app.reservations.service import SERVICE, get_reservation
+from app.reservations.service import get_reservation
 
 _READ_AT_ONCE = 200
 

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.context import Context
+from app.entries.kinds import SERVICE
 from app.ledger import repository as ledger
 from app.ledger import rows
 from app.ledger.amounts import amounts_in_words
@@ -23,8 +24,6 @@ from app.reservations import repository
 from app.reservations.bodies import reservation_body
 from app.tables.ledger import Reservation
 
-#: Entries that nobody asked for, such as the release of a hold, are made in this name.
-SERVICE = "service"
 #: Due holds that are released in one transaction.
 _RELEASED_AT_ONCE = 100
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from accounting.canonical import Json
 from app.context import Context
 from app.entries import registering
-from app.entries.kinds import EntryKind
+from app.entries.kinds import SERVICE, EntryKind
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
 from app.fence import repository
@@ -27,7 +27,6 @@ from app.fence.watching import fence_of
 from app.ledger.commands import Command, Commit, EnterLoss, Start, Void
 from app.ledger.journal import Instruction, carry_out
 from app.ledger.transitions import Transition
-from app.reservations.service import SERVICE
 from app.runs import artifacts
 from app.tables.ledger import Budget, Reservation
 from app.tables.runs import Run, RunSweep

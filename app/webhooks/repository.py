@@ -75,24 +75,32 @@ def is_anything_due(session: Session, now: datetime) -> bool:
 def claim(session: Session, now: datetime, until: datetime, limit: int) -> list[tuple[WebhookMessage, Webhook]]:
     """Take messages that are due, one of each webhook, so that nobody else sends them until a moment.
 
-    A process that dies meanwhile leaves them to others from then on. Two processes that come at once take different
-    ones: on SQLite one after the other, on PostgreSQL past the rows that the other one has locked.
+    So a webhook with many messages keeps no other one waiting. A process that dies meanwhile leaves its messages to
+    others from then on. Two processes that come at once take different ones: on SQLite one after the other, on
+    PostgreSQL past the rows that the other one has locked.
     """
+    place = func.row_number().over(
+        partition_by=WebhookMessage.webhook_id, order_by=(WebhookMessage.due_at, WebhookMessage.id)
+    )
+    due = (
+        select(WebhookMessage.id, place.label("place"))
+        .join(Webhook, Webhook.id == WebhookMessage.webhook_id)
+        .where(_is_due(now))
+        .subquery()
+    )
     statement = (
         select(WebhookMessage, Webhook)
         .join(Webhook, Webhook.id == WebhookMessage.webhook_id)
-        .where(_is_due(now))
+        .where(WebhookMessage.id.in_(select(due.c.id).where(due.c.place == 1)), _is_due(now))
         .order_by(WebhookMessage.due_at, WebhookMessage.id)
         .limit(limit)
         .with_for_update(of=WebhookMessage, skip_locked=True)
     )
-    taken: dict[str, tuple[WebhookMessage, Webhook]] = {}
-    for message, webhook in session.execute(statement).all():
-        taken.setdefault(webhook.id, (message, webhook))
-    for message, _ in taken.values():
+    taken = [(message, webhook) for message, webhook in session.execute(statement).all()]
+    for message, _ in taken:
         message.leased_until = until
     session.flush()
-    return list(taken.values())
+    return taken
 
 
 def settle(session: Session, message: WebhookMessage, lease: datetime, **columns: object) -> None:

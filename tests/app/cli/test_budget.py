@@ -161,7 +161,7 @@ def test_another_limit_is_asked_for_refused_and_withdrawn(live: Live) -> None:
     assert header.split("  ")[0] == "id"
     assert line.startswith(asked["id"])
     line = refused("budget", "approve", asked["id"], "--reason", "mine", status=1, env=live.env)
-    assert "nobody approves a request of their own" in line
+    assert "you cannot approve your own request" in line
     shown = facts(done("budget", "refuse", asked["id"], "--reason", "enough", env=live.env))
     assert (shown["state"].strip(), shown["because"].strip()) == ("refused", "enough")
     another = ask("3")["id"].strip()

@@ -16,8 +16,11 @@ from app.context import Context
 from app.ledger.commands import Commit, Start
 from app.ledger.journal import Instruction, carry_out
 from app.outbox import writing
+from app.outbox.writing import Message
 from app.runs.supervisor import Supervisor
 from app.settings import Settings
+from app.tables.states import WebhookEvent
+from app.webhooks import delivery, repository
 from app.webhooks.delivery import Deliverer
 from app.webhooks.overdue import tell_of_overdue
 from tests.app.budgets.conftest import made, zcdp
@@ -241,6 +244,22 @@ def test_a_receiver_that_fails_is_not_asked_for_each_message(told: Told) -> None
     told.clock.advance(10)
     assert len(told.delivered()) == 4
     assert {each["state"] for each in told.deliveries(webhook)} == {"delivered"}
+
+
+def test_a_webhook_with_many_messages_keeps_no_other_waiting(told: Told, context: Context) -> None:
+    busy, quiet = told.webhook("denied"), told.webhook("denied")
+    data = {"budget_id": told.budget["id"], "code": "budget_exceeded"}
+    with context.database.write() as session:
+        for webhook, count in ((busy, 3), (quiet, 1)):
+            messages = [Message(webhook["id"], WebhookEvent.DENIED, data) for _ in range(count)]
+            writing.write(session.connection(), messages, told.clock.now)
+    now = told.clock.now
+    with context.database.write() as session:
+        taken = repository.claim(session, now, now + delivery.LEASE, limit=2)
+        assert {webhook.id for _, webhook in taken} == {busy["id"], quiet["id"]}
+    with context.database.write() as session:
+        [(_, webhook)] = repository.claim(session, now, now + delivery.LEASE, limit=2)
+        assert webhook.id == busy["id"]
 
 
 def test_two_processes_that_deliver_at_once_send_each_message_once(told: Told, context: Context) -> None:
