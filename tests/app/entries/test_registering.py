@@ -233,6 +233,24 @@ def test_a_worker_refuses_what_is_not_as_registered(service: Service, statement:
 
 
 @on_one_engine
+def test_a_worker_refuses_an_entry_that_was_changed_with_its_row(service: Service) -> None:
+    """The bytes say what the row says, and do not have their hash."""
+    _, run = service.private()
+    database = service.context.database
+    [entry] = [row for row in attacks.entries(database) if row["subject_id"] == service.stored(run).dataset_id]
+    changed = bytes(entry["canonical"]).replace(b'"declared_size":"1000"', b'"declared_size":"999"')
+    assert changed != bytes(entry["canonical"])
+    with attacks.attack(database) as connection:
+        statement = text("UPDATE entries SET canonical = :canonical WHERE leaf_index = :place")
+        connection.execute(statement, {"canonical": changed, "place": entry["leaf_index"]})
+        connection.execute(text("UPDATE datasets SET declared_size = 999 WHERE NOT is_bundled"))
+    service.work()
+    ended = service.stored(run)
+    assert ended.problem is not None
+    assert (ended.state, ended.problem["code"]) == ("failed", "declaration_altered")
+
+
+@on_one_engine
 def test_a_charge_names_its_data(service: Service) -> None:
     _, run = service.private()
     [row] = attacks.rows(service.context.database, "SELECT dataset FROM reservations")
