@@ -26,6 +26,7 @@ from app.tables.states import REGISTER
 from tests.app.entries.found import forget_register
 from tests.app.ledger import attacks
 from tests.app.ledger.verdicts import first_bad, verdict_on
+from tests.app.run_sweeps.conftest import BEST, Sweeps
 from tests.app.runs.conftest import ROWS, Service
 from tests.databases import on_one_engine
 
@@ -206,6 +207,27 @@ def test_the_register_begins_with_what_was_there(service: Service) -> None:
     assert len(attacks.entries(database)) == count
     service.dataset(ROWS + "3,0.5,red,no\n", budget_id=budget["id"])
     assert verified(service.context).valid
+
+
+@on_one_engine
+def test_the_register_tells_of_no_trial_but_the_one_that_is_released(service: Service) -> None:
+    """How many trials a sweep for the best makes is secret: no entry counts them, also where the register begins."""
+    sweeps = Sweeps(service.client, service.context)
+    sweep = sweeps.paid(**BEST | {"trials": {"kind": "poisson", "expected_trials": 4}})
+
+    def registered() -> set[str]:
+        rows = attacks.entries(sweeps.context.database)
+        return {row["subject_id"] for row in rows if (row["subject_id"] or "").startswith("run_")}
+
+    with sweeps.context.database.write() as session:
+        registering.begin(session, sweeps.context.clock())
+    assert registered() == set()
+    assert verified(sweeps.context).valid
+    sweeps.work_all()
+    ended = sweeps.sweep(sweep)
+    best = ended["best"]
+    assert registered() == (set() if best is None else {best["run_id"]})
+    assert verified(sweeps.context).valid
 
 
 @on_one_engine
