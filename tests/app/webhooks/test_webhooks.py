@@ -246,6 +246,22 @@ def test_a_receiver_that_fails_is_not_asked_for_each_message(told: Told) -> None
     assert {each["state"] for each in told.deliveries(webhook)} == {"delivered"}
 
 
+def test_a_receiver_that_fails_is_asked_ever_more_rarely_however_many_messages_wait(told: Told) -> None:
+    told.webhook("spending_threshold", fractions=[0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4])
+    told.receiver.answer = None
+    told.api.spend(told.budget["id"], [zcdp(0.5)])
+    waits, waited = [], 0
+    while len(waits) < 6:
+        before = len(told.receiver.received)
+        told.delivered()
+        if len(told.receiver.received) > before:
+            waits.append(waited)
+            waited = 0
+        told.clock.advance(10)
+        waited += 10
+    assert waits == [0, 10, 20, 40, 80, 160]
+
+
 def test_a_webhook_with_many_messages_keeps_no_other_waiting(told: Told, context: Context) -> None:
     busy, quiet = told.webhook("denied"), told.webhook("denied")
     data = {"budget_id": told.budget["id"], "code": "budget_exceeded"}
