@@ -37,6 +37,8 @@ def of_budget(session: Session, budget_id: str) -> Sequence[Webhook]:
 
 def remove(session: Session, webhook_id: str) -> None:
     """Delete a webhook and all its messages."""
+    # First the webhook is locked, as by whoever writes messages: what they write is deleted, or not written.
+    session.execute(select(Webhook.id).where(Webhook.id == webhook_id).with_for_update())
     session.execute(delete(WebhookMessage).where(WebhookMessage.webhook_id == webhook_id))
     session.execute(delete(Webhook).where(Webhook.id == webhook_id))
 

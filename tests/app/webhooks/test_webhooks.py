@@ -26,7 +26,7 @@ from app.webhooks.overdue import tell_of_overdue
 from tests.app.budgets.conftest import made, zcdp
 from tests.app.problem_assertions import assert_problem
 from tests.app.webhooks.conftest import Told
-from tests.databases import on_one_engine
+from tests.databases import on_one_engine, on_postgresql
 
 
 def test_shares_of_the_limit_are_told_once_each(told: Told) -> None:
@@ -324,6 +324,28 @@ def test_a_webhook_that_is_disabled_hears_nothing_and_a_deleted_one_is_gone(told
     assert told.delivered() == []
     assert_problem(told.api.get(path), 404, "not_found")
     assert_problem(told.api.get(f"{path}/deliveries"), 404, "not_found")
+
+
+@on_postgresql  # on SQLite nobody deletes anything while another writes
+def test_a_webhook_that_is_deleted_at_this_moment_lets_the_ledger_go_on(
+    told: Told, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook, other = told.webhook("spending_threshold"), told.webhook("spending_threshold")
+    subscriptions, deleted = writing.subscriptions, []
+
+    def then_deleted(*arguments: Any) -> Any:
+        found = subscriptions(*arguments)
+        if found and not deleted:
+            deleted.append(told.api.client.delete(f"/v1/webhooks/{webhook['id']}").status_code)
+        return found
+
+    held = told.api.hold(told.budget["id"], [zcdp(0.9)])
+    monkeypatch.setattr(writing, "subscriptions", then_deleted)
+    # As a worker does it, which does not try again.
+    with context.database.write() as session:
+        carry_out(session, context.database, [Instruction(Start(), "service", held["id"])], context.clock())
+    assert deleted == [204]
+    assert {each["event"] for each in told.deliveries(other)} == {"spending_threshold"}
 
 
 @on_one_engine
