@@ -26,6 +26,8 @@ _PORTS = {"http": 80, "https": 443}
 _TRANSLATED = (ip_network("64:ff9b::/96"), ip_network("::/96"))
 #: Translators of a network's own, which put an address of IPv4 anywhere.
 _OWN_TRANSLATORS = ip_network("64:ff9b:1::/48")
+#: Special in registers of IANA that the library's own lists do not have: relays of 6to4, documentation.
+_SPECIAL_BESIDES = (_OWN_TRANSLATORS, ip_network("192.88.99.0/24"), ip_network("3fff::/20"))
 #: `socket.getaddrinfo`, or what takes its place in a test.
 Resolve = Callable[..., Sequence[Any]]
 
@@ -89,10 +91,21 @@ def parse_address(text: str) -> Address:
     port = int(found["port"]) if found["port"] else _PORTS[found["scheme"]]
     if not 1 <= port <= 65535:
         raise ValueError("its port is not between 1 and 65535")
-    decoded = re.sub(r"%2[eE]", ".", found["path"])
-    if any(step in (".", "..") for step in decoded.split("/")) or re.search(r"%(2[fF]|5[cC])", decoded):
-        raise ValueError("its path has steps such as . and .., or a slash that is written as %2F")
+    _check_steps(found["path"])
     return Address(found["scheme"], found["host"].strip("[]"), port, found["path"], found["query"] or "")
+
+
+def _check_steps(path: str) -> None:
+    """Check that no reader of a path is led upwards by it: some leave out what follows a semicolon, or decode twice.
+
+    Raises:
+        ValueError: some reader might be.
+    """
+    steps = [re.split(r";|%3[bB]", re.sub(r"%2[eE]", ".", step))[0] for step in path.split("/")]
+    if any(step in (".", "..") for step in steps):
+        raise ValueError("its path has steps such as . and ..")
+    if re.search(r"%(2[fF]|5[cC]|25|00)", path):
+        raise ValueError("its path has one of %2F, %5C, %25 and %00")
 
 
 def is_allowed(address: Address, allowed: Iterable[str]) -> bool:
@@ -119,8 +132,10 @@ def _may_be_asked(ip: Ip, named: Sequence[Network]) -> bool:
     behind = _behind(ip)
     if any(behind.version == network.version and behind in network for network in named):
         return True
-    is_special = behind.is_multicast or behind.is_reserved or behind.is_unspecified or behind in _OWN_TRANSLATORS
-    return behind.is_global and not is_special
+    is_special = behind.is_multicast or behind.is_reserved or behind.is_unspecified
+    if isinstance(behind, IPv6Address):
+        is_special = is_special or behind.is_site_local
+    return behind.is_global and not is_special and not any(behind in network for network in _SPECIAL_BESIDES)
 
 
 def _behind(ip: Ip) -> Ip:

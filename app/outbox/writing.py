@@ -6,7 +6,7 @@ reservations and requests by their ids. It names no principal, and no budget abo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -83,8 +83,10 @@ def subscriptions(connection: Connection, budget_ids: Sequence[str]) -> list[Sub
 
 def write(connection: Connection, messages: Iterable[Message], now: datetime) -> None:
     """Put messages into the outbox, to be delivered from now on, once the caller's transaction is committed."""
-    for message in messages:
-        if _has_room(connection, message.webhook_id):
+    to_write = list(messages)
+    there = _kept(connection, {message.webhook_id for message in to_write})
+    for message in to_write:
+        if message.webhook_id in there and _has_room(connection, message.webhook_id):
             _insert(connection, message, now, now)
 
 
@@ -99,8 +101,20 @@ def write_denial(connection: Connection, path: Sequence[str], now: datetime) -> 
     wanted = [each for each in subscriptions(connection, path) if WebhookEvent.DENIED in each.events]
     for webhook_id in sorted(each.webhook_id for each in wanted):
         # One at a time, so that two denials do not make two messages.
-        connection.execute(select(WEBHOOKS.c.id).where(WEBHOOKS.c.id == webhook_id).with_for_update(key_share=True))
-        _add_denial(connection, webhook_id, path[0], now)
+        locked = select(WEBHOOKS.c.id).where(WEBHOOKS.c.id == webhook_id).with_for_update(key_share=True)
+        if connection.scalar(locked) is not None:
+            _add_denial(connection, webhook_id, path[0], now)
+
+
+def _kept(connection: Connection, webhook_ids: Collection[str]) -> set[str]:
+    """Return those webhooks that are still there, and keep them until the transaction ends.
+
+    Otherwise whoever deletes one at this moment would have the caller's transaction fail: a start, or a commit.
+    """
+    if not webhook_ids:
+        return set()
+    kept = select(WEBHOOKS.c.id).where(WEBHOOKS.c.id.in_(webhook_ids)).order_by(WEBHOOKS.c.id)
+    return set(connection.scalars(kept.with_for_update(read=True, key_share=True)))
 
 
 def _add_denial(connection: Connection, webhook_id: str, budget_id: str, now: datetime) -> None:

@@ -44,7 +44,8 @@ PATIENCE = timedelta(days=1)
 #: Ended messages are listed for so long.
 KEPT = timedelta(days=30)
 _AT_ONCE = 4
-_TAKEN = 50
+#: The last of those that are taken together is tried well within the lease, if all before it take as long as they may.
+_TAKEN = 4 * _AT_ONCE
 
 
 class Deliverer:
@@ -134,7 +135,6 @@ class Deliverer:
             repository.settle(session, message, lease, state=str(DeliveryState.GIVEN_UP), ended_at=now, **said)
             return "given_up"
         repository.settle(session, message, lease, due_at=due_at, **said)
-        repository.postpone_others(session, message.webhook_id, due_at)
         return "failed"
 
     def _outcome(self, message: WebhookMessage, webhook: Webhook) -> Outcome:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, delete, func, literal_column, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.problems import not_found
 from app.tables.ledger import Budget, Reservation
@@ -37,6 +37,8 @@ def of_budget(session: Session, budget_id: str) -> Sequence[Webhook]:
 
 def remove(session: Session, webhook_id: str) -> None:
     """Delete a webhook and all its messages."""
+    # First the webhook is locked, as by whoever writes messages: what they write is deleted, or not written.
+    session.execute(select(Webhook.id).where(Webhook.id == webhook_id).with_for_update())
     session.execute(delete(WebhookMessage).where(WebhookMessage.webhook_id == webhook_id))
     session.execute(delete(Webhook).where(Webhook.id == webhook_id))
 
@@ -79,9 +81,9 @@ def claim(session: Session, now: datetime, until: datetime, limit: int) -> list[
     others from then on. Two processes that come at once take different ones: on SQLite one after the other, on
     PostgreSQL past the rows that the other one has locked.
     """
-    place = func.row_number().over(
-        partition_by=WebhookMessage.webhook_id, order_by=(WebhookMessage.due_at, WebhookMessage.id)
-    )
+    # The one that was tried most goes first, so that its waits go on growing.
+    in_order = (WebhookMessage.attempts.desc(), WebhookMessage.due_at, WebhookMessage.id)
+    place = func.row_number().over(partition_by=WebhookMessage.webhook_id, order_by=in_order)
     due = (
         select(WebhookMessage.id, place.label("place"))
         .join(Webhook, Webhook.id == WebhookMessage.webhook_id)
@@ -109,14 +111,6 @@ def settle(session: Session, message: WebhookMessage, lease: datetime, **columns
         WebhookMessage.id == message.id, WebhookMessage.leased_until == lease, _IS_PENDING
     )
     session.execute(statement.values(leased_until=None, attempts=message.attempts + 1, **columns))
-
-
-def postpone_others(session: Session, webhook_id: str, due_at: datetime) -> None:
-    """Let no other message of a webhook be tried before a moment: its receiver has just failed."""
-    statement = update(WebhookMessage).where(
-        WebhookMessage.webhook_id == webhook_id, WebhookMessage.due_at < due_at, _IS_PENDING
-    )
-    session.execute(statement.values(due_at=due_at))
 
 
 def forget(session: Session, before: datetime) -> None:
@@ -157,6 +151,14 @@ def is_any_active(session: Session) -> bool:
 
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
+    """The condition for messages that wait for an attempt now, with their webhooks.
+
+    While a message that has failed waits, all others of its webhook do, those too that are written meanwhile.
+    """
     is_free = or_(WebhookMessage.leased_until.is_(None), WebhookMessage.leased_until <= now)
     is_active = Webhook.state == str(WebhookState.ACTIVE)
-    return _IS_PENDING & (WebhookMessage.due_at <= now) & is_free & is_active
+    failed = aliased(WebhookMessage)
+    is_pending = failed.state == literal_column(f"'{DeliveryState.PENDING}'")
+    failing = select(failed.webhook_id).where(is_pending, failed.attempts > 0, failed.due_at > now)
+    is_patient = WebhookMessage.webhook_id.not_in(failing)
+    return _IS_PENDING & (WebhookMessage.due_at <= now) & is_free & is_active & is_patient

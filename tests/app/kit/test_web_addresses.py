@@ -50,6 +50,10 @@ def test_an_address_is_allowed_below_one_that_is_named(text: str, expected: bool
         "https://hooks.example/epsilond/%2e%2E/x",
         "https://hooks.example/epsilond/..%2Fx",
         "https://hooks.example/epsilond\\..\\x",
+        "https://hooks.example/epsilond/..;/x",
+        "https://hooks.example/epsilond/%2e%2e;a=b/x",
+        "https://hooks.example/epsilond/..%3Bc/x",
+        "https://hooks.example/epsilond/%252e%252e/x",
         "https://hooks.example\\@127.0.0.1/",
         "https://HOOKS.example/epsilond",
         "https://hooks.example:99999/",
@@ -81,7 +85,7 @@ SPECIAL = [
     "192.0.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "::", "::1", "fe80::1",
     "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1",
     "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2002:7f00:1::", "2002:a9fe:a9fe::",
-    "2001:0:4136:e378:8000:63bf:80ff:fffe",
+    "2001:0:4136:e378:8000:63bf:80ff:fffe", "fec0::1", "feff::1", "3fff::1", "192.88.99.1",
 ]  # fmt: skip
 
 

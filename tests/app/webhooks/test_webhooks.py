@@ -26,7 +26,7 @@ from app.webhooks.overdue import tell_of_overdue
 from tests.app.budgets.conftest import made, zcdp
 from tests.app.problem_assertions import assert_problem
 from tests.app.webhooks.conftest import Told
-from tests.databases import on_one_engine
+from tests.databases import on_one_engine, on_postgresql
 
 
 def test_shares_of_the_limit_are_told_once_each(told: Told) -> None:
@@ -246,6 +246,23 @@ def test_a_receiver_that_fails_is_not_asked_for_each_message(told: Told) -> None
     assert {each["state"] for each in told.deliveries(webhook)} == {"delivered"}
 
 
+def test_a_receiver_that_fails_is_asked_ever_more_rarely_whatever_else_happens(told: Told) -> None:
+    told.webhook("spending_threshold", fractions=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    told.receiver.answer = None
+    asked_at = []
+    for step in range(32):
+        if step % 3 == 0 and step < 27:
+            told.api.spend(told.budget["id"], [zcdp(0.11)])
+        before = len(told.receiver.received)
+        told.delivered()
+        asked_at += [10 * step] * (len(told.receiver.received) - before)
+        told.clock.advance(10)
+    assert asked_at == [0, 10, 30, 70, 150, 310]
+    told.receiver.answer = b"HTTP/1.1 200 OK\r\n\r\n"
+    told.clock.advance(320)
+    assert len({said["data"]["fraction"] for said in told.delivered()}) == 9
+
+
 def test_a_webhook_with_many_messages_keeps_no_other_waiting(told: Told, context: Context) -> None:
     busy, quiet = told.webhook("denied"), told.webhook("denied")
     data = {"budget_id": told.budget["id"], "code": "budget_exceeded"}
@@ -307,6 +324,28 @@ def test_a_webhook_that_is_disabled_hears_nothing_and_a_deleted_one_is_gone(told
     assert told.delivered() == []
     assert_problem(told.api.get(path), 404, "not_found")
     assert_problem(told.api.get(f"{path}/deliveries"), 404, "not_found")
+
+
+@on_postgresql  # on SQLite nobody deletes anything while another writes
+def test_a_webhook_that_is_deleted_at_this_moment_lets_the_ledger_go_on(
+    told: Told, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook, other = told.webhook("spending_threshold"), told.webhook("spending_threshold")
+    subscriptions, deleted = writing.subscriptions, []
+
+    def then_deleted(*arguments: Any) -> Any:
+        found = subscriptions(*arguments)
+        if found and not deleted:
+            deleted.append(told.api.client.delete(f"/v1/webhooks/{webhook['id']}").status_code)
+        return found
+
+    held = told.api.hold(told.budget["id"], [zcdp(0.9)])
+    monkeypatch.setattr(writing, "subscriptions", then_deleted)
+    # As a worker does it, which does not try again.
+    with context.database.write() as session:
+        carry_out(session, context.database, [Instruction(Start(), "service", held["id"])], context.clock())
+    assert deleted == [204]
+    assert {each["event"] for each in told.deliveries(other)} == {"spending_threshold"}
 
 
 @on_one_engine
