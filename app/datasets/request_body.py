@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.datasets.schemas import DatasetMetadata, VersionMetadata
+from app.datasets.schemas import DatasetMetadata, PersonsDeletion, VersionMetadata
 from app.datasets.synthetic import SyntheticRequest
 from app.kit.fields import Schema
 
@@ -32,6 +32,12 @@ VERSION_EXAMPLE: dict[str, Any] = {
     "change": "deleted",
     "reason": "withdrawals of the month",
     "erase_earlier": True,
+}
+
+DELETION_EXAMPLE: dict[str, Any] = {
+    "persons": ["K-1042", "K-0007"],
+    "change": "deleted",
+    "reason": "withdrawals of the month",
 }
 
 
@@ -67,5 +73,8 @@ REQUEST_BODY: dict[str, Any] = {
 }
 VERSION_BODY: dict[str, Any] = {
     "required": True,
-    "content": {"multipart/form-data": _multipart(VersionMetadata, VERSION_EXAMPLE)},
+    "content": {
+        "multipart/form-data": _multipart(VersionMetadata, VERSION_EXAMPLE),
+        "application/json": {"schema": _schema(PersonsDeletion), "example": DELETION_EXAMPLE},
+    },
 }

@@ -1,0 +1,384 @@
+"""Ids of persons: what is checked by them, who is deleted by them, and that nobody sees them."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from httpx2 import Response
+from sqlalchemy import select
+from starlette.testclient import TestClient
+
+from app.auth.principal import Scope
+from app.auth.service import create_key
+from app.context import Context
+from app.datasets import repository
+from app.datasets.files import DatasetFiles
+from app.datasets.persons import PersonColumn, person_column_of
+from app.ledger.transparency import verified
+from app.tables.datasets import Dataset
+from app.tables.schema import metadata as metadata_of_tables
+from tests.app.conftest import ConnectAs
+from tests.app.datasets.declarations import private_metadata
+from tests.app.datasets.typed_files import npz, parquet
+from tests.app.datasets.uploads import create_budget
+from tests.app.ledger import attacks
+from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
+
+HEADER = "age,region,outcome,patient\n"
+#: The third row has an age beyond its bound.
+PERSONS = HEADER + "40,north,no,K-0001\n50.5,south,yes,K-0002\n130,south,no,K-0003\n20,north,yes,K-0004\n"
+ROWS: dict[str, Any] = {
+    "age": [40.0, 50.5, 130.0, 20.0],
+    "region": ["north", "south", "south", "north"],
+    "outcome": ["no", "yes", "no", "yes"],
+    "patient": ["K-0001", "K-0002", "K-0003", "K-0004"],
+}
+
+
+class Datasets:
+    """A private data set with ids of persons, and what is asked of it."""
+
+    def __init__(self, client: TestClient, context: Context) -> None:
+        self.client = client
+        self.context = context
+        self.budget_id = create_budget(context)
+
+    def post(self, path: str, metadata: dict[str, Any], file: str | bytes, key: str | None = None) -> Response:
+        content = file.encode() if isinstance(file, str) else file
+        parts = {"file": ("rows", content), "metadata": (None, json.dumps(metadata), "application/json")}
+        return self.client.post(path, files=parts, headers={"Idempotency-Key": key or uuid4().hex})
+
+    def upload(self, file: str | bytes = PERSONS, **changes: Any) -> Response:
+        declared = private_metadata(self.budget_id, **{"person_column": "patient"} | changes)
+        return self.post("/v1/datasets", declared, file)
+
+    def uploaded(self, file: str | bytes = PERSONS, **changes: Any) -> str:
+        answer = self.upload(file, **changes)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def version(self, dataset_id: str, file: str | bytes, **changes: Any) -> Response:
+        stated = {"change": "appended", "reason": "the next week"} | changes
+        return self.post(f"/v1/datasets/{dataset_id}/versions", stated, file)
+
+    def delete(self, dataset_id: str, *persons: str, key: str | None = None, **changes: Any) -> Response:
+        body = {"persons": list(persons), "reason": "withdrawals"} | changes
+        headers = {"Idempotency-Key": key or uuid4().hex}
+        return self.client.post(f"/v1/datasets/{dataset_id}/versions", json=body, headers=headers)
+
+    def deleted(self, dataset_id: str, *persons: str, **changes: Any) -> dict[str, Any]:
+        answer = self.delete(dataset_id, *persons, **changes)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    @property
+    def files(self) -> DatasetFiles:
+        return DatasetFiles(self.context.settings.data_dir, self.context.settings.encryption)
+
+    def ages(self, version_id: str) -> list[float]:
+        return [float(age) for age in self.files.read(version_id)[0][:, 0]]
+
+    def stored(self, dataset_id: str) -> Dataset:
+        with self.context.database.read() as session:
+            dataset = repository.find(session, dataset_id)
+        assert dataset is not None
+        return dataset
+
+    def column(self, dataset_id: str) -> PersonColumn:
+        column = person_column_of(self.context, self.stored(dataset_id), dataset_id)
+        assert column is not None
+        return column
+
+    def content_of(self, dataset_id: str, number: int) -> str:
+        with self.context.database.read() as session:
+            row = repository.find_version(session, dataset_id, number)
+        assert row is not None
+        return row.content_hash
+
+
+@pytest.fixture
+def datasets(client: TestClient, context: Context) -> Datasets:
+    return Datasets(client, context)
+
+
+def matrix(ids: Any) -> bytes:
+    features = np.array([[40.0, 0.0], [50.5, 1.0], [130.0, 1.0], [20.0, 0.0]])
+    file = io.BytesIO()
+    np.savez(file, features=features, label=np.array([0, 1, 0, 1]), patient=np.array(ids))
+    return file.getvalue()
+
+
+NUMBERED = [
+    {"name": "age", "type": "number", "lower": 0, "upper": 120},
+    {"name": "region", "type": "number", "lower": 0, "upper": 1},
+    {"name": "outcome", "type": "category", "categories": ["0", "1"]},
+]
+
+
+def test_the_declaration_says_that_there_are_ids(datasets: Datasets) -> None:
+    one, several = datasets.uploaded(), datasets.uploaded(rows_per_person=3)
+    shown = [datasets.client.get(f"/v1/datasets/{each}").json() for each in (one, several)]
+    assert [(each["person_column"], each["rows_per_person"]) for each in shown] == [("patient", 1), ("patient", 3)]
+    assert verified(datasets.context).valid
+    [stated] = [each for each in datasets.client.get("/v1/datasets").json()["items"] if each["id"] == several]
+    assert stated == shown[1]
+
+
+def test_an_edited_bound_is_found_by_verification(datasets: Datasets) -> None:
+    datasets.uploaded()
+    attacks.run(datasets.context.database, "UPDATE datasets SET rows_per_person = 2 WHERE rows_per_person = 1")
+    report = verified(datasets.context)
+    assert not report.valid
+    assert "rows_per_person" in report.model_dump_json()
+
+
+@on_one_engine
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"person_column": "age"}, "/metadata/person_column"),
+        ({"person_column": ""}, "/metadata/person_column"),
+        ({"person_column": None, "rows_per_person": 1}, "/metadata/rows_per_person"),
+        ({"rows_per_person": 0}, "/metadata/rows_per_person"),
+        ({"public": True, "budget_id": None}, "/metadata/person_column"),
+    ],
+)
+def test_a_declaration_that_cannot_be_is_refused(datasets: Datasets, changes: dict[str, Any], pointer: str) -> None:
+    assert_problem(datasets.upload(**changes), 422, "invalid_request", pointer)
+
+
+@on_one_engine
+@pytest.mark.parametrize(
+    "file",
+    [
+        parquet(ROWS),
+        parquet(ROWS | {"patient": pa.array(ROWS["patient"]).dictionary_encode()}),
+        npz(ROWS),
+        HEADER.encode().replace(b"age,", b"").replace(b"patient\n", b"patient,age\n")
+        + b"north,no,K-0001,40\nsouth,yes,K-0002,50.5\nsouth,no,K-0003,130\nnorth,yes,K-0004,20\n",
+    ],
+)
+def test_every_format_holds_the_same_persons(datasets: Datasets, file: bytes) -> None:
+    dataset_id = datasets.uploaded(file)
+    expected = datasets.column(dataset_id).hashes(ROWS["patient"])
+    stored = datasets.files.read_persons(dataset_id)
+    assert np.array_equal(stored.hashes, expected)
+    assert stored.clipped.tolist() == [(2, 0, 130.0)]
+    assert datasets.stored(dataset_id).content_hash == datasets.stored(datasets.uploaded()).content_hash
+    assert datasets.ages(datasets.deleted(dataset_id, "K-0002")["id"]) == [40.0, 120.0, 20.0]
+
+
+@on_one_engine
+def test_integers_stand_for_their_digits(datasets: Datasets) -> None:
+    texts = datasets.uploaded(PERSONS.replace("K-000", ""))
+    for file in (parquet(ROWS | {"patient": [1, 2, 3, 4]}), npz(ROWS | {"patient": np.arange(1, 5, dtype=np.uint8)})):
+        dataset_id = datasets.uploaded(file)
+        hashes = datasets.files.read_persons(dataset_id).hashes
+        assert np.array_equal(hashes, datasets.column(dataset_id).hashes(["1", "2", "3", "4"]))
+        # Each data set has a key of its own.
+        assert not np.array_equal(hashes, datasets.files.read_persons(texts).hashes)
+    for ids in ([1, 2, 3, 4], ["1", "2", "3", "4"]):
+        dataset_id = datasets.uploaded(matrix(ids), columns=NUMBERED)
+        assert datasets.ages(datasets.deleted(dataset_id, "3", "4")["id"]) == [40.0, 50.5]
+
+
+@on_one_engine
+@pytest.mark.parametrize(
+    ("file", "code", "where"),
+    [
+        (PERSONS.replace("K-0003", ""), "empty_cell", "row 4, column 'patient'"),
+        (PERSONS.replace("K-0003", " K-0003"), "wrong_form", "row 4, column 'patient'"),
+        (PERSONS.replace("K-0003", "K" * 201), "too_long", "row 4, column 'patient'"),
+        (PERSONS.replace("K-0003", "K-0001"), "too_many_rows_of_a_person", "row 4, column 'patient'"),
+        (PERSONS.replace(",patient", ""), "column_missing", "lacks 'patient'"),
+        (PERSONS.replace("K-0003", "K-0003,"), "ragged_row", "row 4 has 5 cells"),
+        (parquet(ROWS | {"patient": ["K-0001", None, "K-0003", "K-0004"]}), "empty_cell", "row 2, column 'patient'"),
+        (parquet(ROWS | {"patient": [1.0, 2.0, 3.0, 4.0]}), "column_type", "'patient' holds floating-point numbers"),
+        (npz(ROWS | {"patient": [1.0, 2.0, 3.0, 4.0]}), "column_type", "'patient' holds floating-point numbers"),
+        (
+            npz(ROWS | {"patient": ["K-0001", "K-0001", "3", "4"]}),
+            "too_many_rows_of_a_person",
+            "row 2, column 'patient'",
+        ),
+        (npz({name: ROWS[name] for name in ("age", "region", "outcome")}), "column_missing", "lacks 'patient'"),
+    ],
+)
+def test_a_file_with_faulty_ids_is_refused_without_an_id(
+    datasets: Datasets, file: str | bytes, code: str, where: str
+) -> None:
+    answer = datasets.upload(file)
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert (error["code"], where in error["detail"]) == (code, True), error
+    assert "K-0" not in answer.text
+    assert "KKK" not in answer.text
+    assert list(datasets.files.folder.iterdir()) == []
+
+
+def test_no_version_has_more_rows_of_a_person_than_declared(datasets: Datasets) -> None:
+    twice = PERSONS + "33,south,no,K-0001\n"
+    assert_problem(datasets.upload(twice), 422, "invalid_csv", "/file")
+    dataset_id = datasets.uploaded(twice, rows_per_person=2)
+    thrice = twice + "33,south,yes,K-0002\n34,south,no,K-0001\n35,north,no,K-0001\n"
+    refused = datasets.version(dataset_id, thrice)
+    assert [(each["code"], each["detail"].split(",")[0]) for each in refused.json()["errors"]] == [
+        ("too_many_rows_of_a_person", "In row 8"),
+        ("too_many_rows_of_a_person", "In row 9"),
+    ]
+    assert datasets.client.get(f"/v1/datasets/{dataset_id}").json()["version"] == 1
+    assert datasets.version(dataset_id, twice + "33,south,yes,K-0002\n").status_code == 201
+
+
+def test_ids_are_in_all_versions_or_in_none(datasets: Datasets) -> None:
+    without = "age,region,outcome\n41,north,no\n"
+    dataset_id = datasets.uploaded()
+    refused = datasets.version(dataset_id, without)
+    assert_problem(refused, 422, "invalid_csv", "/file")
+    assert "'patient'" in refused.json()["errors"][0]["detail"]
+    other = datasets.uploaded(without, person_column=None)
+    assert_problem(datasets.version(other, HEADER + "41,north,no,K-0001\n"), 422, "invalid_csv", "/file")
+    assert_problem(datasets.delete(other, "K-0001"), 409, "no_person_ids")
+    assert datasets.client.get(f"/v1/datasets/{other}").json()["person_column"] is None
+
+
+def test_a_person_is_deleted_by_id(datasets: Datasets) -> None:
+    dataset_id = datasets.uploaded(PERSONS + "33,south,no,K-0001\n", rows_per_person=2)
+    before = datasets.client.get(f"/v1/datasets/{dataset_id}").json()
+    second = datasets.deleted(dataset_id, "K-0001")
+    assert datasets.ages(second["id"]) == [50.5, 120.0, 20.0]
+    features, labels = datasets.files.read(second["id"])
+    assert (features[:, 1].tolist(), labels.tolist()) == ([1.0, 1.0, 0.0], [1, 0, 1])
+    stated = {"version": 2, "change": "deleted", "reason": "withdrawals", "owner_report": None, "erased": False}
+    assert second.items() >= {**stated, "declared_size": 100, "capacity": 113, "dataset_id": dataset_id}.items()
+    now = datasets.client.get(f"/v1/datasets/{dataset_id}").json()
+    assert now == before | {"version": 2}
+    # The rows of the version before are gone, unless they are asked to stay.
+    assert {path.stem for path in datasets.files.folder.iterdir()} == {second["id"]}
+    third = datasets.deleted(dataset_id, "K-0003", "K-0004", erase_earlier=False, change="replaced")
+    assert {path.stem for path in datasets.files.folder.iterdir()} == {second["id"], third["id"]}
+    assert (third["change"], datasets.ages(third["id"])) == ("replaced", [50.5])
+    # No row is left, and then one more deletion.
+    for number, persons in ((4, ["K-0002"]), (5, ["K-0001", "K-0002"]), (6, [])):
+        last = datasets.deleted(dataset_id, *persons)
+        assert (last["version"], datasets.ages(last["id"])) == (number, [])
+    assert verified(datasets.context).valid
+
+
+def test_what_is_left_is_bound_as_a_file_without_the_person(datasets: Datasets) -> None:
+    fewer = PERSONS.replace("50.5,south,yes,K-0002\n", "")
+    dataset_id = datasets.uploaded()
+    datasets.deleted(dataset_id, "K-0002")
+    assert datasets.version(dataset_id, fewer).status_code == 201
+    assert datasets.content_of(dataset_id, 2) == datasets.content_of(dataset_id, 3)
+    other = create_budget(datasets.context)
+    without_ids = fewer.replace(",patient", "").replace(",K-0001", "").replace(",K-0003", "").replace(",K-0004", "")
+    refused = datasets.upload(without_ids, budget_id=other, person_column=None)
+    assert_problem(refused, 409, "budget_not_bound")
+
+
+def test_nothing_tells_whether_a_person_was_there(datasets: Datasets) -> None:
+    dataset_ids = [datasets.uploaded(), datasets.uploaded()]
+    answers = [
+        datasets.delete(each, *persons) for each, persons in zip(dataset_ids, (["K-0001"], ["K-9999"]), strict=True)
+    ]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    told = []
+    for dataset_id, answer in zip(dataset_ids, answers, strict=True):
+        shown = (answer.json(), datasets.client.get(f"/v1/datasets/{dataset_id}").json())
+        told.append([{k: v for k, v in each.items() if k not in ("id", "dataset_id", "created_at")} for each in shown])
+    assert told[0] == told[1]
+    assert [list(answer.headers) for answer in answers][0] == [list(answer.headers) for answer in answers][1]
+    assert [len(datasets.ages(answer.json()["id"])) for answer in answers] == [3, 4]
+
+
+def test_an_id_is_in_no_answer_log_table_or_file(
+    datasets: Datasets, caplog: pytest.LogCaptureFixture, client: TestClient
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    dataset_id = datasets.uploaded(PERSONS.replace("K-0003", "Zo\u00eb Quux"))
+    answers = [
+        datasets.delete(dataset_id, "Zoe\u0308 Quux", erase_earlier=False),
+        datasets.delete(dataset_id, "Zo\u00eb Quux", reason="", erase_earlier=False),
+        datasets.delete(dataset_id, "Zo\u00eb Quux ", erase_earlier=False),
+        datasets.delete(dataset_id, "Quux" * 51),
+        client.post(
+            f"/v1/datasets/{dataset_id}/versions", json={"persons": [["Quux"]]}, headers={"Idempotency-Key": "k"}
+        ),
+        client.get("/v1/ledger/register"),
+        client.get(f"/v1/datasets/{dataset_id}/versions"),
+    ]
+    assert [answer.status_code for answer in answers] == [201, 422, 422, 422, 422, 200, 200]
+    assert datasets.ages(answers[0].json()["id"]) == [40.0, 50.5, 20.0]
+    assert not any("Quux" in answer.text for answer in answers)
+    assert "Quux" not in caplog.text
+    for path in datasets.files.folder.iterdir():
+        assert b"Quux" not in path.read_bytes()
+    with datasets.context.database.read() as session:
+        for table in metadata_of_tables.sorted_tables:
+            assert "Quux" not in repr(session.execute(select(table)).all())
+
+
+def test_a_deletion_is_carried_out_once(datasets: Datasets) -> None:
+    dataset_id = datasets.uploaded()
+    first = datasets.delete(dataset_id, "K-0001", key="once-0001")
+    again = datasets.delete(dataset_id, "K-0001", key="once-0001")
+    assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert_problem(datasets.delete(dataset_id, "K-0002", key="once-0001"), 422, "idempotency_key_reused")
+    assert datasets.client.get(f"/v1/datasets/{dataset_id}").json()["version"] == 2
+    assert {path.stem for path in datasets.files.folder.iterdir()} == {first.json()["id"]}
+
+
+def test_a_version_that_comes_meanwhile_is_not_lost(datasets: Datasets, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = PERSONS + "33,south,no,K-0005\n"
+    dataset_id = datasets.uploaded()
+    read = DatasetFiles.read_persons
+    for erases in (False, True):
+        with monkeypatch.context() as patched:
+
+            def and_a_version_comes(files: DatasetFiles, version_id: str, erases: bool = erases) -> Any:
+                monkeypatch.setattr(DatasetFiles, "read_persons", read)
+                assert datasets.version(dataset_id, more, erase_earlier=erases).status_code == 201
+                return read(files, version_id)
+
+            patched.setattr(DatasetFiles, "read_persons", and_a_version_comes)
+            refused = datasets.delete(dataset_id, "K-0001", key=f"meanwhile-{erases}")
+        assert_problem(refused, 503, "version_came_meanwhile")
+        assert refused.headers["Retry-After"] == "1"
+    stored = {path.stem for path in datasets.files.folder.iterdir()}
+    # The same key gets what it asks for at last.
+    done = datasets.delete(dataset_id, "K-0001", key="meanwhile-True").json()
+    assert (done["version"], datasets.ages(done["id"])) == (4, [50.5, 120.0, 20.0, 33.0])
+    assert len(stored) == 1
+    assert verified(datasets.context).valid
+
+
+def test_rows_that_are_lost_are_no_version_that_came(datasets: Datasets) -> None:
+    dataset_id = datasets.uploaded()
+    datasets.files.remove(dataset_id)
+    with pytest.raises(FileNotFoundError):
+        datasets.delete(dataset_id, "K-0001")
+    assert datasets.client.delete(f"/v1/datasets/{dataset_id}").status_code == 204
+    assert_problem(datasets.delete(dataset_id, "K-0001"), 404, "not_found")
+
+
+def test_who_may_not_add_a_version_deletes_nobody(datasets: Datasets, connect: ConnectAs) -> None:
+    dataset_id, other = datasets.uploaded(), create_budget(datasets.context)
+    for scope, budgets, status, code in (
+        (Scope.ANALYST, None, 403, "forbidden"),
+        (Scope.AUDITOR, None, 403, "forbidden"),
+        (Scope.OWNER, (other,), 404, "not_found"),
+    ):
+        with datasets.context.database.write() as session:
+            token = create_key(session, datasets.context, "a key", {scope}, budgets=budgets).token
+        datasets.client = connect(headers={"Authorization": f"Bearer {token}"}, is_local=False)
+        assert_problem(datasets.delete(dataset_id, "K-0001"), status, code)
+    assert datasets.ages(dataset_id) == [40.0, 50.5, 120.0, 20.0]
