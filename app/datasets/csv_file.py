@@ -55,7 +55,7 @@ def read_csv(file: IO[bytes], columns: Sequence[Column], label: str, persons: Pe
             _refuse("too_many_rows", f"a file may hold {MAX_ROWS} rows and {MAX_CELLS} cells")
         for number, record in enumerate(block, start=first_row):
             if len(record) != len(names):
-                _refuse("ragged_row", f"row {number} has {len(record)} cells where the header has {len(columns)}")
+                _refuse("ragged_row", f"row {number} has {len(record)} cells where the header has {len(names)}")
         faults = builder.add([[record[index] for index in order] for record in block], first_row)
         if faults:
             raise cell_refusal(FileKind.CSV, faults, names)

@@ -63,8 +63,8 @@ class DatasetMetadata(Schema):
         None,
         description="Name of a further column of the file, in which each row has the id of its person: a text or an "
         "integer. Ids are never trained on and never shown; their keyed hashes are kept with the rows, so that "
-        "`rows_per_person` is checked and the service can delete a person. The files of later versions have the column, "
-        "too. For private data alone.",
+        "`rows_per_person` is checked and the service can delete a person. Later versions have the column, too. "
+        "For private data alone.",
     )
     rows_per_person: OptionalInteger = Field(
         None,
@@ -160,10 +160,9 @@ class PersonsDeletion(Schema):
         description="Ids as they stand in the file. All rows of these persons are left out. They are not kept, and the "
         "answer is the same whether or not they are there; the list may be empty.",
     )
-    change: Literal[Change.DELETED, Change.REPLACED] = Field(
-        Change.DELETED,
+    change: Literal["deleted", "replaced"] = Field(
+        "deleted",
         description="What everybody who sees the data set is told: `deleted`, or `replaced`, which does not say.",
-        strict=False,
     )
     reason: Name = Field(description="Why, for every later reader. It names no person.")
     erase_earlier: bool = Field(
@@ -211,8 +210,8 @@ class DatasetBody(Schema):
         description="The column of its files that holds ids of persons, if they have one."
     )
     rows_per_person: int | None = Field(
-        description="No person has more rows in any version, by the ids that the owner gave. What a run on several rows "
-        "of a person is worth, `/v1/account` says with this `group_size`."
+        description="No person has more rows in any version, by the ids that the owner gave. What a run on several "
+        "rows of a person is worth, `/v1/account` says with this `group_size`."
     )
     budget_id: str | None = Field(
         description="The root budget of a private data set; null also for a key that reaches a part of its tree alone."
