@@ -34,12 +34,6 @@ VERSION_EXAMPLE: dict[str, Any] = {
     "erase_earlier": True,
 }
 
-DELETION_EXAMPLE: dict[str, Any] = {
-    "persons": ["K-1042", "K-0007"],
-    "change": "deleted",
-    "reason": "withdrawals of the month",
-}
-
 
 def _multipart(metadata: type[Schema], example: dict[str, Any]) -> dict[str, Any]:
     return {
@@ -75,6 +69,6 @@ VERSION_BODY: dict[str, Any] = {
     "required": True,
     "content": {
         "multipart/form-data": _multipart(VersionMetadata, VERSION_EXAMPLE),
-        "application/json": {"schema": _schema(PersonsDeletion), "example": DELETION_EXAMPLE},
+        "application/json": {"schema": _schema(PersonsDeletion)},
     },
 }
