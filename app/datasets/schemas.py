@@ -162,7 +162,7 @@ class PersonsDeletion(Schema):
     )
     change: Literal["deleted", "replaced"] = Field(
         "deleted",
-        description="What everybody who sees the data set is told: `deleted`, or `replaced`, which does not say.",
+        description="What everybody who sees the data set is told. `deleted`: Rows went. `replaced`: It does not say.",
     )
     reason: Name = Field(description="Why, for every later reader. It names no person.")
     erase_earlier: bool = Field(

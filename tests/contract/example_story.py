@@ -118,10 +118,11 @@ class Story:
         budget = self.call("create_budget")
         declared = {"public": False, "budget_id": budget["id"], "privacy_unit": budget["privacy_unit"]}
         header, *rows = CSV.decode().splitlines()
-        with_ids = "\n".join([f"{header},patient", *(f"{row},K-{number}" for number, row in enumerate(rows))])
+        # Rows that are not public already.
+        with_ids = [f"{header},patient", *(f"{row},K-{number}" for number, row in enumerate(reversed(rows)))]
         answer = self._client.post(
             "/v1/datasets",
-            files={"file": ("clinic.csv", with_ids.encode(), "text/csv")},
+            files={"file": ("clinic.csv", "\n".join(with_ids).encode(), "text/csv")},
             data={"metadata": json.dumps(METADATA_EXAMPLE | declared | {"person_column": "patient"})},
             headers={"Idempotency-Key": secrets.token_hex(8)},
         )

@@ -44,8 +44,9 @@ class Datasets(Resource):
             filename: Says the format, where `file` is no path.
             idempotency_key: Of the caller's own; a fresh one where it is left out.
             metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`;
-                `person_column` and `rows_per_person`, where the file has ids of persons. All of it is public. A file with more rows than `capacity` is refused; by default it is an eighth more than
-                `declared_size`, and at least 8 more.
+                `person_column` and `rows_per_person`, where the file has ids of persons. All of it is public. A file
+                with more rows than `capacity` is refused; by default it is an eighth more than `declared_size`, and at
+                least 8 more.
         """
         with _multipart(file, filename, {"name": name} | metadata) as body:
             return self._http.write("/v1/datasets", body, Dataset, idempotency_key)
