@@ -22,6 +22,7 @@ from app.ledger import transparency
 from app.runs import loss as losses
 from app.runs import worker
 from tests.app.backups.conftest import Home
+from tests.app.datasets.persons import Datasets
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.interrupted import kinds
 from tests.databases import DatabaseFactory, sqlite_soon
@@ -323,3 +324,17 @@ def test_the_owner_of_the_database_needs_no_other_right(home: Home, tmp_path: Pa
             connection.execute(sa.text(f'ALTER DATABASE "{url.database}" OWNER TO CURRENT_USER'))
             connection.execute(sa.text(f"DROP ROLE {role}"))
         engine.dispose()
+
+
+@sqlite_soon
+def test_persons_are_deleted_after_a_restore_as_before(home: Home, tmp_path: Path) -> None:
+    with home.service() as service:
+        dataset_id = Datasets(service.client, service.context).uploaded()
+    home.save(tmp_path / "b")
+    there = home.elsewhere(tmp_path / "there")
+    there.restore(tmp_path / "b")
+    with there.service() as service:
+        restored = Datasets(service.client, service.context)
+        second = restored.deleted(dataset_id, "K-0001", "K-0004")
+        assert restored.ages(second["id"]) == [50.5, 120.0]
+        assert not restored.files.path(dataset_id).exists()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from httpx2 import Response
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
@@ -20,88 +19,23 @@ from app.auth.service import create_key
 from app.context import Context
 from app.datasets import repository
 from app.datasets.files import DatasetFiles
-from app.datasets.persons import PersonColumn, person_column_of
+from app.kit.encryption import FileEncryption
 from app.ledger.transparency import verified
-from app.tables.datasets import Dataset
 from app.tables.schema import metadata as metadata_of_tables
 from tests.app.conftest import ConnectAs
-from tests.app.datasets.declarations import metadata
+from tests.app.datasets.persons import HEADER, PERSONS, Datasets
 from tests.app.datasets.typed_files import npz, parquet
 from tests.app.datasets.uploads import create_budget
 from tests.app.ledger import attacks
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine
 
-HEADER = "age,region,outcome,patient\n"
-#: The third row has an age beyond its bound.
-PERSONS = HEADER + "40,north,no,K-0001\n50.5,south,yes,K-0002\n130,south,no,K-0003\n20,north,yes,K-0004\n"
 ROWS: dict[str, Any] = {
     "age": [40.0, 50.5, 130.0, 20.0],
     "region": ["north", "south", "south", "north"],
     "outcome": ["no", "yes", "no", "yes"],
     "patient": ["K-0001", "K-0002", "K-0003", "K-0004"],
 }
-
-
-class Datasets:
-    """A private data set with ids of persons, and what is asked of it."""
-
-    def __init__(self, client: TestClient, context: Context) -> None:
-        self.client = client
-        self.context = context
-        self.budget_id = create_budget(context)
-
-    def post(self, path: str, metadata: dict[str, Any], file: str | bytes, key: str | None = None) -> Response:
-        content = file.encode() if isinstance(file, str) else file
-        parts = {"file": ("rows", content), "metadata": (None, json.dumps(metadata), "application/json")}
-        return self.client.post(path, files=parts, headers={"Idempotency-Key": key or uuid4().hex})
-
-    def upload(self, file: str | bytes = PERSONS, **changes: Any) -> Response:
-        declared = metadata(**{"public": False, "budget_id": self.budget_id, "person_column": "patient"} | changes)
-        return self.post("/v1/datasets", declared, file)
-
-    def uploaded(self, file: str | bytes = PERSONS, **changes: Any) -> str:
-        answer = self.upload(file, **changes)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["id"])
-
-    def version(self, dataset_id: str, file: str | bytes, **changes: Any) -> Response:
-        stated = {"change": "appended", "reason": "the next week"} | changes
-        return self.post(f"/v1/datasets/{dataset_id}/versions", stated, file)
-
-    def delete(self, dataset_id: str, *persons: str, key: str | None = None, **changes: Any) -> Response:
-        body = {"persons": list(persons), "reason": "withdrawals"} | changes
-        headers = {"Idempotency-Key": key or uuid4().hex}
-        return self.client.post(f"/v1/datasets/{dataset_id}/versions", json=body, headers=headers)
-
-    def deleted(self, dataset_id: str, *persons: str, **changes: Any) -> dict[str, Any]:
-        answer = self.delete(dataset_id, *persons, **changes)
-        assert answer.status_code == 201, answer.text
-        return dict(answer.json())
-
-    @property
-    def files(self) -> DatasetFiles:
-        return DatasetFiles(self.context.settings.data_dir, self.context.settings.encryption)
-
-    def ages(self, version_id: str) -> list[float]:
-        return [float(age) for age in self.files.read(version_id)[0][:, 0]]
-
-    def stored(self, dataset_id: str) -> Dataset:
-        with self.context.database.read() as session:
-            dataset = repository.find(session, dataset_id)
-        assert dataset is not None
-        return dataset
-
-    def column(self, dataset_id: str) -> PersonColumn:
-        column = person_column_of(self.context, self.stored(dataset_id), dataset_id)
-        assert column is not None
-        return column
-
-    def content_of(self, dataset_id: str, number: int) -> str:
-        with self.context.database.read() as session:
-            row = repository.find_version(session, dataset_id, number)
-        assert row is not None
-        return row.content_hash
 
 
 @pytest.fixture
@@ -380,3 +314,72 @@ def test_who_may_not_add_a_version_deletes_nobody(datasets: Datasets, connect: C
         datasets.client = connect(headers={"Authorization": f"Bearer {key.token}"}, is_local=False)
         assert_problem(datasets.delete(dataset_id, "K-0001"), status, code)
     assert datasets.ages(dataset_id) == [40.0, 50.5, 120.0, 20.0]
+
+
+def crash(*_: Any) -> None:
+    raise RuntimeError("killed")
+
+
+@pytest.mark.parametrize(("place", "name"), [(DatasetFiles, "sweep"), (repository, "lock_content")])
+def test_a_deletion_that_a_crash_interrupts_is_done_once_it_is_repeated(
+    datasets: Datasets, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
+) -> None:
+    dataset_id = datasets.uploaded()
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, crash)
+        assert datasets.delete(dataset_id, "K-0003", key="interrupted").status_code == 500
+    is_entered = datasets.client.get(f"/v1/datasets/{dataset_id}").json()["version"] == 2
+    assert is_entered == (name == "sweep")
+    again = datasets.delete(dataset_id, "K-0003", key="interrupted")
+    assert (again.status_code, again.json()["version"]) == (201, 2)
+    assert datasets.ages(again.json()["id"]) == [40.0, 50.5, 20.0]
+    assert not datasets.files.path(dataset_id).exists()
+    assert verified(datasets.context).valid
+
+
+def test_deletions_at_once_are_all_carried_out(datasets: Datasets) -> None:
+    dataset_id = datasets.uploaded()
+    barrier = threading.Barrier(3)
+
+    def withdraw(person: str) -> None:
+        barrier.wait()
+        while (answer := datasets.delete(dataset_id, person, key=f"withdraw-{person}")).status_code == 503:
+            pass
+        assert answer.status_code == 201, answer.text
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(withdraw, ("K-0001", "K-0002", "K-0004")))
+    [newest] = datasets.files.folder.iterdir()
+    assert datasets.ages(newest.stem) == [120.0]
+    assert datasets.client.get(f"/v1/datasets/{dataset_id}").json()["version"] == 4
+    assert verified(datasets.context).valid
+
+
+@on_one_engine
+def test_hashes_are_encrypted_with_the_rows(datasets: Datasets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(datasets.context.settings), "encryption", FileEncryption(bytes(range(32))))
+    dataset_id = datasets.uploaded()
+    second = datasets.deleted(dataset_id, "K-0001")["id"]
+    stored = datasets.files.path(second).read_bytes()
+    hashes = datasets.files.read_persons(second).hashes
+    assert len(hashes) == 3
+    assert stored.startswith(b"EPSENC1\n")
+    assert hashes[0].tobytes() not in stored
+
+
+@on_one_engine
+def test_rows_of_many_blocks_keep_their_persons(datasets: Datasets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.datasets.csv_file._BLOCK_CELLS", 8)
+    ages = [float(age) for age in range(100, 150)]
+    rows = "".join(f"{age},north,no,K-{number % 25}\n" for number, age in enumerate(ages))
+    dataset_id = datasets.uploaded(HEADER + rows, rows_per_person=2)
+    gone = {"K-3", "K-24"}
+    second = datasets.deleted(dataset_id, *gone)["id"]
+    left = [(age, number) for number, age in enumerate(ages) if f"K-{number % 25}" not in gone]
+    assert datasets.ages(second) == [min(age, 120.0) for age, _ in left]
+    # As given, too: the clipped values are found again in a second deletion.
+    assert datasets.files.read_persons(second).clipped["value"].tolist() == [age for age, _ in left if age > 120.0]
+    fewer = HEADER + "".join(f"{age},north,no,K-{number % 25}\n" for age, number in left)
+    assert datasets.version(dataset_id, fewer).status_code == 201
+    assert datasets.content_of(dataset_id, 2) == datasets.content_of(dataset_id, 3)
+    assert_problem(datasets.upload(HEADER + rows + "1,north,no,K-7\n", rows_per_person=2), 422, "invalid_csv")
