@@ -195,7 +195,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
 
 
 def _of_several_rows(session: Session, run: Run, unit: str) -> str:
-    """What the guarantee is to somebody with several rows, as far as the declaration tells. No rows are counted here."""
+    """What the guarantee is to somebody with several rows, by the declaration alone: no rows are counted here."""
     dataset = None if run.dataset_id is None else datasets.find(session, run.dataset_id)
     most = None if dataset is None else dataset.rows_per_person
     if most is None:

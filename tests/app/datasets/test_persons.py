@@ -157,6 +157,15 @@ def test_a_file_with_faulty_ids_is_refused_without_an_id(
     assert list(datasets.files.folder.iterdir()) == []
 
 
+@on_one_engine
+@pytest.mark.parametrize("ids", [["a", "b", "c"], ["a", "b", "c", "d", "e"], [["a"], ["b"], ["c"], ["d"]], "a"])
+def test_an_archive_with_a_matrix_has_an_id_for_each_row(datasets: Datasets, ids: Any) -> None:
+    refused = datasets.upload(matrix(ids), columns=NUMBERED)
+    assert [each["code"] for each in refused.json()["errors"]] == ["wrong_shape"]
+    both = datasets.upload(matrix(["a", "b", "c", "d"]), columns=NUMBERED, person_column="label")
+    assert [each["code"] for each in both.json()["errors"]] == ["wrong_shape"]
+
+
 def test_no_version_has_more_rows_of_a_person_than_declared(datasets: Datasets) -> None:
     twice = PERSONS + "33,south,no,K-0001\n"
     assert_problem(datasets.upload(twice), 422, "invalid_csv", "/file")
@@ -252,7 +261,8 @@ def test_an_id_is_in_no_answer_log_table_or_file(
     assert not any("Quux" in answer.text for answer in answers)
     assert "Quux" not in caplog.text
     for path in datasets.files.folder.iterdir():
-        assert b"Quux" not in path.read_bytes()
+        stored = path.read_bytes()
+        assert not any("Quux".encode(encoding) in stored for encoding in ("utf-8", "utf-16-le", "utf-32-le"))
     with datasets.context.database.read() as session:
         for table in metadata_of_tables.sorted_tables:
             assert "Quux" not in repr(session.execute(select(table)).all())
