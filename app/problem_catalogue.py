@@ -57,6 +57,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "limit_changed": (409, "The budget has another limit by now than it had when another one was asked for."),
     "limit_above_parent": (409, "A budget above would never admit the limit that was asked for."),
     "dataset_is_public": (409, "Only private data sets have versions; upload other public rows as another data set."),
+    "no_person_ids": (409, "Nobody can be deleted by an id: the data set was declared without ids of persons."),
     "too_many_webhooks": (409, "The budget has as many webhooks as it may have: ten."),
     "not_committed": (409, "Only a committed reservation takes other events; of an open one the price alone."),
     "budget_exceeded": (
@@ -175,6 +176,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "numerics_busy": (503, "Every core that is set aside for numbers is busy; ask again after `Retry-After` seconds."),
     "not_ready": (503, "A part of the service is not as it should be; `checks` says which, by name."),
     "readers_busy": (503, "Too many Parquet and NPZ files are being read already."),
+    "version_came_meanwhile": (503, "Another version came while this one was made; nothing was done."),
     "database_busy": (503, "Another transaction held a lock for too long; nothing was written."),
     "queue_full": (429, "As many runs of this key wait for a worker as the setting `queued_runs_per_key` allows."),
     "quota_exceeded": (

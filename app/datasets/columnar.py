@@ -21,6 +21,7 @@ from app.datasets.columns import CategoryColumn, Column
 from app.datasets.file_faults import cell_refusal, column_order, refusal
 from app.datasets.file_kinds import FileKind
 from app.datasets.files import IncomingFile
+from app.datasets.persons import PersonColumn, names_in_file
 from app.datasets.table import MAX_CELLS, MAX_ROWS, Table, TableBuilder, TypedBlock
 from app.datasets.typed_columns import ReadLimits
 from app.kit.process_pool import PROJECT_ROOT
@@ -46,6 +47,7 @@ def read_columnar(
     columns: Sequence[Column],
     label: str,
     places: threading.Semaphore,
+    persons: PersonColumn | None = None,
 ) -> Table:
     """Read a whole file against its declaration.
 
@@ -55,6 +57,7 @@ def read_columnar(
         columns: What the owner declared; the file must have these columns and no others, in any order.
         label: Name of the label's column.
         places: Bounds how many files are read at once.
+        persons: The column with ids of persons, which the file must have, too, where it is declared.
 
     Returns:
         The rows in the file's order; their content's digest is that of a CSV file with the same values.
@@ -67,12 +70,15 @@ def read_columnar(
         detail = "Other uploads are being read; send this one again later."
         raise Problem(503, "readers_busy", detail, headers={"Retry-After": "60"})
     try:
-        return _read(kind, file, columns, label)
+        return _read(kind, file, columns, label, persons)
     finally:
         places.release()
 
 
-def _read(kind: FileKind, file: IncomingFile, columns: Sequence[Column], label: str) -> Table:
+def _read(
+    kind: FileKind, file: IncomingFile, columns: Sequence[Column], label: str, persons: PersonColumn | None
+) -> Table:
+    names = names_in_file(columns, persons)
     with _reader(file) as connection:
         deadline = time.monotonic() + SECONDS
         request = {
@@ -83,25 +89,28 @@ def _read(kind: FileKind, file: IncomingFile, columns: Sequence[Column], label: 
                 (column.name, column.categories if isinstance(column, CategoryColumn) else None) for column in columns
             ],
             "label": label,
+            "persons": None if persons is None else persons.name,
             "limits": asdict(_LIMITS),
         }
         try:
             connection.send_bytes(json.dumps(request).encode())
             header = _answer(kind, connection, deadline)["header"]
-            order = column_order(kind, header, columns)
+            order = column_order(kind, header, names)
             connection.send_bytes(json.dumps(order).encode())
-            builder = TableBuilder(columns, label)
+            builder = TableBuilder(columns, label, persons)
             first_row = 1
             while not (message := _answer(kind, connection, deadline)).get("end"):
                 blocks = [TypedBlock(_values(connection, deadline), missing) for missing in message["missing"]]
-                faults = builder.add_typed(blocks, first_row)
-                if faults:
-                    raise cell_refusal(kind, faults, columns)
+                ids = () if persons is None else json.loads(_receive(connection, deadline))
+                if faults := builder.add_typed(blocks, first_row, ids):
+                    raise cell_refusal(kind, faults, names)
                 first_row += message["rows"]
         except (_Lost, EOFError, OSError):
             most = f"{MEMORY_BYTES / 2**30:g} GiB of memory or {SECONDS:g} s"
             raise refusal(kind, ("not_readable", f"reading it took more than {most}, or broke the reader")) from None
-        return builder.build()
+    if surplus := builder.surplus(first_row=1):
+        raise cell_refusal(kind, surplus, names)
+    return builder.build()
 
 
 @contextmanager

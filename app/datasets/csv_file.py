@@ -14,6 +14,7 @@ from typing import IO, NoReturn
 from app.datasets.columns import Column
 from app.datasets.file_faults import cell_refusal, column_order, refusal
 from app.datasets.file_kinds import FileKind
+from app.datasets.persons import PersonColumn, names_in_file
 from app.datasets.table import MAX_CELLS, MAX_ROWS, Table, TableBuilder
 
 MAX_LINE_BYTES = 4 * 2**20
@@ -22,7 +23,7 @@ _BLOCK_CELLS = 2**18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_csv(file: IO[bytes], columns: Sequence[Column], label: str) -> Table:
+def read_csv(file: IO[bytes], columns: Sequence[Column], label: str, persons: PersonColumn | None = None) -> Table:
     """Read a whole file against its declaration.
 
     Args:
@@ -30,6 +31,7 @@ def read_csv(file: IO[bytes], columns: Sequence[Column], label: str) -> Table:
             cells separated by commas and quoted where they need it. The first row names the columns, in any order.
         columns: What the owner declared; the header must name these and no others.
         label: Name of the label's column.
+        persons: The column with ids of persons, which the header must name, too, where it is declared.
 
     Returns:
         The rows in the file's order. There may be none: how many there are is private.
@@ -41,21 +43,24 @@ def read_csv(file: IO[bytes], columns: Sequence[Column], label: str) -> Table:
     header = next(records, None)
     if not header:
         _refuse("header_missing", "the file is empty; its first row must hold the names of the columns")
-    order = column_order(FileKind.CSV, header, columns)
-    builder = TableBuilder(columns, label)
+    names = names_in_file(columns, persons)
+    order = column_order(FileKind.CSV, header, names)
+    builder = TableBuilder(columns, label, persons)
     rows = 0
-    per_block = max(1, _BLOCK_CELLS // len(columns))
+    per_block = max(1, _BLOCK_CELLS // len(names))
     while block := list(islice(records, per_block)):
         first_row = rows + 2
         rows += len(block)
-        if rows > MAX_ROWS or rows * len(columns) > MAX_CELLS:
+        if rows > MAX_ROWS or rows * len(names) > MAX_CELLS:
             _refuse("too_many_rows", f"a file may hold {MAX_ROWS} rows and {MAX_CELLS} cells")
         for number, record in enumerate(block, start=first_row):
-            if len(record) != len(columns):
-                _refuse("ragged_row", f"row {number} has {len(record)} cells where the header has {len(columns)}")
+            if len(record) != len(names):
+                _refuse("ragged_row", f"row {number} has {len(record)} cells where the header has {len(names)}")
         faults = builder.add([[record[index] for index in order] for record in block], first_row)
         if faults:
-            raise cell_refusal(FileKind.CSV, faults, columns)
+            raise cell_refusal(FileKind.CSV, faults, names)
+    if surplus := builder.surplus(first_row=2):
+        raise cell_refusal(FileKind.CSV, surplus, names)
     return builder.build()
 
 

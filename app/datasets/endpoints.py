@@ -11,11 +11,18 @@ from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
 from app.context import CurrentContext
 from app.datasets import service
-from app.datasets.registration import add_version, register, register_synthetic
+from app.datasets.registration import add_version, delete_persons, register, register_synthetic
 from app.datasets.request_body import REQUEST_BODY, VERSION_BODY
-from app.datasets.schemas import DatasetBody, SharedContent, UploadedDataset, UploadedVersion, VersionBody
+from app.datasets.schemas import (
+    DatasetBody,
+    PersonsDeletion,
+    SharedContent,
+    UploadedDataset,
+    VersionAnswer,
+    VersionBody,
+)
 from app.datasets.synthetic import SyntheticRequest
-from app.datasets.upload import Received, ReceivedFile
+from app.datasets.upload import Received, ReceivedVersion
 from app.idempotency.requests import IdempotencyKey
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
@@ -93,9 +100,9 @@ def get_dataset(principal: Reader, context: CurrentContext, dataset_id: str) -> 
 
 @router.post(
     "/{dataset_id}/versions",
-    summary="Upload another version of a private data set",
+    summary="Add a version to a private data set",
     status_code=201,
-    response_model=UploadedVersion,
+    response_model=VersionAnswer,
     openapi_extra={"requestBody": VERSION_BODY},
 )
 def upload_version(
@@ -103,15 +110,22 @@ def upload_version(
     key: IdempotencyKey,
     context: CurrentContext,
     dataset_id: str,
-    received: ReceivedFile,
+    received: ReceivedVersion,
 ) -> JSONResponse:
     """The whole content as it is now, where rows came, went or have other values; for who reaches the root budget.
 
     Columns, label, privacy unit and root budget stay, and every run on any version is charged to the same root. Runs
     that name no version train on the newest one from now on. Where a person was deleted, `erase_earlier` removes the
     rows of the versions before. Everything in `metadata` is public, and so is the time of the upload.
+
+    With a JSON body the service makes the version itself: the newest one without the persons whose ids are named, of a
+    data set that was declared with a `person_column`. No row of theirs is in it, whether or not there was one before:
+    the answer does not tell, and its `owner_report` is null.
     """
-    answer = add_version(context, principal, key, dataset_id, received)
+    if isinstance(received, PersonsDeletion):
+        answer = delete_persons(context, principal, key, dataset_id, received)
+    else:
+        answer = add_version(context, principal, key, dataset_id, received)
     return JSONResponse(answer.body, answer.status, headers=answer.headers)
 
 

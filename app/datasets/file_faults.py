@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from app.datasets.columns import Column
 from app.datasets.file_kinds import FileKind
 from app.datasets.table import CellFault
 from app.problems import Problem, ProblemItem
@@ -29,18 +28,18 @@ def refusal(kind: FileKind, *faults: tuple[str, str]) -> Problem:
     return Problem(422, problem_code, f"{what}; nothing of it was kept. `errors` says where.", errors=items)
 
 
-def cell_refusal(kind: FileKind, faults: Sequence[CellFault], columns: Sequence[Column]) -> Problem:
+def cell_refusal(kind: FileKind, faults: Sequence[CellFault], columns: Sequence[str]) -> Problem:
     """422 for cells that their columns do not allow."""
     return refusal(
         kind,
         *(
-            (fault.code, f"in row {fault.row}, column {columns[fault.column].name!r}, {fault.why}")
+            (fault.code, f"in row {fault.row}, column {columns[fault.column]!r}, {fault.why}")
             for fault in faults[:MAX_NAMED_FAULTS]
         ),
     )
 
 
-def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[Column]) -> list[int]:
+def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[str]) -> list[int]:
     """Return where in the file each declared column stands.
 
     Undeclared names are told by their position: in a CSV file without a header row, they are somebody's record.
@@ -50,9 +49,9 @@ def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[Column
     """
     positions = {name: index for index, name in enumerate(header)}
     occurrences = Counter(header)
-    declared = {column.name for column in columns}
-    missing = [repr(column.name) for column in columns if column.name not in positions]
-    repeated = [repr(column.name) for column in columns if occurrences[column.name] > 1]
+    declared = set(columns)
+    missing = [repr(name) for name in columns if name not in positions]
+    repeated = [repr(name) for name in columns if occurrences[name] > 1]
     undeclared = [str(index) for index, name in enumerate(header, start=1) if name not in declared]
     where, cells = ("in row 1, the header", "cells") if kind is FileKind.CSV else ("the file", "columns")
     faults = []
@@ -66,7 +65,7 @@ def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[Column
         )
     if faults:
         raise refusal(kind, *faults)
-    return [positions[column.name] for column in columns]
+    return [positions[name] for name in columns]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from typing import IO
 
 import numpy as np
 
-from app.datasets.table import FloatArray, LabelArray, Table
+from app.datasets.table import FloatArray, LabelArray, Persons, Table
 from app.kit.encryption import KEY_BYTES, EncryptingWriter, FileEncryption, open_decrypting
 from app.kit.private_files import own_folder, remove_left_over_drafts, remove_private
 
@@ -85,7 +85,8 @@ class DatasetFiles:
         """Store the rows. The file appears under its name when all of it is on the disk, and not before."""
 
         def write(file: IO[bytes]) -> None:
-            np.savez(file, features=table.features, labels=table.labels)
+            persons = {} if table.persons is None else vars(table.persons)
+            np.savez(file, features=table.features, labels=table.labels, **persons)
 
         self._encryption.write(self.path(dataset_id), write)
 
@@ -97,6 +98,15 @@ class DatasetFiles:
         """
         with self._encryption.open(self.path(dataset_id)) as file, np.load(file, allow_pickle=False) as arrays:
             return arrays["features"], arrays["labels"]
+
+    def read_persons(self, dataset_id: str) -> Persons:
+        """Whose the rows are, of a data set with ids of persons. Nothing that trains asks for it.
+
+        Raises:
+            FileUnreadable: As `read`.
+        """
+        with self._encryption.open(self.path(dataset_id)) as file, np.load(file, allow_pickle=False) as arrays:
+            return Persons(arrays["hashes"], arrays["clipped"])
 
     def count_rows(self, dataset_id: str) -> int:
         """The number of rows, by the head of the file alone. It is as private as the rows.

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from app.datasets.typed_columns import (
+    TEXTS,
     Declared,
     FileRefused,
+    ReadBlock,
     ReadColumn,
     ReadLimits,
     check_width,
@@ -48,34 +50,45 @@ Array = npt.NDArray[Any]
 class NpzFile:
     """An NPZ archive as a table. Its arrays are read when they are asked for, after everything was checked."""
 
-    def __init__(self, file: IO[bytes], declared: Sequence[Declared], label: str, limits: ReadLimits) -> None:
+    def __init__(
+        self, file: IO[bytes], declared: Sequence[Declared], label: str, persons: str | None, limits: ReadLimits
+    ) -> None:
         self._limits = limits
         with zipfile.ZipFile(file) as archive:
             names = _check_members(archive)
             shapes = {name: _check_array(archive, name) for name in names}
-            is_matrix = set(names) == {"features", "label"} != {column.name for column in declared}
-            if is_matrix:
+            ids = [] if persons is None else [persons]
+            matrix_form = {"features", "label"}
+            is_declared = matrix_form == {column.name for column in declared}
+            if sorted(names) == sorted([*matrix_form, *ids]) and not is_declared:
                 features = [column.name for column in declared if column.name != label]
                 _check_matrix(shapes, len(features))
-                limits.check(shapes["label"][0], len(features) + 1)
+                _check_columns({name: shapes[name] for name in ["label", *ids]})
+                limits.check(shapes["label"][0], len(features) + 1 + len(ids))
                 matrix = _read(archive, "features")
-                self.header = [*features, label]
-                self._columns = [*matrix.T, _read(archive, "label")]
+                self.header = [*features, label, *ids]
+                self._columns = [*matrix.T, _read(archive, "label"), *(_read(archive, name) for name in ids)]
             else:
                 _check_columns(shapes)
                 limits.check(next(iter(shapes.values()))[0], len(names))
                 self.header = names
                 self._columns = [_read(archive, name) for name in names]
 
-    def blocks(self, order: Sequence[int], declared: Sequence[Declared]) -> Iterator[list[ReadColumn]]:
-        columns = [self._columns[index] for index in order]
+    def blocks(
+        self, order: Sequence[int], declared: Sequence[Declared], persons: str | None = None
+    ) -> Iterator[ReadBlock]:
+        places = order[: len(declared)]
+        columns = [self._columns[index] for index in places]
         for column, values in zip(declared, columns, strict=True):
-            _check_kind(column, values)
-        rows, step = len(columns[0]), self._limits.block_rows(len(columns))
+            _check_kind(column.name, values, column.wants, is_category=column.categories is not None)
+        ids = None if persons is None else self._columns[order[-1]]
+        if persons is not None and ids is not None:
+            _check_kind(persons, ids, TEXTS, is_category=True)
+        rows, step = len(columns[0]), self._limits.block_rows(len(order))
         for start in range(0, rows, step):
-            yield [
-                _typed(column, values[start : start + step]) for column, values in zip(declared, columns, strict=True)
-            ]
+            part = slice(start, start + step)
+            read = [_typed(column, values[part]) for column, values in zip(declared, columns, strict=True)]
+            yield ReadBlock(read, () if ids is None else [str(each) for each in ids[part].tolist()])
 
 
 def _check_members(archive: zipfile.ZipFile) -> list[str]:
@@ -163,13 +176,13 @@ def _read(archive: zipfile.ZipFile, name: str) -> Array:
     return array
 
 
-def _check_kind(declared: Declared, values: Array) -> None:
-    allowed = "iuf" if declared.categories is None else "iuU"
+def _check_kind(name: str, values: Array, wants: str, *, is_category: bool) -> None:
+    allowed = "iuU" if is_category else "iuf"
     # NumPy gives an array without any rows the type of numbers, whatever would have stood in it.
     if len(values) and values.dtype.kind not in allowed:
-        raise wrong_type(declared, _KINDS.get(values.dtype.kind, "values of another type"))
+        raise wrong_type(name, _KINDS.get(values.dtype.kind, "values of another type"), wants)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
-        raise wrong_type(declared, "floating-point numbers of more than 64 bits")
+        raise wrong_type(name, "floating-point numbers of more than 64 bits", wants)
 
 
 def _typed(declared: Declared, values: Array) -> ReadColumn:

@@ -10,7 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.datasets.typed_columns import Declared, FileRefused, ReadColumn, ReadLimits, check_width, wrong_type
+from app.datasets.typed_columns import (
+    TEXTS,
+    Declared,
+    FileRefused,
+    ReadBlock,
+    ReadColumn,
+    ReadLimits,
+    check_width,
+    wrong_type,
+)
 
 #: All columns together, decoded, as the file says: much more than the cells of the largest table need.
 MAX_BYTES = 4 * 2**30
@@ -49,28 +58,35 @@ class ParquetFile:
             raise FileRefused("too_large", f"the columns say that they have more than {MAX_BYTES} bytes decoded")
         self.header = list(schema.names)
 
-    def blocks(self, order: Sequence[int], declared: Sequence[Declared]) -> Iterator[list[ReadColumn]]:
+    def blocks(
+        self, order: Sequence[int], declared: Sequence[Declared], persons: str | None = None
+    ) -> Iterator[ReadBlock]:
         schema = self._file.schema_arrow
-        for column, index in zip(declared, order, strict=True):
-            _check_type(column, schema.field(index).type)
+        places = order[: len(declared)]
+        for column, index in zip(declared, places, strict=True):
+            is_category = column.categories is not None
+            _check_type(column.name, schema.field(index).type, column.wants, is_category=is_category)
+        if persons is not None:
+            _check_type(persons, schema.field(order[-1]).type, TEXTS, is_category=True)
         rows = 0
         step = self._limits.block_rows(len(order))
         for batch in self._file.iter_batches(batch_size=step, use_threads=False):
             # The file's own count was a claim.
             rows += batch.num_rows
             self._limits.check(rows, len(order))
-            yield [_typed(column, batch.column(index)) for column, index in zip(declared, order, strict=True)]
+            columns = [_typed(column, batch.column(index)) for column, index in zip(declared, places, strict=True)]
+            yield ReadBlock(columns, () if persons is None else _ids(batch.column(order[-1])))
 
 
-def _check_type(declared: Declared, given: Any) -> None:
+def _check_type(name: str, given: Any, wants: str, *, is_category: bool) -> None:
     found = given.value_type if pa.types.is_dictionary(given) else given
     is_text = any(test(found) for test in _TEXTS)
     if pa.types.is_null(found) or pa.types.is_integer(found):
         return
-    if is_text if declared.categories is not None else pa.types.is_floating(found):
+    if is_text if is_category else pa.types.is_floating(found):
         return
     family = "texts" if is_text else next((name for test, name in _FAMILIES if test(found)), "values of another type")
-    raise wrong_type(declared, family)
+    raise wrong_type(name, family, wants)
 
 
 def _typed(declared: Declared, column: Any) -> ReadColumn:
@@ -86,3 +102,10 @@ def _typed(declared: Declared, column: Any) -> ReadColumn:
     codes = pc.index_in(texts, value_set=pa.array(declared.categories, pa.string())).fill_null(-1)
     empty = np.flatnonzero(np.asarray(pc.equal(texts, "").fill_null(True)))
     return ReadColumn(np.asarray(codes).astype(np.float64), empty)
+
+
+def _ids(column: Any) -> list[str]:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    ids: list[str] = column.cast(pa.string()).fill_null("").to_pylist()
+    return ids

@@ -39,7 +39,9 @@ _FAILURES = (
 )
 
 
-def open_file(kind: str, file: IO[bytes], declared: list[Declared], label: str, limits: ReadLimits) -> ColumnarFile:
+def open_file(
+    kind: str, file: IO[bytes], declared: list[Declared], label: str, persons: str | None, limits: ReadLimits
+) -> ColumnarFile:
     # Each format's library is loaded where it is needed; the larger takes longer than reading a small file.
     if kind == "parquet":
         from app.datasets.parquet_file import ParquetFile  # noqa: PLC0415
@@ -47,7 +49,7 @@ def open_file(kind: str, file: IO[bytes], declared: list[Declared], label: str, 
         return ParquetFile(file, limits)
     from app.datasets.npz_file import NpzFile  # noqa: PLC0415
 
-    return NpzFile(file, declared, label, limits)
+    return NpzFile(file, declared, label, persons, limits)
 
 
 def answer(connection: Connection, stored: IO[bytes]) -> None:
@@ -59,14 +61,17 @@ def answer(connection: Connection, stored: IO[bytes]) -> None:
     declared = [
         Declared(name, None if categories is None else tuple(categories)) for name, categories in request["columns"]
     ]
-    table = open_file(request["kind"], file, declared, request["label"], ReadLimits(**request["limits"]))
+    persons: str | None = request["persons"]
+    table = open_file(request["kind"], file, declared, request["label"], persons, ReadLimits(**request["limits"]))
     _send(connection, header=list(table.header))
     order = json.loads(connection.recv_bytes())
-    for block in table.blocks(order, declared):
-        missing = [column.missing[:MAX_TOLD_FAULTS].tolist() for column in block]
-        _send(connection, rows=len(block[0].values), missing=missing)
-        for column in block:
+    for block in table.blocks(order, declared, persons):
+        missing = [column.missing[:MAX_TOLD_FAULTS].tolist() for column in block.columns]
+        _send(connection, rows=len(block.columns[0].values), missing=missing)
+        for column in block.columns:
             connection.send_bytes(column.values.astype("<f8").tobytes())
+        if persons is not None:
+            connection.send_bytes(json.dumps(block.ids).encode())
     _send(connection, end=True)
 
 

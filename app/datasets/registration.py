@@ -22,11 +22,13 @@ from app.datasets.columns import Column
 from app.datasets.csv_file import read_csv
 from app.datasets.file_kinds import FileKind
 from app.datasets.files import DatasetFiles
-from app.datasets.schemas import DatasetMetadata, OwnerReport, VersionMetadata
-from app.datasets.service import body_of, columns_of, version_body
+from app.datasets.persons import PersonColumn, person_column_of, rows_of
+from app.datasets.schemas import DatasetMetadata, OwnerReport, PersonsDeletion, VersionMetadata
+from app.datasets.service import body_of, columns_of, get, version_body
 from app.datasets.synthetic import SyntheticRequest, generate
-from app.datasets.table import Table
+from app.datasets.table import Table, rows_that_stay
 from app.datasets.upload import Upload
+from app.datasets.versions import Version
 from app.entries import registering
 from app.entries.kinds import EntryKind
 from app.entries.registering import Registration
@@ -66,69 +68,160 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
         # Before the file is looked at: what stands in it plays no part.
         detail = "Rows are declared public by a key with the scope admin alone; upload them as private, with a budget."
         raise Problem(403, "public_needs_admin", detail)
-    table = _read(context, upload, metadata.columns, metadata.label)
+    dataset_id = new_id("ds")
+    table = _read(context, upload, metadata.columns, metadata.label, person_column_of(context, metadata, dataset_id))
     if metadata.public and table.rows == 0:
         # Private data may have no rows, since their number is private; public data are scored on, and 0/0 is no score.
         detail = "The file has no rows; public data need at least one."
         raise unprocessable("no_rows", detail, "file")
     _check_capacity(table.rows, metadata.declared_size, metadata.capacity_for(table.rows))
     request = ["upload", metadata.model_dump(mode="json"), upload.file_digest.hex()]
-    return _register(context, principal, key, request, metadata, table)
+    return _register(context, principal, key, request, metadata, dataset_id, table)
 
 
 def add_version(context: Context, principal: Principal, key: str, dataset_id: str, upload: Upload) -> Answer:
     """Add a version to a private data set, once per idempotency key: the whole content as it is now.
 
     Returns:
-        201 with `UploadedVersion`.
+        201 with `VersionAnswer`.
 
     Raises:
         Problem: 404 where there is no such data set, or it is deleted; 409 ``dataset_is_public``; 403 where the
             principal does not reach the root budget; 422 for metadata or a file at fault, ``capacity_exceeded``; 409
             ``budget_not_bound`` or ``content_is_public``.
     """
+    dataset = _with_versions(context, principal, dataset_id)
+    metadata = _read_part(upload.metadata, VersionMetadata)
+    table = _read(context, upload, columns_of(dataset), dataset.label, person_column_of(context, dataset, dataset_id))
+    version_id = new_id("dsv")
+
+    def add(session: Session) -> Answer:
+        locked = _locked(session, dataset_id)
+        sizes = metadata.sizes_after(versions.newest(session, locked))
+        _check_capacity(table.rows, *sizes)
+        return _enter_version(context, session, principal, locked, version_id, metadata, sizes, table)
+
+    request = ["version", dataset_id, metadata.model_dump(mode="json"), upload.file_digest.hex()]
+    answer = _store(context, principal, key, request, version_id, lambda: table, add)
+    return _with_report(answer, table)
+
+
+def delete_persons(
+    context: Context, principal: Principal, key: str, dataset_id: str, request: PersonsDeletion
+) -> Answer:
+    """Add the newest version without some persons as another version, once per idempotency key.
+
+    Sizes stay as they were, so that neither they nor a refusal of them follow from the rows. Nothing of the answer
+    depends on whether a person was there: else a key that may delete could ask who is in the data.
+
+    Returns:
+        201 with `VersionAnswer`, whose owner's report is null.
+
+    Raises:
+        Problem: as `add_version`, without what is said of files; 409 ``no_person_ids``; 503 ``version_came_meanwhile``.
+    """
+    dataset = _with_versions(context, principal, dataset_id)
+    column = person_column_of(context, dataset, dataset_id)
+    if column is None:
+        detail = "The files of this data set have no ids of persons. Upload a version without the rows that are to go."
+        raise Problem(409, "no_person_ids", detail)
+    with context.database.read() as session:
+        before = versions.newest(session, dataset)
+    version_id = new_id("dsv")
+    tables: list[Table] = []
+
+    def make() -> Table:
+        tables.append(_without(context, dataset, before, column, request.persons))
+        return tables[-1]
+
+    def add(session: Session) -> Answer:
+        locked = _locked(session, dataset_id)
+        if versions.newest(session, locked) != before:
+            raise _came_meanwhile()
+        sizes = before.declared_size, before.capacity
+        return _enter_version(context, session, principal, locked, version_id, request, sizes, tables[-1])
+
+    asked = ["persons", dataset_id, request.model_dump(mode="json")]
+    answer = _store(context, principal, key, asked, version_id, make, add)
+    return Answer(answer.status, {**answer.body, "owner_report": None}, answer.headers)
+
+
+def _with_versions(context: Context, principal: Principal, dataset_id: str) -> Dataset:
+    """A data set that the principal may add versions to."""
     with context.database.read() as session:
         dataset = repository.find(session, dataset_id)
     if dataset is None:
         raise not_found("data set", dataset_id)
     versions.refuse_public(dataset)
-    budget_id = str(dataset.budget_id)
-    if not principal.reaches(budget_id):
+    if not principal.reaches(str(dataset.budget_id)):
         raise reach.beyond("a version is added by who reaches the root budget that the data are bound to")
-    metadata = _read_part(upload.metadata, VersionMetadata)
-    table = _read(context, upload, columns_of(dataset), dataset.label)
-    version_id = new_id("dsv")
-    content_hash = _content_hash(context, table, version_id)
+    return dataset
 
-    def add(session: Session) -> Answer:
-        locked = repository.find_for_update(session, dataset_id)
-        if locked is None or locked.deleted_at is not None:
-            raise not_found("data set", dataset_id)
-        before = versions.newest(session, locked)
-        declared_size, capacity = metadata.sizes_after(before)
-        _check_capacity(table.rows, declared_size, capacity)
-        _bind(session, principal, budget_id, content_hash)
-        row = DatasetVersion(
-            id=version_id,
-            dataset_id=dataset_id,
-            version=before.number + 1,
-            budget_id=budget_id,
-            content_hash=content_hash,
-            declared_size=declared_size,
-            capacity=capacity,
-            change=metadata.change,
-            reason=metadata.reason,
-            erases_earlier=metadata.erase_earlier,
-            created_at=context.clock(),
-        )
-        repository.add(session, row)
-        entered = Registration(EntryKind.REGISTER, Subject.VERSION, version_id, principal.id)
-        registering.enter(session, row.created_at, [entered])
-        body = version_body(versions.newest(session, locked)).model_dump(mode="json")
-        return Answer(201, body, {"Location": f"/v1/datasets/{dataset_id}/versions"})
 
-    request = ["version", dataset_id, metadata.model_dump(mode="json"), upload.file_digest.hex()]
-    return _store(context, principal, key, request, version_id, table, add)
+def _locked(session: Session, dataset_id: str) -> Dataset:
+    locked = repository.find_for_update(session, dataset_id)
+    if locked is None or locked.deleted_at is not None:
+        raise not_found("data set", dataset_id)
+    return locked
+
+
+def _enter_version(
+    context: Context,
+    session: Session,
+    principal: Principal,
+    dataset: Dataset,
+    version_id: str,
+    stated: VersionMetadata | PersonsDeletion,
+    sizes: tuple[int, int],
+    table: Table,
+) -> Answer:
+    """Write the next version of a data set whose row is locked, and its entry."""
+    budget_id, content_hash = str(dataset.budget_id), _content_hash(context, table, version_id)
+    _bind(session, principal, budget_id, content_hash)
+    declared_size, capacity = sizes
+    row = DatasetVersion(
+        id=version_id,
+        dataset_id=dataset.id,
+        version=versions.newest(session, dataset).number + 1,
+        budget_id=budget_id,
+        content_hash=content_hash,
+        declared_size=declared_size,
+        capacity=capacity,
+        change=stated.change,
+        reason=stated.reason,
+        erases_earlier=stated.erase_earlier,
+        created_at=context.clock(),
+    )
+    repository.add(session, row)
+    entered = Registration(EntryKind.REGISTER, Subject.VERSION, version_id, principal.id)
+    registering.enter(session, row.created_at, [entered])
+    body = version_body(versions.newest(session, dataset)).model_dump(mode="json")
+    return Answer(201, body, {"Location": f"/v1/datasets/{dataset.id}/versions"})
+
+
+def _without(
+    context: Context, dataset: Dataset, before: Version, column: PersonColumn, persons: Sequence[str]
+) -> Table:
+    """A version as it would be uploaded without some persons."""
+    files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
+    try:
+        features, labels = files.read(before.id)
+        stored = files.read_persons(before.id)
+    except FileNotFoundError:
+        with context.database.read() as session:
+            if versions.newest(session, get(session, dataset.id)) == before:
+                raise
+        # The version that came meanwhile has erased this one.
+        raise _came_meanwhile() from None
+    stays = ~rows_of(stored.hashes, column.hashes(persons))
+    return rows_that_stay(features, labels, stored, stays, columns_of(dataset), dataset.label, column)
+
+
+def _came_meanwhile() -> Problem:
+    detail = (
+        "Another version came while the rows were read; nothing was done. Send the request again, with the same key."
+    )
+    return Problem(503, "version_came_meanwhile", detail, headers={"Retry-After": "1"})
 
 
 def register_synthetic(context: Context, principal: Principal, key: str, request: SyntheticRequest) -> Answer:
@@ -143,13 +236,19 @@ def register_synthetic(context: Context, principal: Principal, key: str, request
     """
     with context.numerics:
         table = generate(request)
-    return _register(context, principal, key, request.model_dump(mode="json"), request.declaration, table)
+    asked = request.model_dump(mode="json")
+    return _register(context, principal, key, asked, request.declaration, new_id("ds"), table)
 
 
 def _register(
-    context: Context, principal: Principal, key: str, request: Any, metadata: DatasetMetadata, table: Table
+    context: Context,
+    principal: Principal,
+    key: str,
+    request: Any,
+    metadata: DatasetMetadata,
+    dataset_id: str,
+    table: Table,
 ) -> Answer:
-    dataset_id = new_id("ds")
     content_hash = _content_hash(context, table, dataset_id)
 
     def add(session: Session) -> Answer:
@@ -164,7 +263,8 @@ def _register(
         body = body_of(dataset, versions.newest(session, dataset)).model_dump(mode="json")
         return Answer(201, body, {"Location": f"/v1/datasets/{dataset_id}"})
 
-    return _store(context, principal, key, request, dataset_id, table, add)
+    answer = _store(context, principal, key, request, dataset_id, lambda: table, add)
+    return _with_report(answer, table)
 
 
 def _store(
@@ -173,17 +273,17 @@ def _store(
     key: str,
     request: Any,
     version_id: str,
-    table: Table,
+    make: Callable[[], Table],
     add: Callable[[Session], Answer],
 ) -> Answer:
-    """Store rows, and what ``add`` writes of them, unless ``request`` was answered under this key already.
+    """Store the rows that ``make`` gives, and what ``add`` writes of them, unless ``request`` was answered already.
 
     Rows that no version has any more are removed afterwards: those that this one erases, too.
     """
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
 
     def store_rows() -> None:
-        files.write(version_id, table)
+        files.write(version_id, make())
 
     try:
         answer = run_once(context, Keyed.of(context, principal.id, key, _fingerprint(request)), add, prepare=store_rows)
@@ -195,7 +295,12 @@ def _store(
         files.remove(version_id)
     with context.database.read() as session:
         files.sweep(lambda ids: repository.gone(session, ids))
-    return Answer(answer.status, {**answer.body, "owner_report": _report(table).model_dump()}, answer.headers)
+    return answer
+
+
+def _with_report(answer: Answer, table: Table) -> Answer:
+    report = OwnerReport(rows=table.rows, values_clipped=table.values_clipped)
+    return Answer(answer.status, {**answer.body, "owner_report": report.model_dump()}, answer.headers)
 
 
 def _content_hash(context: Context, table: Table, version_id: str) -> str:
@@ -275,6 +380,8 @@ def _dataset(context: Context, metadata: DatasetMetadata, rows: int, content_has
         privacy_unit=metadata.privacy_unit,
         columns=[column.model_dump(mode="json") for column in metadata.columns],
         label=metadata.label,
+        person_column=metadata.person_column,
+        rows_per_person=metadata.rows_per_person,
         budget_id=metadata.budget_id,
         content_hash=content_hash,
         created_at=context.clock(),
@@ -319,15 +426,13 @@ def _check_budget(session: Session, metadata: DatasetMetadata, budget_id: str) -
         raise unprocessable("privacy_unit_mismatch", detail, "metadata", "privacy_unit")
 
 
-def _read(context: Context, upload: Upload, columns: Sequence[Column], label: str) -> Table:
+def _read(
+    context: Context, upload: Upload, columns: Sequence[Column], label: str, persons: PersonColumn | None
+) -> Table:
     if upload.kind is FileKind.CSV:
-        return read_csv(upload.file.open(), columns, label)
-    return read_columnar(upload.kind, upload.file, columns, label, context.file_readers)
+        return read_csv(upload.file.open(), columns, label, persons)
+    return read_columnar(upload.kind, upload.file, columns, label, context.file_readers, persons)
 
 
 def _fingerprint(request: Any) -> bytes:
     return json.dumps(request, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _report(table: Table) -> OwnerReport:
-    return OwnerReport(rows=table.rows, values_clipped=table.values_clipped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.datasets.schemas import DatasetMetadata, VersionMetadata
+from app.datasets.schemas import DatasetMetadata, PersonsDeletion, VersionMetadata
 from app.datasets.synthetic import SyntheticRequest
 from app.kit.fields import Schema
 
@@ -67,5 +67,8 @@ REQUEST_BODY: dict[str, Any] = {
 }
 VERSION_BODY: dict[str, Any] = {
     "required": True,
-    "content": {"multipart/form-data": _multipart(VersionMetadata, VERSION_EXAMPLE)},
+    "content": {
+        "multipart/form-data": _multipart(VersionMetadata, VERSION_EXAMPLE),
+        "application/json": {"schema": _schema(PersonsDeletion)},
+    },
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from app.datasets.columns import Column, Columns, Label
+from app.datasets.columns import MAX_COLUMNS, Column, Columns, Label
+from app.datasets.persons import MAX_ID_LENGTH, fault_of
 from app.datasets.versions import Version
 from app.kit.fields import Identifier, Integer, Name, OptionalInteger, Schema
 from app.tables.states import Change
@@ -17,8 +18,20 @@ MAX_DECLARED_SIZE = 10**9
 MAX_CAPACITY = 2 * MAX_DECLARED_SIZE
 MAX_INLINE_ROWS = 100_000
 MAX_CELL_LENGTH = 200
+MAX_ROWS_PER_PERSON = 10**6
+MAX_NAMED_PERSONS = 10_000
 
 LABEL = "Name of the column that a model predicts."
+
+
+def _as_in_a_file(text: str) -> str:
+    fault = fault_of(text)
+    if fault is not None:
+        raise ValueError(f"{fault[1][0].upper()}{fault[1][1:]}.")
+    return text
+
+
+PersonId = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_as_in_a_file)]
 
 
 class DatasetMetadata(Schema):
@@ -46,6 +59,21 @@ class DatasetMetadata(Schema):
     )
     columns: Columns
     label: Label = Field(description=LABEL)
+    person_column: Name | None = Field(
+        None,
+        description="Name of a further column of the file, in which each row has the id of its person: a text or an "
+        "integer. Ids are never trained on and never shown; their keyed hashes are kept with the rows, so that "
+        "`rows_per_person` is checked and the service can delete a person. Later versions have the column, too. "
+        "For private data alone.",
+    )
+    rows_per_person: OptionalInteger = Field(
+        None,
+        ge=1,
+        le=MAX_ROWS_PER_PERSON,
+        validate_default=True,
+        description="The most rows that one person may have, a public number; 1 where `person_column` is given alone. "
+        "A file with more rows of a person is refused.",
+    )
     budget_id: Identifier | None = Field(
         None, description="The root budget that every run on private data is charged to, for ever."
     )
@@ -57,6 +85,28 @@ class DatasetMetadata(Schema):
         if capacity is not None and capacity < declared_size:
             raise ValueError(f"The capacity must be at least declared_size, which is {declared_size}.")
         return capacity
+
+    @field_validator("person_column")
+    @classmethod
+    def _is_a_further_column_of_private_data(cls, name: str | None, info: ValidationInfo) -> str | None:
+        columns = info.data.get("columns", ())
+        if name is None:
+            return None
+        if info.data.get("public"):
+            raise ValueError("Ids of persons are for private data; leave person_column out.")
+        if name in {column.name for column in columns}:
+            raise ValueError("The column with ids of persons is none of the declared columns, which are learned from.")
+        if len(columns) == MAX_COLUMNS:
+            raise ValueError(f"A file has at most {MAX_COLUMNS} columns, that with ids of persons among them.")
+        return name
+
+    @field_validator("rows_per_person")
+    @classmethod
+    def _is_checked_by_ids(cls, most: int | None, info: ValidationInfo) -> int | None:
+        has_ids = info.data.get("person_column", "") is not None
+        if most is not None and not has_ids:
+            raise ValueError("Rows are counted by person_column, which says whose each row is; give it, too.")
+        return 1 if has_ids and most is None else most
 
     def capacity_for(self, rows: int) -> int:
         """Return the slots of a data set that is declared so; of private data they do not depend on the rows."""
@@ -102,6 +152,26 @@ class VersionMetadata(Schema):
         return before.declared_size, before.capacity
 
 
+class PersonsDeletion(Schema):
+    """A version without some persons, which the service makes itself. What is public of it stands beside the ids."""
+
+    persons: list[PersonId] = Field(
+        max_length=MAX_NAMED_PERSONS,
+        description="Ids as they stand in the file. All rows of these persons are left out. They are not kept, and the "
+        "answer is the same whether or not they are there; the list may be empty.",
+    )
+    change: Literal["deleted", "replaced"] = Field(
+        "deleted",
+        description="What everybody who sees the data set is told. `deleted`: Rows went. `replaced`: It does not say.",
+    )
+    reason: Name = Field(description="Why, for every later reader. It names no person.")
+    erase_earlier: bool = Field(
+        True,
+        description="Whether the rows of all versions before are removed for good. Unless they are, the persons are "
+        "still in those.",
+    )
+
+
 class VersionBody(Schema):
     """A version of a data set as everyone may see it who reaches the data set."""
 
@@ -136,6 +206,13 @@ class DatasetBody(Schema):
     privacy_unit: str
     columns: list[Column]
     label: str
+    person_column: str | None = Field(
+        description="The column of its files that holds ids of persons, if they have one."
+    )
+    rows_per_person: int | None = Field(
+        description="No person has more rows in any version, by the ids that the owner gave. What a run on several "
+        "rows of a person is worth, `/v1/account` says with this `group_size`."
+    )
     budget_id: str | None = Field(
         description="The root budget of a private data set; null also for a key that reaches a part of its tree alone."
     )
@@ -167,10 +244,12 @@ class UploadedDataset(DatasetBody):
     owner_report: OwnerReport
 
 
-class UploadedVersion(VersionBody):
-    """The answer to the upload of a version."""
+class VersionAnswer(VersionBody):
+    """The answer to whoever added a version."""
 
-    owner_report: OwnerReport
+    owner_report: OwnerReport | None = Field(
+        description="What was found in the file; null for a version that the service made without some persons."
+    )
 
 
 InlineCell = Annotated[str, Field(max_length=MAX_CELL_LENGTH)] | float

@@ -105,6 +105,8 @@ def body_of(
         privacy_unit=dataset.privacy_unit,
         columns=columns_of(dataset),
         label=dataset.label,
+        person_column=dataset.person_column,
+        rows_per_person=dataset.rows_per_person,
         budget_id=dataset.budget_id if is_bound_in_reach else None,
         created_at=dataset.created_at,
         warnings=list(warnings),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.datasets.columns import CategoryColumn, Column, NumberColumn, split_label
+from app.datasets.persons import PersonArray, PersonColumn, fault_of, surplus_rows
 
 FloatArray = NDArray[np.float64]
 LabelArray = NDArray[np.float64] | NDArray[np.int64]
@@ -51,6 +52,25 @@ class TypedBlock:
     missing: Sequence[int] = ()
 
 
+#: A number that passed its bound: its row, its place among the declared columns, and its value as given.
+CLIPPED = np.dtype([("row", "<i8"), ("column", "<i4"), ("value", "<f8")])
+ClippedArray = NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class Persons:
+    """Whose the rows are, and what it takes to make the table again without some of them.
+
+    Attributes:
+        hashes: Shape (rows, 2), keyed.
+        clipped: Shape (numbers that were clipped,), of the type `CLIPPED`: with them the content of the rows that stay
+            is that of a file that never had the others.
+    """
+
+    hashes: PersonArray
+    clipped: ClippedArray
+
+
 @dataclass(frozen=True)
 class Table:
     """Checked rows.
@@ -60,13 +80,15 @@ class Table:
         labels: Shape (rows,): codes as integers where the label is a category, else numbers.
         values_clipped: How many numbers passed a declared bound, labels included.
         content: Digest of the values as given, before clipping; the same whatever the columns are called, in whichever
-            order they stand and whatever their bounds are. Secret: only its keyed hash is kept.
+            order they stand, whatever their bounds are and whoever's they are. Secret: only its keyed hash is kept.
+        persons: Given where a column with ids of persons is declared.
     """
 
     features: FloatArray
     labels: LabelArray
     values_clipped: int
     content: bytes
+    persons: Persons | None = None
 
     @property
     def rows(self) -> int:
@@ -79,7 +101,10 @@ class _ColumnReader:
 
     column: Column
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    rows: int = 0
     values_clipped: int = 0
+    #: Of all blocks: rows, and the values there as given. Kept where the caller asks for it.
+    clipped: list[tuple[NDArray[np.intp], FloatArray]] | None = None
 
     def read(self, texts: Sequence[str]) -> FloatArray | list[tuple[int, str, str]]:
         """Return the block's values, or the positions in it that are at fault, each with a code and a reason."""
@@ -112,17 +137,53 @@ class _ColumnReader:
     def take_numbers(self, values: FloatArray, column: NumberColumn) -> FloatArray:
         """Hash and clip finite numbers. Adding zero makes the two zeros one."""
         self.digest.update((values + 0.0).astype("<f8").tobytes())
-        self.values_clipped += int(np.count_nonzero((values < column.lower) | (values > column.upper)))
+        outside = np.flatnonzero((values < column.lower) | (values > column.upper))
+        self.values_clipped += len(outside)
+        if self.clipped is not None:
+            self.clipped.append((outside + self.rows, values[outside]))
+        self.rows += len(values)
         return np.clip(values, column.lower, column.upper)
 
 
-class TableBuilder:
-    """Collects blocks of rows into a `Table`."""
+@dataclass
+class _PersonReader:
+    """The running state of the column with ids."""
 
-    def __init__(self, columns: Sequence[Column], label: str) -> None:
+    column: PersonColumn
+    blocks: list[PersonArray] = field(default_factory=lambda: [np.empty((0, 2), np.uint64)])
+
+    def read(self, ids: Sequence[str] | PersonArray) -> list[tuple[int, str, str]]:
+        """Take a block of ids, or return the positions in it that are at fault. Hashes are taken as they are."""
+        if isinstance(ids, np.ndarray):
+            self.blocks.append(ids)
+            return []
+        found = [(index, _EMPTY if not text else fault_of(text)) for index, text in enumerate(ids)]
+        faults = [(index, *fault) for index, fault in found if fault is not None]
+        if not faults:
+            self.blocks.append(self.column.hashes(ids))
+        return faults
+
+    @property
+    def hashes(self) -> PersonArray:
+        return np.concatenate(self.blocks)
+
+
+class TableBuilder:
+    """Collects blocks of rows into a `Table`.
+
+    Args:
+        columns: What is declared of the rows.
+        label: Name of the label's column.
+        persons: The column with ids of persons, which stands behind the others; None where there is none.
+    """
+
+    def __init__(self, columns: Sequence[Column], label: str, persons: PersonColumn | None = None) -> None:
         features, label_column = split_label(columns, label)
         self._columns = tuple(columns)
-        self._readers = {column.name: _ColumnReader(column) for column in columns}
+        self._readers = {
+            column.name: _ColumnReader(column, clipped=None if persons is None else []) for column in columns
+        }
+        self._persons = None if persons is None else _PersonReader(persons)
         self._feature_names = tuple(column.name for column in features)
         self._label_column = label_column
         self._features: list[FloatArray] = [np.empty((0, len(features)))]
@@ -132,25 +193,44 @@ class TableBuilder:
         """Take a block of rows, each with one cell per declared column and in that order.
 
         Args:
-            rows: The cells' texts.
+            rows: The cells' texts; the last one is the id of the row's person, where ids are declared.
             first_row: Number of the block's first row, for the faults.
 
         Returns:
             The faults in the order of the file; the block is taken only if there are none.
         """
-        cells = list(zip(*rows, strict=True)) or [()] * len(self._columns)
+        cells = list(zip(*rows, strict=True)) or [()] * (len(self._columns) + (self._persons is not None))
+        ids = () if self._persons is None else cells.pop()
         blocks = [reader.read(texts) for reader, texts in zip(self._readers.values(), cells, strict=True)]
-        return self._take(blocks, len(rows), first_row)
+        return self._take(blocks, ids, len(rows), first_row)
 
-    def add_typed(self, blocks: Sequence[TypedBlock], first_row: int) -> list[CellFault]:
-        """Take blocks whose values have types: one per declared column, in that order."""
+    def add_typed(
+        self, blocks: Sequence[TypedBlock], first_row: int, ids: Sequence[str] | PersonArray = ()
+    ) -> list[CellFault]:
+        """Take blocks whose values have types: one per declared column, in that order. Ids may be hashed already."""
         read = [reader.read_values(block) for reader, block in zip(self._readers.values(), blocks, strict=True)]
-        return self._take(read, len(blocks[0].values), first_row)
+        return self._take(read, ids, len(blocks[0].values), first_row)
+
+    def surplus(self, first_row: int) -> list[CellFault]:
+        """The rows by which persons have more than is declared."""
+        if self._persons is None:
+            return []
+        most = self._persons.column.most_rows
+        why = f"the person has {most} row{'s' if most > 1 else ''} above already, and rows_per_person allows no more"
+        rows = surplus_rows(self._persons.hashes, most)
+        return [CellFault(first_row + row, len(self._columns), "too_many_rows_of_a_person", why) for row in rows]
 
     def _take(
-        self, blocks: Sequence[FloatArray | list[tuple[int, str, str]]], rows: int, first_row: int
+        self,
+        blocks: Sequence[FloatArray | list[tuple[int, str, str]]],
+        ids: Sequence[str] | PersonArray,
+        rows: int,
+        first_row: int,
     ) -> list[CellFault]:
         faults: list[CellFault] = []
+        if self._persons is not None:
+            found = self._persons.read(ids)
+            faults += [CellFault(first_row + row, len(self._columns), code, why) for row, code, why in found]
         values: dict[str, FloatArray] = {}
         for index, (column, block) in enumerate(zip(self._columns, blocks, strict=True)):
             if isinstance(block, list):
@@ -174,7 +254,46 @@ class TableBuilder:
             labels=labels.astype(np.int64) if is_category else labels,
             values_clipped=sum(reader.values_clipped for reader in readers),
             content=b"".join(sorted(reader.digest.digest() for reader in readers)),
+            persons=None if self._persons is None else Persons(self._persons.hashes, self._clipped()),
         )
+
+    def _clipped(self) -> ClippedArray:
+        found = [np.empty(0, CLIPPED)]
+        for place, reader in enumerate(self._readers.values()):
+            for rows, values in reader.clipped or ():
+                block = np.empty(len(rows), CLIPPED)
+                block["row"], block["column"], block["value"] = rows, place, values
+                found.append(block)
+        return np.concatenate(found)
+
+
+def rows_that_stay(
+    features: FloatArray,
+    labels: LabelArray,
+    persons: Persons,
+    stays: NDArray[np.bool_],
+    columns: Sequence[Column],
+    label: str,
+    person_column: PersonColumn,
+) -> Table:
+    """A table without some rows, read anew: as if a file had been uploaded that never had them.
+
+    Args:
+        features, labels, persons: The rows as they are stored.
+        stays: Shape (rows,): which of them stay.
+        columns, label, person_column: As for `TableBuilder`.
+    """
+    stored = iter(features.T)
+    blocks = []
+    for place, column in enumerate(columns):
+        values = np.array(labels if column.name == label else next(stored), dtype=np.float64)
+        clipped = persons.clipped[persons.clipped["column"] == place]
+        values[clipped["row"]] = clipped["value"]
+        blocks.append(TypedBlock(values[stays]))
+    builder = TableBuilder(columns, label, person_column)
+    faults = builder.add_typed(blocks, 1, persons.hashes[stays])
+    assert not faults, "rows that were taken once"
+    return builder.build()
 
 
 def _numbers(texts: Sequence[str]) -> FloatArray | None:

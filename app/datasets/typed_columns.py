@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 MAX_COLUMNS = 4096
 
+TEXTS = "texts, or integers that stand for their decimal digits"
+
 
 class FileRefused(Exception):
     """The file cannot be read as declared; ``why`` never holds a value of it."""
@@ -30,9 +32,7 @@ class Declared:
 
     @property
     def wants(self) -> str:
-        if self.categories is None:
-            return "integers or floating-point numbers"
-        return "texts, or integers that stand for their decimal digits"
+        return "integers or floating-point numbers" if self.categories is None else TEXTS
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,14 @@ class ReadColumn:
     missing: npt.NDArray[np.intp]
 
 
+@dataclass(frozen=True)
+class ReadBlock:
+    """Some rows: one entry for each declared column; ids of persons, empty texts where there is none."""
+
+    columns: Sequence[ReadColumn]
+    ids: Sequence[str] = ()
+
+
 class ColumnarFile(Protocol):
     """An open file whose columns have names and types."""
 
@@ -69,8 +77,10 @@ class ColumnarFile(Protocol):
         """The names of its columns."""
         ...
 
-    def blocks(self, order: Sequence[int], declared: Sequence[Declared]) -> Iterator[list[ReadColumn]]:
-        """All rows, some at a time: one entry for each declared column, which stands at its place of ``order``."""
+    def blocks(
+        self, order: Sequence[int], declared: Sequence[Declared], persons: str | None = None
+    ) -> Iterator[ReadBlock]:
+        """All rows, some at a time. Each column stands at its place of ``order``, the one with ids at the last one."""
         ...
 
 
@@ -79,6 +89,6 @@ def check_width(columns: int) -> None:
         raise FileRefused("too_many_columns", f"the file has {columns} columns; {MAX_COLUMNS} may be declared")
 
 
-def wrong_type(declared: Declared, found: str) -> FileRefused:
+def wrong_type(name: str, found: str, wants: str) -> FileRefused:
     """A column whose values are of another kind than declared."""
-    return FileRefused("column_type", f"column {declared.name!r} holds {found}; it must hold {declared.wants}")
+    return FileRefused("column_type", f"column {name!r} holds {found}; it must hold {wants}")

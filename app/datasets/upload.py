@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import ValidationError
@@ -16,14 +16,18 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 
 from accounting.errors import one_of
-from app.context import CurrentContext
+from app.context import Context, CurrentContext
 from app.datasets.file_kinds import FILE_TYPES, HEAD_BYTES, FileKind, file_kind
 from app.datasets.files import DatasetFiles, IncomingFile
+from app.datasets.schemas import PersonsDeletion
 from app.datasets.synthetic import SyntheticRequest
 from app.kit import limits
+from app.kit.fields import Schema
 from app.kit.json_body import read_json
 from app.kit.validation import from_model
 from app.problems import Problem, unprocessable
+
+Document = TypeVar("Document", bound=Schema)
 
 METADATA_TYPES = ("application/json",)
 
@@ -52,15 +56,25 @@ class Upload:
 
 async def receive(request: Request, context: CurrentContext) -> AsyncIterator[Upload | SyntheticRequest]:
     """The body of a new data set: a file and its metadata, or the parameters of synthetic data."""
-    content_type = request.headers.get("Content-Type", "")
-    if parse_options_header(content_type)[0] == b"application/json":
-        yield await run_in_threadpool(_read_synthetic, await request.body())
+    async with asynccontextmanager(_receive)(request, context, SyntheticRequest) as received:
+        yield received
+
+
+async def receive_version(request: Request, context: CurrentContext) -> AsyncIterator[Upload | PersonsDeletion]:
+    """The body of another version: a file and its metadata, or the persons that go."""
+    async with asynccontextmanager(_receive)(request, context, PersonsDeletion) as received:
+        yield received
+
+
+async def _receive(request: Request, context: Context, kind: type[Document]) -> AsyncIterator[Upload | Document]:
+    if parse_options_header(request.headers.get("Content-Type", ""))[0] == b"application/json":
+        yield await run_in_threadpool(_read_document, await request.body(), kind)
         return
     async with asynccontextmanager(receive_upload)(request, context) as upload:
         yield upload
 
 
-async def receive_upload(request: Request, context: CurrentContext) -> AsyncIterator[Upload]:
+async def receive_upload(request: Request, context: Context) -> AsyncIterator[Upload]:
     """Read the body part by part. How long it may be, the gate before every route sees to (`app.web.body_gate`)."""
     boundary = _boundary(request.headers.get("Content-Type", ""))
     with ExitStack() as stack:
@@ -82,15 +96,15 @@ async def receive_upload(request: Request, context: CurrentContext) -> AsyncIter
 Received = Annotated[Upload | SyntheticRequest, Depends(receive)]
 
 
-ReceivedFile = Annotated[Upload, Depends(receive_upload)]
+ReceivedVersion = Annotated[Upload | PersonsDeletion, Depends(receive_version)]
 
 
-def _read_synthetic(document: bytes) -> SyntheticRequest:
+def _read_document(document: bytes, kind: type[Document]) -> Document:
     value = read_json(document)
     try:
-        return SyntheticRequest.model_validate(value)
+        return kind.model_validate(value)
     except ValidationError as error:
-        raise from_model(error, SyntheticRequest, value) from None
+        raise from_model(error, kind, value) from None
 
 
 def _flush(form: _Form, file: IncomingFile, digest: hashlib._Hash) -> None:
@@ -210,7 +224,7 @@ def _boundary(content_type: str) -> bytes:
     if media_type != b"multipart/form-data":
         detail = (
             "An upload is multipart/form-data with the parts file (CSV, Parquet or NPZ) and metadata (JSON). "
-            "Only a new synthetic data set is described in application/json."
+            "A new synthetic data set, and a version without some persons, are described in application/json."
         )
         raise Problem(415, "unsupported_media_type", detail)
     if not options.get(b"boundary"):

@@ -102,7 +102,7 @@ _OWN: Mapping[str, str] = {
     "get_consistency_proof": "ledger_not_consistent",
     "upload_dataset": f"{_FILE} no_rows public_needs_admin unknown_budget not_a_root_budget privacy_unit_mismatch "
     "budget_for_public_data content_is_private",
-    "upload_version": f"{_FILE} dataset_is_public out_of_range",
+    "upload_version": f"{_FILE} dataset_is_public out_of_range no_person_ids version_came_meanwhile",
     "list_versions": "invalid_cursor",
     "list_datasets": "invalid_cursor",
     "list_shared_contents": "invalid_cursor beyond_your_budgets",

@@ -25,6 +25,12 @@ _BODIES: Mapping[str, Mapping[str, Any]] = {
     "cancel_run_sweep": _NOTHING,
     "revoke_key": _NOTHING,
     "verify_ledger": {"everything": {"summary": "The books of all budgets, and the tree of all entries", "value": {}}},
+    "upload_version": {
+        "withdrawals": {
+            "summary": "The newest version without two persons, of a data set with ids of persons",
+            "value": {"persons": ["K-1042", "K-0007"], "reason": "withdrawals of the month"},
+        },
+    },
     "upload_dataset": {
         "classification": {
             "summary": "A thousand rows of two classes, generated",

@@ -62,7 +62,6 @@ PLAN_ALTERED = "The run's stored plan does not have its hash any more: the datab
 MOST_AUDITS = 20
 
 CAVEATS = (
-    "One row is taken as one {unit}: a {unit} with several rows has a weaker guarantee.",
     "The guarantee covers every bit of a model whose noise was drawn on a public grid. Models of earlier releases had "
     "noise in floating point: whoever sees their exact bits is outside the proof.",
     "Step size, clip threshold and iterations are taken as chosen without looking at the private data.",
@@ -154,7 +153,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
     data = _data_summary(session, run)
     reservation_id = reservation_id_of(session, run)
     reservation = None if reservation_id is None else reservations.get_reservation(session, reservation_id)
-    caveats = [caveat.format(unit=unit) for caveat in CAVEATS]
+    caveats = [_of_several_rows(session, run, unit), *CAVEATS]
     facts = CardFacts(
         run_id=run.id,
         state=RunState(run.state),
@@ -193,6 +192,20 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         caveats=[*caveats, *([PUBLIC_ROWS] if data.public else []), *run.warnings],
     )
     return PrivacyReport(**dict(facts), evaluation=evaluation(facts), registry=registry(facts))
+
+
+def _of_several_rows(session: Session, run: Run, unit: str) -> str:
+    """What the guarantee is to somebody with several rows, by the declaration alone: no rows are counted here."""
+    dataset = None if run.dataset_id is None else datasets.find(session, run.dataset_id)
+    most = None if dataset is None else dataset.rows_per_person
+    if most is None:
+        return f"One row is taken as one {unit}: a {unit} with several rows has a weaker guarantee."
+    if most == 1:
+        return "No person has more than one row, by the ids that the owner gave: they were compared at each upload."
+    return (
+        f"A person has at most {most} rows, by the ids that the owner gave. The guarantee is about one of them; "
+        f"/v1/account says with group_size {most} what it is for all."
+    )
 
 
 def _data_summary(session: Session, run: Run) -> DataSummary:

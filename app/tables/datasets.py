@@ -33,6 +33,8 @@ class Dataset(Base):
         CheckConstraint("is_bundled = (content_hash IS NULL)", name="uploaded_has_content"),
         CheckConstraint("is_public OR NOT is_bundled", name="bundled_is_public"),
         CheckConstraint("capacity >= declared_size", name="capacity_holds_declared_size"),
+        CheckConstraint("(person_column IS NULL) = (rows_per_person IS NULL)", name="persons_are_bounded"),
+        CheckConstraint("person_column IS NULL OR NOT is_public", name="persons_are_private"),
     )
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -44,6 +46,9 @@ class Dataset(Base):
     privacy_unit: Mapped[str] = mapped_column(String(200))
     columns: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     label: Mapped[str] = mapped_column(String(200))
+    #: The column that files of the data set have besides, with ids of persons; its cells are in no table.
+    person_column: Mapped[str | None] = mapped_column(String(200))
+    rows_per_person: Mapped[int | None] = mapped_column(Integer)
     budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
     content_hash: Mapped[str | None] = mapped_column(ForeignKey("dataset_contents.content_hash"), index=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)

@@ -84,8 +84,12 @@ class Life:
         return answer.json()
 
     def upload(self, rows: str, budget_id: str, public: bool = False) -> str:
-        """What the owner is told of the file is the owner's, and not compared."""
+        """What the owner is told of the file is the owner's, and not compared. Private rows have ids of persons."""
         metadata = {"name": "d", "declared_size": 1000, "columns": COLUMNS, "label": "y", "public": public}
+        if not public:
+            header, *records = rows.splitlines()
+            rows = "\n".join([f"{header},who", *(f"{record},K-{number}" for number, record in enumerate(records))])
+            metadata["person_column"] = "who"
         answer = self.client.post(
             "/v1/datasets",
             files={"file": ("d.csv", rows.encode(), "text/csv")},
@@ -149,6 +153,11 @@ def live(life: Life, rows: str, relation: str) -> None:
     life.ask("analyst", "POST", "/v1/assumptions", assumptions)
     life.ask("analyst", "POST", "/v1/ledger/verify")
     life.ask("auditor", "POST", "/v1/ledger/verify")
+    # The last person, who is there or is not; the owner is not told either.
+    life.made("owner", f"/v1/datasets/{dataset_id}/versions", {"persons": ["K-3"], "reason": "withdrawals"})
+    assert life.made("analyst", "/v1/runs", request)["dataset_version"] == 2
+    life.work()
+    look_at_everything(life, known, [runs[0]["id"]], ["analyst", "auditor"], have_ended=True)
     assert life.client.delete(
         f"/v1/datasets/{dataset_id}", headers={"Authorization": f"Bearer {life.tokens['owner']}"}
     ).is_success
@@ -189,13 +198,16 @@ def reads(client: TestClient) -> list[tuple[str, list[str | None]]]:
 
 def _blind(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the keyed hashes of contents and of tokens be numbers in their order: under a secret that nobody knows, the
-    hash of what has not been met is a random one.
+    hash of what has not been met is a random one. So is what entries say of a content that is met again.
     """
     met: dict[bytes, str] = {}
+    contents = count(2**32)
     keyed_hash = Context.keyed_hash
 
     def blind(self: Context, label: str, data: bytes, version: int = 1) -> str:
-        if self is context and label in ("dataset_content", "api_key"):
+        if self is context and label == "dataset_content":
+            return f"{next(contents):064x}"
+        if self is context and label == "api_key":
             return met.setdefault(data, f"{len(met):064x}")
         return keyed_hash(self, label, data, version)
 

@@ -39,7 +39,7 @@ OF_NO_OPERATION = {
     "checkpoint_refused": "a run says it to its worker",
 }
 #: About half of what it would be if equal parts were not shared.
-MOST_BYTES = 500_000
+MOST_BYTES = 510_000
 #: Characters of a schema that is worth a name.
 LONG = 500
 #: Kinds that no example shows, since they name something that a fresh server has not.

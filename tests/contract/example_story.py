@@ -113,6 +113,22 @@ class Story:
             )
             self._keep("upload_version", answer)
 
+    def withdraw(self) -> None:
+        """The service deletes persons from a data set that has their ids."""
+        budget = self.call("create_budget")
+        declared = {"public": False, "budget_id": budget["id"], "privacy_unit": budget["privacy_unit"]}
+        header, *rows = CSV.decode().splitlines()
+        # Rows that are not public already.
+        with_ids = [f"{header},patient", *(f"{row},K-{number}" for number, row in enumerate(reversed(rows)))]
+        answer = self._client.post(
+            "/v1/datasets",
+            files={"file": ("clinic.csv", "\n".join(with_ids).encode(), "text/csv")},
+            data={"metadata": json.dumps(METADATA_EXAMPLE | declared | {"person_column": "patient"})},
+            headers={"Idempotency-Key": secrets.token_hex(8)},
+        )
+        assert answer.is_success, answer.text
+        self.call("upload_version", dataset_id=answer.json()["id"])
+
     def sign_in(self) -> None:
         """Make the server's first key, and call with it from now on."""
         key = create_key(self._context, "ops", [Scope.ADMIN])
@@ -232,6 +248,7 @@ def _let_in(story: Story, waiting: str) -> None:
     key = story.call("create_key", "analyst")["id"]
     story.call("get_key", key_id=key)
     story.share_rows()
+    story.withdraw()
     story.call("list_shared_contents")
     story.call("list_register", query={"limit": 3})
     story.call("rotate_key", "an_hour", key_id=key)

@@ -22,6 +22,7 @@ from app.ledger import transparency
 from app.runs import loss as losses
 from app.runs import worker
 from tests.app.backups.conftest import Home
+from tests.app.datasets.persons import Datasets
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.interrupted import kinds
 from tests.databases import DatabaseFactory, sqlite_soon
@@ -251,18 +252,22 @@ def test_rows_that_do_not_fit_together_are_refused(
     assert contents(there) == before
 
 
+def names_of_columns(url: str) -> set[str]:
+    """The names of all tables of a database, and of all columns as ``table.column``."""
+    engine = sa.create_engine(url)
+    found = sa.inspect(engine)
+    tables = {name: found.get_columns(name) for name in found.get_table_names()}
+    engine.dispose()
+    return {*tables, *(f"{name}.{column['name']}" for name, columns in tables.items() for column in columns)}
+
+
 @sqlite_soon
 def test_an_older_schema_is_brought_to_the_newest(home: Home, tmp_path: Path) -> None:
     """The archive of a version that knew no webhooks."""
-    engine = sa.create_engine(home.url)
-    newest = set(sa.inspect(engine).get_table_names())
-    engine.dispose()
     older = home.databases.empty()
     upgrade(older, "0018")
-    engine = sa.create_engine(older)
-    gone = dict.fromkeys(newest - set(sa.inspect(engine).get_table_names()), "It is newer.")
-    engine.dispose()
-    assert set(gone) >= {"webhooks", "webhook_messages"}
+    gone = dict.fromkeys(names_of_columns(home.url) - names_of_columns(older), "It is newer.")
+    assert set(gone) >= {"webhooks", "webhook_messages", "datasets.person_column"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listed, "LEFT_OUT", dict(listed.LEFT_OUT) | gone)
         patch.setattr(making, "head_revision", lambda: "0018")
@@ -319,3 +324,17 @@ def test_the_owner_of_the_database_needs_no_other_right(home: Home, tmp_path: Pa
             connection.execute(sa.text(f'ALTER DATABASE "{url.database}" OWNER TO CURRENT_USER'))
             connection.execute(sa.text(f"DROP ROLE {role}"))
         engine.dispose()
+
+
+@sqlite_soon
+def test_persons_are_deleted_after_a_restore_as_before(home: Home, tmp_path: Path) -> None:
+    with home.service() as service:
+        dataset_id = Datasets(service.client, service.context).uploaded()
+    home.save(tmp_path / "b")
+    there = home.elsewhere(tmp_path / "there")
+    there.restore(tmp_path / "b")
+    with there.service() as service:
+        restored = Datasets(service.client, service.context)
+        second = restored.deleted(dataset_id, "K-0001", "K-0004")
+        assert restored.ages(second["id"]) == [50.5, 120.0]
+        assert not restored.files.path(dataset_id).exists()

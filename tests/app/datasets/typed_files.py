@@ -37,7 +37,7 @@ def npz(columns: dict[str, Any] | None = None, **changes: Any) -> bytes:
 def opened(kind: str, data: bytes, columns: Sequence[Column], label: str, limits: ReadLimits) -> ColumnarFile:
     if kind == "parquet":
         return ParquetFile(io.BytesIO(data), limits)
-    return NpzFile(io.BytesIO(data), declared(columns), label, limits)
+    return NpzFile(io.BytesIO(data), declared(columns), label, None, limits)
 
 
 def declared(columns: Sequence[Column]) -> list[Declared]:
@@ -56,8 +56,8 @@ def read_here(
     builder = TableBuilder(columns, label)
     first_row = 1
     for block in file.blocks(order, declared(columns)):
-        blocks = [TypedBlock(column.values, column.missing.tolist()) for column in block]
+        blocks = [TypedBlock(column.values, column.missing.tolist()) for column in block.columns]
         if faults := builder.add_typed(blocks, first_row):
             return faults
-        first_row += len(block[0].values)
+        first_row += len(blocks[0].values)
     return builder.build()

@@ -22,7 +22,7 @@ from app.runs.executors import local
 from app.runs.report_schemas import PrivacyReport
 from app.tables.runs import Audit
 from tests.app.problem_assertions import assert_problem
-from tests.app.runs.conftest import COLUMNS
+from tests.app.runs.conftest import COLUMNS, ROWS
 from tests.databases import on_one_engine
 
 HOSTILE = (
@@ -420,3 +420,24 @@ def test_the_query_goes_before_the_header_and_json_is_what_is_left(service):
 )
 def test_the_media_type_is_the_one_that_the_client_ranks_highest(accept, expected):
     assert preferred(accept, ["a/x", "b/y"]) == expected
+
+
+@on_one_engine
+@pytest.mark.parametrize(
+    ("declared", "caveat"),
+    [
+        ({}, "One row is taken as one record: a record with several rows has a weaker guarantee."),
+        ({"person_column": "who"}, "No person has more than one row, by the ids"),
+        ({"person_column": "who", "rows_per_person": 3}, "/v1/account says with group_size 3"),
+    ],
+)
+def test_a_card_says_how_many_rows_a_person_has(service, declared, caveat):
+    budget = service.budget(filter={"kind": "renyi_dp", "epsilon": 20, "delta": 1e-5})
+    header, *rows = ROWS.splitlines()
+    with_ids = [f"{header},who", *(f"{row},K-{number}" for number, row in enumerate(rows))]
+    rows = "\n".join(with_ids) if declared else ROWS
+    dataset = service.dataset(rows, budget_id=budget["id"], **declared)
+    run = service.trained(budget_id=budget["id"], dataset_id=dataset["id"])
+    card, markdown, page = rendered(service, run)
+    assert caveat in card["caveats"][0]
+    check_every_fact_is_shown(card, markdown, page)

@@ -206,6 +206,14 @@ def training(client: Client) -> None:
     assert (added.version, added.owner_report["rows"]) == (2, 202)
     assert [each.change for each in client.datasets.versions(private)] == [None, "appended"]
     assert list(client.datasets.shared_contents()) == []
+    patients = client.datasets.upload(
+        b"x,y,id\n0,1,K-1\n1,0,K-2\n", name="patients", filename="p.csv", declared_size=9, columns=COLUMNS, label="y",
+        budget_id=root.id, person_column="id",
+    )  # fmt: skip
+    assert (patients.person_column, patients.rows_per_person) == ("id", 1)
+    left = client.datasets.delete_persons(patients, ["K-2"], reason="withdrawals", change="replaced")
+    assert (left.version, left.change, left.owner_report) == (2, "replaced", None)
+    assert [each.erased for each in client.datasets.versions(patients)] == [True, False]
     heard: list[ProgressMessage] = []
     run = client.runs.wait(client.runs.create(dataset_id=dataset.id, **TRAINING), on_progress=heard.append)
     assert run.state == "succeeded"

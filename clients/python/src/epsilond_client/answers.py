@@ -211,8 +211,8 @@ class DatasetVersion(Document):
         declared_size: int
         capacity: int
         erased: bool
-        #: In the answer to an upload alone.
-        owner_report: Mapping[str, Any]
+        #: In the answer to whoever added the version alone; null where the service made it without some persons.
+        owner_report: Mapping[str, Any] | None
 
 
 class Dataset(Document):
@@ -230,6 +230,8 @@ class Dataset(Document):
         privacy_unit: str
         columns: Sequence[Mapping[str, Any]]
         label: str
+        person_column: str | None
+        rows_per_person: int | None
         budget_id: str | None
         #: For the owner of the data set alone.
         warnings: Sequence[Mapping[str, Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
@@ -43,9 +43,10 @@ class Datasets(Resource):
             name: Of the data set.
             filename: Says the format, where `file` is no path.
             idempotency_key: Of the caller's own; a fresh one where it is left out.
-            metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`. All of it
-                is public. A file with more rows than `capacity` is refused; by default it is an eighth more than
-                `declared_size`, and at least 8 more.
+            metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`;
+                `person_column` and `rows_per_person`, where the file has ids of persons. All of it is public. A file
+                with more rows than `capacity` is refused; by default it is an eighth more than `declared_size`, and at
+                least 8 more.
         """
         with _multipart(file, filename, {"name": name} | metadata) as body:
             return self._http.write("/v1/datasets", body, Dataset, idempotency_key)
@@ -76,6 +77,31 @@ class Datasets(Resource):
         with _multipart(file, filename, {"change": change, "reason": reason} | metadata) as body:
             path = path_to("/v1/datasets/{}/versions", dataset)
             return self._http.write(path, body, DatasetVersion, idempotency_key)
+
+    def delete_persons(
+        self,
+        dataset: str | Dataset,
+        persons: Sequence[str],
+        *,
+        reason: str,
+        idempotency_key: str | None = None,
+        **stated: Any,
+    ) -> DatasetVersion:
+        """Have the service make a version without some persons, of a data set with ids (`person_column`).
+
+        None of their rows is in it, whether or not there was one before: the answer does not tell.
+
+        Args:
+            dataset: Which one.
+            persons: Their ids, as in the file. Nothing keeps them.
+            reason: Why. It is public, and names no person.
+            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            stated: `change`, which may be ``"replaced"``; `erase_earlier`, true unless it is false: the rows of all
+                versions before go, too.
+        """
+        body = {"persons": list(persons), "reason": reason} | stated
+        path = path_to("/v1/datasets/{}/versions", dataset)
+        return self._http.write(path, body, DatasetVersion, idempotency_key)
 
     def versions(self, dataset: str | Dataset, *, page_size: int = PAGE) -> Iterator[DatasetVersion]:
         """The versions of a data set, oldest first."""
