@@ -20,17 +20,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.compiled import compiled
 from accounting.fourier.steps import UNIT, Complex, Line, TiltTable, error_of_exponential, log_kernel
 from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
 
 TINY = 5e-324
+#: Bounds are added up as they come: a million of them are wrong by less.
+_SUMMED = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +96,6 @@ class Contour:
     window: float
     table: TiltTable
 
-    @cached_property
-    def _t(self) -> Array:
-        t: Array = np.arange(self.values.ratios.size, dtype=np.float64) * (2.0 * math.pi / self.period)
-        return t
-
-    @cached_property
-    def _kernel(self) -> Complex:
-        """1 / (z (z + 1)) with the rule's weights."""
-        z = self.tilt + 1j * self._t
-        kernel: Complex = (2.0 / self.period / (z * (z + 1.0))).astype(np.complex128)
-        kernel[0] *= 0.5
-        return kernel
-
     def delta_bounds(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any real eps; tight near the one that the line was made for."""
         many = self.evaluate(np.array([epsilon]))
@@ -114,39 +103,32 @@ class Contour:
         return Bounds(float(many.lower[0]), float(many.upper[0]), float(many.estimate[0]), terms)
 
     def evaluate(self, epsilons: Array) -> ProfileValues:
-        """Evaluate delta at many epsilons, as one product of (epsilons x points)."""
-        t = self._t
-        turned = self.values.ratios * np.exp(-1j * epsilons[:, None] * t)
-        with np.errstate(over="ignore", invalid="ignore"):
-            exponent = self.values.log_scale - self.tilt * epsilons
-            # Among the subnormals only an upper bound is left.
-            scale = np.exp(np.maximum(exponent, -690.0))
-            parts = turned * self._kernel
-            total = parts.real.sum(axis=1)
-            weights, size = np.abs(self._kernel), np.abs(epsilons)
-            # Rounding of the factor e^(-z eps) of each point.
-            moduli = np.abs(parts)
-            turn = UNIT * (38.0 * moduli.sum(axis=1) + size * (moduli @ np.abs(self.tilt + 1j * t)))
-            inexact = self.values.log_scale_error + UNIT * 8.0 * (abs(self.values.log_scale) + self.tilt * size)
-            common = np.expm1(np.minimum(inexact, 700.0))
-            largest = scale * (1.0 + common)
-            spacing = 2.0 * math.pi / self.period
-            last = float(t[-1]) + spacing
-            terms = {
-                "rounding": largest * (float(weights @ self.values.rounding) + turn) + scale * common * np.abs(total),
-                "quadrature": largest * float(weights @ self.values.errors),
-                "truncation": largest * (self.values.tail_sum_over_squares(last, spacing) / math.pi),
-            }
-            error = terms["rounding"] + terms["quadrature"] + terms["truncation"]
-            estimate = scale * total
-            terms["aliasing"] = self._aliases(epsilons)
-            terms["window"] = largest * self._correction(turned, size, last, spacing)
-            lower = estimate - error - terms["aliasing"] - terms["window"]
-            upper = estimate + error
-            known = np.isfinite(lower) & np.isfinite(upper)
-            upper = np.where(known, np.maximum(upper, TINY), math.inf)
-            lower = np.where(known & (exponent >= -690.0), np.clip(lower, 0.0, upper), 0.0)
-            middle = np.where(known, np.clip(estimate - 0.5 * terms["window"], lower, upper), math.nan)
+        """Evaluate delta at many epsilons."""
+        values, aliases = self.values, self._aliases(epsilons)
+        spacing = 2.0 * math.pi / self.period
+        last = values.ratios.size * spacing
+        tails = values.tail_sum_over_squares(last, spacing) / math.pi, values.tail_sum(last, spacing) / math.pi
+        scale = values.log_scale, values.log_scale_error
+        bounds = _evaluate(
+            epsilons,
+            values.ratios,
+            values.errors,
+            values.rounding,
+            self.tilt,
+            self.period,
+            scale,
+            tails,
+            self.window,
+            aliases,
+        )
+        lower, middle, upper, rounding, quadrature, truncation, window, _ = bounds
+        terms = {
+            "rounding": rounding,
+            "quadrature": quadrature,
+            "truncation": truncation,
+            "aliasing": aliases,
+            "window": window,
+        }
         return ProfileValues(lower, middle, upper, terms)
 
     def slope(self, epsilon: float) -> float:
@@ -155,36 +137,130 @@ class Contour:
 
     def slopes(self, epsilons: Array) -> Array:
         """Return `slope` at many epsilons."""
-        parts = (self.values.ratios * np.exp(-1j * epsilons[:, None] * self._t) / (self.tilt + 1.0 + 1j * self._t)).real
-        total = parts.sum(axis=1) - 0.5 * parts[:, 0]
-        scale = np.exp(np.minimum(self.values.log_scale - self.tilt * epsilons, 690.0))
-        slopes: Array = scale * total * 2.0 / self.period
-        return slopes
-
-    def _correction(self, turned: Complex, size: Array, last: float, spacing: float) -> Array:
-        """eta^2 e^(eta^2/8) times the density of the windowed loss at eps, over M(c) e^(-c eps), rounded up."""
-        eta = self.window
-        if eta == 0.0:
-            return np.zeros(size.shape)
-        rule = 2.0 / self.period
-        density = (turned.real.sum(axis=1) - 0.5 * turned.real[:, 0]) * rule
-        turn = UNIT * (38.0 + np.abs(self.tilt + 1j * self._t) * size[:, None])
-        error = (float((self.values.rounding + self.values.errors).sum()) + (np.abs(turned) * turn).sum(axis=1)) * rule
-        tail = self.values.tail_sum(last, spacing) / math.pi
-        correction: Array = eta * eta * math.exp(min(eta * eta / 8.0, 700.0)) * np.maximum(density + error + tail, 0.0)
-        return correction
+        return _slopes(epsilons, self.values.ratios, self.tilt, self.period, self.values.log_scale)
 
     def _aliases(self, epsilons: Array) -> Array:
-        tilts = self.table.tilts
-        logs = self.table.moments + self.table.errors + log_kernel(tilts) - tilts * epsilons[:, None]
-        total = np.zeros(epsilons.shape)
-        for side in (tilts > self.tilt * 1.000001, tilts < self.tilt * 0.999999):
-            if not side.any():
-                return np.full(epsilons.shape, math.inf)
-            gap = np.abs(tilts[side] - self.tilt) * self.period
-            best = np.min(logs[:, side] - gap - np.log(-np.expm1(-gap)), axis=1)
-            total = total + np.exp(np.minimum(best + 1e-12 * (np.abs(best) + 1.0), 700.0))
-        return total
+        table = self.table
+        return _aliases(
+            epsilons, table.tilts, table.moments + table.errors + log_kernel(table.tilts), self.tilt, self.period
+        )
+
+
+@compiled
+def _evaluate(
+    epsilons: Array,
+    ratios: Complex,
+    errors: Array,
+    roundings: Array,
+    tilt: float,
+    period: float,
+    scale: tuple[float, float],
+    tails: tuple[float, float],
+    window: float,
+    aliases: Array,
+) -> Array:
+    """`Contour.evaluate`: rows of lower ends, estimates, upper ends, and the terms of their widths.
+
+    Args:
+        scale: log D(c) and its error.
+        tails: Bounds of what lies beyond the last point, of |D| / t^2 and of |D|, over pi.
+        aliases: At each epsilon.
+    """
+    bounds = np.empty((8, epsilons.size))
+    points, spacing, rule = ratios.size, 2.0 * math.pi / period, 2.0 / period
+    kernel = np.empty(points, np.complex128)
+    inexact_quadrature, inexact_rounding, inexact_density = 0.0, 0.0, 0.0
+    for k in range(points):
+        z = complex(tilt, k * spacing)
+        kernel[k] = rule / (z * (z + 1.0))
+        if k == 0:
+            kernel[k] *= 0.5
+        inexact_quadrature += abs(kernel[k]) * errors[k]
+        inexact_rounding += abs(kernel[k]) * roundings[k]
+        inexact_density += errors[k] + roundings[k]
+    correction = window * window * math.exp(min(window * window / 8.0, 700.0))
+    for i in range(epsilons.size):
+        epsilon = epsilons[i]
+        exponent, size = scale[0] - tilt * epsilon, abs(epsilon)
+        total, lost, turn = 0.0, 0.0, 0.0
+        density, density_error = 0.0, 0.0
+        for k in range(points):
+            angle = epsilon * (k * spacing)
+            turned = ratios[k] * complex(math.cos(angle), -math.sin(angle))
+            part = turned * kernel[k]
+            moved = part.real - lost
+            raised = total + moved
+            lost = (raised - total) - moved
+            total = raised
+            # Rounding of the factor e^(-z eps) of each point.
+            rounded = 38.0 + size * math.hypot(tilt, k * spacing)
+            turn += abs(part) * rounded
+            if window > 0.0:
+                density += turned.real if k > 0 else 0.5 * turned.real
+                density_error += abs(turned) * rounded
+        # Among the subnormals only an upper bound is left.
+        height = math.exp(max(exponent, -690.0))
+        inexact = scale[1] + UNIT * 8.0 * (abs(scale[0]) + tilt * size)
+        common = math.expm1(min(inexact, 700.0))
+        largest = height * (1.0 + common) * _SUMMED
+        estimate = height * total
+        rounding = largest * (inexact_rounding + UNIT * turn) + height * common * abs(total)
+        quadrature, truncation = largest * inexact_quadrature, largest * tails[0]
+        error, moved_by = rounding + quadrature + truncation, 0.0
+        if window > 0.0:
+            # eta^2 e^(eta^2/8) times the density of the windowed loss at eps, rounded up. Its terms are added in turn.
+            wrong = inexact_density + UNIT * (density_error + points * density_error)
+            moved_by = largest * correction * max((density + wrong) * rule + tails[1], 0.0)
+        lower, upper = estimate - error - aliases[i] - moved_by, estimate + error
+        middle = math.nan
+        if math.isfinite(lower) and math.isfinite(upper):
+            upper = max(upper, TINY)
+            lower = min(max(lower, 0.0), upper) if exponent >= -690.0 else 0.0
+            middle = min(max(estimate - 0.5 * moved_by, lower), upper)
+        else:
+            lower, upper = 0.0, math.inf
+        bounds[0, i], bounds[1, i], bounds[2, i] = lower, middle, upper
+        bounds[3, i], bounds[4, i], bounds[5, i], bounds[6, i] = rounding, quadrature, truncation, moved_by
+    return bounds
+
+
+@compiled
+def _slopes(epsilons: Array, ratios: Complex, tilt: float, period: float, log_scale: float) -> Array:
+    slopes, spacing = np.empty(epsilons.size), 2.0 * math.pi / period
+    for i in range(epsilons.size):
+        total = 0.0
+        for k in range(ratios.size):
+            angle = epsilons[i] * (k * spacing)
+            part = (ratios[k] * complex(math.cos(angle), -math.sin(angle)) / complex(tilt + 1.0, k * spacing)).real
+            total += part if k > 0 else 0.5 * part
+        slopes[i] = math.exp(min(log_scale - tilt * epsilons[i], 690.0)) * total * 2.0 / period
+    return slopes
+
+
+@compiled
+def _aliases(epsilons: Array, tilts: Array, logs: Array, tilt: float, period: float) -> Array:
+    """Chernoff's bound of all aliases on either side; inf where no tilt of the table lies there.
+
+    Args:
+        logs: log of M(x) B(x) at each tilt, rounded up.
+    """
+    aliases, folded = np.empty(epsilons.size), np.empty(tilts.size)
+    for j in range(tilts.size):
+        gap = abs(tilts[j] - tilt) * period
+        folded[j] = logs[j] - gap - math.log(-math.expm1(-gap)) if gap > 0.0 else math.inf
+    for i in range(epsilons.size):
+        below, above = math.inf, math.inf
+        for j in range(tilts.size):
+            log = folded[j] - tilts[j] * epsilons[i]
+            if tilts[j] > tilt * 1.000001:
+                above = min(above, log)
+            elif tilts[j] < tilt * 0.999999:
+                below = min(below, log)
+        total = 0.0
+        for best in (below, above):
+            total += math.exp(min(best + 1e-12 * (abs(best) + 1.0), 700.0)) if best < math.inf else math.inf
+        aliases[i] = total
+    return aliases
 
 
 def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_tolerance: float) -> float:
@@ -194,8 +270,14 @@ def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_t
         log_envelope: decreasing; log of a bound of |D(c + it')/D(c)| for every t' >= t.
     """
     t = start * 1.2 ** np.arange(-6.0, 56.0)
-    within = log_envelope(t) - np.log(math.pi * t) <= log_tolerance
-    return float(t[np.argmax(within)]) if within.any() else math.inf
+    low, high = 0, t.size
+    while low < high:
+        middle = (low + high) // 2
+        if float(log_envelope(t[middle : middle + 1])[0]) - math.log(math.pi * t[middle]) <= log_tolerance:
+            high = middle
+        else:
+            low = middle + 1
+    return float(t[low]) if low < t.size else math.inf
 
 
 def power_values(

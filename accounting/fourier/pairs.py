@@ -14,10 +14,15 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from accounting.compiled import compiled
+from accounting.fourier.normal import log_normal_below
+
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 
+#: The pairs, as the compiled loops know them.
+_REMOVE, _ADD, _REPLACE = 0, 1, 2
 #: Panels towards the ends, in units of s: a band's share needs finer ones, because tilts there are larger.
 _FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
 _FINE_FAR_STEPS = np.concatenate([np.arange(80) * 0.125, 10.0 * 1.1 ** np.arange(120)])
@@ -32,6 +37,9 @@ class Pair(Enum):
     REMOVE = "remove"
     ADD = "add"
     REPLACE = "replace"
+
+
+_NUMBERS = {Pair.REMOVE: _REMOVE, Pair.ADD: _ADD, Pair.REPLACE: _REPLACE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,35 +197,26 @@ class GaussianPair:
         steps = (_FAR_STEPS if band is None else _FINE_FAR_STEPS) * s
         # The factor grows away from the centre on one side only; on the other its value at the end bounds it.
         outward, flat = (left - steps, right) if self.pair is Pair.ADD else (right + steps, left)
-        base, loss = self.exponents(outward[1:])
-        mass = scipy.special.log_ndtr(-np.abs(outward) / s)
-        share = np.zeros(outward.size - 1)
-        near_flat = float(scipy.special.log_ndtr(-abs(flat) / s))
-        if band is not None:
-            # ADD has no bands: outward is to the right. Each factor of the share at the end where it is larger.
-            nearer = scipy.special.log_ndtr((band.high - outward[:-1]) / band.width)
-            share = np.minimum(nearer, scipy.special.log_ndtr((outward[1:] - band.low) / band.width))
-            near_flat = self._log_below(flat, band)
-        panels = np.logaddexp.reduce(base + tilts[:, None] * loss + mass[:-1] + share, axis=1)
-        flat_base, flat_loss = (float(part[0]) for part in self.exponents(np.array([flat])))
-        other = flat_base + tilts * flat_loss + near_flat
-        # A closed form for all that lies beyond one place: behind the last panel, or in place of the panels.
-        first, last = (self._log_beyond(float(outward[at]), float(mass[at]), tilts, band) for at in (0, -1))
-        tail: Array = np.logaddexp(np.minimum(np.logaddexp(panels, last), first), other)
-        return tail
-
-    def _log_beyond(self, place: float, log_mass: float, tilts: Array, band: Band | None) -> Array:
-        """log of a bound of the integral further out than ``place``; ``log_mass`` is that of N(0, s^2) in the band."""
-        s = self.noise
+        base, loss = self.exponents(np.append(outward, flat))
         if self.pair is Pair.ADD:
-            return -tilts * self.log_least + log_mass
-        # f e^-a decreases, so f^p <= (f e^-a)(place)^p e^(p a), a Gaussian of mean p.
-        power = tilts + 1.0
-        ratio = float(self._log_f(np.array([place]))[0] - self._a(np.array([place]))[0])
-        beyond = power * ratio + 0.5 * power * (power - 1.0) / s**2 + scipy.special.log_ndtr(-(place - power) / s)
-        if self.pair is Pair.REPLACE:
-            beyond = beyond - tilts * self.log_least
-        return np.asarray(beyond if band is None else beyond + scipy.special.log_ndtr((band.high - place) / band.width))
+            ratios = (0.0, 0.0)
+        else:
+            first, last = (base[[0, -2]] - self._a(outward[[0, -1]])).tolist()
+            ratios = (first, last)
+        near_flat = log_normal_below(-abs(flat) / s) if band is None else self._log_below(flat, band)
+        ends = (-math.inf, math.inf, 1.0) if band is None else (band.low, band.high, band.width)
+        return _log_tail(
+            _NUMBERS[self.pair],
+            s,
+            tilts,
+            outward,
+            base[1:-1],
+            loss[1:-1],
+            ratios,
+            self.log_least,
+            (float(base[-1]), float(loss[-1]), near_flat),
+            ends,
+        )
 
     def _log_below(self, left: float, band: Band) -> float:
         """log of a bound of the integral of N(0, s^2) times the band's share over x < ``left``, left of the band.
@@ -227,14 +226,14 @@ class GaussianPair:
         """
         s = self.noise
         if math.isinf(band.low):
-            return float(scipy.special.log_ndtr(left / s))
+            return log_normal_below(left / s)
         k = max((band.low - left) / band.width**2, 0.0)
         m = k * s - left / s
-        return float(
-            scipy.special.log_ndtr((left - band.low) / band.width)
+        return (
+            log_normal_below((left - band.low) / band.width)
             - 0.5 * (left / s) ** 2
             + 0.5 * m * m
-            + scipy.special.log_ndtr(-m)
+            + log_normal_below(-m)
         )
 
     @property
@@ -269,30 +268,119 @@ class GaussianPair:
 
     def _log_f(self, x: Array) -> Array:
         """log f without overflow, relatively accurate where f is near 1."""
-        q, a = self.probability, self._a(x)
-        scaled = a + math.log(q)
-        change = q * np.expm1(np.minimum(a, -math.log(q)))
-        # Where f is small, 1 - q is most of what is left of it, and log1p of a number near -1 would lose it.
-        rest = np.log((1.0 - q) + np.exp(np.minimum(scaled, 0.0)))
-        near = np.where(change > -0.5, np.log1p(np.maximum(change, -0.5)), rest)
-        far = scaled + np.log1p((1.0 - q) * np.exp(-np.maximum(scaled, 0.0)))
-        return np.where(scaled < 0.0, near, far)
+        return _log_ratio(x, self.noise, self.probability)
 
     def _shifted_log_f(self, u: Array, angle: float) -> tuple[Array, Array]:
         """log |f| and arg f at u + i angle s^2."""
-        q, a = self.probability, self._a(u)
-        cosine, sine = math.cos(angle), math.sin(angle)
-        scaled = a + math.log(q)
-        small = scaled < 0.0
-        term = np.exp(-np.abs(scaled))
-        real = np.where(small, (1.0 - q) + term * cosine, cosine + (1.0 - q) * term)
-        imaginary = np.where(small, term * sine, sine)
-        change = q * (np.expm1(np.minimum(a, -math.log(q))) * cosine - 2.0 * math.sin(0.5 * angle) ** 2)
-        near_one = small & (np.abs(change) < 0.3)
-        square = np.where(near_one, change * (2.0 + change) + imaginary * imaginary, 0.0)
-        far = np.log(np.maximum(np.hypot(real, imaginary), 1e-300))
-        modulus = np.where(small, 0.0, scaled) + np.where(near_one, 0.5 * np.log1p(square), far)
-        return modulus, np.arctan2(imaginary, real)
+        return _shifted_log_ratio(u, self.noise, self.probability, angle)
+
+
+@compiled
+def _log_ratio(x: Array, s: float, q: float) -> Array:
+    """log(1 - q + q e^a(x)) at each x."""
+    log_q, log_f = math.log(q), np.empty(x.size)
+    for j in range(x.size):
+        a = (x[j] - 0.5) / (s * s)
+        scaled = a + log_q
+        if scaled < 0.0:
+            change = q * math.expm1(a)
+            # Where f is small, 1 - q is most of what is left of it, and log1p of a number near -1 would lose it.
+            log_f[j] = math.log1p(change) if change > -0.5 else math.log((1.0 - q) + math.exp(scaled))
+        else:
+            log_f[j] = scaled + math.log1p((1.0 - q) * math.exp(-scaled))
+    return log_f
+
+
+@compiled
+def _shifted_log_ratio(u: Array, s: float, q: float, angle: float) -> tuple[Array, Array]:
+    """log |f| and arg f at each u + i angle s^2."""
+    log_q, modulus, argument = math.log(q), np.empty(u.size), np.empty(u.size)
+    cosine, sine = math.cos(angle), math.sin(angle)
+    turned = 2.0 * math.sin(0.5 * angle) ** 2
+    for j in range(u.size):
+        a = (u[j] - 0.5) / (s * s)
+        scaled = a + log_q
+        term = math.exp(-abs(scaled))
+        if scaled < 0.0:
+            real, imaginary = (1.0 - q) + term * cosine, term * sine
+            change = q * (math.expm1(a) * cosine - turned)
+            if abs(change) < 0.3:
+                modulus[j] = 0.5 * math.log1p(change * (2.0 + change) + imaginary * imaginary)
+            else:
+                modulus[j] = math.log(max(math.hypot(real, imaginary), 1e-300))
+        else:
+            real, imaginary = cosine + (1.0 - q) * term, sine
+            modulus[j] = scaled + math.log(max(math.hypot(real, imaginary), 1e-300))
+        argument[j] = math.atan2(imaginary, real)
+    return modulus, argument
+
+
+@compiled
+def _log_tail(
+    number: int,
+    s: float,
+    tilts: Array,
+    places: Array,
+    base: Array,
+    loss: Array,
+    ratios: tuple[float, float],
+    log_least: float,
+    flat: tuple[float, float, float],
+    band: tuple[float, float, float],
+) -> Array:
+    """`GaussianPair.log_tail`, from what the pair says of the panels' ends.
+
+    Args:
+        number: The pair's.
+        places: Ends of the panels, outwards; ``base`` and ``loss`` at all but the first.
+        ratios: log f - a at the first and at the last place.
+        flat: At the other end: the density's exponent, the loss, and log of the mass beyond.
+        band: Its low and high end and its width; infinite ends without a band.
+    """
+    panels, low, high, width = places.size - 1, band[0], band[1], band[2]
+    mass, share, logs = np.empty(panels + 1), np.zeros(panels), np.empty(panels)
+    for k in range(panels + 1):
+        mass[k] = log_normal_below(-abs(places[k]) / s)
+    if low > -math.inf or high < math.inf:
+        # ADD has no bands: outward is to the right. Each factor of the share at the end where it is larger.
+        for k in range(panels):
+            share[k] = min(
+                log_normal_below((high - places[k]) / width), log_normal_below((places[k + 1] - low) / width)
+            )
+    tails = np.empty(tilts.size)
+    for i in range(tilts.size):
+        x = tilts[i]
+        for k in range(panels):
+            logs[k] = base[k] + x * loss[k] + mass[k] + share[k]
+        summed = _log_sum(logs)
+        ends = np.empty(2)
+        for at in range(2):
+            place, log_mass = places[at * panels], mass[at * panels]
+            if number == _ADD:
+                ends[at] = -x * log_least + log_mass
+                continue
+            # f e^-a decreases, so f^p <= (f e^-a)(place)^p e^(p a), a Gaussian of mean p.
+            p = x + 1.0
+            beyond = p * ratios[at] + 0.5 * p * (p - 1.0) / (s * s) + log_normal_below(-(place - p) / s)
+            if number == _REPLACE:
+                beyond -= x * log_least
+            ends[at] = beyond + log_normal_below((high - place) / width)
+        other = flat[0] + x * flat[1] + flat[2]
+        # A closed form for all that lies beyond one place: behind the last panel, or in place of the panels.
+        tails[i] = _log_sum(np.array([min(_log_sum(np.array([summed, ends[1]])), ends[0]), other]))
+    return tails
+
+
+@compiled
+def _log_sum(logs: Array) -> float:
+    """log of the sum of e^logs; what is e^-60 of the largest or less counts as that much."""
+    top = logs.max()
+    if not -math.inf < top < math.inf:
+        return float(top)
+    total = 0.0
+    for j in range(logs.size):
+        total += math.exp(max(logs[j] - top, -60.0))
+    return float(top + math.log(total))
 
 
 def steepest_tilt(log_weight: float, half: float, count: int, epsilon: float, level: float) -> float:

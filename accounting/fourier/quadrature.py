@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.compiled import compiled
+from accounting.fourier.moments import moments_at
 from accounting.fourier.pairs import Band, GaussianPair, Pair
 from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
 
@@ -31,6 +33,8 @@ MAX_NODES = 400_000
 #: Of the complex error function, relatively.
 _SHARE_ERROR = 2e-13
 _ENVELOPE_DIGITS = 40.0
+#: Of the lines whose weights an envelope is made of, over the best one at the decay that is asked for.
+_ENVELOPE_ANGLES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -60,25 +64,12 @@ class GaussianPairStep:
         spacing = 2.0 * math.pi * angle * s**2 / (self.digits + self._log_growth(angle, float(tilts.max())))
         nodes = _grid(left, right, spacing)
         base, loss = pair.exponents(nodes)
-        exponent = base + tilts[:, None] * loss
-        log_mass = self._log_mass(nodes, spacing)
         if self.band is not None:
-            exponent = exponent + self.band.log_share(nodes)
-        tilted = exponent + log_mass
-        top = tilted.max(axis=1, keepdims=True)
-        weights = np.exp(tilted - top)
-        total = weights.sum(axis=1)
-        mean = (weights @ loss) / total
-        variance = np.maximum((weights @ (loss * loss)) / total - mean * mean, 0.0)
-        moments = top[:, 0] + np.log(total)
-        accumulation = math.sqrt(nodes.size) + 40.0
-        rounding = accumulation + 8.0 * np.abs(exponent).max(axis=1) + pair.cancellation * (tilts + 1.0)
-        if near_one:
-            moments, rounding = self._from_differences(exponent, tilted, log_mass, moments, rounding, accumulation)
-            # Weights of terms that are a little wrong change M - 1 by as much, relatively, and M's tilt times more.
-            rounding = rounding + 2.0 * pair.cancellation * (tilts + 1.0) * np.abs(np.expm1(np.minimum(moments, 1.0)))
+            base = base + self.band.log_share(nodes)
+        log_mass = self._log_mass(nodes, spacing)
+        moments, means, variances, rounding = moments_at(log_mass, base, loss, 0.0, tilts, near_one, pair.cancellation)
         tail = np.exp(np.minimum(pair.log_tail(left, right, tilts, self.band) - moments, 700.0))
-        return TiltTable(tilts, moments, mean, variance, UNIT * rounding + tail + 4.0 * math.exp(-self.digits))
+        return TiltTable(tilts, moments, means, variances, UNIT * rounding + tail + 4.0 * math.exp(-self.digits))
 
     def line(self, tilt: float, decay: float) -> StepLine:
         """M on Re z = ``tilt``.
@@ -94,23 +85,16 @@ class GaussianPairStep:
         spacing = 2.0 * math.pi * angle * s**2 / (self.digits + growth)
         left, right = self._window(tilt)
         nodes = _grid(left, right, spacing)
-        base_r, base_i, loss_r, loss_i = pair.shifted_exponents(nodes, angle)
-        log_weight = self._log_mass(nodes, spacing) + 0.5 * (angle * s) ** 2 + base_r + tilt * loss_r - log_moment
-        log_share = np.zeros(nodes.shape, dtype=np.complex128)
+        log_weight = self._log_mass(nodes, spacing) + (0.5 * (angle * s) ** 2 - log_moment)
+        # ADD is integrated below the axis, where the phase of the Gaussian has the other sign.
+        phase = nodes * (angle if pair.pair is Pair.ADD else -angle)
         if self.band is not None:
             # ADD has no bands, so the line is above the axis.
             log_share = self.band.shifted_log_share(nodes, angle * s**2)
-            log_weight = log_weight + log_share.real
-        kept = log_weight > -self.digits - 4.0
-        dropped = float(np.exp(log_weight[~kept]).sum())
-        nodes, log_weight = nodes[kept], log_weight[kept]
-        # ADD is integrated below the axis, where the phase of the Gaussian has the other sign.
-        turn = nodes * angle if pair.pair is Pair.ADD else -nodes * angle
-        phase = turn + base_i[kept] + tilt * loss_i[kept] + log_share.imag[kept]
-        modulus = np.exp(log_weight)
-        weights: Complex = modulus * np.exp(1j * phase)
-        losses: Complex = loss_r[kept] + 1j * loss_i[kept]
-        size = np.abs(base_r[kept]) + tilt * np.abs(loss_r[kept]) + (nodes / s) ** 2
+            log_weight, phase = log_weight + log_share.real, phase + log_share.imag
+        weights, losses, mass, first_moment, dropped, size = _weigh(
+            nodes / s, log_weight, phase, pair.shifted_exponents(nodes, angle), tilt, -self.digits - 4.0
+        )
         log_tail = float(pair.log_tail(left, right, np.array([tilt]), self.band)[0]) - log_moment
         tail = math.exp(min(log_tail + self._log_growth(angle, tilt), 700.0)) + dropped
         quadrature = (math.exp(growth) + 1.0) * math.exp(-self.digits - growth) * 1.01
@@ -120,10 +104,10 @@ class GaussianPairStep:
             log_moment=log_moment,
             log_moment_error=log_moment_error,
             relative_error=2.0 * (quadrature + tail),
-            rounding=UNIT * (nodes.size + 24.0 + 4.0 * float(size.max(initial=0.0)) + pair.cancellation * (tilt + 1.0))
+            rounding=UNIT * (weights.size + 24.0 + 4.0 * size + pair.cancellation * (tilt + 1.0))
             + (0.0 if self.band is None else _SHARE_ERROR),
-            mass=float(modulus.sum()),
-            first_moment=float(modulus @ np.abs(losses)),
+            mass=mass,
+            first_moment=first_moment,
             envelope=self._envelope(tilt, decay, log_moment - log_moment_error),
         )
 
@@ -150,22 +134,6 @@ class GaussianPairStep:
             exploding = -math.log(pair.probability) * pair.noise**4 / self.band.width**2
             return min(3.0 * max(local, 4.0 / max(epsilon, 1e-12)), max(exploding, 1.0))
         return pair.largest_tilt(count, epsilon, level)
-
-    def _from_differences(
-        self, exponent: Array, tilted: Array, log_mass: Array, moments: Array, rounding: Array, accumulation: float
-    ) -> tuple[Array, Array]:
-        """log M from M - 1 where M is close to 1, which loses no digits there."""
-        mass = np.exp(log_mass)
-        near = mass * np.expm1(np.minimum(exponent, 1.0))
-        terms = np.where(exponent < 1.0, near, np.exp(np.minimum(tilted, 700.0)) - mass)
-        change = terms.sum(axis=1)
-        # Exponents that are large and cancel have roundings of their own size.
-        spread = (np.abs(terms) * (accumulation + 4.0 * (np.abs(log_mass) + np.abs(exponent)))).sum(axis=1)
-        small = np.abs(change) < 0.5
-        return (
-            np.where(small, np.log1p(np.where(small, change, 0.0)), moments),
-            np.where(small, 2.0 * spread, rounding),
-        )
 
     def _window(self, tilt: float) -> tuple[float, float]:
         """Return a generous window for the part of the law that is integrated."""
@@ -231,22 +199,71 @@ class GaussianPairStep:
         dropped = float(weight[~kept].sum())
         nodes, log_mass = nodes[kept], log_mass[kept]
         steepest = float(weight[kept] @ pair.slope(nodes))
-        angles = np.unique(np.minimum(decay * steepest * np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0]), strip))
-        logs, rates = [], []
-        for angle in angles:
-            base_r, _, loss_r, loss_i = pair.shifted_exponents(nodes, float(angle))
-            log_weight = log_mass + base_r + tilt * loss_r + 0.5 * (float(angle) * s) ** 2
-            log_weight = log_weight + 8.0 * UNIT * (np.abs(log_mass) + np.abs(base_r) + tilt * np.abs(loss_r))
-            log_weight = log_weight + UNIT * pair.cancellation * (tilt + 1.0)
-            if self.band is not None:
-                shift = float(angle) * s * s
-                log_weight = log_weight + self.band.log_share(nodes) + 0.5 * (shift / self.band.width) ** 2
-            logs.append(log_weight)
-            rates.append(loss_i)
+        shares = np.zeros(nodes.size) if self.band is None else self.band.log_share(nodes)
+        width = math.inf if self.band is None else self.band.width
+        angles = sorted({min(decay * steepest * factor, strip) for factor in _ENVELOPE_ANGLES})
+        logs, rates = np.empty((len(angles), nodes.size)), np.empty((len(angles), nodes.size))
+        for row, angle in enumerate(angles):
+            base_r, _, loss_r, loss_i = pair.shifted_exponents(nodes, angle)
+            grown = (
+                0.5 * (angle * s) ** 2 + 0.5 * (angle * s * s / width) ** 2 + UNIT * pair.cancellation * (tilt + 1.0)
+            )
+            _raise_weights(logs[row], log_mass, base_r, loss_r, shares, tilt, grown)
+            rates[row] = loss_i
         log_tail = float(pair.log_tail(left, right, np.array([tilt]), self.band)[0]) - log_moment
         lifted = math.exp(min(self._log_growth(strip, tilt), 700.0))
         extra = 2.0 * math.exp(-_ENVELOPE_DIGITS) + lifted * (dropped + math.exp(min(log_tail, 700.0)))
-        return np.array(logs), np.array(rates), extra
+        return logs, rates, extra
+
+
+@compiled
+def _weigh(
+    deviations: Array,
+    log_weight: Array,
+    phase: Array,
+    exponents: tuple[Array, Array, Array, Array],
+    tilt: float,
+    least: float,
+) -> tuple[Complex, Complex, float, float, float, float]:
+    """Turn exponents on a shifted line into weights and losses; weights below e^least are left out.
+
+    Args:
+        deviations: The nodes, over s.
+        log_weight, phase: Of the rule, the Gaussian and the band's share together.
+        exponents: As `GaussianPair.shifted_exponents`.
+
+    Returns:
+        Weights; losses; the sum of the weights' moduli; the same times those of the losses; the sum of what is left
+        out; the largest exponent of a node that is kept.
+    """
+    base_r, base_i, loss_r, loss_i = exponents
+    weights, losses = np.empty(phase.size, np.complex128), np.empty(phase.size, np.complex128)
+    count, mass, first_moment, dropped, size = 0, 0.0, 0.0, 0.0, 0.0
+    for j in range(phase.size):
+        log_modulus = log_weight[j] + base_r[j] + tilt * loss_r[j]
+        modulus = math.exp(log_modulus)
+        if log_modulus > least:
+            turned = phase[j] + base_i[j] + tilt * loss_i[j]
+            weights[count] = complex(modulus * math.cos(turned), modulus * math.sin(turned))
+            losses[count] = complex(loss_r[j], loss_i[j])
+            mass += modulus
+            first_moment += modulus * math.hypot(loss_r[j], loss_i[j])
+            size = max(size, abs(base_r[j]) + tilt * abs(loss_r[j]) + deviations[j] * deviations[j])
+            count += 1
+        else:
+            dropped += modulus
+    return weights[:count].copy(), losses[:count].copy(), mass, first_moment, dropped, size
+
+
+@compiled
+def _raise_weights(
+    logs: Array, log_mass: Array, base: Array, loss: Array, shares: Array, tilt: float, grown: float
+) -> None:
+    """Write the logarithms of an envelope's weights, rounded up, to ``logs``."""
+    for j in range(logs.size):
+        tilted = tilt * loss[j]
+        rounding = 8.0 * UNIT * (abs(log_mass[j]) + abs(base[j]) + abs(tilted))
+        logs[j] = log_mass[j] + base[j] + tilted + shares[j] + grown + rounding
 
 
 def _grid(left: float, right: float, spacing: float) -> Array:
