@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 import numba.core.config
@@ -33,14 +33,14 @@ def compiled(function: Function) -> Function:
     1.5
     """
     try:
-        dispatcher: Function = numba.njit(cache=True, error_model="numpy", nogil=True)(function)
+        dispatcher = numba.njit(cache=True, error_model="numpy", nogil=True)(function)
     except RuntimeError:  # There is no folder to keep it in, or no file that it came from.
         dispatcher = numba.njit(error_model="numpy", nogil=True)(function)
-    return dispatcher
+    return cast("Function", dispatcher)
 
 
 def _cache_folder() -> str:
-    """Return the folder for what is compiled, beside the sources or, where these cannot be written, in the user's cache.
+    """Return a folder for what is compiled: beside the sources or, where these cannot be written, in the user's cache.
 
     numba itself compares a function's own file with what is kept, but not the files of the functions that it calls.
     """
@@ -59,4 +59,4 @@ def _cache_folder() -> str:
 
 
 if "NUMBA_CACHE_DIR" not in os.environ:
-    numba.core.config.CACHE_DIR = _cache_folder()
+    vars(numba.core.config)["CACHE_DIR"] = _cache_folder()

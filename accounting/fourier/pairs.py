@@ -7,8 +7,10 @@ f vanishes only at Im x = pi s^2 (2k + 1), so everything here is analytic for |I
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -21,11 +23,12 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 
-#: The pairs, as the compiled loops know them.
-_REMOVE, _ADD, _REPLACE = 0, 1, 2
-#: Panels towards the ends, in units of s: a band's share needs finer ones, because tilts there are larger.
-_FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
-_FINE_FAR_STEPS = np.concatenate([np.arange(80) * 0.125, 10.0 * 1.1 ** np.arange(120)])
+#: A pair in the compiled loops: its number, s, each place k, its weight and its logarithm, and log of the infimum of f.
+Law = tuple[int, float, Array, Array, Array, float]
+REMOVE, ADD, REPLACE = 0, 1, 2
+#: A band in the compiled loops: low, high and width.
+Ends = tuple[float, float, float]
+EVERYTHING: Ends = (-math.inf, math.inf, 1.0)
 
 
 class Pair(Enum):
@@ -39,7 +42,7 @@ class Pair(Enum):
     REPLACE = "replace"
 
 
-_NUMBERS = {Pair.REMOVE: _REMOVE, Pair.ADD: _ADD, Pair.REPLACE: _REPLACE}
+_NUMBERS = {Pair.REMOVE: REMOVE, Pair.ADD: ADD, Pair.REPLACE: REPLACE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +60,14 @@ class Band:
     high: float
     width: float
 
+    @property
+    def ends(self) -> Ends:
+        """The band as the compiled loops know it."""
+        return self.low, self.high, self.width
+
     def log_share(self, x: Array) -> Array:
         """Return the log of the share on the real line."""
-        below, above = (
-            scipy.special.log_ndtr((x - self.low) / self.width),
-            scipy.special.log_ndtr((self.high - x) / self.width),
-        )
-        if math.isinf(self.low):
-            return np.asarray(above)
-        if math.isinf(self.high):
-            return np.asarray(below)
-        left = x < 0.5 * (self.low + self.high)
-        larger = np.where(left, below, above)
-        smaller = np.where(
-            left,
-            scipy.special.log_ndtr((x - self.high) / self.width),
-            scipy.special.log_ndtr((self.low - x) / self.width),
-        )
-        share: Array = larger + np.log1p(-np.exp(smaller - larger))
-        return share
+        return _log_shares(x, self.ends)
 
     def shifted_log_share(self, u: Array, shift: float) -> Complex:
         """Return log of the share at u + i shift: its real part is at most shift^2 / (2 width^2) above that at u."""
@@ -105,7 +97,7 @@ def _log_normal_tail(z: Complex) -> Complex:
     return np.where(right, log_tail, np.log1p(-tail))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GaussianPair:
     """One of the three pairs with its noise and its probability; losses as functions of x.
 
@@ -120,33 +112,31 @@ class GaussianPair:
 
     def exponents(self, x: Array) -> tuple[Array, Array]:
         """Real line: (log density of P over N(0, s^2), loss), both of the shape of ``x``."""
-        here = self._log_f(x)
-        if self.pair is Pair.REMOVE:
-            return here, here
-        if self.pair is Pair.ADD:
-            return np.zeros_like(here), -here
-        return here, here - self._log_f(-x)
+        return _exponents(x, self.law)
 
     def shifted_exponents(self, u: Array, angle: float) -> tuple[Array, Array, Array, Array]:
         """Return the exponents on the line u + i angle s^2 (ADD: u - i angle s^2), as real and imaginary parts.
 
         The imaginary part of the loss is nonnegative for 0 <= angle <= pi, so e^(itL) decays for t > 0.
         """
-        modulus, argument = self._shifted_log_f(u, angle)
-        if self.pair is Pair.REMOVE:
-            return modulus, argument, modulus, argument
-        if self.pair is Pair.ADD:
-            return np.zeros_like(modulus), np.zeros_like(modulus), -modulus, argument
-        other_modulus, other_argument = self._shifted_log_f(-u, angle)
-        return modulus, argument, modulus - other_modulus, argument + other_argument
+        return shifted_exponents(u, angle, self.law)
 
-    def slope(self, x: Array) -> Array:
+    def slope(self, x: float) -> float:
         """|d loss / dx|."""
-        here = np.exp(self._a(x) + math.log(self.probability) - self._log_f(x))
-        if self.pair is Pair.REPLACE:
-            here = here + np.exp(self._a(-x) + math.log(self.probability) - self._log_f(-x))
-        slope: Array = here / self.noise**2
-        return slope
+        return slope_at(x, self.law)
+
+    @cached_property
+    def law(self) -> Law:
+        """The pair as the compiled loops know it."""
+        weights, log_weights = self._weights
+        places = np.arange(len(weights), dtype=np.float64) / (len(weights) - 1)
+        return _NUMBERS[self.pair], self.noise, places, np.array(weights), np.array(log_weights), self.log_least
+
+    @property
+    def _weights(self) -> tuple[Sequence[float], Sequence[float]]:
+        """Each place's weight, and its logarithm."""
+        q = self.probability
+        return (1.0 - q, q), (math.log1p(-q), math.log(q))
 
     @property
     def log_least(self) -> float:
@@ -155,8 +145,12 @@ class GaussianPair:
 
     @property
     def cancellation(self) -> float:
-        """The rounding of log f beyond its own size, in units of the unit roundoff."""
-        return 0.0
+        """The rounding of log f beyond its own size, in units of the unit roundoff.
+
+        A term's exponent is as large as log w_k where the term itself is of the size of 1.
+        """
+        _, log_weights = self._weights
+        return -8.0 * min(log_weights) + 8.0 * len(log_weights)
 
     def largest_tilt(self, count: int, epsilon: float, level: float) -> float:
         """Bound the tilt as `steps.Step` says; not for ADD.
@@ -187,55 +181,6 @@ class GaussianPair:
             return -reach - min(tilt, max(0.0, -floor)), reach
         return -reach, tilt + 1.0 + reach + min(tilt, max(0.0, -floor))
 
-    def log_tail(self, left: float, right: float, tilts: Array, band: Band | None = None) -> Array:
-        """log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt.
-
-        Over panels towards either end: the largest value of the monotone factor times the mass of N(0, s^2) beyond
-        the panel's nearer end; and a closed form behind the last panel.
-        """
-        s = self.noise
-        steps = (_FAR_STEPS if band is None else _FINE_FAR_STEPS) * s
-        # The factor grows away from the centre on one side only; on the other its value at the end bounds it.
-        outward, flat = (left - steps, right) if self.pair is Pair.ADD else (right + steps, left)
-        base, loss = self.exponents(np.append(outward, flat))
-        if self.pair is Pair.ADD:
-            ratios = (0.0, 0.0)
-        else:
-            first, last = (base[[0, -2]] - self._a(outward[[0, -1]])).tolist()
-            ratios = (first, last)
-        near_flat = log_normal_below(-abs(flat) / s) if band is None else self._log_below(flat, band)
-        ends = (-math.inf, math.inf, 1.0) if band is None else (band.low, band.high, band.width)
-        return _log_tail(
-            _NUMBERS[self.pair],
-            s,
-            tilts,
-            outward,
-            base[1:-1],
-            loss[1:-1],
-            ratios,
-            self.log_least,
-            (float(base[-1]), float(loss[-1]), near_flat),
-            ends,
-        )
-
-    def _log_below(self, left: float, band: Band) -> float:
-        """log of a bound of the integral of N(0, s^2) times the band's share over x < ``left``, left of the band.
-
-        There Phi((x - low) / w) is at most its value at ``left`` times e^(k (x - left)) with k = (low - left) / w^2,
-        because phi(z) >= -z Phi(z).
-        """
-        s = self.noise
-        if math.isinf(band.low):
-            return log_normal_below(left / s)
-        k = max((band.low - left) / band.width**2, 0.0)
-        m = k * s - left / s
-        return (
-            log_normal_below((left - band.low) / band.width)
-            - 0.5 * (left / s) ** 2
-            + 0.5 * m * m
-            + log_normal_below(-m)
-        )
-
     @property
     def _floor(self) -> float:
         """Left of it f is dominated by its infimum, and hardly moves."""
@@ -252,135 +197,158 @@ class GaussianPair:
 
     def _searched_place(self, loss: float) -> float:
         low, high = -20.0 * self.noise, 20.0 * self.noise + 1.0
-        while float(self.exponents(np.array([high]))[1][0]) < loss:
+        while loss_at(high, self.law) < loss:
             low, high = high, 2.0 * high
         for _ in range(60):
             middle = 0.5 * (low + high)
-            if float(self.exponents(np.array([middle]))[1][0]) < loss:
+            if loss_at(middle, self.law) < loss:
                 low = middle
             else:
                 high = middle
         return high
 
-    def _a(self, x: Array) -> Array:
-        a: Array = (x - 0.5) / self.noise**2
-        return a
 
-    def _log_f(self, x: Array) -> Array:
-        """log f without overflow, relatively accurate where f is near 1."""
-        return _log_ratio(x, self.noise, self.probability)
-
-    def _shifted_log_f(self, u: Array, angle: float) -> tuple[Array, Array]:
-        """log |f| and arg f at u + i angle s^2."""
-        return _shifted_log_ratio(u, self.noise, self.probability, angle)
+@compiled
+def log_ratio_at(x: float, law: Law) -> float:
+    """log f(x) without overflow, relatively accurate where f is near 1."""
+    _, s, places, weights, log_weights, _ = law
+    change, top = 0.0, log_weights[0]
+    for h in range(1, places.size):
+        exponent = (x - 0.5 * places[h]) * (places[h] / (s * s))
+        top = max(top, exponent + log_weights[h])
+        if exponent < 1.0:
+            change += weights[h] * math.expm1(exponent)
+        else:
+            change += math.exp(exponent + log_weights[h]) - weights[h]
+    if abs(change) < 0.3:
+        return math.log1p(change)
+    total = 0.0
+    for h in range(places.size):
+        total += math.exp((x - 0.5 * places[h]) * (places[h] / (s * s)) + log_weights[h] - top)
+    return float(top + math.log(total))
 
 
 @compiled
-def _log_ratio(x: Array, s: float, q: float) -> Array:
-    """log(1 - q + q e^a(x)) at each x."""
-    log_q, log_f = math.log(q), np.empty(x.size)
+def exponents_at(x: float, law: Law) -> tuple[float, float]:
+    """(log density of P over N(0, s^2), loss) at x."""
+    here = log_ratio_at(x, law)
+    if law[0] == REMOVE:
+        return here, here
+    if law[0] == ADD:
+        return 0.0, -here
+    return here, here - log_ratio_at(-x, law)
+
+
+@compiled
+def loss_at(x: float, law: Law) -> float:
+    """Return the loss at x."""
+    return exponents_at(x, law)[1]
+
+
+@compiled
+def slope_at(x: float, law: Law) -> float:
+    """|d loss / dx| at x."""
+    slope = _mean_place(x, law)
+    if law[0] == REPLACE:
+        slope += _mean_place(-x, law)
+    return slope / (law[1] * law[1])
+
+
+@compiled
+def _mean_place(x: float, law: Law) -> float:
+    """The mean of k under the weights of f's terms."""
+    _, s, places, _, log_weights, _ = law
+    top = -math.inf
+    for h in range(places.size):
+        top = max(top, (x - 0.5 * places[h]) * (places[h] / (s * s)) + log_weights[h])
+    total, mean = 0.0, 0.0
+    for h in range(places.size):
+        weight = math.exp((x - 0.5 * places[h]) * (places[h] / (s * s)) + log_weights[h] - top)
+        total += weight
+        mean += weight * places[h]
+    return mean / total
+
+
+@compiled
+def _exponents(x: Array, law: Law) -> tuple[Array, Array]:
+    base, loss = np.empty(x.size), np.empty(x.size)
     for j in range(x.size):
-        a = (x[j] - 0.5) / (s * s)
-        scaled = a + log_q
-        if scaled < 0.0:
-            change = q * math.expm1(a)
-            # Where f is small, 1 - q is most of what is left of it, and log1p of a number near -1 would lose it.
-            log_f[j] = math.log1p(change) if change > -0.5 else math.log((1.0 - q) + math.exp(scaled))
-        else:
-            log_f[j] = scaled + math.log1p((1.0 - q) * math.exp(-scaled))
-    return log_f
+        base[j], loss[j] = exponents_at(x[j], law)
+    return base, loss
 
 
 @compiled
-def _shifted_log_ratio(u: Array, s: float, q: float, angle: float) -> tuple[Array, Array]:
-    """log |f| and arg f at each u + i angle s^2."""
-    log_q, modulus, argument = math.log(q), np.empty(u.size), np.empty(u.size)
-    cosine, sine = math.cos(angle), math.sin(angle)
-    turned = 2.0 * math.sin(0.5 * angle) ** 2
-    for j in range(u.size):
-        a = (u[j] - 0.5) / (s * s)
-        scaled = a + log_q
-        term = math.exp(-abs(scaled))
-        if scaled < 0.0:
-            real, imaginary = (1.0 - q) + term * cosine, term * sine
-            change = q * (math.expm1(a) * cosine - turned)
-            if abs(change) < 0.3:
-                modulus[j] = 0.5 * math.log1p(change * (2.0 + change) + imaginary * imaginary)
-            else:
-                modulus[j] = math.log(max(math.hypot(real, imaginary), 1e-300))
-        else:
-            real, imaginary = cosine + (1.0 - q) * term, sine
-            modulus[j] = scaled + math.log(max(math.hypot(real, imaginary), 1e-300))
-        argument[j] = math.atan2(imaginary, real)
-    return modulus, argument
-
-
-@compiled
-def _log_tail(
-    number: int,
-    s: float,
-    tilts: Array,
-    places: Array,
-    base: Array,
-    loss: Array,
-    ratios: tuple[float, float],
-    log_least: float,
-    flat: tuple[float, float, float],
-    band: tuple[float, float, float],
-) -> Array:
-    """`GaussianPair.log_tail`, from what the pair says of the panels' ends.
+def _shifted_log_ratio(u: float, law: Law, turns: Array) -> tuple[float, float]:
+    """log |f| and arg f at u + i angle s^2.
 
     Args:
-        number: The pair's.
-        places: Ends of the panels, outwards; ``base`` and ``loss`` at all but the first.
-        ratios: log f - a at the first and at the last place.
-        flat: At the other end: the density's exponent, the loss, and log of the mass beyond.
-        band: Its low and high end and its width; infinite ends without a band.
+        turns: Of each place, rows: cosine and sine of its phase k angle, and 1 less the cosine.
     """
-    panels, low, high, width = places.size - 1, band[0], band[1], band[2]
-    mass, share, logs = np.empty(panels + 1), np.zeros(panels), np.empty(panels)
-    for k in range(panels + 1):
-        mass[k] = log_normal_below(-abs(places[k]) / s)
-    if low > -math.inf or high < math.inf:
-        # ADD has no bands: outward is to the right. Each factor of the share at the end where it is larger.
-        for k in range(panels):
-            share[k] = min(
-                log_normal_below((high - places[k]) / width), log_normal_below((places[k + 1] - low) / width)
-            )
-    tails = np.empty(tilts.size)
-    for i in range(tilts.size):
-        x = tilts[i]
-        for k in range(panels):
-            logs[k] = base[k] + x * loss[k] + mass[k] + share[k]
-        summed = _log_sum(logs)
-        ends = np.empty(2)
-        for at in range(2):
-            place, log_mass = places[at * panels], mass[at * panels]
-            if number == _ADD:
-                ends[at] = -x * log_least + log_mass
-                continue
-            # f e^-a decreases, so f^p <= (f e^-a)(place)^p e^(p a), a Gaussian of mean p.
-            p = x + 1.0
-            beyond = p * ratios[at] + 0.5 * p * (p - 1.0) / (s * s) + log_normal_below(-(place - p) / s)
-            if number == _REPLACE:
-                beyond -= x * log_least
-            ends[at] = beyond + log_normal_below((high - place) / width)
-        other = flat[0] + x * flat[1] + flat[2]
-        # A closed form for all that lies beyond one place: behind the last panel, or in place of the panels.
-        tails[i] = _log_sum(np.array([min(_log_sum(np.array([summed, ends[1]])), ends[0]), other]))
-    return tails
+    _, s, places, weights, log_weights, _ = law
+    top = log_weights[0]
+    for h in range(1, places.size):
+        top = max(top, (u - 0.5 * places[h]) * (places[h] / (s * s)) + log_weights[h])
+    change, real, imaginary = 0.0, 0.0, 0.0
+    for h in range(places.size):
+        exponent = (u - 0.5 * places[h]) * (places[h] / (s * s))
+        weight = math.exp(exponent + log_weights[h] - top)
+        real += weight * turns[0, h]
+        imaginary += weight * turns[1, h]
+        if exponent < 1.0:
+            change += weights[h] * (math.expm1(exponent) * turns[0, h] - turns[2, h])
+        else:
+            change += math.exp(min(exponent + log_weights[h], 1.0)) * turns[0, h] - weights[h]
+    small = math.exp(min(top, 1.0)) * imaginary
+    if abs(change) < 0.3 and abs(small) < 0.3 and top <= 1.0:
+        modulus = 0.5 * math.log1p(change * (2.0 + change) + small * small)
+    else:
+        modulus = top + math.log(max(math.hypot(real, imaginary), 1e-300))
+    return modulus, math.atan2(imaginary, real)
 
 
 @compiled
-def _log_sum(logs: Array) -> float:
-    """log of the sum of e^logs; what is e^-60 of the largest or less counts as that much."""
-    top = logs.max()
-    if not -math.inf < top < math.inf:
-        return float(top)
-    total = 0.0
-    for j in range(logs.size):
-        total += math.exp(max(logs[j] - top, -60.0))
-    return float(top + math.log(total))
+def shifted_exponents(u: Array, angle: float, law: Law) -> tuple[Array, Array, Array, Array]:
+    """`GaussianPair.shifted_exponents`."""
+    number, places = law[0], law[2]
+    turns = np.empty((3, places.size))
+    for h in range(places.size):
+        turns[0, h], turns[1, h] = math.cos(angle * places[h]), math.sin(angle * places[h])
+        turns[2, h] = 2.0 * math.sin(0.5 * angle * places[h]) ** 2
+    base_r, base_i, loss_r, loss_i = np.zeros(u.size), np.zeros(u.size), np.empty(u.size), np.empty(u.size)
+    for j in range(u.size):
+        modulus, argument = _shifted_log_ratio(u[j], law, turns)
+        if number == ADD:
+            loss_r[j], loss_i[j] = -modulus, argument
+            continue
+        base_r[j], base_i[j], loss_r[j], loss_i[j] = modulus, argument, modulus, argument
+        if number == REPLACE:
+            other_modulus, other_argument = _shifted_log_ratio(-u[j], law, turns)
+            loss_r[j] -= other_modulus
+            loss_i[j] += other_argument
+    return base_r, base_i, loss_r, loss_i
+
+
+@compiled
+def log_share_at(x: float, band: Ends) -> float:
+    """`Band.log_share` at x."""
+    low, high, width = band
+    if low == -math.inf:
+        return 0.0 if high == math.inf else log_normal_below((high - x) / width)
+    if high == math.inf:
+        return log_normal_below((x - low) / width)
+    if x < 0.5 * (low + high):
+        larger, smaller = log_normal_below((x - low) / width), log_normal_below((x - high) / width)
+    else:
+        larger, smaller = log_normal_below((high - x) / width), log_normal_below((low - x) / width)
+    return larger + math.log1p(-math.exp(smaller - larger))
+
+
+@compiled
+def _log_shares(x: Array, band: Ends) -> Array:
+    shares = np.empty(x.size)
+    for j in range(x.size):
+        shares[j] = log_share_at(x[j], band)
+    return shares
 
 
 def steepest_tilt(log_weight: float, half: float, count: int, epsilon: float, level: float) -> float:

@@ -216,7 +216,7 @@ class DirectedProfiles:
             return
         step, count = self._repeated
         noise, place = step.pair.noise, step.pair.place_of_loss(epsilon)
-        steepest = max(place / noise**2 / max(float(step.pair.slope(np.array([place]))[0]), 1e-300), 4.0 / epsilon)
+        steepest = max(place / noise**2 / max(step.pair.slope(place), 1e-300), 4.0 / epsilon)
         width = min(0.25 * noise**2, 0.25 * noise, _narrow_enough(step.pair, 3.0 * steepest))
         top = top_for(step.pair, width, _log_left_out(log_scale, count))
         left_out = count * mass_beyond(step.pair, top, width)

@@ -24,8 +24,20 @@ from numpy.typing import NDArray
 
 from accounting.compiled import compiled
 from accounting.fourier.moments import moments_at
-from accounting.fourier.pairs import Band, GaussianPair, Pair
+from accounting.fourier.pairs import (
+    EVERYTHING,
+    Band,
+    Ends,
+    GaussianPair,
+    Law,
+    Pair,
+    exponents_at,
+    log_share_at,
+    shifted_exponents,
+    slope_at,
+)
 from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
+from accounting.fourier.tails import log_tail
 
 Array = NDArray[np.float64]
 
@@ -62,14 +74,10 @@ class GaussianPairStep:
             left, right = min(left, pair.window(0.0)[0]), max(right, pair.window(0.0)[1])
         angle = self._best_angle(float(tilts.max()))
         spacing = 2.0 * math.pi * angle * s**2 / (self.digits + self._log_growth(angle, float(tilts.max())))
-        nodes = _grid(left, right, spacing)
-        base, loss = pair.exponents(nodes)
-        if self.band is not None:
-            base = base + self.band.log_share(nodes)
-        log_mass = self._log_mass(nodes, spacing)
-        moments, means, variances, rounding = moments_at(log_mass, base, loss, 0.0, tilts, near_one, pair.cancellation)
-        tail = np.exp(np.minimum(pair.log_tail(left, right, tilts, self.band) - moments, 700.0))
-        return TiltTable(tilts, moments, means, variances, UNIT * rounding + tail + 4.0 * math.exp(-self.digits))
+        moments, means, variances, errors = _table(
+            pair.law, self._ends, _grid(left, right, spacing), spacing, tilts, near_one, pair.cancellation
+        )
+        return TiltTable(tilts, moments, means, variances, errors + 4.0 * math.exp(-self.digits))
 
     def line(self, tilt: float, decay: float) -> StepLine:
         """M on Re z = ``tilt``.
@@ -84,8 +92,9 @@ class GaussianPairStep:
         growth = self._log_growth(2.0 * angle, tilt)
         spacing = 2.0 * math.pi * angle * s**2 / (self.digits + growth)
         left, right = self._window(tilt)
-        nodes = _grid(left, right, spacing)
-        log_weight = self._log_mass(nodes, spacing) + (0.5 * (angle * s) ** 2 - log_moment)
+        first, count = _grid(left, right, spacing)
+        nodes = np.arange(first, first + count, dtype=np.float64) * spacing
+        log_weight = -0.5 * (nodes / s) ** 2 + (_log_rule(spacing, s) + 0.5 * (angle * s) ** 2 - log_moment)
         # ADD is integrated below the axis, where the phase of the Gaussian has the other sign.
         phase = nodes * (angle if pair.pair is Pair.ADD else -angle)
         if self.band is not None:
@@ -95,8 +104,8 @@ class GaussianPairStep:
         weights, losses, mass, first_moment, dropped, size = _weigh(
             nodes / s, log_weight, phase, pair.shifted_exponents(nodes, angle), tilt, -self.digits - 4.0
         )
-        log_tail = float(pair.log_tail(left, right, np.array([tilt]), self.band)[0]) - log_moment
-        tail = math.exp(min(log_tail + self._log_growth(angle, tilt), 700.0)) + dropped
+        beyond = float(log_tail(pair.law, left, right, np.array([tilt]), self._ends)[0]) - log_moment
+        tail = math.exp(min(beyond + self._log_growth(angle, tilt), 700.0)) + dropped
         quadrature = (math.exp(growth) + 1.0) * math.exp(-self.digits - growth) * 1.01
         return StepLine(
             weights=weights,
@@ -129,8 +138,8 @@ class GaussianPairStep:
         if pair.pair is Pair.ADD:
             return math.inf
         if self.band is not None and math.isfinite(self.band.high):
-            place = np.array([min(pair.place_of_loss(epsilon), self.band.high)])
-            local = max(float(place[0]) / pair.noise**2, 0.0) / max(float(pair.slope(place)[0]), 1e-300)
+            place = min(pair.place_of_loss(epsilon), self.band.high)
+            local = max(place / pair.noise**2, 0.0) / max(pair.slope(place), 1e-300)
             exploding = -math.log(pair.probability) * pair.noise**4 / self.band.width**2
             return min(3.0 * max(local, 4.0 / max(epsilon, 1e-12)), max(exploding, 1.0))
         return pair.largest_tilt(count, epsilon, level)
@@ -144,17 +153,11 @@ class GaussianPairStep:
         if math.isfinite(band.high):
             # Beyond its end the share falls like a Gaussian of width w, which the tilt moves by less than this.
             end = band.high + reach
-            pull = 2.0 * (tilt + 1.0) * float(self.pair.slope(np.array([end]))[0]) * band.width**2
+            pull = 2.0 * (tilt + 1.0) * self.pair.slope(end) * band.width**2
             right = min(right, end + pull)
         if math.isfinite(band.low):
             left = max(left, band.low - reach)
         return min(left, right - reach), right
-
-    def _log_mass(self, nodes: Array, spacing: float) -> Array:
-        """log of the rule's weight times N(0, s^2)."""
-        s = self.pair.noise
-        log_mass: Array = -0.5 * (nodes / s) ** 2 + (math.log(spacing / s) - _LOG_SQRT_TWO_PI)
-        return log_mass
 
     def _log_growth(self, angle: float, tilt: float) -> float:
         """log of how much the integrand's norm can grow from the real line to the one at ``angle`` s^2."""
@@ -188,32 +191,90 @@ class GaussianPairStep:
         left, right = self._window(tilt)
         strip = min(0.25 * math.pi, math.sqrt(2.0 / self._curvature(tilt)))
         spacing = 2.0 * math.pi * strip * s**2 / (_ENVELOPE_DIGITS + self._log_growth(2.0 * strip, tilt))
-        nodes = _grid(left, right, spacing)
-        base, loss = pair.exponents(nodes)
-        log_mass = self._log_mass(nodes, spacing) - log_moment
-        real = log_mass + base + tilt * loss
-        if self.band is not None:
-            real = real + self.band.log_share(nodes)
-        weight = np.exp(real)
-        kept = real > -self.digits
-        dropped = float(weight[~kept].sum())
-        nodes, log_mass = nodes[kept], log_mass[kept]
-        steepest = float(weight[kept] @ pair.slope(nodes))
-        shares = np.zeros(nodes.size) if self.band is None else self.band.log_share(nodes)
-        width = math.inf if self.band is None else self.band.width
-        angles = sorted({min(decay * steepest * factor, strip) for factor in _ENVELOPE_ANGLES})
-        logs, rates = np.empty((len(angles), nodes.size)), np.empty((len(angles), nodes.size))
-        for row, angle in enumerate(angles):
-            base_r, _, loss_r, loss_i = pair.shifted_exponents(nodes, angle)
-            grown = (
-                0.5 * (angle * s) ** 2 + 0.5 * (angle * s * s / width) ** 2 + UNIT * pair.cancellation * (tilt + 1.0)
-            )
-            _raise_weights(logs[row], log_mass, base_r, loss_r, shares, tilt, grown)
-            rates[row] = loss_i
-        log_tail = float(pair.log_tail(left, right, np.array([tilt]), self.band)[0]) - log_moment
+        logs, rates, dropped = _envelope(
+            pair.law, self._ends, _grid(left, right, spacing), spacing, (tilt, decay, strip), log_moment, self.digits
+        )
+        beyond = float(log_tail(pair.law, left, right, np.array([tilt]), self._ends)[0]) - log_moment
         lifted = math.exp(min(self._log_growth(strip, tilt), 700.0))
-        extra = 2.0 * math.exp(-_ENVELOPE_DIGITS) + lifted * (dropped + math.exp(min(log_tail, 700.0)))
-        return logs, rates, extra
+        extra = 2.0 * math.exp(-_ENVELOPE_DIGITS) + lifted * (dropped + math.exp(min(beyond, 700.0)))
+        return logs + UNIT * pair.cancellation * (tilt + 1.0), rates, extra
+
+    @property
+    def _ends(self) -> Ends:
+        return EVERYTHING if self.band is None else self.band.ends
+
+
+@compiled
+def _table(
+    law: Law, band: Ends, grid: tuple[int, int], spacing: float, tilts: Array, from_one: bool, cancellation: float
+) -> tuple[Array, Array, Array, Array]:
+    """Sum a rule on the real line: `moments_at`, and the error of log M from rounding and beyond the grid."""
+    first, count = grid
+    base, loss, log_mass = np.empty(count), np.empty(count), np.empty(count)
+    rule = _log_rule(spacing, law[1])
+    for j in range(count):
+        x = (first + j) * spacing
+        base[j], loss[j] = exponents_at(x, law)
+        base[j] += log_share_at(x, band)
+        log_mass[j] = rule - 0.5 * (x / law[1]) ** 2
+    moments, means, variances, errors = moments_at(log_mass, base, loss, 0.0, tilts, from_one, cancellation)
+    tails = log_tail(law, first * spacing, (first + count - 1) * spacing, tilts, band)
+    for i in range(tilts.size):
+        errors[i] = UNIT * errors[i] + math.exp(min(tails[i] - moments[i], 700.0))
+    return moments, means, variances, errors
+
+
+@compiled
+def _envelope(
+    law: Law,
+    band: Ends,
+    grid: tuple[int, int],
+    spacing: float,
+    at: tuple[float, float, float],
+    log_moment: float,
+    digits: float,
+) -> tuple[Array, Array, float]:
+    """Weights of a few lines, rounded up, and their rates of decay; and the sum of the weights that are left out.
+
+    Args:
+        at: The tilt, the decay that is asked for, and the largest angle.
+    """
+    tilt, decay, strip = at
+    first, count = grid
+    s, rule = law[1], _log_rule(spacing, law[1]) - log_moment
+    nodes, log_mass, shares = np.empty(count), np.empty(count), np.empty(count)
+    kept, dropped, steepest = 0, 0.0, 0.0
+    for j in range(count):
+        x = (first + j) * spacing
+        base, loss = exponents_at(x, law)
+        share, mass = log_share_at(x, band), rule - 0.5 * (x / s) ** 2
+        log_weight = mass + base + tilt * loss + share
+        if log_weight > -digits:
+            nodes[kept], log_mass[kept], shares[kept] = x, mass, share
+            steepest += math.exp(log_weight) * slope_at(x, law)
+            kept += 1
+        else:
+            dropped += math.exp(log_weight)
+    rows = 0
+    angles = np.empty(len(_ENVELOPE_ANGLES))
+    for factor in _ENVELOPE_ANGLES:
+        angles[rows] = min(decay * steepest * factor, strip)
+        rows += 1
+        if angles[rows - 1] >= strip:
+            break
+    logs, rates = np.empty((rows, kept)), np.empty((rows, kept))
+    for row in range(rows):
+        angle = angles[row]
+        grown = 0.5 * (angle * s) ** 2
+        if band[0] > -math.inf or band[1] < math.inf:
+            grown += 0.5 * (angle * s * s / band[2]) ** 2
+        base_r, _, loss_r, loss_i = shifted_exponents(nodes[:kept], angle, law)
+        for j in range(kept):
+            tilted = tilt * loss_r[j]
+            rounding = 8.0 * UNIT * (abs(log_mass[j]) + abs(base_r[j]) + abs(tilted))
+            logs[row, j] = log_mass[j] + base_r[j] + tilted + shares[j] + grown + rounding
+            rates[row, j] = loss_i[j]
+    return logs, rates, dropped
 
 
 @compiled
@@ -256,17 +317,14 @@ def _weigh(
 
 
 @compiled
-def _raise_weights(
-    logs: Array, log_mass: Array, base: Array, loss: Array, shares: Array, tilt: float, grown: float
-) -> None:
-    """Write the logarithms of an envelope's weights, rounded up, to ``logs``."""
-    for j in range(logs.size):
-        tilted = tilt * loss[j]
-        rounding = 8.0 * UNIT * (abs(log_mass[j]) + abs(base[j]) + abs(tilted))
-        logs[j] = log_mass[j] + base[j] + tilted + shares[j] + grown + rounding
+def _log_rule(spacing: float, s: float) -> float:
+    """log of the rule's weight over the scale of N(0, s^2)."""
+    return math.log(spacing / s) - _LOG_SQRT_TWO_PI
 
 
-def _grid(left: float, right: float, spacing: float) -> Array:
+def _grid(left: float, right: float, spacing: float) -> tuple[int, int]:
+    """The first node, as a multiple of the spacing, and their number."""
     if (right - left) / spacing > MAX_NODES:
         raise OverflowError("the quadrature would need too many nodes")
-    return np.arange(math.floor(left / spacing), math.ceil(right / spacing) + 1, dtype=np.float64) * spacing
+    first = math.floor(left / spacing)
+    return first, math.ceil(right / spacing) + 1 - first
