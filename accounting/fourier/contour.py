@@ -291,25 +291,48 @@ def power_values(
     width = max(1, math.isqrt(points))
     blocks = -(-points // width)
     spacing = 2.0 * math.pi / period
-    t = np.arange(blocks * width, dtype=np.float64) * spacing
-    logs: Complex = (0.5 * gaussian * (1j * t * (2.0 * tilt + 1.0) - t * t)).astype(np.complex128)
-    quadrature = np.zeros(t.size)
-    rounding = UNIT * 8.0 * np.abs(logs)
     log_scale = 0.5 * gaussian * tilt * (tilt + 1.0)
     log_scale_error = 8.0 * UNIT * log_scale
-    last = float(t[-1]) + spacing
+    last = blocks * width * spacing
     log_tail = -0.5 * gaussian * last * last
+    logs, quadrature, rounding = _gaussian_line(gaussian, tilt, blocks * width, spacing)
     for line, count in lines:
-        part, inexact, floating = line.log_ratios(blocks, width, spacing)
-        logs = logs + count * part
-        quadrature = quadrature + count * inexact
-        rounding = rounding + count * floating + 4.0 * UNIT * count * np.abs(part)
+        _add_line(logs, quadrature, rounding, line.log_ratios(blocks, width, spacing), count)
         log_scale += count * line.log_moment
         log_scale_error += count * line.log_moment_error + 4.0 * UNIT * abs(count * line.log_moment)
         log_tail += count * float(line.log_envelope(np.array([last]))[0])
+    ratios, errors, rounded = _exponential(logs, quadrature, rounding)
+    return LineValues(ratios, errors, rounded, log_scale, log_scale_error, log_tail, gaussian)
+
+
+@compiled
+def _gaussian_line(gaussian: float, tilt: float, points: int, spacing: float) -> tuple[Complex, Array, Array]:
+    """log D(c + it)/D(c) of a Gaussian at each point, and its errors by quadrature and by rounding."""
+    logs, quadrature, rounding = np.empty(points, np.complex128), np.zeros(points), np.empty(points)
+    for k in range(points):
+        t = k * spacing
+        logs[k] = complex(-0.5 * gaussian * t * t, 0.5 * gaussian * t * (2.0 * tilt + 1.0))
+        rounding[k] = UNIT * 8.0 * abs(logs[k])
+    return logs, quadrature, rounding
+
+
+@compiled
+def _add_line(
+    logs: Complex, quadrature: Array, rounding: Array, line: tuple[Complex, Array, Array], count: float
+) -> None:
+    """Add ``count`` equal steps."""
+    for k in range(logs.size):
+        logs[k] += count * line[0][k]
+        quadrature[k] += count * line[1][k]
+        rounding[k] += count * line[2][k] + 4.0 * UNIT * count * abs(line[0][k])
+
+
+@compiled
+def _exponential(logs: Complex, quadrature: Array, rounding: Array) -> tuple[Complex, Array, Array]:
+    """The ratios themselves, and their absolute errors by quadrature and by rounding."""
+    ratios = np.exp(logs)
     errors = error_of_exponential(logs, quadrature)
-    rounded = error_of_exponential(logs, quadrature + rounding) - errors
-    return LineValues(np.exp(logs), errors, rounded, log_scale, log_scale_error, log_tail, gaussian)
+    return ratios, errors, error_of_exponential(logs, quadrature + rounding) - errors
 
 
 def gaussian_table(mu_squared: float, tilts: Array) -> TiltTable:

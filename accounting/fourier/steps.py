@@ -237,8 +237,16 @@ def _log1p_of(y: Complex) -> Complex:
     return logs
 
 
-def log_kernel(tilts: Array) -> Array:
+@compiled
+def log_kernel_at(tilt: float) -> float:
     """log B(x), B(x) = x^x / (1 + x)^(1 + x) = sup over y > 0 of e^(-xy) (1 - e^-y); B(0) = 1."""
-    positive = np.maximum(tilts, 1e-300)
-    kernel: Array = -positive * np.log1p(1.0 / positive) - np.log1p(positive)
+    return -tilt * math.log1p(1.0 / tilt) - math.log1p(tilt) if tilt > 0.0 else 0.0
+
+
+@compiled
+def log_kernel(tilts: Array) -> Array:
+    """`log_kernel_at` each tilt."""
+    kernel = np.empty(tilts.size)
+    for j in range(tilts.size):
+        kernel[j] = log_kernel_at(tilts[j])
     return kernel
