@@ -39,7 +39,7 @@ class FourierInversion:
     def estimate_epsilon(self, composition: Composition, delta: float) -> float | None:
         """A number near epsilon(delta) that bounds nothing, in a fraction of the time; None where there is none."""
         here = directed(composition, Direction.REMOVE)
-        return None if here is None else guess_epsilon(here, delta)
+        return None if here is None else guess_epsilon(here, delta)[0]
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
         best: Bounds | None = None
@@ -107,8 +107,8 @@ def _delta_in(profiles: DirectedProfiles, one_step: float, epsilon: float, *, en
 def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: float) -> Bounds:
     """Bounds of epsilon in one direction."""
     best = Bounds(method=_CHERNOFF)
-    epsilon = guess_epsilon(profiles.composition, delta)
-    plain = profiles.plain(profiles.composition.table_at(epsilon), epsilon, math.log(delta))
+    epsilon, table = guess_epsilon(profiles.composition, delta)
+    plain = profiles.plain(table, epsilon, math.log(delta))
     if plain is not None:
         root = _root(plain, epsilon, delta)
         best = _intersection(best, _certified(plain, root, delta), FourierInversion.name)
@@ -196,12 +196,10 @@ def _intersection(first: Bounds, second: Bounds, method: str) -> Bounds:
 def _root(profile: Profile, epsilon: float, delta: float) -> float:
     """Newton on log delta: the eps at which the profile's estimate is ``delta``."""
     for _ in range(12):
-        bounds = profile.delta_bounds(epsilon)
-        slope = profile.slope(epsilon)
-        if not bounds.estimate > 0.0 or not slope > 0.0:
+        estimate, slope = profile.estimate(epsilon)
+        if not estimate > 0.0 or not slope > 0.0:
             return epsilon
-        step = math.log(bounds.estimate / delta) * bounds.estimate / slope
-        moved = max(0.0, epsilon + step)
+        moved = max(0.0, epsilon + math.log(estimate / delta) * estimate / slope)
         if abs(moved - epsilon) <= 1e-13 * max(1.0, epsilon):
             return moved
         epsilon = moved
@@ -211,7 +209,7 @@ def _root(profile: Profile, epsilon: float, delta: float) -> float:
 def _certified(profile: Profile, epsilon: float, delta: float) -> Bounds:
     """The narrowest interval around ``epsilon`` whose ends the bounds of delta prove."""
     bounds = profile.delta_bounds(epsilon)
-    slope = max(profile.slope(epsilon), 1e-300)
+    slope = max(profile.estimate(epsilon)[1], 1e-300)
     above = max((bounds.upper - delta) / slope, 0.0) + 1e-15 * epsilon
     upper = math.inf
     for _ in range(24):

@@ -23,7 +23,8 @@ Lines = dict[float, list[tuple[Line, int]]]
 _LOG_TOLERANCE = math.log(2e-9)
 #: log of the largest amplification M(c) e^(-c eps) / delta over the smallest.
 _LOG_AMPLIFICATION = math.log(1e6)
-_TILTS = 1.3 ** -np.arange(40.0)
+_TILTS = 1.42 ** -np.arange(30.0)
+_TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
 #: Of the tilt of a line that takes too many points, the largest that is tried after it.
 _SHARES = (0.6, 0.5, 0.5)
@@ -133,24 +134,16 @@ def _choose(
     for j in range(size):
         above = exponents[j] + log_kernel_at(tilts[j]) - (_LOG_TOLERANCE + log_delta)
         needed[j] = above + math.log1p(math.exp(-above)) if above > 0.0 else math.log1p(math.exp(above))
-    reachable = False
-    for j in range(size):
-        reachable = reachable or (tilts[j] <= largest and logs[j] <= least + _LOG_AMPLIFICATION)
-    lowest = math.inf
+    reachable, lowest = False, math.inf
     for j in range(size):
         if logs[j] <= least + _LOG_AMPLIFICATION:
+            reachable = reachable or tilts[j] <= largest
             lowest = min(lowest, exponents[j] - log_delta)
     choice, fewest = (tilts[best], math.inf, log_delta, exponents[best] - log_delta, math.inf), math.inf
     for j in range(size):
         if not logs[j] <= least + _LOG_AMPLIFICATION or (reachable and tilts[j] > largest):
             continue
-        right, left = math.inf, math.inf
-        for k in range(size):
-            if tilts[k] > tilts[j]:
-                right = min(right, needed[k] / (tilts[k] - tilts[j]))
-            elif tilts[k] < tilts[j]:
-                left = min(left, needed[k] / (tilts[j] - tilts[k]))
-        period, amplification = max(left, right), exponents[j] - log_delta
+        period, amplification = _period(tilts, needed, j), exponents[j] - log_delta
         decay = math.sqrt(2.0 * max(amplification - _LOG_TOLERANCE, 1.0) / max(variances[j], 1e-300))
         # A larger amplification is more rounding: it must win points to be taken.
         points = period * decay * (1.0 + 0.02 * (amplification - lowest))
@@ -159,17 +152,37 @@ def _choose(
     return choice
 
 
-def guess_epsilon(composition: DirectedComposition, delta: float) -> float:
-    """The saddle-point estimate of epsilon(delta), refined where epsilon changes fast with the tilt."""
-    table = composition.table_for(delta)
+@compiled
+def _period(tilts: Array, needed: Array, at: int) -> float:
+    """The shortest period of a line at one tilt whose aliases are within the tolerance.
+
+    Args:
+        needed: At each tilt, log of its bound of an alias over what is tolerated.
+    """
+    right, left = math.inf, math.inf
+    for k in range(tilts.size):
+        if tilts[k] > tilts[at]:
+            right = min(right, needed[k] / (tilts[k] - tilts[at]))
+        elif tilts[k] < tilts[at]:
+            left = min(left, needed[k] / (tilts[at] - tilts[k]))
+    return max(left, right)
+
+
+def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float, TiltTable]:
+    """The saddle-point estimate of epsilon(delta), refined where epsilon changes fast with the tilt.
+
+    Returns:
+        The estimate, and moments at tilts around its saddle point.
+    """
+    wide = table = composition.table_for(delta)
     target = math.log(delta)
     epsilon = 0.0
     for _ in range(5):
         epsilon, gap, largest, smallest = _interpolate(table.tilts, table.moments, table.means, table.variances, target)
         if gap < 0.3 * max(abs(epsilon), 1e-6):
             break
-        table = composition.table(np.geomspace(largest, smallest, 12))
-    return max(0.0, epsilon)
+        table = composition.table(largest * (smallest / largest) ** _TWELFTHS)
+    return max(0.0, epsilon), wide
 
 
 @compiled

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,10 @@ from accounting.intervals import Bounds
 Array = NDArray[np.float64]
 
 TINY = 5e-324
+_TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window")
+#: Places, over the decay that a line was made for, at which its sum may end; and the one that is tried first.
+_GROWTH = 1.2 ** np.arange(-6.0, 56.0)
+_FIRST_TRIED = 9
 #: Bounds are added up as they come: a million of them are wrong by less.
 _SUMMED = 1.0 + 1e-9
 
@@ -98,18 +103,22 @@ class Contour:
 
     def delta_bounds(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any real eps; tight near the one that the line was made for."""
-        many = self.evaluate(np.array([epsilon]))
-        terms = {name: float(term[0]) for name, term in many.terms.items()}
-        return Bounds(float(many.lower[0]), float(many.upper[0]), float(many.estimate[0]), terms)
+        lower, middle, upper, *terms = self._rows(np.array([epsilon]))[:, 0].tolist()
+        return Bounds(lower, upper, middle, dict(zip(_TERMS, terms, strict=True)))
 
     def evaluate(self, epsilons: Array) -> ProfileValues:
         """Evaluate delta at many epsilons."""
-        values, aliases = self.values, self._aliases(epsilons)
+        lower, middle, upper, *terms = self._rows(epsilons)
+        return ProfileValues(lower, middle, upper, dict(zip(_TERMS, terms, strict=True)))
+
+    def _rows(self, epsilons: Array) -> Array:
+        """Lower ends, estimates, upper ends, and the terms of their widths in the order of `_TERMS`."""
+        values = self.values
         spacing = 2.0 * math.pi / self.period
         last = values.ratios.size * spacing
         tails = values.tail_sum_over_squares(last, spacing) / math.pi, values.tail_sum(last, spacing) / math.pi
         scale = values.log_scale, values.log_scale_error
-        bounds = _evaluate(
+        return _evaluate(
             epsilons,
             values.ratios,
             values.errors,
@@ -119,31 +128,24 @@ class Contour:
             scale,
             tails,
             self.window,
-            aliases,
+            (self.table.tilts, self._log_bounds),
         )
-        lower, middle, upper, rounding, quadrature, truncation, window, _ = bounds
-        terms = {
-            "rounding": rounding,
-            "quadrature": quadrature,
-            "truncation": truncation,
-            "aliasing": aliases,
-            "window": window,
-        }
-        return ProfileValues(lower, middle, upper, terms)
 
-    def slope(self, epsilon: float) -> float:
-        """-d delta / d eps, an estimate."""
-        return float(self.slopes(np.array([epsilon]))[0])
+    @cached_property
+    def _log_bounds(self) -> Array:
+        """log of M(x) B(x) at each tilt of the table, rounded up."""
+        log_bounds: Array = self.table.moments + self.table.errors + log_kernel(self.table.tilts)
+        return log_bounds
 
-    def slopes(self, epsilons: Array) -> Array:
-        """Return `slope` at many epsilons."""
-        return _slopes(epsilons, self.values.ratios, self.tilt, self.period, self.values.log_scale)
+    def estimate(self, epsilon: float) -> tuple[float, float]:
+        """Return delta and -d delta / d eps, estimates."""
+        deltas, slopes = self.estimates(np.array([epsilon]))
+        return float(deltas[0]), float(slopes[0])
 
-    def _aliases(self, epsilons: Array) -> Array:
-        table = self.table
-        return _aliases(
-            epsilons, table.tilts, table.moments + table.errors + log_kernel(table.tilts), self.tilt, self.period
-        )
+    def estimates(self, epsilons: Array) -> tuple[Array, Array]:
+        """Return `estimate` at many epsilons."""
+        values = self.values
+        return _estimates(epsilons, values.ratios, self.tilt, self.period, values.log_scale, self.window)
 
 
 @compiled
@@ -157,24 +159,23 @@ def _evaluate(
     scale: tuple[float, float],
     tails: tuple[float, float],
     window: float,
-    aliases: Array,
+    table: tuple[Array, Array],
 ) -> Array:
-    """`Contour.evaluate`: rows of lower ends, estimates, upper ends, and the terms of their widths.
+    """`Contour._rows`.
 
     Args:
         scale: log D(c) and its error.
         tails: Bounds of what lies beyond the last point, of |D| / t^2 and of |D|, over pi.
-        aliases: At each epsilon.
+        table: Tilts, and log of M(x) B(x) at each, rounded up.
     """
     bounds = np.empty((8, epsilons.size))
+    aliases = _aliases(epsilons, table[0], table[1], tilt, period)
     points, spacing, rule = ratios.size, 2.0 * math.pi / period, 2.0 / period
     kernel = np.empty(points, np.complex128)
     inexact_quadrature, inexact_rounding, inexact_density = 0.0, 0.0, 0.0
     for k in range(points):
         z = complex(tilt, k * spacing)
-        kernel[k] = rule / (z * (z + 1.0))
-        if k == 0:
-            kernel[k] *= 0.5
+        kernel[k] = (rule if k > 0 else 0.5 * rule) / (z * (z + 1.0))
         inexact_quadrature += abs(kernel[k]) * errors[k]
         inexact_rounding += abs(kernel[k]) * roundings[k]
         inexact_density += errors[k] + roundings[k]
@@ -209,32 +210,39 @@ def _evaluate(
         error, moved_by = rounding + quadrature + truncation, 0.0
         if window > 0.0:
             # eta^2 e^(eta^2/8) times the density of the windowed loss at eps, rounded up. Its terms are added in turn.
-            wrong = inexact_density + UNIT * (density_error + points * density_error)
+            wrong = inexact_density + UNIT * (1.0 + points) * density_error
             moved_by = largest * correction * max((density + wrong) * rule + tails[1], 0.0)
         lower, upper = estimate - error - aliases[i] - moved_by, estimate + error
-        middle = math.nan
         if math.isfinite(lower) and math.isfinite(upper):
             upper = max(upper, TINY)
             lower = min(max(lower, 0.0), upper) if exponent >= -690.0 else 0.0
-            middle = min(max(estimate - 0.5 * moved_by, lower), upper)
+            bounds[0, i], bounds[1, i], bounds[2, i] = lower, min(max(estimate - 0.5 * moved_by, lower), upper), upper
         else:
-            lower, upper = 0.0, math.inf
-        bounds[0, i], bounds[1, i], bounds[2, i] = lower, middle, upper
-        bounds[3, i], bounds[4, i], bounds[5, i], bounds[6, i] = rounding, quadrature, truncation, moved_by
+            bounds[0, i], bounds[1, i], bounds[2, i] = 0.0, math.nan, math.inf
+        bounds[3, i], bounds[4, i], bounds[5, i] = rounding, quadrature, truncation
+        bounds[6, i], bounds[7, i] = aliases[i], moved_by
     return bounds
 
 
 @compiled
-def _slopes(epsilons: Array, ratios: Complex, tilt: float, period: float, log_scale: float) -> Array:
-    slopes, spacing = np.empty(epsilons.size), 2.0 * math.pi / period
+def _estimates(
+    epsilons: Array, ratios: Complex, tilt: float, period: float, log_scale: float, window: float
+) -> tuple[Array, Array]:
+    deltas, slopes, spacing = np.empty(epsilons.size), np.empty(epsilons.size), 2.0 * math.pi / period
+    correction = 0.5 * window * window * math.exp(min(window * window / 8.0, 700.0))
     for i in range(epsilons.size):
-        total = 0.0
+        delta, slope = 0.0, 0.0
         for k in range(ratios.size):
-            angle = epsilons[i] * (k * spacing)
-            part = (ratios[k] * complex(math.cos(angle), -math.sin(angle)) / complex(tilt + 1.0, k * spacing)).real
-            total += part if k > 0 else 0.5 * part
-        slopes[i] = math.exp(min(log_scale - tilt * epsilons[i], 690.0)) * total * 2.0 / period
-    return slopes
+            angle, z = epsilons[i] * (k * spacing), complex(tilt, k * spacing)
+            turned = ratios[k] * complex(math.cos(angle), -math.sin(angle))
+            if k == 0:
+                turned *= 0.5
+            rising = turned / (z + 1.0)
+            slope += rising.real
+            delta += (rising / z).real - correction * turned.real
+        scale = math.exp(min(log_scale - tilt * epsilons[i], 690.0)) * 2.0 / period
+        deltas[i], slopes[i] = scale * delta, scale * slope
+    return deltas, slopes
 
 
 @compiled
@@ -269,14 +277,15 @@ def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_t
     Args:
         log_envelope: decreasing; log of a bound of |D(c + it')/D(c)| for every t' >= t.
     """
-    t = start * 1.2 ** np.arange(-6.0, 56.0)
+    t = start * _GROWTH
     low, high = 0, t.size
+    middle = _FIRST_TRIED
     while low < high:
-        middle = (low + high) // 2
         if float(log_envelope(t[middle : middle + 1])[0]) - math.log(math.pi * t[middle]) <= log_tolerance:
             high = middle
         else:
             low = middle + 1
+        middle = (low + high) // 2
     return float(t[low]) if low < t.size else math.inf
 
 

@@ -143,7 +143,7 @@ class GaussianPair:
         """log of the infimum of f."""
         return math.log1p(-self.probability)
 
-    @property
+    @cached_property
     def cancellation(self) -> float:
         """The rounding of log f beyond its own size, in units of the unit roundoff.
 

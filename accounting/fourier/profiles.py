@@ -51,7 +51,7 @@ class Profile(Protocol):
     @property
     def tilt(self) -> float: ...
     def delta_bounds(self, epsilon: float) -> Bounds: ...
-    def slope(self, epsilon: float) -> float: ...
+    def estimate(self, epsilon: float) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,9 @@ class SumProfile:
         lower, upper = sum(part.lower for part in bounds), sum(part.upper for part in bounds)
         return Bounds(lower, upper + bound, sum(part.estimate for part in bounds), budget)
 
-    def slope(self, epsilon: float) -> float:
-        return sum(part.slope(epsilon) for part in self.parts)
+    def estimate(self, epsilon: float) -> tuple[float, float]:
+        deltas, slopes = zip(*(part.estimate(epsilon) for part in self.parts), strict=True)
+        return sum(deltas), sum(slopes)
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class DirectedProfiles:
             return mean + reach * math.sqrt(variance)
         capped, _ = self._capped(math.log(delta), reach / math.sqrt(variance))
         try:
-            return guess_epsilon(capped, delta)
+            return guess_epsilon(capped, delta)[0]
         except OverflowError:
             return mean + reach * math.sqrt(variance)
 

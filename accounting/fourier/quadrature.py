@@ -46,7 +46,7 @@ MAX_NODES = 400_000
 _SHARE_ERROR = 2e-13
 _ENVELOPE_DIGITS = 40.0
 #: Of the lines whose weights an envelope is made of, over the best one at the decay that is asked for.
-_ENVELOPE_ANGLES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_ENVELOPE_ANGLES = (0.7, 1.5, 4.0, 12.0)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
