@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from accounting.compiled import compiled
 from accounting.fourier.moments import moments_at
 from accounting.fourier.pairs import (
+    ADD,
     EVERYTHING,
     Band,
     Ends,
@@ -44,7 +45,8 @@ Array = NDArray[np.float64]
 MAX_NODES = 400_000
 #: Of the complex error function, relatively.
 _SHARE_ERROR = 2e-13
-_ENVELOPE_DIGITS = 40.0
+#: By how many fewer digits an envelope's rule has than a line's, and how many it has at least.
+_FEWER_DIGITS, _LEAST_DIGITS = 24.0, 20.0
 #: Of the lines whose weights an envelope is made of, over the best one at the decay that is asked for.
 _ENVELOPE_ANGLES = (0.7, 1.5, 4.0, 12.0)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -92,17 +94,14 @@ class GaussianPairStep:
         growth = self._log_growth(2.0 * angle, tilt)
         spacing = 2.0 * math.pi * angle * s**2 / (self.digits + growth)
         left, right = self._window(tilt)
-        first, count = _grid(left, right, spacing)
-        nodes = np.arange(first, first + count, dtype=np.float64) * spacing
-        log_weight = -0.5 * (nodes / s) ** 2 + (_log_rule(spacing, s) + 0.5 * (angle * s) ** 2 - log_moment)
-        # ADD is integrated below the axis, where the phase of the Gaussian has the other sign.
-        phase = nodes * (angle if pair.pair is Pair.ADD else -angle)
+        first, count = grid = _grid(left, right, spacing)
+        shares = np.zeros(0, np.complex128)
         if self.band is not None:
             # ADD has no bands, so the line is above the axis.
-            log_share = self.band.shifted_log_share(nodes, angle * s**2)
-            log_weight, phase = log_weight + log_share.real, phase + log_share.imag
+            nodes = np.arange(first, first + count, dtype=np.float64) * spacing
+            shares = self.band.shifted_log_share(nodes, angle * s**2)
         weights, losses, mass, first_moment, dropped, size = _weigh(
-            nodes / s, log_weight, phase, pair.shifted_exponents(nodes, angle), tilt, -self.digits - 4.0
+            pair.law, grid, spacing, angle, shares, (tilt, log_moment), -self.digits - 4.0
         )
         beyond = float(log_tail(pair.law, left, right, np.array([tilt]), self._ends)[0]) - log_moment
         tail = math.exp(min(beyond + self._log_growth(angle, tilt), 700.0)) + dropped
@@ -190,13 +189,14 @@ class GaussianPairStep:
         pair, s = self.pair, self.pair.noise
         left, right = self._window(tilt)
         strip = min(0.25 * math.pi, math.sqrt(2.0 / self._curvature(tilt)))
-        spacing = 2.0 * math.pi * strip * s**2 / (_ENVELOPE_DIGITS + self._log_growth(2.0 * strip, tilt))
+        digits = max(self.digits - _FEWER_DIGITS, _LEAST_DIGITS)
+        spacing = 2.0 * math.pi * strip * s**2 / (digits + self._log_growth(2.0 * strip, tilt))
         logs, rates, dropped = _envelope(
             pair.law, self._ends, _grid(left, right, spacing), spacing, (tilt, decay, strip), log_moment, self.digits
         )
         beyond = float(log_tail(pair.law, left, right, np.array([tilt]), self._ends)[0]) - log_moment
         lifted = math.exp(min(self._log_growth(strip, tilt), 700.0))
-        extra = 2.0 * math.exp(-_ENVELOPE_DIGITS) + lifted * (dropped + math.exp(min(beyond, 700.0)))
+        extra = 2.0 * math.exp(-digits) + lifted * (dropped + math.exp(min(beyond, 700.0)))
         return logs + UNIT * pair.cancellation * (tilt + 1.0), rates, extra
 
     @property
@@ -279,37 +279,49 @@ def _envelope(
 
 @compiled
 def _weigh(
-    deviations: Array,
-    log_weight: Array,
-    phase: Array,
-    exponents: tuple[Array, Array, Array, Array],
-    tilt: float,
+    law: Law,
+    grid: tuple[int, int],
+    spacing: float,
+    angle: float,
+    log_shares: Complex,
+    at: tuple[float, float],
     least: float,
 ) -> tuple[Complex, Complex, float, float, float, float]:
-    """Turn exponents on a shifted line into weights and losses; weights below e^least are left out.
+    """Weights and losses of a rule on the line at ``angle`` s^2; weights below e^least are left out.
 
     Args:
-        deviations: The nodes, over s.
-        log_weight, phase: Of the rule, the Gaussian and the band's share together.
-        exponents: As `GaussianPair.shifted_exponents`.
+        log_shares: Of a band, at each node; empty without one.
+        at: The tilt, and log M there.
 
     Returns:
         Weights; losses; the sum of the weights' moduli; the same times those of the losses; the sum of what is left
         out; the largest exponent of a node that is kept.
     """
-    base_r, base_i, loss_r, loss_i = exponents
-    weights, losses = np.empty(phase.size, np.complex128), np.empty(phase.size, np.complex128)
+    first, nodes = grid
+    s, (tilt, log_moment) = law[1], at
+    x = np.empty(nodes)
+    for j in range(nodes):
+        x[j] = (first + j) * spacing
+    base_r, base_i, loss_r, loss_i = shifted_exponents(x, angle, law)
+    rule = _log_rule(spacing, s) + 0.5 * (angle * s) ** 2 - log_moment
+    # ADD is integrated below the axis, where the phase of the Gaussian has the other sign.
+    turn = angle if law[0] == ADD else -angle
+    weights, losses = np.empty(nodes, np.complex128), np.empty(nodes, np.complex128)
     count, mass, first_moment, dropped, size = 0, 0.0, 0.0, 0.0, 0.0
-    for j in range(phase.size):
-        log_modulus = log_weight[j] + base_r[j] + tilt * loss_r[j]
+    for j in range(nodes):
+        square = (x[j] / s) ** 2
+        log_modulus = rule - 0.5 * square + base_r[j] + tilt * loss_r[j]
+        phase = turn * x[j] + base_i[j] + tilt * loss_i[j]
+        if log_shares.size > 0:
+            log_modulus += log_shares[j].real
+            phase += log_shares[j].imag
         modulus = math.exp(log_modulus)
         if log_modulus > least:
-            turned = phase[j] + base_i[j] + tilt * loss_i[j]
-            weights[count] = complex(modulus * math.cos(turned), modulus * math.sin(turned))
+            weights[count] = complex(modulus * math.cos(phase), modulus * math.sin(phase))
             losses[count] = complex(loss_r[j], loss_i[j])
             mass += modulus
             first_moment += modulus * math.hypot(loss_r[j], loss_i[j])
-            size = max(size, abs(base_r[j]) + tilt * abs(loss_r[j]) + deviations[j] * deviations[j])
+            size = max(size, abs(base_r[j]) + tilt * abs(loss_r[j]) + square)
             count += 1
         else:
             dropped += modulus
