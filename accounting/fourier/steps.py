@@ -99,6 +99,10 @@ class StepLine:
             (2.0 * self.mass, self.first_moment),
         )
 
+    def moduli(self, t: Array) -> Array:
+        """|M(c + it)/M(c)| at each t, but for its errors."""
+        return _moduli(t, self.weights, self.losses)
+
     def log_envelope(self, t: Array) -> Array:
         """Decreasing in t: a bound of log |M(c + it')/M(c)| for every t' >= t."""
         return _log_envelope(t, *self.envelope)
@@ -170,6 +174,17 @@ def _log_ratios(
         inexact[k] = math.log1p(relative_error / modulus)
         floating[k] = math.log1p(rounding / modulus)
     return logs, inexact, floating
+
+
+@compiled
+def _moduli(t: Array, weights: Complex, losses: Complex) -> Array:
+    moduli = np.empty(t.size)
+    for k in range(t.size):
+        total = complex(1.0, 0.0)
+        for j in range(weights.size):
+            total += weights[j] * _expm1_it(t[k], losses[j])
+        moduli[k] = abs(total)
+    return moduli
 
 
 @compiled
