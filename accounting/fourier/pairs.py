@@ -219,7 +219,8 @@ def log_ratio_at(x: float, law: Law) -> float:
         if exponent < 1.0:
             change += weights[h] * math.expm1(exponent)
         else:
-            change += math.exp(exponent + log_weights[h]) - weights[h]
+            # Too small where the term is above e, and then no change is near 0.
+            change += math.exp(min(exponent + log_weights[h], 1.0)) - weights[h]
     if abs(change) < 0.3:
         return math.log1p(change)
     total = 0.0
