@@ -140,8 +140,8 @@ clean:  ## remove the virtual environments and caches (var/, where the data are,
 	rm -rf .site $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) $(ADAPTERS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "epsilond needs Python 3.11 or later; $(PYTHON) is older. Try: make PYTHON=python3.12 serve"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
+		|| { echo "epsilond needs Python 3.11 to 3.14; $(PYTHON) is another. Try: make PYTHON=python3.13 serve"; exit 1; }
 	@echo "== creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "Python's venv module is missing; on Debian: apt install python3-venv"; rm -rf .site $(VENV); exit 1; }
