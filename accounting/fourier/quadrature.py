@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.compiled import compiled
+from accounting.fourier.effort import LINE, TILT, spend
 from accounting.fourier.moments import moments_at
 from accounting.fourier.pairs import (
     ADD,
@@ -76,8 +77,10 @@ class GaussianPairStep:
             left, right = min(left, pair.window(0.0)[0]), max(right, pair.window(0.0)[1])
         angle = self._best_angle(float(tilts.max()))
         spacing = 2.0 * math.pi * angle * s**2 / (self.digits + self._log_growth(angle, float(tilts.max())))
+        grid = _grid(left, right, spacing)
+        spend(TILT * grid[1] * (tilts.size + len(pair.law[2])))
         moments, means, variances, errors = _table(
-            pair.law, self._ends, _grid(left, right, spacing), spacing, tilts, near_one, pair.cancellation
+            pair.law, self._ends, grid, spacing, tilts, near_one, pair.cancellation
         )
         return TiltTable(tilts, moments, means, variances, errors + 4.0 * math.exp(-self.digits))
 
@@ -95,6 +98,7 @@ class GaussianPairStep:
         spacing = 2.0 * math.pi * angle * s**2 / (self.digits + growth)
         left, right = self._window(tilt)
         first, count = grid = _grid(left, right, spacing)
+        spend(LINE * count * len(pair.law[2]))
         shares = np.zeros(0, np.complex128)
         if self.band is not None:
             # ADD has no bands, so the line is above the axis.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.fourier.effort import TILT, spend
 from accounting.fourier.moments import moments_at
 from accounting.fourier.pairs import steepest_tilt
 from accounting.fourier.ratio_path import LINE_ANGLE, REAL_ANGLE, RatioPart
@@ -104,6 +105,7 @@ class RatioStep:
             losses.append(loss)
             left_out.append(part.log_left_out(nodes, scale, tilts))
         log_mass, loss = np.concatenate(log_masses), np.concatenate(losses)
+        spend(TILT * loss.size * (tilts.size + 10))
         moments, means, variances, rounding = moments_at(
             log_mass, np.zeros(loss.size), loss, self.at_zero, tilts, True, 8.0 * float(np.abs(loss).max())
         )

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.compiled import compiled
+from accounting.fourier.effort import spend
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -88,6 +89,7 @@ class StepLine:
 
         e^(x+y) - 1 = (e^x - 1)(e^y - 1) + (e^x - 1) + (e^y - 1) makes it one matrix product.
         """
+        spend(blocks * width * self.weights.size)
         rounding = self.rounding + self.log_moment_error
         return _log_ratios(
             self.weights,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.fourier.effort import TILT, spend
 from accounting.fourier.moments import moments_at
 from accounting.fourier.steps import FAR_ABOVE, UNIT, StepLine, TiltTable
 from accounting.losses.atoms import Atoms
@@ -48,6 +49,7 @@ class AtomStep:
     def table(self, tilts: Array) -> TiltTable:
         """Guarantees: moment_within_its_error."""
         none = np.zeros(self.atoms.losses.size)
+        spend(TILT * tilts.size * none.size)
         moments, means, variances, rounding = moments_at(
             self.atoms.log_masses, none, self.atoms.losses, 0.0, tilts, True, 0.0
         )
