@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-DEFAULT_EFFORT = 300_000_000
+DEFAULT_EFFORT, LEAST_EFFORT, MOST_EFFORT = 300_000_000, 1_000_000, 5_000_000_000
 #: Operations of a node at a real tilt, and of a node of a line with its envelope.
 TILT, LINE = 6, 150
 
