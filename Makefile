@@ -27,10 +27,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-serve: $(VENV)/.runtime  ## set up, migrate and serve on http://127.0.0.1:8000
+serve: $(VENV)/.engine  ## set up, migrate and serve on http://127.0.0.1:8000
 	@$(BIN)/python -m app serve --migrate
 
-worker: $(VENV)/.runtime  ## execute queued runs in a process of their own (the server starts one by itself)
+worker: $(VENV)/.engine  ## execute queued runs in a process of their own (the server starts one by itself)
 	@$(BIN)/python -m app worker
 
 dask: $(VENV)/.dask  ## install what runs need to be trained on a Dask cluster (docs/operating/dask.md)
@@ -140,8 +140,8 @@ clean:  ## remove the virtual environments and caches (var/, where the data are,
 	rm -rf .site $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) $(ADAPTERS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "epsilond needs Python 3.11 or later; $(PYTHON) is older. Try: make PYTHON=python3.12 serve"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
+		|| { echo "epsilond needs Python 3.11 to 3.14; $(PYTHON) is another. Try: make PYTHON=python3.13 serve"; exit 1; }
 	@echo "== creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "Python's venv module is missing; on Debian: apt install python3-venv"; rm -rf .site $(VENV); exit 1; }
@@ -165,8 +165,13 @@ $(VENV)/.dask: requirements/dask.lock | $(BIN)/epsilond
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
 	@touch $@ $(VENV)/.runtime
 
+# No request and no test waits for numba's compiler.
+$(VENV)/.engine: accounting/compiled.py accounting/warm_up.py $(wildcard accounting/fourier/*.py) | $(VENV)/.runtime
+	@$(BIN)/python -m accounting.warm_up
+	@touch $@
+
 # The first collection compiles every module and rewrites every test; otherwise each process of the tests would do it.
-$(VENV)/.compiled: $(VENV)/.dev
+$(VENV)/.compiled: $(VENV)/.dev $(VENV)/.engine
 	@$(BIN)/python -m pytest -n 0 --collect-only -qq >/dev/null || true  # What is wrong is told when the tests run.
 	@touch $@
 

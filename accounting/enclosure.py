@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accounting.composition.composition import Composition
+from accounting.composition.intersection import NO_FINITE_BOUND
 from accounting.intervals import Answer, Bounds, Interval
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.privacy_loss import PrivacyLoss
@@ -61,7 +62,7 @@ def between(above: Answer, below: Answer, one_step: float, others: Sequence[Boun
     lower = min(lower, upper)
     estimate = min(max(above.value.estimate, lower), upper)
     gap = max(0.0, upper - lower - math.fsum(budget.values()))
-    warnings = tuple(dict.fromkeys(above.warnings)) if math.isinf(upper) else ()
+    warnings = tuple(dict.fromkeys(each for each in above.warnings if each != NO_FINITE_BOUND or math.isinf(upper)))
     return Answer(Interval(lower, estimate, upper), method, {**budget, "enclosure": gap}, warnings)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from accounting.accountant import deltas_for_epsilons, epsilons_for_deltas
 from accounting.events import Event, FullBatch, Gaussian
+from accounting.fourier.effort import DEFAULT_EFFORT, limited
 from accounting.groups import group_delta_for_epsilon, group_epsilon_for_delta
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
@@ -33,6 +35,7 @@ class Evaluation:
     Attributes:
         seconds: After so long nothing more is begun, and what is under way is given up.
         group_size: For how many records at a time.
+        effort: Operations that each number may take.
     """
 
     context: Context
@@ -40,6 +43,7 @@ class Evaluation:
     relation: NeighboringRelation
     seconds: float
     group_size: int = 1
+    effort: int = DEFAULT_EFFORT
 
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.seconds
@@ -114,7 +118,12 @@ class Evaluation:
         left = max(0.0, self._deadline - time.monotonic())
         remedy = "ask for fewer values at a time, or about fewer events"
         with refused_at("events"), too_much_work("this", remedy, *pointer):
-            return self.context.processes.run_within(left, function, *args, **kwargs)
+            return self.context.processes.run_within(left, _limited, self.effort, partial(function, *args, **kwargs))
+
+
+def _limited(effort: int, function: Callable[[], T]) -> T:
+    with limited(effort):
+        return function()
 
 
 def _true_positive_rates(

@@ -8,7 +8,8 @@ at the interval's upper end, the one from below is above delta at its lower end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 import scipy
@@ -16,6 +17,7 @@ import scipy
 from accounting.composition.basic import one_step_delta, total_variation
 from accounting.composition.composition import Composition
 from accounting.fourier.choice import DirectedComposition, guess_epsilon
+from accounting.fourier.effort import OutOfEffort, renew
 from accounting.fourier.profiles import FEW_PARTICIPATIONS, DirectedProfiles, Profile, chernoff_delta, goal
 from accounting.fourier.steps import Step
 from accounting.intervals import Bounds
@@ -39,7 +41,7 @@ class FourierInversion:
     def estimate_epsilon(self, composition: Composition, delta: float) -> float | None:
         """A number near epsilon(delta) that bounds nothing, in a fraction of the time; None where there is none."""
         here = directed(composition, Direction.REMOVE)
-        return None if here is None else guess_epsilon(here, delta)
+        return None if here is None else guess_epsilon(here, delta)[0]
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
         best: Bounds | None = None
@@ -87,6 +89,7 @@ def _delta_in(profiles: DirectedProfiles, one_step: float, epsilon: float, *, en
         one_step: delta of one step alone, or a number above SMALLEST_DELTA that is not far above the answer.
         enough: an upper bound below this needs no refinement.
     """
+    renew()
     if epsilon >= profiles.composition.largest_loss:
         return Bounds(0.0, 0.0, 0.0)
     table = profiles.composition.table_at(epsilon)
@@ -97,18 +100,20 @@ def _delta_in(profiles: DirectedProfiles, one_step: float, epsilon: float, *, en
     if loosest <= SMALLEST_DELTA:
         plain = profiles.plain(table, epsilon)
         return best if plain is None else _intersection(best, plain.delta_bounds(epsilon), FourierInversion.name)
-    for profile, method in profiles.near(epsilon, math.log(max(one_step, SMALLEST_DELTA)), table):
-        best = _intersection(best, profile.delta_bounds(epsilon), method)
-        if best.width <= DELTA_GOAL * best.upper or best.upper <= enough:
-            break
+    with suppress(OutOfEffort):
+        for profile, method in profiles.near(epsilon, math.log(max(one_step, SMALLEST_DELTA)), table):
+            best = _intersection(best, profile.delta_bounds(epsilon), method)
+            if best.width <= DELTA_GOAL * best.upper or best.upper <= enough:
+                break
     return best
 
 
 def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: float) -> Bounds:
     """Bounds of epsilon in one direction."""
+    renew()
     best = Bounds(method=_CHERNOFF)
-    epsilon = guess_epsilon(profiles.composition, delta)
-    plain = profiles.plain(profiles.composition.table_at(epsilon), epsilon, math.log(delta))
+    epsilon, table = guess_epsilon(profiles.composition, delta)
+    plain = profiles.plain(table, epsilon, math.log(delta))
     if plain is not None:
         root = _root(plain, epsilon, delta)
         best = _intersection(best, _certified(plain, root, delta), FourierInversion.name)
@@ -120,7 +125,10 @@ def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: flo
     if best.width <= goal(best.upper):
         return best
     one_step = partial(_one_step_epsilon, composition)
-    return _search(profiles, best, _first_try(profiles, one_step, delta), one_step(delta), delta)
+    with suppress(OutOfEffort):
+        for narrower in _search(profiles, best, _first_try(profiles, one_step, delta), one_step(delta), delta):
+            best = narrower
+    return best
 
 
 def _one_step_epsilon(composition: Composition, delta: float) -> float:
@@ -146,11 +154,14 @@ def _first_try(profiles: DirectedProfiles, one_step: Callable[[float], float], d
     return max(one_step(delta / count), min(guess, normal) if profiles.participations < FEW_PARTICIPATIONS else guess)
 
 
-def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: float, delta: float) -> Bounds:
+def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: float, delta: float) -> Iterator[Bounds]:
     """Newton from profile to profile; where a profile does not see its own delta, bisection.
 
     Args:
         lowest: a number that epsilon is hardly below.
+
+    Yields:
+        Bounds of epsilon, each at least as narrow as the one before.
     """
     for _ in range(_MOST_TRIALS):
         epsilon = min(max(epsilon, best.lower), best.upper)
@@ -165,21 +176,21 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
                 root = _root(profile, epsilon, delta)
                 best = _intersection(best, _certified(profile, root, delta), method)
                 following = root
+            yield best
             if best.width <= goal(best.upper):
-                return best
+                return
             if abs(following - epsilon) > min(0.01 * epsilon, 0.5 / profile.tilt):
                 # The line was made for another place.
                 break
         else:
             if not math.isnan(following):
-                return best
+                return
         if math.isnan(following) or not best.lower <= following <= best.upper:
             low, high = max(best.lower, 0.5 * lowest, 1e-3 * best.upper), best.upper
             following = math.sqrt(low * high) if low < high < math.inf else 0.5 * epsilon
         if abs(following - epsilon) <= 1e-9 * epsilon:
             break
         epsilon = following
-    return best
 
 
 def _intersection(first: Bounds, second: Bounds, method: str) -> Bounds:
@@ -196,12 +207,10 @@ def _intersection(first: Bounds, second: Bounds, method: str) -> Bounds:
 def _root(profile: Profile, epsilon: float, delta: float) -> float:
     """Newton on log delta: the eps at which the profile's estimate is ``delta``."""
     for _ in range(12):
-        bounds = profile.delta_bounds(epsilon)
-        slope = profile.slope(epsilon)
-        if not bounds.estimate > 0.0 or not slope > 0.0:
+        estimate, slope = profile.estimate(epsilon)
+        if not estimate > 0.0 or not slope > 0.0:
             return epsilon
-        step = math.log(bounds.estimate / delta) * bounds.estimate / slope
-        moved = max(0.0, epsilon + step)
+        moved = max(0.0, epsilon + math.log(estimate / delta) * estimate / slope)
         if abs(moved - epsilon) <= 1e-13 * max(1.0, epsilon):
             return moved
         epsilon = moved
@@ -211,7 +220,7 @@ def _root(profile: Profile, epsilon: float, delta: float) -> float:
 def _certified(profile: Profile, epsilon: float, delta: float) -> Bounds:
     """The narrowest interval around ``epsilon`` whose ends the bounds of delta prove."""
     bounds = profile.delta_bounds(epsilon)
-    slope = max(profile.slope(epsilon), 1e-300)
+    slope = max(profile.estimate(epsilon)[1], 1e-300)
     above = max((bounds.upper - delta) / slope, 0.0) + 1e-15 * epsilon
     upper = math.inf
     for _ in range(24):

@@ -21,6 +21,7 @@ from accounting.composition.exact_lattice import ExactLattice
 from accounting.composition.fourier import FourierInversion
 from accounting.composition.gaussian_dp import AnalyticGaussian
 from accounting.composition.renyi import RenyiBound
+from accounting.fourier.effort import question
 from accounting.intervals import Answer, Bounds, Interval
 
 #: Closed forms and moments: a bound for every list, wide where steps are subsampled.
@@ -38,6 +39,9 @@ METHODS = frozenset({METHOD, *(name for evaluator in EVALUATORS for name in (eva
 NO_FINITE_BOUND = (
     "No finite upper bound was found for this combination of mechanisms, which is not to say that there is none. "
     "Ask about its parts separately and add their epsilons and deltas."
+)
+EFFORT_REACHED = (
+    "The engine stopped at its effort of {} operations. The interval holds; with a larger effort it may be narrower."
 )
 #: How far, relatively, two bounds may cross by the rounding of their own numerics.
 CROSSING_ALLOWANCE = 1e-9
@@ -78,17 +82,18 @@ def intersect(
         evaluators = QUICK_EVALUATORS
     best, method = Bounds(upper=largest), BasicComposition.name
     lower, estimate, narrowest = 0.0, math.nan, math.inf
-    for evaluator in evaluators:
-        if math.isfinite(best.upper) and best.upper - lower <= narrow(best.upper):
-            break
-        bounds = _bounds_of(ask, evaluator)
-        if bounds is None:
-            continue
-        lower = max(lower, bounds.lower)
-        if bounds.upper < best.upper:
-            best, method = bounds, bounds.method or evaluator.name
-        if not math.isnan(bounds.estimate) and bounds.width < narrowest:
-            estimate, narrowest = bounds.estimate, bounds.width
+    with question() as effort:
+        for evaluator in evaluators:
+            if math.isfinite(best.upper) and best.upper - lower <= narrow(best.upper):
+                break
+            bounds = _bounds_of(ask, evaluator)
+            if bounds is None:
+                continue
+            lower = max(lower, bounds.lower)
+            if bounds.upper < best.upper:
+                best, method = bounds, bounds.method or evaluator.name
+            if not math.isnan(bounds.estimate) and bounds.width < narrowest:
+                estimate, narrowest = bounds.estimate, bounds.width
     if lower > best.upper * (1.0 + CROSSING_ALLOWANCE) + 1e-300 and len(evaluators) > len(QUICK_EVALUATORS):
         # Bounds that contradict each other mean that the numerical evaluator failed: the proved ones answer alone.
         return intersect(composition, QUICK_EVALUATORS, ask, largest, narrow)
@@ -97,6 +102,8 @@ def intersect(
     middle = upper if math.isnan(estimate) else min(max(estimate, lower), upper)
     budget = dict(best.error_budget) or {method: upper - lower}
     warnings = (NO_FINITE_BOUND,) if math.isinf(upper) else ()
+    if effort.is_reached and upper - lower > narrow(upper):
+        warnings = (*warnings, EFFORT_REACHED.format(effort.limit))
     return Answer(Interval(lower, middle, upper), method, budget, warnings)
 
 

@@ -96,7 +96,9 @@ def _deltas_on_a_line(profiles: DirectedProfiles, epsilons: Array) -> Found:
     if plain is None:
         return []
     values = plain.evaluate(epsilons)
-    allowed = np.maximum(np.array([goal(float(e)) for e in epsilons]) * plain.slopes(epsilons), 1e-9 * values.upper)
+    allowed = np.maximum(
+        np.array([goal(float(e)) for e in epsilons]) * plain.estimates(epsilons)[1], 1e-9 * values.upper
+    )
     narrow = values.upper - values.lower <= allowed
     terms = [{name: float(term[i]) for name, term in values.terms.items()} for i in range(epsilons.size)]
     return [
@@ -108,13 +110,13 @@ def _deltas_on_a_line(profiles: DirectedProfiles, epsilons: Array) -> Found:
 def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
     """Bound the epsilons at some deltas on the line of the middle one. The list is empty if that has no line."""
     middle = float(deltas[deltas.size // 2])
-    guess = guess_epsilon(profiles.composition, middle)
-    plain = profiles.plain(profiles.composition.table_at(guess), guess, float(np.log(deltas.min())))
+    guess, table = guess_epsilon(profiles.composition, middle)
+    plain = profiles.plain(table, guess, float(np.log(deltas.min())))
     if plain is None:
         return []
     epsilons = np.maximum(guess + np.log(middle / deltas) / plain.tilt, 0.0)
     for _ in range(_NEWTON_STEPS):
-        estimates, slopes = plain.evaluate(epsilons).estimate, plain.slopes(epsilons)
+        estimates, slopes = plain.estimates(epsilons)
         step = np.log(estimates / deltas) * estimates / slopes
         epsilons = np.maximum(epsilons + np.where(np.isfinite(step), step, 0.0), 0.0)
     return _certified(plain, epsilons, deltas)
@@ -122,7 +124,7 @@ def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
 
 def _certified(plain: Contour, epsilons: Array, deltas: Array) -> Found:
     """Intervals around ``epsilons`` whose ends the bounds of delta prove; None where one is not proved, or wide."""
-    values, slopes = plain.evaluate(epsilons), np.maximum(plain.slopes(epsilons), 1e-300)
+    values, slopes = plain.evaluate(epsilons), np.maximum(plain.estimates(epsilons)[1], 1e-300)
     # Half as much again as the errors ask for, so that the ends prove themselves.
     above = 1.5 * np.maximum(values.upper - deltas, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
     below = 1.5 * np.maximum(deltas - values.lower, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)

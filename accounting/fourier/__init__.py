@@ -5,7 +5,9 @@ For a pair with privacy loss L let M(z) = E_P e^(zL); over independent steps log
     delta(eps) = (1 / 2 pi i) * integral over Re z = c of M(z) e^(-z eps) / (z (z + 1)) dz.
 
 * `pairs`: log f on the real line and on shifted lines, for the subsampled Gaussian pairs.
+* `moments`: M at real tilts of a law that is given by nodes.
 * `quadrature`: M at real tilts and on a line, by trapezoid rules with proved errors; a decreasing envelope of |M|.
+* `tails`: what a quadrature's window leaves out.
 * `mixture`: M of mixtures whose branch is seen.
 * `steps`: what the contour needs to know of one step, whatever its mechanism.
 * `contour`: the trapezoid rule along the line; its aliases are nonnegative and bounded by Chernoff.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.compiled import compiled
 from accounting.fourier.contour import Contour, gaussian_table, power_values, truncation_point
-from accounting.fourier.steps import Line, Step, TiltTable, log_kernel
+from accounting.fourier.steps import Line, Step, TiltTable, log_kernel_at
 
 Array = NDArray[np.float64]
 Lines = dict[float, list[tuple[Line, int]]]
@@ -22,7 +23,8 @@ Lines = dict[float, list[tuple[Line, int]]]
 _LOG_TOLERANCE = math.log(2e-9)
 #: log of the largest amplification M(c) e^(-c eps) / delta over the smallest.
 _LOG_AMPLIFICATION = math.log(1e6)
-_TILTS = 1.3 ** -np.arange(40.0)
+_TILTS = 1.42 ** -np.arange(30.0)
+_TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
 #: Of the tilt of a line that takes too many points, the largest that is tried after it.
 _SHARES = (0.6, 0.5, 0.5)
@@ -41,10 +43,10 @@ class DirectedComposition:
     mu_squared: float
 
     def table(self, tilts: Array) -> TiltTable:
-        total = gaussian_table(self.mu_squared, tilts)
-        for step, count in self.steps:
-            total = total.plus(step.table(tilts).times(count))
-        return total
+        tables = [step.table(tilts).times(count) for step, count in self.steps]
+        if self.mu_squared > 0.0 or not tables:
+            tables.append(gaussian_table(self.mu_squared, tilts))
+        return reduce(TiltTable.plus, tables)
 
     @cached_property
     def moments(self) -> tuple[float, float]:
@@ -108,57 +110,115 @@ def choose_line(
         log_delta: where it is known better than by the saddle-point estimate.
         largest: the tilt is at most this, if one of the table is.
     """
-    # A moment that is not known (its window was too narrow for the tilt) counts as large.
-    exponents = table.moments + np.minimum(table.errors, 1e6) - table.tilts * epsilon
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        logs = exponents - np.log(table.tilts) - np.log1p(table.tilts)
-        best = int(np.nanargmin(logs))
-        if log_delta is None:
-            log_delta = min(float(_saddle_log_delta(table, epsilon)[best]), 0.0)
-        candidates = np.flatnonzero(logs <= logs[best] + _LOG_AMPLIFICATION)
-        smaller = candidates[table.tilts[candidates] <= largest]
-        candidates = smaller if smaller.size else candidates
-        needed = np.logaddexp(0.0, exponents + log_kernel(table.tilts) - (_LOG_TOLERANCE + log_delta))
-        gaps = table.tilts - table.tilts[candidates, None]
-        periods = needed / np.where(gaps == 0.0, np.nan, np.abs(gaps))
-    right = np.where(gaps > 0.0, periods, math.inf).min(axis=1)
-    left = np.where(gaps < 0.0, periods, math.inf).min(axis=1)
-    both = np.maximum(right, left)
-    amplification = exponents[candidates] - log_delta
-    variances = np.maximum(table.variances[candidates], 1e-300)
-    decays = np.sqrt(2.0 * np.maximum(amplification - _LOG_TOLERANCE, 1.0) / variances)
-    # A larger amplification is more rounding: it must win points to be taken.
-    pick = int(np.argmin(both * decays * (1.0 + 0.02 * (amplification - amplification.min()))))
-    return LineChoice(
-        tilt=float(table.tilts[candidates[pick]]),
-        period=float(both[pick]),
-        log_delta=log_delta,
-        log_amplification=float(amplification[pick]),
-        decay=float(decays[pick]),
-    )
+    known = math.nan if log_delta is None else log_delta
+    return LineChoice(*_choose(table.tilts, table.moments, table.errors, table.variances, epsilon, known, largest))
 
 
-def guess_epsilon(composition: DirectedComposition, delta: float) -> float:
-    """The saddle-point estimate of epsilon(delta), refined where epsilon changes fast with the tilt."""
-    table = composition.table_for(delta)
+@compiled
+def _choose(
+    tilts: Array, moments: Array, errors: Array, variances: Array, epsilon: float, log_delta: float, largest: float
+) -> tuple[float, float, float, float, float]:
+    """`choose_line`, ``log_delta`` being NaN where it is not known: the fields of a `LineChoice`."""
+    size = tilts.size
+    exponents, logs = np.empty(size), np.empty(size)
+    least, best = math.inf, 0
+    for j in range(size):
+        # A moment that is not known (its window was too narrow for the tilt) counts as large.
+        exponents[j] = moments[j] + min(errors[j], 1e6) - tilts[j] * epsilon
+        logs[j] = exponents[j] - math.log(tilts[j]) - math.log1p(tilts[j]) if tilts[j] > 0.0 else math.inf
+        if logs[j] < least:
+            least, best = logs[j], j
+    if math.isnan(log_delta):
+        log_delta = min(_saddle(tilts[best], moments[best], variances[best], epsilon), 0.0)
+    needed = np.empty(size)
+    for j in range(size):
+        above = exponents[j] + log_kernel_at(tilts[j]) - (_LOG_TOLERANCE + log_delta)
+        needed[j] = above + math.log1p(math.exp(-above)) if above > 0.0 else math.log1p(math.exp(above))
+    reachable, lowest = False, math.inf
+    for j in range(size):
+        if logs[j] <= least + _LOG_AMPLIFICATION:
+            reachable = reachable or tilts[j] <= largest
+            lowest = min(lowest, exponents[j] - log_delta)
+    choice, fewest = (tilts[best], math.inf, log_delta, exponents[best] - log_delta, math.inf), math.inf
+    for j in range(size):
+        if not logs[j] <= least + _LOG_AMPLIFICATION or (reachable and tilts[j] > largest):
+            continue
+        period, amplification = _period(tilts, needed, j), exponents[j] - log_delta
+        decay = math.sqrt(2.0 * max(amplification - _LOG_TOLERANCE, 1.0) / max(variances[j], 1e-300))
+        # A larger amplification is more rounding: it must win points to be taken.
+        points = period * decay * (1.0 + 0.02 * (amplification - lowest))
+        if points < fewest:
+            choice, fewest = (tilts[j], period, log_delta, amplification, decay), points
+    return choice
+
+
+@compiled
+def _period(tilts: Array, needed: Array, at: int) -> float:
+    """The shortest period of a line at one tilt whose aliases are within the tolerance.
+
+    Args:
+        needed: At each tilt, log of its bound of an alias over what is tolerated.
+    """
+    right, left = math.inf, math.inf
+    for k in range(tilts.size):
+        if tilts[k] > tilts[at]:
+            right = min(right, needed[k] / (tilts[k] - tilts[at]))
+        elif tilts[k] < tilts[at]:
+            left = min(left, needed[k] / (tilts[at] - tilts[k]))
+    return max(left, right)
+
+
+def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float, TiltTable]:
+    """The saddle-point estimate of epsilon(delta), refined where epsilon changes fast with the tilt.
+
+    Returns:
+        The estimate, and moments at tilts around its saddle point.
+    """
+    wide = table = composition.table_for(delta)
     target = math.log(delta)
     epsilon = 0.0
     for _ in range(5):
-        epsilons = table.means - 1.0 / table.tilts - 1.0 / (1.0 + table.tilts)
-        logs = _saddle_log_delta(table, epsilons)
-        known = np.isfinite(logs) & np.isfinite(epsilons)
-        order = np.argsort(logs[known])
-        sorted_logs, sorted_epsilons = logs[known][order], epsilons[known][order]
-        epsilon = float(np.interp(target, sorted_logs, sorted_epsilons))
-        place = int(np.searchsorted(sorted_logs, target))
-        if not 0 < place < sorted_logs.size:
+        epsilon, gap, largest, smallest = _interpolate(table.tilts, table.moments, table.means, table.variances, target)
+        if gap < 0.3 * max(abs(epsilon), 1e-6):
             break
-        high, low = sorted_epsilons[place - 1], sorted_epsilons[place]
-        if high - low < 0.3 * max(abs(epsilon), 1e-6):
-            break
-        ends = table.tilts[known][order][[place - 1, place]]
-        table = composition.table(np.geomspace(ends.max(), ends.min(), 12))
-    return max(0.0, epsilon)
+        table = composition.table(largest * (smallest / largest) ** _TWELFTHS)
+    return max(0.0, epsilon), wide
+
+
+@compiled
+def _interpolate(
+    tilts: Array, moments: Array, means: Array, variances: Array, target: float
+) -> tuple[float, float, float, float]:
+    """The epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
+
+    Returns:
+        epsilon; how far apart those of the two tilts are, 0 where the table ends; the larger and the smaller tilt.
+    """
+    logs, epsilons = np.full(tilts.size, math.nan), np.empty(tilts.size)
+    above, below = -1, -1
+    for j in range(tilts.size):
+        epsilons[j] = means[j] - 1.0 / tilts[j] - 1.0 / (1.0 + tilts[j])
+        logs[j] = _saddle(tilts[j], moments[j], variances[j], epsilons[j])
+        if not math.isfinite(logs[j]) or not math.isfinite(epsilons[j]):
+            continue
+        if logs[j] < target:
+            below = j if below < 0 or logs[j] > logs[below] else below
+        else:
+            above = j if above < 0 or logs[j] < logs[above] else above
+    if above < 0 or below < 0:
+        end = max(above, below)
+        return (epsilons[end] if end >= 0 else 0.0), 0.0, math.nan, math.nan
+    share = (target - logs[below]) / (logs[above] - logs[below])
+    epsilon = epsilons[below] + share * (epsilons[above] - epsilons[below])
+    first, second = tilts[above], tilts[below]
+    return epsilon, epsilons[below] - epsilons[above], max(first, second), min(first, second)
+
+
+@compiled
+def _saddle(tilt: float, moment: float, variance: float, epsilon: float) -> float:
+    """The saddle-point estimate of log delta."""
+    curvature = variance + 1.0 / (tilt * tilt) + 1.0 / ((1.0 + tilt) * (1.0 + tilt))
+    return moment - tilt * epsilon - math.log(tilt) - math.log1p(tilt) - 0.5 * math.log(2.0 * math.pi * curvature)
 
 
 def contour_at(
@@ -202,12 +262,3 @@ def _log_envelope(lines: list[tuple[Line, int]], gaussian: float, t: Array) -> A
     for line, count in lines:
         total = total + count * line.log_envelope(t)
     return total
-
-
-def _saddle_log_delta(table: TiltTable, epsilons: Array | float) -> Array:
-    """The saddle-point estimate of log delta at each (tilt, epsilon)."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        curvature = table.variances + 1.0 / table.tilts**2 + 1.0 / (1.0 + table.tilts) ** 2
-        logs = table.moments - table.tilts * epsilons - np.log(table.tilts) - np.log1p(table.tilts)
-        saddle: Array = logs - 0.5 * np.log(2.0 * math.pi * curvature)
-    return saddle

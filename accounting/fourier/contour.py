@@ -25,12 +25,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.compiled import compiled
 from accounting.fourier.steps import UNIT, Complex, Line, TiltTable, error_of_exponential, log_kernel
 from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
 
 TINY = 5e-324
+_TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window")
+#: Places, over the decay that a line was made for, at which its sum may end; and the one that is tried first.
+_GROWTH = 1.2 ** np.arange(-6.0, 56.0)
+_FIRST_TRIED = 9
+#: Bounds are added up as they come: a million of them are wrong by less.
+_SUMMED = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,97 +101,174 @@ class Contour:
     window: float
     table: TiltTable
 
-    @cached_property
-    def _t(self) -> Array:
-        t: Array = np.arange(self.values.ratios.size, dtype=np.float64) * (2.0 * math.pi / self.period)
-        return t
-
-    @cached_property
-    def _kernel(self) -> Complex:
-        """1 / (z (z + 1)) with the rule's weights."""
-        z = self.tilt + 1j * self._t
-        kernel: Complex = (2.0 / self.period / (z * (z + 1.0))).astype(np.complex128)
-        kernel[0] *= 0.5
-        return kernel
-
     def delta_bounds(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any real eps; tight near the one that the line was made for."""
-        many = self.evaluate(np.array([epsilon]))
-        terms = {name: float(term[0]) for name, term in many.terms.items()}
-        return Bounds(float(many.lower[0]), float(many.upper[0]), float(many.estimate[0]), terms)
+        lower, middle, upper, *terms = self._rows(np.array([epsilon]))[:, 0].tolist()
+        return Bounds(lower, upper, middle, dict(zip(_TERMS, terms, strict=True)))
 
     def evaluate(self, epsilons: Array) -> ProfileValues:
-        """Evaluate delta at many epsilons, as one product of (epsilons x points)."""
-        t = self._t
-        turned = self.values.ratios * np.exp(-1j * epsilons[:, None] * t)
-        with np.errstate(over="ignore", invalid="ignore"):
-            exponent = self.values.log_scale - self.tilt * epsilons
-            # Among the subnormals only an upper bound is left.
-            scale = np.exp(np.maximum(exponent, -690.0))
-            parts = turned * self._kernel
-            total = parts.real.sum(axis=1)
-            weights, size = np.abs(self._kernel), np.abs(epsilons)
+        """Evaluate delta at many epsilons."""
+        lower, middle, upper, *terms = self._rows(epsilons)
+        return ProfileValues(lower, middle, upper, dict(zip(_TERMS, terms, strict=True)))
+
+    def _rows(self, epsilons: Array) -> Array:
+        """Lower ends, estimates, upper ends, and the terms of their widths in the order of `_TERMS`."""
+        values = self.values
+        spacing = 2.0 * math.pi / self.period
+        last = values.ratios.size * spacing
+        tails = values.tail_sum_over_squares(last, spacing) / math.pi, values.tail_sum(last, spacing) / math.pi
+        scale = values.log_scale, values.log_scale_error
+        return _evaluate(
+            epsilons,
+            values.ratios,
+            values.errors,
+            values.rounding,
+            self.tilt,
+            self.period,
+            scale,
+            tails,
+            self.window,
+            (self.table.tilts, self._log_bounds),
+        )
+
+    @cached_property
+    def _log_bounds(self) -> Array:
+        """log of M(x) B(x) at each tilt of the table, rounded up."""
+        log_bounds: Array = self.table.moments + self.table.errors + log_kernel(self.table.tilts)
+        return log_bounds
+
+    def estimate(self, epsilon: float) -> tuple[float, float]:
+        """Return delta and -d delta / d eps, estimates."""
+        deltas, slopes = self.estimates(np.array([epsilon]))
+        return float(deltas[0]), float(slopes[0])
+
+    def estimates(self, epsilons: Array) -> tuple[Array, Array]:
+        """Return `estimate` at many epsilons."""
+        values = self.values
+        return _estimates(epsilons, values.ratios, self.tilt, self.period, values.log_scale, self.window)
+
+
+@compiled
+def _evaluate(
+    epsilons: Array,
+    ratios: Complex,
+    errors: Array,
+    roundings: Array,
+    tilt: float,
+    period: float,
+    scale: tuple[float, float],
+    tails: tuple[float, float],
+    window: float,
+    table: tuple[Array, Array],
+) -> Array:
+    """`Contour._rows`.
+
+    Args:
+        scale: log D(c) and its error.
+        tails: Bounds of what lies beyond the last point, of |D| / t^2 and of |D|, over pi.
+        table: Tilts, and log of M(x) B(x) at each, rounded up.
+    """
+    bounds = np.empty((8, epsilons.size))
+    aliases = _aliases(epsilons, table[0], table[1], tilt, period)
+    points, spacing, rule = ratios.size, 2.0 * math.pi / period, 2.0 / period
+    kernel = np.empty(points, np.complex128)
+    inexact_quadrature, inexact_rounding, inexact_density = 0.0, 0.0, 0.0
+    for k in range(points):
+        z = complex(tilt, k * spacing)
+        kernel[k] = (rule if k > 0 else 0.5 * rule) / (z * (z + 1.0))
+        inexact_quadrature += abs(kernel[k]) * errors[k]
+        inexact_rounding += abs(kernel[k]) * roundings[k]
+        inexact_density += errors[k] + roundings[k]
+    correction = window * window * math.exp(min(window * window / 8.0, 700.0))
+    for i in range(epsilons.size):
+        epsilon = epsilons[i]
+        exponent, size = scale[0] - tilt * epsilon, abs(epsilon)
+        total, lost, turn = 0.0, 0.0, 0.0
+        density, density_error = 0.0, 0.0
+        for k in range(points):
+            angle = epsilon * (k * spacing)
+            turned = ratios[k] * complex(math.cos(angle), -math.sin(angle))
+            part = turned * kernel[k]
+            moved = part.real - lost
+            raised = total + moved
+            lost = (raised - total) - moved
+            total = raised
             # Rounding of the factor e^(-z eps) of each point.
-            moduli = np.abs(parts)
-            turn = UNIT * (38.0 * moduli.sum(axis=1) + size * (moduli @ np.abs(self.tilt + 1j * t)))
-            inexact = self.values.log_scale_error + UNIT * 8.0 * (abs(self.values.log_scale) + self.tilt * size)
-            common = np.expm1(np.minimum(inexact, 700.0))
-            largest = scale * (1.0 + common)
-            spacing = 2.0 * math.pi / self.period
-            last = float(t[-1]) + spacing
-            terms = {
-                "rounding": largest * (float(weights @ self.values.rounding) + turn) + scale * common * np.abs(total),
-                "quadrature": largest * float(weights @ self.values.errors),
-                "truncation": largest * (self.values.tail_sum_over_squares(last, spacing) / math.pi),
-            }
-            error = terms["rounding"] + terms["quadrature"] + terms["truncation"]
-            estimate = scale * total
-            terms["aliasing"] = self._aliases(epsilons)
-            terms["window"] = largest * self._correction(turned, size, last, spacing)
-            lower = estimate - error - terms["aliasing"] - terms["window"]
-            upper = estimate + error
-            known = np.isfinite(lower) & np.isfinite(upper)
-            upper = np.where(known, np.maximum(upper, TINY), math.inf)
-            lower = np.where(known & (exponent >= -690.0), np.clip(lower, 0.0, upper), 0.0)
-            middle = np.where(known, np.clip(estimate - 0.5 * terms["window"], lower, upper), math.nan)
-        return ProfileValues(lower, middle, upper, terms)
+            rounded = 38.0 + size * math.hypot(tilt, k * spacing)
+            turn += abs(part) * rounded
+            if window > 0.0:
+                density += turned.real if k > 0 else 0.5 * turned.real
+                density_error += abs(turned) * rounded
+        # Among the subnormals only an upper bound is left.
+        height = math.exp(max(exponent, -690.0))
+        inexact = scale[1] + UNIT * 8.0 * (abs(scale[0]) + tilt * size)
+        common = math.expm1(min(inexact, 700.0))
+        largest = height * (1.0 + common) * _SUMMED
+        estimate = height * total
+        rounding = largest * (inexact_rounding + UNIT * turn) + height * common * abs(total)
+        quadrature, truncation = largest * inexact_quadrature, largest * tails[0]
+        error, moved_by = rounding + quadrature + truncation, 0.0
+        if window > 0.0:
+            # eta^2 e^(eta^2/8) times the density of the windowed loss at eps, rounded up. Its terms are added in turn.
+            wrong = inexact_density + UNIT * (1.0 + points) * density_error
+            moved_by = largest * correction * max((density + wrong) * rule + tails[1], 0.0)
+        lower, upper = estimate - error - aliases[i] - moved_by, estimate + error
+        if math.isfinite(lower) and math.isfinite(upper):
+            upper = max(upper, TINY)
+            lower = min(max(lower, 0.0), upper) if exponent >= -690.0 else 0.0
+            bounds[0, i], bounds[1, i], bounds[2, i] = lower, min(max(estimate - 0.5 * moved_by, lower), upper), upper
+        else:
+            bounds[0, i], bounds[1, i], bounds[2, i] = 0.0, math.nan, math.inf
+        bounds[3, i], bounds[4, i], bounds[5, i] = rounding, quadrature, truncation
+        bounds[6, i], bounds[7, i] = aliases[i], moved_by
+    return bounds
 
-    def slope(self, epsilon: float) -> float:
-        """-d delta / d eps, an estimate."""
-        return float(self.slopes(np.array([epsilon]))[0])
 
-    def slopes(self, epsilons: Array) -> Array:
-        """Return `slope` at many epsilons."""
-        parts = (self.values.ratios * np.exp(-1j * epsilons[:, None] * self._t) / (self.tilt + 1.0 + 1j * self._t)).real
-        total = parts.sum(axis=1) - 0.5 * parts[:, 0]
-        scale = np.exp(np.minimum(self.values.log_scale - self.tilt * epsilons, 690.0))
-        slopes: Array = scale * total * 2.0 / self.period
-        return slopes
+@compiled
+def _estimates(
+    epsilons: Array, ratios: Complex, tilt: float, period: float, log_scale: float, window: float
+) -> tuple[Array, Array]:
+    deltas, slopes, spacing = np.empty(epsilons.size), np.empty(epsilons.size), 2.0 * math.pi / period
+    correction = 0.5 * window * window * math.exp(min(window * window / 8.0, 700.0))
+    for i in range(epsilons.size):
+        delta, slope = 0.0, 0.0
+        for k in range(ratios.size):
+            angle, z = epsilons[i] * (k * spacing), complex(tilt, k * spacing)
+            turned = ratios[k] * complex(math.cos(angle), -math.sin(angle))
+            if k == 0:
+                turned *= 0.5
+            rising = turned / (z + 1.0)
+            slope += rising.real
+            delta += (rising / z).real - correction * turned.real
+        scale = math.exp(min(log_scale - tilt * epsilons[i], 690.0)) * 2.0 / period
+        deltas[i], slopes[i] = scale * delta, scale * slope
+    return deltas, slopes
 
-    def _correction(self, turned: Complex, size: Array, last: float, spacing: float) -> Array:
-        """eta^2 e^(eta^2/8) times the density of the windowed loss at eps, over M(c) e^(-c eps), rounded up."""
-        eta = self.window
-        if eta == 0.0:
-            return np.zeros(size.shape)
-        rule = 2.0 / self.period
-        density = (turned.real.sum(axis=1) - 0.5 * turned.real[:, 0]) * rule
-        turn = UNIT * (38.0 + np.abs(self.tilt + 1j * self._t) * size[:, None])
-        error = (float((self.values.rounding + self.values.errors).sum()) + (np.abs(turned) * turn).sum(axis=1)) * rule
-        tail = self.values.tail_sum(last, spacing) / math.pi
-        correction: Array = eta * eta * math.exp(min(eta * eta / 8.0, 700.0)) * np.maximum(density + error + tail, 0.0)
-        return correction
 
-    def _aliases(self, epsilons: Array) -> Array:
-        tilts = self.table.tilts
-        logs = self.table.moments + self.table.errors + log_kernel(tilts) - tilts * epsilons[:, None]
-        total = np.zeros(epsilons.shape)
-        for side in (tilts > self.tilt * 1.000001, tilts < self.tilt * 0.999999):
-            if not side.any():
-                return np.full(epsilons.shape, math.inf)
-            gap = np.abs(tilts[side] - self.tilt) * self.period
-            best = np.min(logs[:, side] - gap - np.log(-np.expm1(-gap)), axis=1)
-            total = total + np.exp(np.minimum(best + 1e-12 * (np.abs(best) + 1.0), 700.0))
-        return total
+@compiled
+def _aliases(epsilons: Array, tilts: Array, logs: Array, tilt: float, period: float) -> Array:
+    """Chernoff's bound of all aliases on either side; inf where no tilt of the table lies there.
+
+    Args:
+        logs: log of M(x) B(x) at each tilt, rounded up.
+    """
+    aliases, folded = np.empty(epsilons.size), np.empty(tilts.size)
+    for j in range(tilts.size):
+        gap = abs(tilts[j] - tilt) * period
+        folded[j] = logs[j] - gap - math.log(-math.expm1(-gap)) if gap > 0.0 else math.inf
+    for i in range(epsilons.size):
+        below, above = math.inf, math.inf
+        for j in range(tilts.size):
+            log = folded[j] - tilts[j] * epsilons[i]
+            if tilts[j] > tilt * 1.000001:
+                above = min(above, log)
+            elif tilts[j] < tilt * 0.999999:
+                below = min(below, log)
+        total = 0.0
+        for best in (below, above):
+            total += math.exp(min(best + 1e-12 * (abs(best) + 1.0), 700.0)) if best < math.inf else math.inf
+        aliases[i] = total
+    return aliases
 
 
 def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_tolerance: float) -> float:
@@ -193,9 +277,16 @@ def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_t
     Args:
         log_envelope: decreasing; log of a bound of |D(c + it')/D(c)| for every t' >= t.
     """
-    t = start * 1.2 ** np.arange(-6.0, 56.0)
-    within = log_envelope(t) - np.log(math.pi * t) <= log_tolerance
-    return float(t[np.argmax(within)]) if within.any() else math.inf
+    t = start * _GROWTH
+    low, high = 0, t.size
+    middle = _FIRST_TRIED
+    while low < high:
+        if float(log_envelope(t[middle : middle + 1])[0]) - math.log(math.pi * t[middle]) <= log_tolerance:
+            high = middle
+        else:
+            low = middle + 1
+        middle = (low + high) // 2
+    return float(t[low]) if low < t.size else math.inf
 
 
 def power_values(
@@ -209,25 +300,48 @@ def power_values(
     width = max(1, math.isqrt(points))
     blocks = -(-points // width)
     spacing = 2.0 * math.pi / period
-    t = np.arange(blocks * width, dtype=np.float64) * spacing
-    logs: Complex = (0.5 * gaussian * (1j * t * (2.0 * tilt + 1.0) - t * t)).astype(np.complex128)
-    quadrature = np.zeros(t.size)
-    rounding = UNIT * 8.0 * np.abs(logs)
     log_scale = 0.5 * gaussian * tilt * (tilt + 1.0)
     log_scale_error = 8.0 * UNIT * log_scale
-    last = float(t[-1]) + spacing
+    last = blocks * width * spacing
     log_tail = -0.5 * gaussian * last * last
+    logs, quadrature, rounding = _gaussian_line(gaussian, tilt, blocks * width, spacing)
     for line, count in lines:
-        part, inexact, floating = line.log_ratios(blocks, width, spacing)
-        logs = logs + count * part
-        quadrature = quadrature + count * inexact
-        rounding = rounding + count * floating + 4.0 * UNIT * count * np.abs(part)
+        _add_line(logs, quadrature, rounding, line.log_ratios(blocks, width, spacing), count)
         log_scale += count * line.log_moment
         log_scale_error += count * line.log_moment_error + 4.0 * UNIT * abs(count * line.log_moment)
         log_tail += count * float(line.log_envelope(np.array([last]))[0])
+    ratios, errors, rounded = _exponential(logs, quadrature, rounding)
+    return LineValues(ratios, errors, rounded, log_scale, log_scale_error, log_tail, gaussian)
+
+
+@compiled
+def _gaussian_line(gaussian: float, tilt: float, points: int, spacing: float) -> tuple[Complex, Array, Array]:
+    """log D(c + it)/D(c) of a Gaussian at each point, and its errors by quadrature and by rounding."""
+    logs, quadrature, rounding = np.empty(points, np.complex128), np.zeros(points), np.empty(points)
+    for k in range(points):
+        t = k * spacing
+        logs[k] = complex(-0.5 * gaussian * t * t, 0.5 * gaussian * t * (2.0 * tilt + 1.0))
+        rounding[k] = UNIT * 8.0 * abs(logs[k])
+    return logs, quadrature, rounding
+
+
+@compiled
+def _add_line(
+    logs: Complex, quadrature: Array, rounding: Array, line: tuple[Complex, Array, Array], count: float
+) -> None:
+    """Add ``count`` equal steps."""
+    for k in range(logs.size):
+        logs[k] += count * line[0][k]
+        quadrature[k] += count * line[1][k]
+        rounding[k] += count * line[2][k] + 4.0 * UNIT * count * abs(line[0][k])
+
+
+@compiled
+def _exponential(logs: Complex, quadrature: Array, rounding: Array) -> tuple[Complex, Array, Array]:
+    """The ratios themselves, and their absolute errors by quadrature and by rounding."""
+    ratios = np.exp(logs)
     errors = error_of_exponential(logs, quadrature)
-    rounded = error_of_exponential(logs, quadrature + rounding) - errors
-    return LineValues(np.exp(logs), errors, rounded, log_scale, log_scale_error, log_tail, gaussian)
+    return ratios, errors, error_of_exponential(logs, quadrature + rounding) - errors
 
 
 def gaussian_table(mu_squared: float, tilts: Array) -> TiltTable:

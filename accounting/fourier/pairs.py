@@ -7,20 +7,28 @@ f vanishes only at Im x = pi s^2 (2k + 1), so everything here is analytic for |I
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from accounting.compiled import compiled
+from accounting.fourier.normal import log_normal_below
+
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 
-#: Panels towards the ends, in units of s: a band's share needs finer ones, because tilts there are larger.
-_FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
-_FINE_FAR_STEPS = np.concatenate([np.arange(80) * 0.125, 10.0 * 1.1 ** np.arange(120)])
+#: A pair in the compiled loops: its number, s, each place k, its weight and its logarithm, and log of the infimum of f.
+Law = tuple[int, float, Array, Array, Array, float]
+REMOVE, ADD, REPLACE = 0, 1, 2
+#: A band in the compiled loops: low, high and width.
+Ends = tuple[float, float, float]
+EVERYTHING: Ends = (-math.inf, math.inf, 1.0)
 
 
 class Pair(Enum):
@@ -32,6 +40,9 @@ class Pair(Enum):
     REMOVE = "remove"
     ADD = "add"
     REPLACE = "replace"
+
+
+_NUMBERS = {Pair.REMOVE: REMOVE, Pair.ADD: ADD, Pair.REPLACE: REPLACE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +60,14 @@ class Band:
     high: float
     width: float
 
+    @property
+    def ends(self) -> Ends:
+        """The band as the compiled loops know it."""
+        return self.low, self.high, self.width
+
     def log_share(self, x: Array) -> Array:
         """Return the log of the share on the real line."""
-        below, above = (
-            scipy.special.log_ndtr((x - self.low) / self.width),
-            scipy.special.log_ndtr((self.high - x) / self.width),
-        )
-        if math.isinf(self.low):
-            return np.asarray(above)
-        if math.isinf(self.high):
-            return np.asarray(below)
-        left = x < 0.5 * (self.low + self.high)
-        larger = np.where(left, below, above)
-        smaller = np.where(
-            left,
-            scipy.special.log_ndtr((x - self.high) / self.width),
-            scipy.special.log_ndtr((self.low - x) / self.width),
-        )
-        share: Array = larger + np.log1p(-np.exp(smaller - larger))
-        return share
+        return _log_shares(x, self.ends)
 
     def shifted_log_share(self, u: Array, shift: float) -> Complex:
         """Return log of the share at u + i shift: its real part is at most shift^2 / (2 width^2) above that at u."""
@@ -97,7 +97,7 @@ def _log_normal_tail(z: Complex) -> Complex:
     return np.where(right, log_tail, np.log1p(-tail))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GaussianPair:
     """One of the three pairs with its noise and its probability; losses as functions of x.
 
@@ -112,43 +112,45 @@ class GaussianPair:
 
     def exponents(self, x: Array) -> tuple[Array, Array]:
         """Real line: (log density of P over N(0, s^2), loss), both of the shape of ``x``."""
-        here = self._log_f(x)
-        if self.pair is Pair.REMOVE:
-            return here, here
-        if self.pair is Pair.ADD:
-            return np.zeros_like(here), -here
-        return here, here - self._log_f(-x)
+        return _exponents(x, self.law)
 
     def shifted_exponents(self, u: Array, angle: float) -> tuple[Array, Array, Array, Array]:
         """Return the exponents on the line u + i angle s^2 (ADD: u - i angle s^2), as real and imaginary parts.
 
         The imaginary part of the loss is nonnegative for 0 <= angle <= pi, so e^(itL) decays for t > 0.
         """
-        modulus, argument = self._shifted_log_f(u, angle)
-        if self.pair is Pair.REMOVE:
-            return modulus, argument, modulus, argument
-        if self.pair is Pair.ADD:
-            return np.zeros_like(modulus), np.zeros_like(modulus), -modulus, argument
-        other_modulus, other_argument = self._shifted_log_f(-u, angle)
-        return modulus, argument, modulus - other_modulus, argument + other_argument
+        return shifted_exponents(u, angle, self.law)
 
-    def slope(self, x: Array) -> Array:
+    def slope(self, x: float) -> float:
         """|d loss / dx|."""
-        here = np.exp(self._a(x) + math.log(self.probability) - self._log_f(x))
-        if self.pair is Pair.REPLACE:
-            here = here + np.exp(self._a(-x) + math.log(self.probability) - self._log_f(-x))
-        slope: Array = here / self.noise**2
-        return slope
+        return slope_at(x, self.law)
+
+    @cached_property
+    def law(self) -> Law:
+        """The pair as the compiled loops know it."""
+        weights, log_weights = self._weights
+        places = np.arange(len(weights), dtype=np.float64) / (len(weights) - 1)
+        return _NUMBERS[self.pair], self.noise, places, np.array(weights), np.array(log_weights), self.log_least
+
+    @property
+    def _weights(self) -> tuple[Sequence[float], Sequence[float]]:
+        """Each place's weight, and its logarithm."""
+        q = self.probability
+        return (1.0 - q, q), (math.log1p(-q), math.log(q))
 
     @property
     def log_least(self) -> float:
         """log of the infimum of f."""
         return math.log1p(-self.probability)
 
-    @property
+    @cached_property
     def cancellation(self) -> float:
-        """The rounding of log f beyond its own size, in units of the unit roundoff."""
-        return 0.0
+        """The rounding of log f beyond its own size, in units of the unit roundoff.
+
+        A term's exponent is as large as log w_k where the term itself is of the size of 1.
+        """
+        _, log_weights = self._weights
+        return -8.0 * min(log_weights) + 8.0 * len(log_weights)
 
     def largest_tilt(self, count: int, epsilon: float, level: float) -> float:
         """Bound the tilt as `steps.Step` says; not for ADD.
@@ -179,64 +181,6 @@ class GaussianPair:
             return -reach - min(tilt, max(0.0, -floor)), reach
         return -reach, tilt + 1.0 + reach + min(tilt, max(0.0, -floor))
 
-    def log_tail(self, left: float, right: float, tilts: Array, band: Band | None = None) -> Array:
-        """log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt.
-
-        Over panels towards either end: the largest value of the monotone factor times the mass of N(0, s^2) beyond
-        the panel's nearer end; and a closed form behind the last panel.
-        """
-        s = self.noise
-        steps = (_FAR_STEPS if band is None else _FINE_FAR_STEPS) * s
-        # The factor grows away from the centre on one side only; on the other its value at the end bounds it.
-        outward, flat = (left - steps, right) if self.pair is Pair.ADD else (right + steps, left)
-        base, loss = self.exponents(outward[1:])
-        mass = scipy.special.log_ndtr(-np.abs(outward) / s)
-        share = np.zeros(outward.size - 1)
-        near_flat = float(scipy.special.log_ndtr(-abs(flat) / s))
-        if band is not None:
-            # ADD has no bands: outward is to the right. Each factor of the share at the end where it is larger.
-            nearer = scipy.special.log_ndtr((band.high - outward[:-1]) / band.width)
-            share = np.minimum(nearer, scipy.special.log_ndtr((outward[1:] - band.low) / band.width))
-            near_flat = self._log_below(flat, band)
-        panels = np.logaddexp.reduce(base + tilts[:, None] * loss + mass[:-1] + share, axis=1)
-        flat_base, flat_loss = (float(part[0]) for part in self.exponents(np.array([flat])))
-        other = flat_base + tilts * flat_loss + near_flat
-        # A closed form for all that lies beyond one place: behind the last panel, or in place of the panels.
-        first, last = (self._log_beyond(float(outward[at]), float(mass[at]), tilts, band) for at in (0, -1))
-        tail: Array = np.logaddexp(np.minimum(np.logaddexp(panels, last), first), other)
-        return tail
-
-    def _log_beyond(self, place: float, log_mass: float, tilts: Array, band: Band | None) -> Array:
-        """log of a bound of the integral further out than ``place``; ``log_mass`` is that of N(0, s^2) in the band."""
-        s = self.noise
-        if self.pair is Pair.ADD:
-            return -tilts * self.log_least + log_mass
-        # f e^-a decreases, so f^p <= (f e^-a)(place)^p e^(p a), a Gaussian of mean p.
-        power = tilts + 1.0
-        ratio = float(self._log_f(np.array([place]))[0] - self._a(np.array([place]))[0])
-        beyond = power * ratio + 0.5 * power * (power - 1.0) / s**2 + scipy.special.log_ndtr(-(place - power) / s)
-        if self.pair is Pair.REPLACE:
-            beyond = beyond - tilts * self.log_least
-        return np.asarray(beyond if band is None else beyond + scipy.special.log_ndtr((band.high - place) / band.width))
-
-    def _log_below(self, left: float, band: Band) -> float:
-        """log of a bound of the integral of N(0, s^2) times the band's share over x < ``left``, left of the band.
-
-        There Phi((x - low) / w) is at most its value at ``left`` times e^(k (x - left)) with k = (low - left) / w^2,
-        because phi(z) >= -z Phi(z).
-        """
-        s = self.noise
-        if math.isinf(band.low):
-            return float(scipy.special.log_ndtr(left / s))
-        k = max((band.low - left) / band.width**2, 0.0)
-        m = k * s - left / s
-        return float(
-            scipy.special.log_ndtr((left - band.low) / band.width)
-            - 0.5 * (left / s) ** 2
-            + 0.5 * m * m
-            + scipy.special.log_ndtr(-m)
-        )
-
     @property
     def _floor(self) -> float:
         """Left of it f is dominated by its infimum, and hardly moves."""
@@ -253,46 +197,159 @@ class GaussianPair:
 
     def _searched_place(self, loss: float) -> float:
         low, high = -20.0 * self.noise, 20.0 * self.noise + 1.0
-        while float(self.exponents(np.array([high]))[1][0]) < loss:
+        while loss_at(high, self.law) < loss:
             low, high = high, 2.0 * high
         for _ in range(60):
             middle = 0.5 * (low + high)
-            if float(self.exponents(np.array([middle]))[1][0]) < loss:
+            if loss_at(middle, self.law) < loss:
                 low = middle
             else:
                 high = middle
         return high
 
-    def _a(self, x: Array) -> Array:
-        a: Array = (x - 0.5) / self.noise**2
-        return a
 
-    def _log_f(self, x: Array) -> Array:
-        """log f without overflow, relatively accurate where f is near 1."""
-        q, a = self.probability, self._a(x)
-        scaled = a + math.log(q)
-        change = q * np.expm1(np.minimum(a, -math.log(q)))
-        # Where f is small, 1 - q is most of what is left of it, and log1p of a number near -1 would lose it.
-        rest = np.log((1.0 - q) + np.exp(np.minimum(scaled, 0.0)))
-        near = np.where(change > -0.5, np.log1p(np.maximum(change, -0.5)), rest)
-        far = scaled + np.log1p((1.0 - q) * np.exp(-np.maximum(scaled, 0.0)))
-        return np.where(scaled < 0.0, near, far)
+@compiled
+def log_ratio_at(x: float, law: Law) -> float:
+    """log f(x) without overflow, relatively accurate where f is near 1."""
+    _, s, places, weights, log_weights, _ = law
+    change, top = 0.0, log_weights[0]
+    for h in range(1, places.size):
+        exponent = (x - 0.5 * places[h]) * (places[h] / (s * s))
+        top = max(top, exponent + log_weights[h])
+        if exponent < 1.0:
+            change += weights[h] * math.expm1(exponent)
+        else:
+            # Too small where the term is above e, and then no change is near 0.
+            change += math.exp(min(exponent + log_weights[h], 1.0)) - weights[h]
+    if abs(change) < 0.3:
+        return math.log1p(change)
+    total = 0.0
+    for h in range(places.size):
+        total += math.exp((x - 0.5 * places[h]) * (places[h] / (s * s)) + log_weights[h] - top)
+    return float(top + math.log(total))
 
-    def _shifted_log_f(self, u: Array, angle: float) -> tuple[Array, Array]:
-        """log |f| and arg f at u + i angle s^2."""
-        q, a = self.probability, self._a(u)
-        cosine, sine = math.cos(angle), math.sin(angle)
-        scaled = a + math.log(q)
-        small = scaled < 0.0
-        term = np.exp(-np.abs(scaled))
-        real = np.where(small, (1.0 - q) + term * cosine, cosine + (1.0 - q) * term)
-        imaginary = np.where(small, term * sine, sine)
-        change = q * (np.expm1(np.minimum(a, -math.log(q))) * cosine - 2.0 * math.sin(0.5 * angle) ** 2)
-        near_one = small & (np.abs(change) < 0.3)
-        square = np.where(near_one, change * (2.0 + change) + imaginary * imaginary, 0.0)
-        far = np.log(np.maximum(np.hypot(real, imaginary), 1e-300))
-        modulus = np.where(small, 0.0, scaled) + np.where(near_one, 0.5 * np.log1p(square), far)
-        return modulus, np.arctan2(imaginary, real)
+
+@compiled
+def exponents_at(x: float, law: Law) -> tuple[float, float]:
+    """(log density of P over N(0, s^2), loss) at x."""
+    here = log_ratio_at(x, law)
+    if law[0] == REMOVE:
+        return here, here
+    if law[0] == ADD:
+        return 0.0, -here
+    return here, here - log_ratio_at(-x, law)
+
+
+@compiled
+def loss_at(x: float, law: Law) -> float:
+    """Return the loss at x."""
+    return exponents_at(x, law)[1]
+
+
+@compiled
+def slope_at(x: float, law: Law) -> float:
+    """|d loss / dx| at x."""
+    slope = _mean_place(x, law)
+    if law[0] == REPLACE:
+        slope += _mean_place(-x, law)
+    return slope / (law[1] * law[1])
+
+
+@compiled
+def _mean_place(x: float, law: Law) -> float:
+    """The mean of k under the weights of f's terms."""
+    _, s, places, _, log_weights, _ = law
+    top = -math.inf
+    for h in range(places.size):
+        top = max(top, (x - 0.5 * places[h]) * (places[h] / (s * s)) + log_weights[h])
+    total, mean = 0.0, 0.0
+    for h in range(places.size):
+        weight = math.exp((x - 0.5 * places[h]) * (places[h] / (s * s)) + log_weights[h] - top)
+        total += weight
+        mean += weight * places[h]
+    return mean / total
+
+
+@compiled
+def _exponents(x: Array, law: Law) -> tuple[Array, Array]:
+    base, loss = np.empty(x.size), np.empty(x.size)
+    for j in range(x.size):
+        base[j], loss[j] = exponents_at(x[j], law)
+    return base, loss
+
+
+@compiled
+def _shifted_log_ratio(u: float, law: Law, turns: Array) -> tuple[float, float]:
+    """log |f| and arg f at u + i angle s^2.
+
+    Args:
+        turns: Of each place, rows: cosine and sine of its phase k angle, and 1 less the cosine.
+    """
+    _, s, places, weights, log_weights, _ = law
+    top = log_weights[0]
+    for h in range(1, places.size):
+        top = max(top, (u - 0.5 * places[h]) * (places[h] / (s * s)) + log_weights[h])
+    change, real, imaginary = 0.0, 0.0, 0.0
+    for h in range(places.size):
+        exponent = (u - 0.5 * places[h]) * (places[h] / (s * s))
+        weight = math.exp(exponent + log_weights[h] - top)
+        real += weight * turns[0, h]
+        imaginary += weight * turns[1, h]
+        if exponent < 1.0:
+            change += weights[h] * (math.expm1(exponent) * turns[0, h] - turns[2, h])
+        else:
+            change += math.exp(min(exponent + log_weights[h], 1.0)) * turns[0, h] - weights[h]
+    small = math.exp(min(top, 1.0)) * imaginary
+    if abs(change) < 0.3 and abs(small) < 0.3 and top <= 1.0:
+        modulus = 0.5 * math.log1p(change * (2.0 + change) + small * small)
+    else:
+        modulus = top + math.log(max(math.hypot(real, imaginary), 1e-300))
+    return modulus, math.atan2(imaginary, real)
+
+
+@compiled
+def shifted_exponents(u: Array, angle: float, law: Law) -> tuple[Array, Array, Array, Array]:
+    """`GaussianPair.shifted_exponents`."""
+    number, places = law[0], law[2]
+    turns = np.empty((3, places.size))
+    for h in range(places.size):
+        turns[0, h], turns[1, h] = math.cos(angle * places[h]), math.sin(angle * places[h])
+        turns[2, h] = 2.0 * math.sin(0.5 * angle * places[h]) ** 2
+    base_r, base_i, loss_r, loss_i = np.zeros(u.size), np.zeros(u.size), np.empty(u.size), np.empty(u.size)
+    for j in range(u.size):
+        modulus, argument = _shifted_log_ratio(u[j], law, turns)
+        if number == ADD:
+            loss_r[j], loss_i[j] = -modulus, argument
+            continue
+        base_r[j], base_i[j], loss_r[j], loss_i[j] = modulus, argument, modulus, argument
+        if number == REPLACE:
+            other_modulus, other_argument = _shifted_log_ratio(-u[j], law, turns)
+            loss_r[j] -= other_modulus
+            loss_i[j] += other_argument
+    return base_r, base_i, loss_r, loss_i
+
+
+@compiled
+def log_share_at(x: float, band: Ends) -> float:
+    """`Band.log_share` at x."""
+    low, high, width = band
+    if low == -math.inf:
+        return 0.0 if high == math.inf else log_normal_below((high - x) / width)
+    if high == math.inf:
+        return log_normal_below((x - low) / width)
+    if x < 0.5 * (low + high):
+        larger, smaller = log_normal_below((x - low) / width), log_normal_below((x - high) / width)
+    else:
+        larger, smaller = log_normal_below((high - x) / width), log_normal_below((low - x) / width)
+    return larger + math.log1p(-math.exp(smaller - larger))
+
+
+@compiled
+def _log_shares(x: Array, band: Ends) -> Array:
+    shares = np.empty(x.size)
+    for j in range(x.size):
+        shares[j] = log_share_at(x[j], band)
+    return shares
 
 
 def steepest_tilt(log_weight: float, half: float, count: int, epsilon: float, level: float) -> float:

@@ -51,7 +51,7 @@ class Profile(Protocol):
     @property
     def tilt(self) -> float: ...
     def delta_bounds(self, epsilon: float) -> Bounds: ...
-    def slope(self, epsilon: float) -> float: ...
+    def estimate(self, epsilon: float) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,9 @@ class SumProfile:
         lower, upper = sum(part.lower for part in bounds), sum(part.upper for part in bounds)
         return Bounds(lower, upper + bound, sum(part.estimate for part in bounds), budget)
 
-    def slope(self, epsilon: float) -> float:
-        return sum(part.slope(epsilon) for part in self.parts)
+    def estimate(self, epsilon: float) -> tuple[float, float]:
+        deltas, slopes = zip(*(part.estimate(epsilon) for part in self.parts), strict=True)
+        return sum(deltas), sum(slopes)
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class DirectedProfiles:
             return mean + reach * math.sqrt(variance)
         capped, _ = self._capped(math.log(delta), reach / math.sqrt(variance))
         try:
-            return guess_epsilon(capped, delta)
+            return guess_epsilon(capped, delta)[0]
         except OverflowError:
             return mean + reach * math.sqrt(variance)
 
@@ -216,7 +217,7 @@ class DirectedProfiles:
             return
         step, count = self._repeated
         noise, place = step.pair.noise, step.pair.place_of_loss(epsilon)
-        steepest = max(place / noise**2 / max(float(step.pair.slope(np.array([place]))[0]), 1e-300), 4.0 / epsilon)
+        steepest = max(place / noise**2 / max(step.pair.slope(place), 1e-300), 4.0 / epsilon)
         width = min(0.25 * noise**2, 0.25 * noise, _narrow_enough(step.pair, 3.0 * steepest))
         top = top_for(step.pair, width, _log_left_out(log_scale, count))
         left_out = count * mass_beyond(step.pair, top, width)

@@ -22,15 +22,34 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.fourier.pairs import Band, GaussianPair, Pair
+from accounting.compiled import compiled
+from accounting.fourier.effort import LINE, TILT, spend
+from accounting.fourier.moments import moments_at
+from accounting.fourier.pairs import (
+    ADD,
+    EVERYTHING,
+    Band,
+    Ends,
+    GaussianPair,
+    Law,
+    Pair,
+    exponents_at,
+    log_share_at,
+    shifted_exponents,
+    slope_at,
+)
 from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
+from accounting.fourier.tails import log_tail
 
 Array = NDArray[np.float64]
 
 MAX_NODES = 400_000
 #: Of the complex error function, relatively.
 _SHARE_ERROR = 2e-13
-_ENVELOPE_DIGITS = 40.0
+#: By how many fewer digits an envelope's rule has than a line's, and how many it has at least.
+_FEWER_DIGITS, _LEAST_DIGITS = 24.0, 20.0
+#: Of the lines whose weights an envelope is made of, over the best one at the decay that is asked for.
+_ENVELOPE_ANGLES = (0.7, 1.5, 4.0, 12.0)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -58,27 +77,12 @@ class GaussianPairStep:
             left, right = min(left, pair.window(0.0)[0]), max(right, pair.window(0.0)[1])
         angle = self._best_angle(float(tilts.max()))
         spacing = 2.0 * math.pi * angle * s**2 / (self.digits + self._log_growth(angle, float(tilts.max())))
-        nodes = _grid(left, right, spacing)
-        base, loss = pair.exponents(nodes)
-        exponent = base + tilts[:, None] * loss
-        log_mass = self._log_mass(nodes, spacing)
-        if self.band is not None:
-            exponent = exponent + self.band.log_share(nodes)
-        tilted = exponent + log_mass
-        top = tilted.max(axis=1, keepdims=True)
-        weights = np.exp(tilted - top)
-        total = weights.sum(axis=1)
-        mean = (weights @ loss) / total
-        variance = np.maximum((weights @ (loss * loss)) / total - mean * mean, 0.0)
-        moments = top[:, 0] + np.log(total)
-        accumulation = math.sqrt(nodes.size) + 40.0
-        rounding = accumulation + 8.0 * np.abs(exponent).max(axis=1) + pair.cancellation * (tilts + 1.0)
-        if near_one:
-            moments, rounding = self._from_differences(exponent, tilted, log_mass, moments, rounding, accumulation)
-            # Weights of terms that are a little wrong change M - 1 by as much, relatively, and M's tilt times more.
-            rounding = rounding + 2.0 * pair.cancellation * (tilts + 1.0) * np.abs(np.expm1(np.minimum(moments, 1.0)))
-        tail = np.exp(np.minimum(pair.log_tail(left, right, tilts, self.band) - moments, 700.0))
-        return TiltTable(tilts, moments, mean, variance, UNIT * rounding + tail + 4.0 * math.exp(-self.digits))
+        grid = _grid(left, right, spacing)
+        spend(TILT * grid[1] * (tilts.size + len(pair.law[2])))
+        moments, means, variances, errors = _table(
+            pair.law, self._ends, grid, spacing, tilts, near_one, pair.cancellation
+        )
+        return TiltTable(tilts, moments, means, variances, errors + 4.0 * math.exp(-self.digits))
 
     def line(self, tilt: float, decay: float) -> StepLine:
         """M on Re z = ``tilt``.
@@ -93,26 +97,18 @@ class GaussianPairStep:
         growth = self._log_growth(2.0 * angle, tilt)
         spacing = 2.0 * math.pi * angle * s**2 / (self.digits + growth)
         left, right = self._window(tilt)
-        nodes = _grid(left, right, spacing)
-        base_r, base_i, loss_r, loss_i = pair.shifted_exponents(nodes, angle)
-        log_weight = self._log_mass(nodes, spacing) + 0.5 * (angle * s) ** 2 + base_r + tilt * loss_r - log_moment
-        log_share = np.zeros(nodes.shape, dtype=np.complex128)
+        first, count = grid = _grid(left, right, spacing)
+        spend(LINE * count * len(pair.law[2]))
+        shares = np.zeros(0, np.complex128)
         if self.band is not None:
             # ADD has no bands, so the line is above the axis.
-            log_share = self.band.shifted_log_share(nodes, angle * s**2)
-            log_weight = log_weight + log_share.real
-        kept = log_weight > -self.digits - 4.0
-        dropped = float(np.exp(log_weight[~kept]).sum())
-        nodes, log_weight = nodes[kept], log_weight[kept]
-        # ADD is integrated below the axis, where the phase of the Gaussian has the other sign.
-        turn = nodes * angle if pair.pair is Pair.ADD else -nodes * angle
-        phase = turn + base_i[kept] + tilt * loss_i[kept] + log_share.imag[kept]
-        modulus = np.exp(log_weight)
-        weights: Complex = modulus * np.exp(1j * phase)
-        losses: Complex = loss_r[kept] + 1j * loss_i[kept]
-        size = np.abs(base_r[kept]) + tilt * np.abs(loss_r[kept]) + (nodes / s) ** 2
-        log_tail = float(pair.log_tail(left, right, np.array([tilt]), self.band)[0]) - log_moment
-        tail = math.exp(min(log_tail + self._log_growth(angle, tilt), 700.0)) + dropped
+            nodes = np.arange(first, first + count, dtype=np.float64) * spacing
+            shares = self.band.shifted_log_share(nodes, angle * s**2)
+        weights, losses, mass, first_moment, dropped, size = _weigh(
+            pair.law, grid, spacing, angle, shares, (tilt, log_moment), -self.digits - 4.0
+        )
+        beyond = float(log_tail(pair.law, left, right, np.array([tilt]), self._ends)[0]) - log_moment
+        tail = math.exp(min(beyond + self._log_growth(angle, tilt), 700.0)) + dropped
         quadrature = (math.exp(growth) + 1.0) * math.exp(-self.digits - growth) * 1.01
         return StepLine(
             weights=weights,
@@ -120,10 +116,10 @@ class GaussianPairStep:
             log_moment=log_moment,
             log_moment_error=log_moment_error,
             relative_error=2.0 * (quadrature + tail),
-            rounding=UNIT * (nodes.size + 24.0 + 4.0 * float(size.max(initial=0.0)) + pair.cancellation * (tilt + 1.0))
+            rounding=UNIT * (weights.size + 24.0 + 4.0 * size + pair.cancellation * (tilt + 1.0))
             + (0.0 if self.band is None else _SHARE_ERROR),
-            mass=float(modulus.sum()),
-            first_moment=float(modulus @ np.abs(losses)),
+            mass=mass,
+            first_moment=first_moment,
             envelope=self._envelope(tilt, decay, log_moment - log_moment_error),
         )
 
@@ -145,27 +141,11 @@ class GaussianPairStep:
         if pair.pair is Pair.ADD:
             return math.inf
         if self.band is not None and math.isfinite(self.band.high):
-            place = np.array([min(pair.place_of_loss(epsilon), self.band.high)])
-            local = max(float(place[0]) / pair.noise**2, 0.0) / max(float(pair.slope(place)[0]), 1e-300)
+            place = min(pair.place_of_loss(epsilon), self.band.high)
+            local = max(place / pair.noise**2, 0.0) / max(pair.slope(place), 1e-300)
             exploding = -math.log(pair.probability) * pair.noise**4 / self.band.width**2
             return min(3.0 * max(local, 4.0 / max(epsilon, 1e-12)), max(exploding, 1.0))
         return pair.largest_tilt(count, epsilon, level)
-
-    def _from_differences(
-        self, exponent: Array, tilted: Array, log_mass: Array, moments: Array, rounding: Array, accumulation: float
-    ) -> tuple[Array, Array]:
-        """log M from M - 1 where M is close to 1, which loses no digits there."""
-        mass = np.exp(log_mass)
-        near = mass * np.expm1(np.minimum(exponent, 1.0))
-        terms = np.where(exponent < 1.0, near, np.exp(np.minimum(tilted, 700.0)) - mass)
-        change = terms.sum(axis=1)
-        # Exponents that are large and cancel have roundings of their own size.
-        spread = (np.abs(terms) * (accumulation + 4.0 * (np.abs(log_mass) + np.abs(exponent)))).sum(axis=1)
-        small = np.abs(change) < 0.5
-        return (
-            np.where(small, np.log1p(np.where(small, change, 0.0)), moments),
-            np.where(small, 2.0 * spread, rounding),
-        )
 
     def _window(self, tilt: float) -> tuple[float, float]:
         """Return a generous window for the part of the law that is integrated."""
@@ -176,17 +156,11 @@ class GaussianPairStep:
         if math.isfinite(band.high):
             # Beyond its end the share falls like a Gaussian of width w, which the tilt moves by less than this.
             end = band.high + reach
-            pull = 2.0 * (tilt + 1.0) * float(self.pair.slope(np.array([end]))[0]) * band.width**2
+            pull = 2.0 * (tilt + 1.0) * self.pair.slope(end) * band.width**2
             right = min(right, end + pull)
         if math.isfinite(band.low):
             left = max(left, band.low - reach)
         return min(left, right - reach), right
-
-    def _log_mass(self, nodes: Array, spacing: float) -> Array:
-        """log of the rule's weight times N(0, s^2)."""
-        s = self.pair.noise
-        log_mass: Array = -0.5 * (nodes / s) ** 2 + (math.log(spacing / s) - _LOG_SQRT_TWO_PI)
-        return log_mass
 
     def _log_growth(self, angle: float, tilt: float) -> float:
         """log of how much the integrand's norm can grow from the real line to the one at ``angle`` s^2."""
@@ -219,37 +193,154 @@ class GaussianPairStep:
         pair, s = self.pair, self.pair.noise
         left, right = self._window(tilt)
         strip = min(0.25 * math.pi, math.sqrt(2.0 / self._curvature(tilt)))
-        spacing = 2.0 * math.pi * strip * s**2 / (_ENVELOPE_DIGITS + self._log_growth(2.0 * strip, tilt))
-        nodes = _grid(left, right, spacing)
-        base, loss = pair.exponents(nodes)
-        log_mass = self._log_mass(nodes, spacing) - log_moment
-        real = log_mass + base + tilt * loss
-        if self.band is not None:
-            real = real + self.band.log_share(nodes)
-        weight = np.exp(real)
-        kept = real > -self.digits
-        dropped = float(weight[~kept].sum())
-        nodes, log_mass = nodes[kept], log_mass[kept]
-        steepest = float(weight[kept] @ pair.slope(nodes))
-        angles = np.unique(np.minimum(decay * steepest * np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0]), strip))
-        logs, rates = [], []
-        for angle in angles:
-            base_r, _, loss_r, loss_i = pair.shifted_exponents(nodes, float(angle))
-            log_weight = log_mass + base_r + tilt * loss_r + 0.5 * (float(angle) * s) ** 2
-            log_weight = log_weight + 8.0 * UNIT * (np.abs(log_mass) + np.abs(base_r) + tilt * np.abs(loss_r))
-            log_weight = log_weight + UNIT * pair.cancellation * (tilt + 1.0)
-            if self.band is not None:
-                shift = float(angle) * s * s
-                log_weight = log_weight + self.band.log_share(nodes) + 0.5 * (shift / self.band.width) ** 2
-            logs.append(log_weight)
-            rates.append(loss_i)
-        log_tail = float(pair.log_tail(left, right, np.array([tilt]), self.band)[0]) - log_moment
+        digits = max(self.digits - _FEWER_DIGITS, _LEAST_DIGITS)
+        spacing = 2.0 * math.pi * strip * s**2 / (digits + self._log_growth(2.0 * strip, tilt))
+        logs, rates, dropped = _envelope(
+            pair.law, self._ends, _grid(left, right, spacing), spacing, (tilt, decay, strip), log_moment, self.digits
+        )
+        beyond = float(log_tail(pair.law, left, right, np.array([tilt]), self._ends)[0]) - log_moment
         lifted = math.exp(min(self._log_growth(strip, tilt), 700.0))
-        extra = 2.0 * math.exp(-_ENVELOPE_DIGITS) + lifted * (dropped + math.exp(min(log_tail, 700.0)))
-        return np.array(logs), np.array(rates), extra
+        extra = 2.0 * math.exp(-digits) + lifted * (dropped + math.exp(min(beyond, 700.0)))
+        return logs + UNIT * pair.cancellation * (tilt + 1.0), rates, extra
+
+    @property
+    def _ends(self) -> Ends:
+        return EVERYTHING if self.band is None else self.band.ends
 
 
-def _grid(left: float, right: float, spacing: float) -> Array:
+@compiled
+def _table(
+    law: Law, band: Ends, grid: tuple[int, int], spacing: float, tilts: Array, from_one: bool, cancellation: float
+) -> tuple[Array, Array, Array, Array]:
+    """Sum a rule on the real line: `moments_at`, and the error of log M from rounding and beyond the grid."""
+    first, count = grid
+    base, loss, log_mass = np.empty(count), np.empty(count), np.empty(count)
+    rule = _log_rule(spacing, law[1])
+    for j in range(count):
+        x = (first + j) * spacing
+        base[j], loss[j] = exponents_at(x, law)
+        base[j] += log_share_at(x, band)
+        log_mass[j] = rule - 0.5 * (x / law[1]) ** 2
+    moments, means, variances, errors = moments_at(log_mass, base, loss, 0.0, tilts, from_one, cancellation)
+    tails = log_tail(law, first * spacing, (first + count - 1) * spacing, tilts, band)
+    for i in range(tilts.size):
+        errors[i] = UNIT * errors[i] + math.exp(min(tails[i] - moments[i], 700.0))
+    return moments, means, variances, errors
+
+
+@compiled
+def _envelope(
+    law: Law,
+    band: Ends,
+    grid: tuple[int, int],
+    spacing: float,
+    at: tuple[float, float, float],
+    log_moment: float,
+    digits: float,
+) -> tuple[Array, Array, float]:
+    """Weights of a few lines, rounded up, and their rates of decay; and the sum of the weights that are left out.
+
+    Args:
+        at: The tilt, the decay that is asked for, and the largest angle.
+    """
+    tilt, decay, strip = at
+    first, count = grid
+    s, rule = law[1], _log_rule(spacing, law[1]) - log_moment
+    nodes, log_mass, shares = np.empty(count), np.empty(count), np.empty(count)
+    kept, dropped, steepest = 0, 0.0, 0.0
+    for j in range(count):
+        x = (first + j) * spacing
+        base, loss = exponents_at(x, law)
+        share, mass = log_share_at(x, band), rule - 0.5 * (x / s) ** 2
+        log_weight = mass + base + tilt * loss + share
+        if log_weight > -digits:
+            nodes[kept], log_mass[kept], shares[kept] = x, mass, share
+            steepest += math.exp(log_weight) * slope_at(x, law)
+            kept += 1
+        else:
+            dropped += math.exp(log_weight)
+    rows = 0
+    angles = np.empty(len(_ENVELOPE_ANGLES))
+    for factor in _ENVELOPE_ANGLES:
+        angles[rows] = min(decay * steepest * factor, strip)
+        rows += 1
+        if angles[rows - 1] >= strip:
+            break
+    logs, rates = np.empty((rows, kept)), np.empty((rows, kept))
+    for row in range(rows):
+        angle = angles[row]
+        grown = 0.5 * (angle * s) ** 2
+        if band[0] > -math.inf or band[1] < math.inf:
+            grown += 0.5 * (angle * s * s / band[2]) ** 2
+        base_r, _, loss_r, loss_i = shifted_exponents(nodes[:kept], angle, law)
+        for j in range(kept):
+            tilted = tilt * loss_r[j]
+            rounding = 8.0 * UNIT * (abs(log_mass[j]) + abs(base_r[j]) + abs(tilted))
+            logs[row, j] = log_mass[j] + base_r[j] + tilted + shares[j] + grown + rounding
+            rates[row, j] = loss_i[j]
+    return logs, rates, dropped
+
+
+@compiled
+def _weigh(
+    law: Law,
+    grid: tuple[int, int],
+    spacing: float,
+    angle: float,
+    log_shares: Complex,
+    at: tuple[float, float],
+    least: float,
+) -> tuple[Complex, Complex, float, float, float, float]:
+    """Weights and losses of a rule on the line at ``angle`` s^2; weights below e^least are left out.
+
+    Args:
+        log_shares: Of a band, at each node; empty without one.
+        at: The tilt, and log M there.
+
+    Returns:
+        Weights; losses; the sum of the weights' moduli; the same times those of the losses; the sum of what is left
+        out; the largest exponent of a node that is kept.
+    """
+    first, nodes = grid
+    s, (tilt, log_moment) = law[1], at
+    x = np.empty(nodes)
+    for j in range(nodes):
+        x[j] = (first + j) * spacing
+    base_r, base_i, loss_r, loss_i = shifted_exponents(x, angle, law)
+    rule = _log_rule(spacing, s) + 0.5 * (angle * s) ** 2 - log_moment
+    # ADD is integrated below the axis, where the phase of the Gaussian has the other sign.
+    turn = angle if law[0] == ADD else -angle
+    weights, losses = np.empty(nodes, np.complex128), np.empty(nodes, np.complex128)
+    count, mass, first_moment, dropped, size = 0, 0.0, 0.0, 0.0, 0.0
+    for j in range(nodes):
+        square = (x[j] / s) ** 2
+        log_modulus = rule - 0.5 * square + base_r[j] + tilt * loss_r[j]
+        phase = turn * x[j] + base_i[j] + tilt * loss_i[j]
+        if log_shares.size > 0:
+            log_modulus += log_shares[j].real
+            phase += log_shares[j].imag
+        modulus = math.exp(log_modulus)
+        if log_modulus > least:
+            weights[count] = complex(modulus * math.cos(phase), modulus * math.sin(phase))
+            losses[count] = complex(loss_r[j], loss_i[j])
+            mass += modulus
+            first_moment += modulus * math.hypot(loss_r[j], loss_i[j])
+            size = max(size, abs(base_r[j]) + tilt * abs(loss_r[j]) + square)
+            count += 1
+        else:
+            dropped += modulus
+    return weights[:count].copy(), losses[:count].copy(), mass, first_moment, dropped, size
+
+
+@compiled
+def _log_rule(spacing: float, s: float) -> float:
+    """log of the rule's weight over the scale of N(0, s^2)."""
+    return math.log(spacing / s) - _LOG_SQRT_TWO_PI
+
+
+def _grid(left: float, right: float, spacing: float) -> tuple[int, int]:
+    """The first node, as a multiple of the spacing, and their number."""
     if (right - left) / spacing > MAX_NODES:
         raise OverflowError("the quadrature would need too many nodes")
-    return np.arange(math.floor(left / spacing), math.ceil(right / spacing) + 1, dtype=np.float64) * spacing
+    first = math.floor(left / spacing)
+    return first, math.ceil(right / spacing) + 1 - first

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.fourier.effort import TILT, spend
+from accounting.fourier.moments import moments_at
 from accounting.fourier.pairs import steepest_tilt
 from accounting.fourier.ratio_path import LINE_ANGLE, REAL_ANGLE, RatioPart
 from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
@@ -103,24 +105,13 @@ class RatioStep:
             losses.append(loss)
             left_out.append(part.log_left_out(nodes, scale, tilts))
         log_mass, loss = np.concatenate(log_masses), np.concatenate(losses)
-        exponent = log_mass + tilts[:, None] * loss
-        top = np.maximum(exponent.max(axis=1), 0.0)
-        weights = np.exp(exponent - top[:, None])
-        total = weights.sum(axis=1) + self.at_zero * np.exp(-top)
-        mean = (weights @ loss) / total
-        variance = np.maximum((weights @ (loss * loss)) / total - mean * mean, 0.0)
-        moments = top + np.log(total)
-        accumulation = math.sqrt(loss.size) + 60.0
-        rounding = accumulation + 8.0 * np.abs(exponent - log_mass).max(axis=1) + 8.0 * float(np.abs(loss).max())
-        # Differences from 1 lose no digits where M is close to it.
-        terms = np.exp(log_mass) * np.expm1(np.minimum(tilts[:, None] * loss, 700.0))
-        change, spread = terms.sum(axis=1), np.abs(terms).sum(axis=1)
-        small = np.abs(change) < 0.5
-        moments = np.where(small, np.log1p(np.where(small, change, 0.0)), moments)
-        rounding = np.where(small, 2.0 * accumulation * spread, rounding)
+        spend(TILT * loss.size * (tilts.size + 10))
+        moments, means, variances, rounding = moments_at(
+            log_mass, np.zeros(loss.size), loss, self.at_zero, tilts, True, 8.0 * float(np.abs(loss).max())
+        )
         ends = np.exp(np.minimum(np.logaddexp.reduce(left_out) - moments, 700.0))
         quadrature = 4.0 * len(self.parts) * math.exp(-digits)
-        return TiltTable(tilts, moments, mean, variance, UNIT * rounding + 2.0 * ends + 2.0 * quadrature)
+        return TiltTable(tilts, moments, means, variances, UNIT * rounding + 2.0 * ends + 2.0 * quadrature)
 
     def line(self, tilt: float, decay: float) -> SampledLine:
         """M on Re z = ``tilt``; see `ratio_path` for the rule.
@@ -215,8 +206,7 @@ class RatioStep:
         last = int(settled[0]) if settled.size else knots.size - 1
         knots, behind = knots[: last + 1], behind[: last + 1]
         spread = self._second_moment(tilt, line.first_moment)
-        turned = np.exp(1j * knots[:, None] * line.losses)
-        values = np.abs(1.0 + (turned - 1.0) @ line.weights)
+        values = line.moduli(knots)
         rounding = line.rounding * np.minimum(2.0 * line.mass, knots * line.first_moment) + 4.0 * UNIT * line.mass
         values = values + line.relative_error + rounding
         squares = np.maximum(values[:-1], values[1:]) ** 2 + 0.25 * spread * np.diff(knots) ** 2

@@ -116,7 +116,7 @@ class SplitStep:
         """A value of Im z where M_gamma has fallen to nothing: its density is smooth on the scale of the cut."""
         band = self.rest.band
         assert band is not None
-        return 7.7 / (band.width * float(self.rest.pair.slope(np.array([band.low]))[0]))
+        return 7.7 / (band.width * self.rest.pair.slope(band.low))
 
     def rest_line(self, tilt: float, decay: float) -> SplitLine:
         whole, bulk, rest = (step.line(tilt, decay) for step in (self.whole, self.bulk, self.rest))

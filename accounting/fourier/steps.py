@@ -6,11 +6,15 @@ complex weights and losses of nonnegative imaginary part, and a bound of what th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from accounting.compiled import compiled
+from accounting.fourier.effort import spend
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -85,24 +89,25 @@ class StepLine:
 
         e^(x+y) - 1 = (e^x - 1)(e^y - 1) + (e^x - 1) + (e^y - 1) makes it one matrix product.
         """
-        coarse = _expm1_it(np.arange(blocks, dtype=np.float64) * (width * spacing), self.losses)
-        fine = _expm1_it(np.arange(width, dtype=np.float64) * spacing, self.losses)
-        weighted = fine * self.weights
-        change = coarse @ weighted.T + (coarse @ self.weights)[:, None] + weighted.sum(axis=1)
-        changes: Complex = change.reshape(-1)
-        t = np.arange(blocks * width) * spacing
-        size = np.maximum(np.abs(1.0 + changes), _SMALLEST)
-        rounding = (self.rounding + self.log_moment_error) * np.minimum(2.0 * self.mass, t * self.first_moment)
-        # Rounding of the arguments i t l themselves.
-        rounding = rounding + 4.0 * UNIT * t * self.first_moment
-        return log1p_complex(changes), np.log1p(self.relative_error / size), np.log1p(rounding / size)
+        spend(blocks * width * self.weights.size)
+        rounding = self.rounding + self.log_moment_error
+        return _log_ratios(
+            self.weights,
+            self.losses,
+            (blocks, width),
+            spacing,
+            self.relative_error,
+            rounding,
+            (2.0 * self.mass, self.first_moment),
+        )
+
+    def moduli(self, t: Array) -> Array:
+        """|M(c + it)/M(c)| at each t, but for its errors."""
+        return _moduli(t, self.weights, self.losses)
 
     def log_envelope(self, t: Array) -> Array:
         """Decreasing in t: a bound of log |M(c + it')/M(c)| for every t' >= t."""
-        log_weights, rates, extra = self.envelope
-        values = np.exp(log_weights[:, None, :] - rates[:, None, :] * t[:, None]).sum(axis=2)
-        envelope: Array = np.log(np.minimum(values.min(axis=0) * (1.0 + 1e-13) + extra, 1.0))
-        return envelope
+        return _log_envelope(t, *self.envelope)
 
 
 class Line(Protocol):
@@ -133,42 +138,132 @@ class Step(Protocol):
         """Return a tilt beyond which M(x)^count e^(-x eps) > e^level: no saddle point lies there. inf if unknown."""
 
 
-def _expm1_it(t: Array, losses: Complex) -> Complex:
-    """e^(i t l) - 1, shape (t, losses), without cancellation."""
-    decay = -t[:, None] * losses.imag
-    half = 0.5 * t[:, None] * losses.real
-    sine, cosine = np.sin(half), np.cos(half)
-    shrink = np.expm1(decay)
-    result = np.empty(decay.shape, dtype=np.complex128)
-    result.real = shrink - 2.0 * sine * sine * (1.0 + shrink)
-    result.imag = 2.0 * sine * cosine * (1.0 + shrink)
-    return result
+@compiled
+def _log_ratios(
+    weights: Complex,
+    losses: Complex,
+    shape: tuple[int, int],
+    spacing: float,
+    relative_error: float,
+    relative_rounding: float,
+    bounds: tuple[float, float],
+) -> tuple[Complex, Array, Array]:
+    """`StepLine.log_ratios` on ``shape`` blocks times points; the sum is below the least of bounds[0], t bounds[1]."""
+    blocks, width = shape
+    size, nodes = blocks * width, weights.size
+    real, imaginary = np.zeros(size), np.zeros(size)
+    fine_r, fine_i = np.empty(width), np.empty(width)
+    for j in range(nodes):
+        w, loss = weights[j], losses[j]
+        for k in range(width):
+            fine = _expm1_it(k * spacing, loss)
+            fine_r[k] = w.real * fine.real - w.imag * fine.imag
+            fine_i[k] = w.real * fine.imag + w.imag * fine.real
+        for block in range(blocks):
+            coarse = _expm1_it(block * (width * spacing), loss)
+            own_r, own_i = w.real * coarse.real - w.imag * coarse.imag, w.real * coarse.imag + w.imag * coarse.real
+            start, coarse_r, coarse_i = block * width, coarse.real, coarse.imag
+            for k in range(width):
+                real[start + k] += coarse_r * fine_r[k] - coarse_i * fine_i[k] + own_r + fine_r[k]
+                imaginary[start + k] += coarse_r * fine_i[k] + coarse_i * fine_r[k] + own_i + fine_i[k]
+    logs, inexact, floating = np.empty(size, np.complex128), np.empty(size), np.empty(size)
+    for k in range(size):
+        t = k * spacing
+        modulus = max(math.hypot(1.0 + real[k], imaginary[k]), _SMALLEST)
+        # The second term is the rounding of the arguments i t l themselves.
+        rounding = relative_rounding * min(bounds[0], t * bounds[1]) + 4.0 * UNIT * t * bounds[1]
+        logs[k] = _log1p(complex(real[k], imaginary[k]))
+        inexact[k] = math.log1p(relative_error / modulus)
+        floating[k] = math.log1p(rounding / modulus)
+    return logs, inexact, floating
 
 
+@compiled
+def _moduli(t: Array, weights: Complex, losses: Complex) -> Array:
+    moduli = np.empty(t.size)
+    for k in range(t.size):
+        total = complex(1.0, 0.0)
+        for j in range(weights.size):
+            total += weights[j] * _expm1_it(t[k], losses[j])
+        moduli[k] = abs(total)
+    return moduli
+
+
+@compiled
+def _log_envelope(t: Array, log_weights: Array, rates: Array, extra: float) -> Array:
+    """`StepLine.log_envelope` of its lines' weights and rates, one row each."""
+    envelope = np.empty(t.size)
+    for i in range(t.size):
+        least = 1.0
+        for row in range(log_weights.shape[0]):
+            total = 0.0
+            for j in range(log_weights.shape[1]):
+                total += math.exp(log_weights[row, j] - rates[row, j] * t[i])
+                if total >= least:
+                    break
+            least = min(least, total * (1.0 + 1e-11))
+        envelope[i] = math.log(min(least + extra, 1.0))
+    return envelope
+
+
+@compiled
+def _expm1_it(t: float, loss: complex) -> complex:
+    """e^(i t l) - 1, without cancellation."""
+    shrink = math.expm1(-t * loss.imag)
+    half = 0.5 * t * loss.real
+    sine, cosine = math.sin(half), math.cos(half)
+    return complex(shrink - 2.0 * sine * sine * (1.0 + shrink), 2.0 * sine * cosine * (1.0 + shrink))
+
+
+@compiled
+def _moved(log: float, error: float) -> float:
+    if error < 30.0:
+        return math.exp(log) * math.expm1(error)
+    return math.exp(min(log + error, 700.0))
+
+
+@compiled
 def error_of_exponential(logs: Complex, errors: Array) -> Array:
     """Bound how far e^logs moves when its exponent moves by ``errors``, without overflow."""
-    moved: Array = np.where(
-        errors < 30.0,
-        np.exp(logs.real) * np.expm1(np.minimum(errors, 30.0)),
-        np.exp(np.minimum(logs.real + errors, 700.0)),
-    )
+    moved = np.empty(errors.size)
+    for k in range(errors.size):
+        moved[k] = _moved(logs[k].real, errors[k])
     return moved
+
+
+@compiled
+def _log1p(y: complex) -> complex:
+    square = y.real * (2.0 + y.real) + y.imag * y.imag
+    if abs(square) < 0.5:
+        modulus = 0.5 * math.log1p(square)
+    else:
+        modulus = math.log(max(math.hypot(1.0 + y.real, y.imag), _SMALLEST))
+    return complex(modulus, math.atan2(y.imag, 1.0 + y.real))
 
 
 def log1p_complex(y: Complex) -> Complex:
     """log(1 + y), relatively accurate for small y, which NumPy's is not."""
-    real, imaginary = y.real, y.imag
-    result = np.empty(y.shape, dtype=np.complex128)
-    square = real * (2.0 + real) + imaginary * imaginary
-    near = np.abs(square) < 0.5
-    far = np.log(np.maximum(np.hypot(1.0 + real, imaginary), _SMALLEST))
-    result.real = np.where(near, 0.5 * np.log1p(np.where(near, square, 0.0)), far)
-    result.imag = np.arctan2(imaginary, 1.0 + real)
-    return result
+    return _log1p_of(y.reshape(-1)).reshape(y.shape)
 
 
-def log_kernel(tilts: Array) -> Array:
+@compiled
+def _log1p_of(y: Complex) -> Complex:
+    logs = np.empty(y.size, np.complex128)
+    for k in range(y.size):
+        logs[k] = _log1p(y[k])
+    return logs
+
+
+@compiled
+def log_kernel_at(tilt: float) -> float:
     """log B(x), B(x) = x^x / (1 + x)^(1 + x) = sup over y > 0 of e^(-xy) (1 - e^-y); B(0) = 1."""
-    positive = np.maximum(tilts, 1e-300)
-    kernel: Array = -positive * np.log1p(1.0 / positive) - np.log1p(positive)
+    return -tilt * math.log1p(1.0 / tilt) - math.log1p(tilt) if tilt > 0.0 else 0.0
+
+
+@compiled
+def log_kernel(tilts: Array) -> Array:
+    """`log_kernel_at` each tilt."""
+    kernel = np.empty(tilts.size)
+    for j in range(tilts.size):
+        kernel[j] = log_kernel_at(tilts[j])
     return kernel

@@ -41,6 +41,7 @@ def account(
     steps_per_epoch: Annotated[int | None, typer.Option(help="Steps of a shuffled epoch.")] = None,
     relation: choices.Relation = None,
     group_size: Annotated[int | None, typer.Option(help="Records of one owner that are protected together.")] = None,
+    effort: Annotated[int | None, typer.Option(help="Operations of a number; 300 million by default.")] = None,
     certify: Annotated[bool, typer.Option("--certify", help="Ask dp-accounting, too, which takes seconds.")] = False,
     request: RequestFile = None,
     as_json: AsJson = False,
@@ -65,6 +66,7 @@ def account(
         ("--delta", "/delta", _one_or_many(delta)),
         ("--epsilon", "/epsilon", _one_or_many(epsilon)),
         ("--group-size", "/group_size", group_size),
+        ("--effort", "/effort", effort),
         ("--certify", "/certify", certify or None),
         ("--noise-multiplier", "/events", None),
     ]

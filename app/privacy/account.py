@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from accounting.fourier.effort import DEFAULT_EFFORT, LEAST_EFFORT, MOST_EFFORT
 from accounting.gaussian_regret import DEFAULT_REGRET
 from accounting.groups import MAX_GROUP_SIZE
 from accounting.numbers import MAX_EVENTS
@@ -71,6 +72,13 @@ class AccountRequest(Schema):
     attack_risk: AttackRiskRequest | None = Field(None, description="Asks for what the best attacks reach, too.")
     gaussian_dp: GaussianSummaryRequest | None = Field(
         None, description="Asks for the curve as one mu, too, with its regret."
+    )
+    effort: Integer = Field(
+        DEFAULT_EFFORT,
+        ge=LEAST_EFFORT,
+        le=MOST_EFFORT,
+        description="How many operations each number may take, in either direction of the privacy loss: the default is "
+        "about a second. What reaches it has a wider interval, and a warning.",
     )
     certify: bool = Field(False, description="Asks dp-accounting's PLD, too, which takes seconds.")
 

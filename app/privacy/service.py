@@ -34,7 +34,7 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
             "the second opinion is on single records: ask with group_size 1, or without certify",
             "certify",
         )
-    evaluation = Evaluation(context, events, relation, MOST_SECONDS, request.group_size)
+    evaluation = Evaluation(context, events, relation, MOST_SECONDS, request.group_size, request.effort)
     field = "delta" if request.delta is not None else "epsilon"
     given = request.delta if request.delta is not None else request.epsilon
     asked: list[float] = given if isinstance(given, list) else [float(given or 0.0)]

@@ -91,8 +91,8 @@ class KnownProfile:
         delta = math.exp(-epsilon)
         return Bounds(0.9 * delta, 1.1 * delta, delta, {"aliasing": 0.2 * delta})
 
-    def slope(self, epsilon: float) -> float:
-        return self.factor * math.exp(-epsilon)
+    def estimate(self, epsilon: float) -> tuple[float, float]:
+        return math.exp(-epsilon), self.factor * math.exp(-epsilon)
 
 
 @pytest.mark.parametrize("factor", [1e-3, 0.5, 1.0, 2.0, 30.0, 1e3])

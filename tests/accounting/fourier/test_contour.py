@@ -160,14 +160,15 @@ def test_many_epsilons_are_evaluated_like_one() -> None:
     for window in (0.0, 0.05):
         contour = full_batch(MU, 4.0, 25.0, 64, window=window)
         many = contour.evaluate(epsilons)
-        slopes = contour.slopes(epsilons)
+        estimates, slopes = contour.estimates(epsilons)
         for k, epsilon in enumerate(epsilons):
             one = contour.delta_bounds(float(epsilon))
             assert many.upper[k] == pytest.approx(one.upper, rel=1e-12)
             assert many.lower[k] == pytest.approx(one.lower, rel=1e-9)
             assert many.lower[k] <= exact(float(epsilon)) * (1.0 + 1e-13)
             assert many.upper[k] >= exact(float(epsilon)) * (1.0 - 1e-13)
-            assert slopes[k] == pytest.approx(contour.slope(float(epsilon)), rel=1e-9)
+            assert (estimates[k], slopes[k]) == pytest.approx(contour.estimate(float(epsilon)), rel=1e-9)
+            assert estimates[k] == pytest.approx(one.estimate, rel=1e-4)
 
 
 def test_the_slope_is_the_derivative() -> None:
@@ -175,7 +176,7 @@ def test_the_slope_is_the_derivative() -> None:
     for epsilon in (2.0, 3.5, 5.0):
         step = 1e-4
         difference = (exact(epsilon - step) - exact(epsilon + step)) / (2.0 * step)
-        assert contour.slope(epsilon) == pytest.approx(difference, rel=1e-6)
+        assert contour.estimate(epsilon)[1] == pytest.approx(difference, rel=1e-6)
 
 
 def test_the_choice_keeps_aliases_and_amplification_in_hand() -> None:

@@ -333,3 +333,13 @@ def test_the_processes_end_with_the_application(tmp_path, sqlite_databases):
     with pytest.raises(JobFailed, match="stopping"):
         context.processes.run(os.getpid)
     database.dispose()
+
+
+def test_an_effort_is_kept_and_told(reader):
+    few = {"events": [{"mechanism": {"kind": "gaussian", "noise_multiplier": 0.5}, "count": 1000}], "delta": 1e-7}
+    few["events"][0]["sampling"] = {"kind": "poisson", "sampling_probability": 1e-6}
+    wide = reader.post("/v1/account", json=few | {"effort": 2_000_000}).json()
+    tight = reader.post("/v1/account", json=few).json()
+    assert wide["epsilon"]["lower"] <= tight["epsilon"]["lower"] <= tight["epsilon"]["upper"] < wide["epsilon"]["upper"]
+    assert any("effort of 2000000 operations" in warning for warning in wide["warnings"])
+    assert_problem(reader.post("/v1/account", json=few | {"effort": 10}), 422, "invalid_request")

@@ -1,0 +1,118 @@
+"""The engine's inner loops, compiled to machine code by numba.
+
+A function under `compiled` is plain Python over floats and arrays, and computes the same numbers when it is not
+compiled: no operation is reordered, and no product and sum are fused. Set ``NUMBA_DISABLE_JIT=1`` to step through it;
+a function of `math` then raises what it would have answered with an infinity.
+What is compiled is kept on disk, under a name that depends on the sources: a change of any of them compiles anew.
+`accounting.warm_up` compiles everything at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import update_wrapper
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_FOLDER = Path(__file__).parent
+_lock = threading.RLock()
+_functions: list[_Uncompiled] = []
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function when it is first called with arguments of new types.
+
+    Division by zero gives an infinity or a NaN, as in NumPy, and the interpreter's lock is released meanwhile. numba
+    itself is loaded with the first call of any such function: much of the service runs without.
+
+    >>> @compiled
+    ... def halved(x: float) -> float:
+    ...     return 0.5 * x
+    >>> halved(3.0)
+    1.5
+    """
+    uncompiled = _Uncompiled(function)
+    _functions.append(uncompiled)
+    return cast("Function", uncompiled)
+
+
+def compiled_functions() -> list[Callable[..., Any]]:
+    """Return what numba made of every function under `compiled` so far."""
+    _load()
+    return [each.dispatcher for each in _functions if each.dispatcher is not None]
+
+
+class _Uncompiled:
+    """Stands for a function until numba is loaded, and forwards calls after that."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.dispatcher: Callable[..., Any] | None = None
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any) -> Any:
+        if self.dispatcher is None:
+            _load()
+        assert self.dispatcher is not None
+        return self.dispatcher(*args)
+
+
+def _load() -> None:
+    """Hand every function that waits to numba, which finds those that it calls by their names in its module."""
+    with _lock:
+        import numba  # noqa: PLC0415 -- a sixth of a second, which many processes never need
+
+        if "NUMBA_CACHE_DIR" not in os.environ:
+            vars(numba.core.config)["CACHE_DIR"] = _cache_folder()
+        waiting = [each for each in _functions if each.dispatcher is None]
+        for each in waiting:
+            try:
+                each.dispatcher = numba.njit(cache=True, error_model="numpy", nogil=True)(each.function)
+            except RuntimeError:  # There is no file that it came from, as for an example of a page.
+                each.dispatcher = numba.njit(error_model="numpy", nogil=True)(each.function)
+        for module in {each.function.__module__ for each in waiting}:
+            names = vars(sys.modules[module])
+            names.update({name: value.dispatcher for name, value in names.items() if isinstance(value, _Uncompiled)})
+
+
+def _cache_folder() -> str:
+    """Return a folder for what is compiled: beside the sources, or where the user or the system keeps such files.
+
+    numba itself compares a function's own file with what is kept, but not the files of the functions that it calls. It
+    takes nothing from a folder that it cannot write to: what was compiled at installation is copied then.
+    """
+    digest = hashlib.sha256()
+    for source in sorted(_FOLDER.glob("fourier/*.py")):
+        digest.update(source.read_bytes())
+    name = digest.hexdigest()[:16]
+    beside = _FOLDER / "__pycache__" / "compiled" / name
+    if _is_writable(beside):
+        return str(beside)
+    own = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "epsilond" / name
+    if not _is_writable(own):
+        own = Path(tempfile.mkdtemp(prefix="epsilond-compiled-"))  # of this process alone
+    if beside.is_dir() and not any(own.iterdir()):
+        copy = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=own.parent))
+        shutil.copytree(beside, copy, dirs_exist_ok=True)
+        try:
+            copy.rename(own)
+        except OSError:  # Another process was first.
+            shutil.rmtree(copy, ignore_errors=True)
+    return str(own)
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,92 @@
+"""Effort: how many operations a question may take before it is answered with the bounds that are at hand.
+
+Operations are counted and not timed, so that the digits of an answer depend on the question alone. An operation is
+about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take about a second on one core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+DEFAULT_EFFORT, LEAST_EFFORT, MOST_EFFORT = 300_000_000, 1_000_000, 5_000_000_000
+#: Operations of a node at a real tilt, and of a node of a line with its envelope.
+TILT, LINE = 6, 150
+
+
+class OutOfEffort(ArithmeticError):
+    """The question has taken as many operations as it may."""
+
+
+@dataclass
+class Effort:
+    """What one question may take, in each direction of the loss.
+
+    Attributes:
+        limit: Operations.
+        spent: Operations so far, in this direction.
+        is_reached: Whether some direction was given up.
+    """
+
+    limit: int
+    spent: int = 0
+    is_reached: bool = False
+
+
+_current: ContextVar[Effort | None] = ContextVar("effort", default=None)
+
+
+@contextmanager
+def question() -> Iterator[Effort]:
+    """Count the operations of a question: against the limit that is set, or `DEFAULT_EFFORT`."""
+    outer = _current.get()
+    effort = Effort(DEFAULT_EFFORT if outer is None else outer.limit)
+    token = _current.set(effort)
+    try:
+        yield effort
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def limited(limit: int) -> Iterator[None]:
+    """Let each question of the block take ``limit`` operations.
+
+    >>> from accounting.accountant import epsilon_for_delta
+    >>> from accounting.events import Event, Gaussian, Poisson
+    >>> from accounting.relations import NeighboringRelation
+    >>> few = [Event(Gaussian(0.5), Poisson(1e-6), 1000)]
+    >>> with limited(2_000_000):
+    ...     wide = epsilon_for_delta(few, NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-7)
+    >>> wide.value.width > 1e-3, wide.warnings[0][:36]
+    (True, 'The engine stopped at its effort of ')
+    """
+    token = _current.set(Effort(limit))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def renew() -> None:
+    """Begin another direction, which may take as much again."""
+    effort = _current.get()
+    if effort is not None:
+        effort.spent = 0
+
+
+def spend(operations: int) -> None:
+    """Count operations before they are done.
+
+    Raises:
+        OutOfEffort: They are more than are left.
+    """
+    effort = _current.get()
+    if effort is None:
+        return
+    effort.spent += operations
+    if effort.spent > effort.limit:
+        effort.is_reached = True
+        raise OutOfEffort(f"the question takes more than {effort.limit} operations")

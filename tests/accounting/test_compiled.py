@@ -1,0 +1,100 @@
+"""The compiled loops: the same numbers without a compiler, kept on disk, and nothing left to compile for a request."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_ASK = """
+import json, sys
+from accounting.accountant import epsilon_for_delta
+from accounting.events import Event, Gaussian, Laplace, Poisson, WithoutReplacement
+from accounting.relations import NeighboringRelation as Relation
+
+ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
+LISTS = [
+    ([Event(Gaussian(1.0), Poisson(0.02), 500)], ADD, 1e-5),
+    ([Event(Gaussian(2.0), Poisson(0.01), 1000)], REPLACE, 1e-6),
+    ([Event(Gaussian(0.5), Poisson(1e-3), 10)], ADD, 1e-6),
+    ([Event(Gaussian(0.5), Poisson(1e-3), 10)], REPLACE, 1e-6),
+    ([Event(Gaussian(4.0), WithoutReplacement(10, 1000), 50)], REPLACE, 1e-5),
+    ([Event(Laplace(2.0), Poisson(0.1), 30), Event(Gaussian(3.0), Poisson(0.1), 30)], ADD, 1e-5),
+]
+"""
+
+
+def run(script: str, **environment: str) -> Any:
+    """What a script prints as JSON, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK + script],
+        cwd=_ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_uncompiled_loops_give_the_same_ends() -> None:
+    """But for a last digit of a function that the compiler takes from another library."""
+    script = """
+found = [epsilon_for_delta(*each).value for each in LISTS[:2]]
+json.dump([[value.lower, value.upper] for value in found], sys.stdout)
+"""
+    compiled, plain = run(script), run(script, NUMBA_DISABLE_JIT="1")
+    for one, other in zip(compiled, plain, strict=True):
+        assert one == pytest.approx(other, rel=1e-12)
+
+
+@pytest.mark.thorough
+def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
+    script = """
+from accounting.compiled import compiled_functions
+from accounting.warm_up import warm_up
+
+def misses():
+    return {f"{f.__module__}.{f.__name__}": sum(f.stats.cache_misses.values()) for f in compiled_functions()}
+
+warm_up()
+before = misses()
+for each in LISTS:
+    epsilon_for_delta(*each)
+json.dump([name for name, count in misses().items() if count != before[name]], sys.stdout)
+"""
+    assert run(script, NUMBA_CACHE_DIR=str(tmp_path)) == []
+    assert any(tmp_path.rglob("*.nbi"))
+
+
+def test_no_process_loads_the_compiler_before_it_needs_it() -> None:
+    assert run('import app.main; json.dump("numba" in sys.modules, sys.stdout)') is False
+
+
+@pytest.mark.parametrize("home", ["writable", "missing"])
+def test_an_installation_that_cannot_be_written_takes_what_was_compiled_with_it(tmp_path: Path, home: str) -> None:
+    """It is copied to the user's cache once, or to a folder of the process."""
+    script = """
+import accounting.compiled as compiled
+beside = compiled._FOLDER / "__pycache__" / "compiled"
+writable = compiled._is_writable
+compiled._is_writable = lambda folder: False if beside in folder.parents else writable(folder)
+functions = compiled.compiled_functions()
+epsilon_for_delta(*LISTS[0])
+misses = sum(sum(f.stats.cache_misses.values()) for f in functions)
+hits = sum(sum(f.stats.cache_hits.values()) for f in functions)
+json.dump([misses, hits], sys.stdout)
+"""
+    run("epsilon_for_delta(*LISTS[0]); json.dump(0, sys.stdout)")  # Now there is something beside the sources.
+    cache = tmp_path if home == "writable" else tmp_path / "file" / "cache"
+    (tmp_path / "file").write_text("")
+    misses, hits = run(script, XDG_CACHE_HOME=str(cache))
+    assert (misses, hits > 5) == (0, True)
+    assert any(tmp_path.glob("epsilond/*/*/*.nbi")) == (home == "writable")
