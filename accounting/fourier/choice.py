@@ -23,7 +23,8 @@ Lines = dict[float, list[tuple[Line, int]]]
 _LOG_TOLERANCE = math.log(2e-9)
 #: log of the largest amplification M(c) e^(-c eps) / delta over the smallest.
 _LOG_AMPLIFICATION = math.log(1e6)
-_TILTS = 1.42 ** -np.arange(30.0)
+#: Tilts that are tabulated, over the largest: close to each other where saddle points mostly are.
+_TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
 _TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
 #: Of the tilt of a line that takes too many points, the largest that is tried after it.
