@@ -18,4 +18,4 @@ No I/O, no clock, no environment, no logging. NumPy and SciPy; dp-accounting in 
 """
 
 #: Stored with every charge: a later engine that finds an older charge too low can tell which one made it.
-ENGINE_VERSION = "2"
+ENGINE_VERSION = "3"
