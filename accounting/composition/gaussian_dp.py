@@ -22,7 +22,7 @@ from accounting.losses.mills import mills_difference
 from accounting.losses.stated import ZcdpLoss
 
 _ULP = 2.0**-52
-#: Relative allowance for mu, a sum of squares and a square root.
+#: Relative allowance for mu, the root of a sum of squares.
 _MU_ALLOWANCE = 8.0 * _ULP
 #: Relative error of the profile over 1 + a^2: that of `mills_difference`, and of e^(a^2 / 2) at a rounded a.
 _ERROR = 5e-15
@@ -217,10 +217,10 @@ def _profile(centre: float, mu: float) -> float:
 
 def _gaussian_part(composition: Composition) -> float:
     """mu of everything in the list that is, or is attained by, a full-batch Gaussian."""
-    squares = []
+    sizes = [0.0]
     for loss, count in composition.steps:
         if isinstance(loss, GaussianLoss):
-            squares.append(count * loss.mu * loss.mu)
+            sizes.append(math.sqrt(count) * loss.mu)
         elif isinstance(loss, ZcdpLoss):
-            squares.append(2.0 * count * loss.rho)
-    return math.sqrt(math.fsum(squares))
+            sizes.append(math.sqrt(2.0 * count * loss.rho))
+    return math.hypot(*sizes)
