@@ -13,8 +13,6 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-import scipy
-
 from accounting.composition.composition import Composition
 from accounting.intervals import Bounds
 from accounting.losses.gaussian import GaussianLoss
@@ -96,13 +94,23 @@ def mu_of_gaussian(epsilon: float, delta: float) -> float:
     1.0
     """
 
-    def excess(log_mu: float) -> float:
-        return math.log(max(_profile(epsilon / math.exp(log_mu), math.exp(log_mu)), 1e-300)) - math.log(delta)
-
-    low, high = -30.0, 8.0
-    if excess(low) >= 0.0 or excess(high) <= 0.0:
-        return math.exp(low if excess(low) >= 0.0 else high)
-    return math.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-12))
+    beyond = -_NORMAL.inv_cdf(delta)
+    root = math.sqrt(beyond * beyond + 2.0 * epsilon)
+    # The profile is at most Phi(-a), and at most mu phi(0): this mu is too small.
+    mu = max(_SQRT_TWO_PI * delta, 2.0 * epsilon / (beyond + root) if beyond > 0.0 else root - beyond)
+    log_delta = math.log(delta) + _LOG_SQRT_TWO_PI
+    for _ in range(_MOST_STEPS):
+        # Newton's iteration for the profile's logarithm in that of mu, whose slope is mu / (m(a) - m(a + mu)).
+        centre = epsilon / mu
+        a = centre - 0.5 * mu
+        if not _SMALLEST <= a <= _LARGEST:
+            break
+        difference = mills_difference(centre, mu)[0]
+        step = (log_delta + 0.5 * a * a - math.log(difference)) * difference / mu
+        mu *= math.exp(min(step, 1.0))
+        if abs(step) < _SMALL_STEP * _SMALL_STEP:
+            break
+    return mu
 
 
 def _root(mu: float, delta: float) -> tuple[float, float]:
