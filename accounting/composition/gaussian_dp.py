@@ -23,7 +23,7 @@ _ULP = 2.0**-52
 #: Relative allowance for mu, the root of a sum of squares.
 _MU_ALLOWANCE = 8.0 * _ULP
 #: Relative error of the profile over 1 + a^2: that of `mills_difference`, and of e^(a^2 / 2) at a rounded a.
-_ERROR = 5e-15
+_ERROR = 7e-15
 #: At smaller a the profile is 1 - 1e-18 or more, hence above every delta below 1.
 _SMALLEST = -9.0
 #: At larger a it is below the smallest positive number.
@@ -177,7 +177,7 @@ def _certified(mu: float, delta: float, near: tuple[float, float], sign: float) 
         if _is_certified(centre, mu, delta, sign):
             bound = centre
             break
-        margin *= 1.5
+        margin *= 1.2
     if margin > _COARSE:
         # The profile's logarithm is no line over such a distance: delta is nearly 1.
         while abs(bound - middle) > _COARSE * bound:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.fourier.pairs import Band, GaussianPair, Pair
-from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
+from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable, summation
 
 Array = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class GaussianPairStep:
         mean = (weights @ loss) / total
         variance = np.maximum((weights @ (loss * loss)) / total - mean * mean, 0.0)
         moments = top[:, 0] + np.log(total)
-        accumulation = math.sqrt(nodes.size) + 40.0
+        accumulation = summation(nodes.size) + 16.0
         rounding = accumulation + 8.0 * np.abs(exponent).max(axis=1) + pair.cancellation * (tilts + 1.0)
         if near_one:
             moments, rounding = self._from_differences(exponent, tilted, log_mass, moments, rounding, accumulation)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from accounting.fourier.pairs import steepest_tilt
 from accounting.fourier.ratio_path import LINE_ANGLE, REAL_ANGLE, RatioPart
-from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
+from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable, summation
 
 Array = NDArray[np.float64]
 
@@ -110,7 +110,7 @@ class RatioStep:
         mean = (weights @ loss) / total
         variance = np.maximum((weights @ (loss * loss)) / total - mean * mean, 0.0)
         moments = top + np.log(total)
-        accumulation = math.sqrt(loss.size) + 60.0
+        accumulation = summation(loss.size) + 36.0
         rounding = accumulation + 8.0 * np.abs(exponent - log_mass).max(axis=1) + 8.0 * float(np.abs(loss).max())
         # Differences from 1 lose no digits where M is close to it.
         terms = np.exp(log_mass) * np.expm1(np.minimum(tilts[:, None] * loss, 700.0))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.fourier.steps import FAR_ABOVE, UNIT, StepLine, TiltTable
+from accounting.fourier.steps import FAR_ABOVE, UNIT, StepLine, TiltTable, summation
 from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
@@ -62,7 +62,7 @@ class AtomStep:
         total = weights.sum(axis=1)
         mean = (weights @ losses) / total
         variance = np.maximum((weights @ (losses * losses)) / total - mean * mean, 0.0)
-        accumulation = math.sqrt(losses.size) + 60.0
+        accumulation = summation(losses.size) + 36.0
         moments = top + np.log(total)
         # What weighs nothing under the tilt has no share in the error.
         heaviest = np.where(weights > 1e-20, np.abs(log_masses) + np.abs(turned), 0.0).max(axis=1)
@@ -94,7 +94,7 @@ class AtomStep:
             log_moment=log_moment,
             log_moment_error=log_moment_error,
             relative_error=2.0 * left_out,
-            rounding=UNIT * (math.sqrt(weights.size) + 40.0 + 8.0 * size + 8.0 * abs(log_moment)) + _ATOM_ERROR,
+            rounding=UNIT * (weights.size + 40.0 + 8.0 * size + 8.0 * abs(log_moment)) + _ATOM_ERROR,
             mass=float(weights.sum()),
             first_moment=float(weights @ np.abs(places)),
             envelope=(none, none, math.exp(min(log_moment_error, 700.0)) * (1.0 + left_out)),
