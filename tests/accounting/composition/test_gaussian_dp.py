@@ -92,6 +92,26 @@ def test_delta_is_enclosed() -> None:
         assert truth < 1e-300 or bounds.width <= 5e-14 * truth * (1 + (epsilon / mu - mu / 2) ** 2) or truth > 1 - 1e-15
 
 
+def test_delta_is_enclosed_where_epsilon_over_mu_is_large() -> None:
+    """A rounded epsilon / mu moves delta by more than the profile's own error."""
+    draw = random.Random(9)
+    for _ in range(60):
+        mu = draw.uniform(2e3, 1e4)
+        epsilon = mu * (mu / 2 + draw.uniform(1, 6))
+        bounds, truth = AnalyticGaussian().delta(one(mu), epsilon), gaussian_delta(mu, epsilon)
+        assert bounds is not None
+        assert bounds.lower <= truth <= bounds.upper
+
+
+def test_the_rounding_of_a_sum_of_squares_is_allowed_for() -> None:
+    draw = random.Random(10)
+    for _ in range(25):
+        noises = [draw.uniform(1e-3, 1e-2) for _ in range(300)]
+        mu = mp.sqrt(sum(1 / mp.mpf(noise) ** 2 for noise in noises))
+        value = epsilon_for_delta([Event(Gaussian(noise)) for noise in noises], ADD, 1e-5).value
+        assert gaussian_delta(mu, value.upper) <= 1e-5 <= gaussian_delta(mu, value.lower)
+
+
 def difference_error(centre: float, d: float) -> float:
     """The relative error of `mills_difference` over 1 + a^2."""
     with mp.workdps(60 + int(max(0.0, -math.log10(d)))):
@@ -112,7 +132,7 @@ def points(number: int, seed: int) -> list[tuple[float, float]]:
     found = []
     while len(found) < number:
         centre = draw.choice((draw.uniform(0, 2), draw.uniform(0, 40)))
-        d = draw.choice((10 ** draw.uniform(-12, 2), draw.uniform(0.9, 1.1), draw.uniform(1.8, 2.2) / (1 + centre)))
+        d = draw.choice((10 ** draw.uniform(-12, 2), draw.uniform(0.9, 1.1), draw.uniform(0.1, 2.2) / (1 + centre)))
         if -9 <= centre - d / 2 <= 40:
             found.append((centre, d))
     return found
