@@ -68,6 +68,8 @@ class _Uncompiled:
 def _load() -> None:
     """Hand every function that waits to numba, which finds those that it calls by their names in its module."""
     with _lock:
+        # Intel's vector functions have errors of their own.
+        os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
         import numba  # noqa: PLC0415 -- a sixth of a second, which many processes never need
 
         if "NUMBA_CACHE_DIR" not in os.environ:

@@ -31,7 +31,7 @@ class AsPublished:
     """The paper's own calibration at this spec. For comparison: an unsound one is never executed.
 
     Attributes:
-        verdict: Computed at this spec.
+        verdict: Computed at this spec; None where that takes the engine and the spec does not ask for it.
         why: In sentences, with the numbers behind it.
         source: Paper, theorem, equation.
         formula: LaTeX.
@@ -39,7 +39,7 @@ class AsPublished:
         noise_stddev_on_mean: Its standard deviation on the mean; None where it has none.
     """
 
-    verdict: Verdict
+    verdict: Verdict | None
     why: str
     source: str
     formula: str

@@ -83,6 +83,7 @@ class Spec:
         step_size: The caller's own step size; None asks the theorem for one.
         noise_multiplier: Noise on the sum over the contribution bound; given where something else is solved for.
         variant: Which of an algorithm's forms; None is its first.
+        judge_published: Whether the engine judges the noise that the paper prints, which takes a calibration too.
 
     Raises:
         InvalidValue: a number outside its range; what is solved for is given (``overdetermined``); the noise is neither
@@ -104,6 +105,7 @@ class Spec:
     step_size: float | None = None
     noise_multiplier: float | None = None
     variant: str | None = None
+    judge_published: bool = True
 
     def __post_init__(self) -> None:
         read_integer("dataset_size", self.dataset_size, 1, MAX_DATASET_SIZE)
@@ -183,7 +185,7 @@ class Calibration:
         utility: Bounds on what the run achieves, each with its theorem.
         missing_assumptions: Names that the theorem's numbers would need.
         warnings: Sentences a reader must see beside the numbers.
-        as_published: The paper's own calibration with a verdict; None where it has none for this target.
+        as_published: The paper's own calibration, judged if the spec asks; None where it has none for this target.
         dtype_reason: Why the plan is carried out in float64 although nobody asked for it; else None.
     """
 

@@ -11,14 +11,17 @@ from calibrators.spec import OpenDelta, OpenEpsilon, Spec
 
 #: The papers' own relation.
 RELATION = NeighboringRelation.REPLACE_ONE
+#: What is said of printed noise where the spec does not ask.
+UNJUDGED: tuple[None, str] = (None, "Whether the printed noise meets the target was not asked.")
 
 
 def judge_steps(
     spec: Spec, event_of: EventOf, printed: float, *, iterations: int, batch_size: int, setting: str
-) -> tuple[Verdict, str]:
+) -> tuple[Verdict | None, str]:
     """Judge equal steps with printed noise, where a record is replaced.
 
-    The verdict is for comparison: noise that the engine does not take refuses no request.
+    The verdict is for comparison: noise that the engine does not take refuses no request. It takes a calibration of its
+    own, under the paper's batches, so that a spec may do without it.
 
     Args:
         spec: Of the target, which is given, and of the number of records.
@@ -28,8 +31,10 @@ def judge_steps(
         setting: The paper's sampling and relation, in words.
 
     Returns:
-        The verdict and the reason for it, as `judge` gives them.
+        The verdict and the reason for it, as `judge` gives them; `UNJUDGED` where the spec does not ask.
     """
+    if not spec.judge_published:
+        return UNJUDGED
     target = target_of(spec)
     try:
         event = event_of(printed, iterations, batch_size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,7 @@ def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int
     steps.extend((loss, _in_all(number, runs)) for loss, number in own)
     discrepancy = Discrepancy()
     for grouped in group_events(alike):
-        whole = Event(grouped.mechanism, grouped.sampling, _in_all(grouped.count, runs))
+        whole = grouped if runs == 1 else replace(grouped, count=_in_all(grouped.count, runs))
         event, off = sampling_rules_of(whole.sampling).stand_in(whole, whole.sampling)
         discrepancy = discrepancy.plus(off)
         loss = loss_of(event, relation)

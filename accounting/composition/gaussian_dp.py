@@ -3,31 +3,41 @@
 Full-batch Gaussians alone: the closed form. Otherwise a lower bound: dropping steps is post-processing, so the
 full-batch part of a list costs no more than the list; and a stated zCDP guarantee is attained by the Gaussian with
 mu^2 = 2 rho, so the guarantee taken as stated costs at least that. Bounds of one mechanism's moments are not.
+
+With a = eps / mu - mu / 2 the profile is delta = phi(a) (m(a) - m(a + mu)), m the Mills ratio. It falls in a, is at
+most Phi(-a), and has relative accuracy for a <= 40.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TypeVar
-
-import numpy as np
-import scipy
-from numpy.typing import NDArray
+from statistics import NormalDist
 
 from accounting.composition.composition import Composition
 from accounting.intervals import Bounds
-from accounting.losses.gaussian import GaussianLoss, delta_at_threshold
-from accounting.losses.mills import scaled_mills_difference
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.mills import mills_difference
 from accounting.losses.stated import ZcdpLoss
 
-Array = NDArray[np.float64]
-Number = TypeVar("Number", float, Array)
-
 _ULP = 2.0**-52
-#: Of an interval that are looked at together when it is narrowed.
-_PLACES = 63
-#: Relative allowance for mu, a sum of squares and a square root.
+#: Relative allowance for mu, the root of a sum of squares.
 _MU_ALLOWANCE = 8.0 * _ULP
+#: Relative error of the profile over 1 + a^2: that of `mills_difference`, and of e^(a^2 / 2) at a rounded a.
+_ERROR = 7e-15
+#: At smaller a the profile is 1 - 1e-18 or more, hence above every delta below 1.
+_SMALLEST = -9.0
+#: At larger a it is below the smallest positive number.
+_LARGEST = 40.0
+#: Smaller ones are enlarged to it where an upper bound is asked for: their profiles have no relative accuracy.
+_SMALLEST_MU = 1e-250
+_SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
+_LOG_SQRT_TWO_PI = math.log(_SQRT_TWO_PI)
+#: A step of Halley's below this leaves an error below the rounding of the profile.
+_SMALL_STEP = 1e-5
+_MOST_STEPS = 60
+#: A bound is bisected where the profile's own error moves it by more than this.
+_COARSE = 1e-6
+_NORMAL = NormalDist()
 
 
 class AnalyticGaussian:
@@ -50,43 +60,27 @@ class AnalyticGaussian:
         mu = _gaussian_part(composition)
         if mu == 0.0:
             return None
-        lower = epsilon_of_gaussian(mu * (1.0 - _MU_ALLOWANCE), delta, upward=False)
+        near = _root(mu, delta)
+        lower = _certified(mu * (1.0 - _MU_ALLOWANCE), delta, near, -1.0)
         if composition.gaussian_only is None:
             return Bounds(lower=lower)
-        upper = epsilon_of_gaussian(mu * (1.0 + _MU_ALLOWANCE), delta, upward=True)
+        upper = _certified(mu * (1.0 + _MU_ALLOWANCE), delta, near, 1.0)
         return Bounds(lower, max(lower, upper), lower, {"rounding": max(0.0, upper - lower)})
 
 
 def epsilon_of_gaussian(mu: float, delta: float, *, upward: bool) -> float:
     """Smallest eps >= 0 with delta_mu(eps) <= delta, rounded up or down.
 
-    The unknown is a = eps/mu - mu/2, in which delta is well conditioned for every mu.
-
     Args:
         mu: positive.
         delta: in (0, 1).
 
+    Guarantees: gaussian_epsilon_is_enclosed.
+
     >>> round(epsilon_of_gaussian(1.0, 1e-5, upward=True), 9)
     4.377178096
     """
-    sign = 1.0 if upward else -1.0
-
-    def within(a: Array) -> NDArray[np.bool_]:
-        met: NDArray[np.bool_] = scaled_mills_difference(a, mu) * (1.0 + sign * _relative_error(a)) <= delta
-        return met
-
-    low, high = -0.5 * mu, 1.0
-    if within(np.array([low]))[0]:
-        return 0.0
-    while not within(np.array([high]))[0]:
-        low, high = high, 2.0 * high
-    # Many places at a time cost little more than one.
-    while (between := _between(low, high)).size:
-        first = int(np.argmax(np.append(within(between), True)))
-        low, high = [low, *between.tolist(), high][first : first + 2]
-    a = high if upward else low
-    slack = 4.0 * _ULP * mu * (abs(a) + 0.5 * mu)
-    return max(0.0, mu * (a + 0.5 * mu) + sign * slack)
+    return _certified(mu, delta, _root(mu, delta), 1.0 if upward else -1.0)
 
 
 def mu_of_gaussian(epsilon: float, delta: float) -> float:
@@ -100,46 +94,141 @@ def mu_of_gaussian(epsilon: float, delta: float) -> float:
     1.0
     """
 
-    def excess(log_mu: float) -> float:
-        mu = math.exp(log_mu)
-        found = float(scaled_mills_difference(np.array([epsilon / mu - 0.5 * mu]), mu)[0])
-        return math.log(max(found, 1e-300)) - math.log(delta)
+    beyond = -_NORMAL.inv_cdf(delta)
+    root = math.sqrt(beyond * beyond + 2.0 * epsilon)
+    # The profile is at most Phi(-a), and at most mu phi(0): this mu is too small.
+    mu = max(_SQRT_TWO_PI * delta, 2.0 * epsilon / (beyond + root) if beyond > 0.0 else root - beyond)
+    log_delta = math.log(delta) + _LOG_SQRT_TWO_PI
+    for _ in range(_MOST_STEPS):
+        # Newton's iteration for the profile's logarithm in that of mu, whose slope is mu / (m(a) - m(a + mu)).
+        centre = epsilon / mu
+        a = centre - 0.5 * mu
+        if not _SMALLEST <= a <= _LARGEST:
+            break
+        difference = mills_difference(centre, mu)[0]
+        step = (log_delta + 0.5 * a * a - math.log(difference)) * difference / mu
+        mu *= math.exp(min(step, 1.0))
+        if abs(step) < _SMALL_STEP * _SMALL_STEP:
+            break
+    return mu
 
-    low, high = -30.0, 8.0
-    if excess(low) >= 0.0 or excess(high) <= 0.0:
-        return math.exp(low if excess(low) >= 0.0 else high)
-    return math.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-12))
+
+def _root(mu: float, delta: float) -> tuple[float, float]:
+    """The a at which the profile is delta, about, and the size of the slope of its logarithm there.
+
+    Halley's iteration for the logarithm of the profile, inside a bracket that is halved where a step leaves it. The
+    slope is mu m(a + mu) / (m(a) - m(a + mu)); with m' = x m - 1 it gives the second derivative.
+
+    Returns:
+        Both; a is -mu / 2, where epsilon is 0, if the profile is not above delta anywhere.
+    """
+    half = 0.5 * mu
+    low, high = max(0.0, half + _SMALLEST), half + _LARGEST
+    log_delta = math.log(delta) + _LOG_SQRT_TWO_PI
+    centre, slope = min(max(_start(mu, delta, log_delta), low), high), 1.0
+    for _ in range(_MOST_STEPS):
+        a = centre - half
+        difference, farther = mills_difference(centre, mu)
+        excess = math.log(difference) - 0.5 * a * a - log_delta
+        if excess <= 0.0 and centre == low:
+            break
+        low, high = (centre, high) if excess > 0.0 else (low, centre)
+        slope = mu * farther / difference
+        bend = mu * (1.0 - mu * farther) / difference - slope * slope
+        before, centre = centre, centre + excess / (slope - 0.5 * excess * bend / slope)
+        if not low <= centre <= high:
+            centre = before + excess / slope
+        if not low <= centre <= high:
+            centre = low if low == 0.0 < before else 0.5 * (low + high)
+        if abs(centre - before) * (1.0 + slope) < _SMALL_STEP:
+            break
+    return centre - half, slope
 
 
-def _between(low: float, high: float) -> Array:
-    """Up to `_PLACES` numbers inside an interval, increasing; none where its ends are neighbours."""
-    places = np.linspace(low, high, _PLACES + 2)
-    if high - low < _PLACES * 8.0 * np.spacing(max(abs(low), abs(high))):
-        places = np.unique(np.append(places, 0.5 * (low + high)))
-    return places[(places > low) & (places < high)]
+def _start(mu: float, delta: float, log_delta: float) -> float:
+    """Return a centre eps / mu near the root: the profile is at most Phi(-a), and near mu phi(c) / (1 + c + c^2)."""
+    beyond = 0.5 * mu - _NORMAL.inv_cdf(delta)
+    excess = math.log(mu) - log_delta
+    if mu > 1.0 or excess <= 0.0:
+        return max(beyond, 0.0)
+    first = math.sqrt(2.0 * excess)
+    return min(beyond, math.sqrt(max(0.0, 2.0 * (excess - math.log1p(0.7 * first + 0.49 * first * first)))))
+
+
+def _certified(mu: float, delta: float, near: tuple[float, float], sign: float) -> float:
+    """An epsilon whose own profile is certified to be at most delta (sign 1), or above delta (sign -1), else 0.
+
+    Args:
+        near: a about where the profile is delta, and the slope of its logarithm; it decides how narrow the bound is.
+    """
+    if sign > 0.0:
+        mu = max(mu, _SMALLEST_MU)
+    elif mu < _SMALLEST_MU:
+        return 0.0
+    a, slope = near
+    half = 0.5 * mu
+    middle = max(0.0, half + a)
+    margin = (_ERROR * (1.0 + a * a) + _MU_ALLOWANCE) / slope + _ULP * middle
+    least, most = max(0.0, half + _SMALLEST), half + _LARGEST
+    if sign > 0.0 and middle <= margin and least == 0.0 and _is_certified(0.0, mu, delta, sign):
+        return 0.0
+    bound = most if sign > 0.0 else least
+    while least < (centre := middle + sign * margin) < most:
+        if _is_certified(centre, mu, delta, sign):
+            bound = centre
+            break
+        margin *= 1.2
+    if margin > _COARSE:
+        # The profile's logarithm is no line over such a distance: delta is nearly 1.
+        while abs(bound - middle) > _COARSE * bound:
+            centre = 0.5 * (middle + bound)
+            if _is_certified(centre, mu, delta, sign):
+                bound = centre
+            else:
+                middle = centre
+    return max(0.0, math.nextafter(mu * bound, sign * math.inf))
+
+
+def _is_certified(centre: float, mu: float, delta: float, sign: float) -> bool:
+    """Whether the profile at epsilon = mu * centre is certainly at most delta (sign 1), or above it (sign -1)."""
+    a = centre - 0.5 * mu
+    growth = math.exp(0.25 * a * a)
+    scaled = delta * growth * growth * _SQRT_TWO_PI
+    difference = mills_difference(centre, mu)[0] * (1.0 + sign * _ERROR * (1.0 + a * a))
+    return difference <= scaled if sign > 0.0 else difference > scaled
 
 
 def _delta(mu: float, epsilon: float, sign: float) -> float:
     """delta_mu(eps), rounded up (sign 1) or down (sign -1)."""
-    a = epsilon / mu - 0.5 * mu
-    a -= sign * 2.0 * _ULP * (epsilon / mu + 0.5 * mu)
-    value = delta_at_threshold(a, mu) * (1.0 + sign * _relative_error(a))
     if sign > 0.0:
-        return min(1.0, max(value, 5e-324))
-    return max(0.0, value)
+        mu = max(mu, _SMALLEST_MU)
+    elif mu < _SMALLEST_MU:
+        return 0.0
+    centre = epsilon / mu * (1.0 - sign * _ULP)
+    a = centre - 0.5 * mu
+    value = _profile(centre, mu)
+    if a >= _SMALLEST:
+        value *= 1.0 + sign * _ERROR * (1.0 + a * a)
+    return min(1.0, math.nextafter(value, math.inf)) if sign > 0.0 else max(0.0, math.nextafter(value, 0.0))
 
 
-def _relative_error(a: Number) -> Number:
-    """Return the documented relative error of `delta_at_threshold`, 1e-14 (1 + a^2)."""
-    return 1e-14 * (1.0 + a * a)
+def _profile(centre: float, mu: float) -> float:
+    """Return the profile at epsilon = mu * centre; 1 or 0 where it is within 1e-18 or the smallest number of them."""
+    a = centre - 0.5 * mu
+    if a < _SMALLEST:
+        return 1.0
+    if a > _LARGEST:
+        return 0.0
+    decay = math.exp(-0.25 * a * a)
+    return decay * (decay * (mills_difference(centre, mu)[0] / _SQRT_TWO_PI))
 
 
 def _gaussian_part(composition: Composition) -> float:
     """mu of everything in the list that is, or is attained by, a full-batch Gaussian."""
-    mu_squared = 0.0
+    sizes = [0.0]
     for loss, count in composition.steps:
         if isinstance(loss, GaussianLoss):
-            mu_squared += count * loss.mu * loss.mu
+            sizes.append(math.sqrt(count) * loss.mu)
         elif isinstance(loss, ZcdpLoss):
-            mu_squared += 2.0 * count * loss.rho
-    return math.sqrt(mu_squared)
+            sizes.append(math.sqrt(2.0 * count * loss.rho))
+    return math.hypot(*sizes)

@@ -67,6 +67,8 @@ def group_events(events: Sequence[Event]) -> tuple[Event, ...]:
     >>> group_events([Event(Gaussian(1.0)), Event(PureDp(0.1)), Event(Gaussian(1.0), count=2)])[0].count
     3
     """
+    if len(events) == 1:
+        return (events[0],)
     counts: dict[tuple[Mechanism, Sampling], int] = {}
     for event in events:
         key = (event.mechanism, event.sampling)

@@ -19,6 +19,9 @@ _SIZE_KEEPING = (NeighboringRelation.REPLACE_SPECIAL, NeighboringRelation.REPLAC
 _ADD_REMOVE_OR_NULL = (NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 
 
+_EVERY_RELATION = tuple(NeighboringRelation)
+
+
 class Sampling(Described):
     """How records are chosen for a step; a frozen dataclass whose fields are its JSON.
 
@@ -38,7 +41,7 @@ class Sampling(Described):
     @property
     def relations(self) -> tuple[NeighboringRelation, ...]:
         """The relations under which the scheme is accounted."""
-        return tuple(NeighboringRelation)
+        return _EVERY_RELATION
 
     @property
     def is_amplified(self) -> bool:

@@ -38,7 +38,7 @@ from accounting.fourier.pairs import (
     shifted_exponents,
     slope_at,
 )
-from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
+from accounting.fourier.steps import FAR_ABOVE, TERM_ROUNDING, UNIT, Complex, StepLine, TiltTable
 from accounting.fourier.tails import log_tail
 
 Array = NDArray[np.float64]
@@ -116,7 +116,7 @@ class GaussianPairStep:
             log_moment=log_moment,
             log_moment_error=log_moment_error,
             relative_error=2.0 * (quadrature + tail),
-            rounding=UNIT * (weights.size + 24.0 + 4.0 * size + pair.cancellation * (tilt + 1.0))
+            rounding=UNIT * (weights.size + TERM_ROUNDING + 4.0 * size + pair.cancellation * (tilt + 1.0))
             + (0.0 if self.band is None else _SHARE_ERROR),
             mass=mass,
             first_moment=first_moment,

@@ -16,7 +16,7 @@ from accounting.fourier.effort import TILT, spend
 from accounting.fourier.moments import moments_at
 from accounting.fourier.pairs import steepest_tilt
 from accounting.fourier.ratio_path import LINE_ANGLE, REAL_ANGLE, RatioPart
-from accounting.fourier.steps import FAR_ABOVE, UNIT, Complex, StepLine, TiltTable
+from accounting.fourier.steps import FAR_ABOVE, TERM_ROUNDING, UNIT, Complex, StepLine, TiltTable
 
 Array = NDArray[np.float64]
 
@@ -154,7 +154,7 @@ class RatioStep:
             log_moment_error=log_moment_error,
             # Of M at c + it, and of M at c, which the differences are taken from.
             relative_error=2.0 * (quadrature + left_out),
-            rounding=UNIT * (weight.size + 40.0 + 8.0 * size + 8.0 * abs(log_moment)) + _ATOM_ERROR,
+            rounding=UNIT * (weight.size + TERM_ROUNDING + 8.0 * size + 8.0 * abs(log_moment)) + _ATOM_ERROR,
             mass=float(modulus.sum()),
             first_moment=float(modulus @ np.abs(loss)),
             envelope=(log_modulus[None, moving], loss.imag[None, moving], extra),

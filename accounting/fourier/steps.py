@@ -20,6 +20,9 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 #: Unit roundoff.
 UNIT = 2.0**-53
+#: Roundings of a term of a line's sum: its exponentials, and three products of up to four times its size. The sum over
+#: n nodes adds n more, in whatever order, in the real and in the imaginary part.
+TERM_ROUNDING = 64.0
 #: The logarithm of a number that M(x)^count e^(-x eps) does not reach at a saddle point.
 FAR_ABOVE = 60.0
 _SMALLEST = 1e-290

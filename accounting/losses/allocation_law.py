@@ -119,7 +119,7 @@ def grouped_law(noise_multiplier: float, bins: int, cells: int = GROUPED_CELLS) 
 def _relative_error(logs: Array, masses: Array, bins: int) -> float:
     spread = math.sqrt(max(float(np.sum(masses * np.minimum(logs * logs, 1.0))), 1e-30))
     halvings = 1.0 + math.log2(bins)
-    # Tails of the law fall by some forty over the spread, at most, per unit of the logarithm.
+    # An estimate: that the logarithm of a tail falls by at most forty over the spread, per unit of that of the value.
     return halvings * (1e-10 + 40.0 * 1e-14 / spread) + 5e-14 * bins
 
 

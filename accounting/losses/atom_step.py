@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from accounting.fourier.effort import TILT, spend
 from accounting.fourier.moments import moments_at
-from accounting.fourier.steps import FAR_ABOVE, UNIT, StepLine, TiltTable
+from accounting.fourier.steps import FAR_ABOVE, TERM_ROUNDING, UNIT, StepLine, TiltTable
 from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
@@ -74,7 +74,7 @@ class AtomStep:
             log_moment=log_moment,
             log_moment_error=log_moment_error,
             relative_error=2.0 * left_out,
-            rounding=UNIT * (weights.size + 40.0 + 8.0 * size + 8.0 * abs(log_moment)) + _ATOM_ERROR,
+            rounding=UNIT * (weights.size + TERM_ROUNDING + 8.0 * size + 8.0 * abs(log_moment)) + _ATOM_ERROR,
             mass=float(weights.sum()),
             first_moment=float(weights @ np.abs(places)),
             envelope=(none, none, math.exp(min(log_moment_error, 700.0)) * (1.0 + left_out)),

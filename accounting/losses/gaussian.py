@@ -81,12 +81,3 @@ class GaussianRules(MechanismRules[Gaussian]):
 
     def mu_squared(self, mechanism: Gaussian, step: ChargedStep) -> Between:
         return exactly((step.sensitivity / exact(mechanism.noise_multiplier)) ** 2)
-
-
-def delta_at_threshold(a: float, mu: float) -> float:
-    """delta of N(mu, 1) against N(0, 1) at eps = mu (a + mu / 2), without forming that eps.
-
-    >>> round(delta_at_threshold(0.0, 1.0), 6)
-    0.238422
-    """
-    return float(scaled_mills_difference(np.array([a]), mu)[0])

@@ -18,6 +18,9 @@ _SQRT_HALF_PI = math.sqrt(math.pi / 2.0)
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 _FAR_LEFT = -9.0
 _ASYMPTOTIC = 50.0
+_SQRT_HALF = math.sqrt(0.5)
+#: Terms of the series about the middle end below this share of their sum.
+_NEGLIGIBLE = 1e-18
 
 
 def mills(x: Array) -> Array:
@@ -62,6 +65,55 @@ def scaled_mills_difference(a: Array, d: float) -> Array:
         integral = _minus_mills_derivative(rest[..., None] + d * nodes) @ weights
         result[~left] = normal_density(rest) * d * integral
     return np.clip(result, 0.0, 1.0)
+
+
+def mills_difference(centre: float, d: float) -> tuple[float, float]:
+    """m(centre - d / 2) - m(centre + d / 2), and m(centre + d / 2), of plain numbers, for iterations.
+
+    Args:
+        centre: at least 0; a = centre - d / 2 is in [-9, 40].
+        d: distance of the two points, positive.
+
+    Returns:
+        The difference, and m at the farther point about (it is a guide for iterations, and nothing is proved of it).
+
+    Guarantees:
+        plain_difference_is_accurate: relative error of the difference below 5.5e-15 (1 + a^2), if SciPy's erfcx
+            keeps to what `docs/concepts/floating_point.md` says.
+
+    Source: where d >= 1 or d (1 + centre) >= 2, (m(a) + m(a + d)) / (m(a) - m(a + d)) is at most 3.5 (1 + a^2), and the
+    two are subtracted. Elsewhere the odd terms of Taylor's series about the middle c are added: with u_n the integral
+    of t^n e^(-c t - t^2 / 2) over t > 0 the difference is 2 sum of u_n (d / 2)^n / n! over odd n. u_0 = m(c),
+    u_1 = 1 - c m(c), u_(n+1) = n u_(n-1) - c u_n, and terms fall by d^2 / (4 (n + 2)) or more. An error of m(c) reaches
+    the sum with the odd part of e^(c d / 2 + d^2 / 8), which is below 0.7 c d here, as the sum is above
+    0.9 d / (2 + c^2).
+
+    >>> difference, farther = mills_difference(0.5, 1.0)
+    >>> round(difference, 9), round(farther, 9)
+    (0.597634712, 0.655679542)
+    """
+    half = 0.5 * d
+    if d >= 1.0 or d * (1.0 + centre) >= 2.0:
+        farther = _plain_mills(centre + half)
+        return _plain_mills(centre - half) - farther, farther
+    even = _plain_mills(centre)
+    odd = 1.0 - centre * even
+    order, weight = 1.0, half
+    near, total = even, weight * odd
+    while True:
+        even = order * even - centre * odd
+        weight *= half / (order + 1.0)
+        near += weight * even
+        odd = (order + 1.0) * odd - centre * even
+        weight *= half / (order + 2.0)
+        order += 2.0
+        if not weight * odd > _NEGLIGIBLE * total:
+            return 2.0 * total, near - total
+        total += weight * odd
+
+
+def _plain_mills(x: float) -> float:
+    return _SQRT_HALF_PI * float(scipy.special.erfcx(_SQRT_HALF * x))
 
 
 def _far_left(a: Array, d: float) -> Array:

@@ -19,7 +19,14 @@ Assess = Callable[[float], Answer]
 
 
 def smallest_that_meets(
-    assess: Assess, quick: Assess, target: Target, limits: tuple[float, float], words: Range, tolerance: float
+    assess: Assess,
+    quick: Assess,
+    target: Target,
+    limits: tuple[float, float],
+    words: Range,
+    tolerance: float,
+    *,
+    guess: float = 1.0,
 ) -> Solution:
     """The smallest value whose certified cost meets the target.
 
@@ -30,6 +37,7 @@ def smallest_that_meets(
         limits: the ends of the range, positive.
         words: how the ends are spoken of.
         tolerance: relative, in the target's level.
+        guess: where to begin; nothing but the time depends on it.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned value itself.
@@ -39,7 +47,7 @@ def smallest_that_meets(
     Raises:
         Unreachable: no value in the range meets the target, or every one does.
     """
-    start, failing, slope = _start(assess, quick, target, limits, tolerance)
+    start, failing, slope = _start(assess, quick, target, limits, tolerance, guess)
     if start.achieved.value.upper > target.limit:
         raise words.too_costly(target, start.achieved.value.upper)
     best = start
@@ -64,7 +72,7 @@ def smallest_that_meets(
 
 
 def _start(
-    assess: Assess, quick: Assess, target: Target, limits: tuple[float, float], tolerance: float
+    assess: Assess, quick: Assess, target: Target, limits: tuple[float, float], tolerance: float, guess: float
 ) -> tuple[Solution, float, float]:
     """A value that meets the target, one that fails (0 where none is known), and the slope there, in logs.
 
@@ -72,7 +80,7 @@ def _start(
     nearby, so its second proposal is nearly exact; from there on only certified costs count.
     """
     aim = log_level(target.level(target.limit))
-    x, slope = _estimated(quick, target, limits, aim, (0.0, -1.0), 1e-3)
+    x, slope = _estimated(quick, target, limits, aim, (math.log(guess), -1.0), 1e-3)
     failing, value = 0.0, min(max(math.exp(x), limits[0]), limits[1])
     found = Solution(value, assess(value))
     for trial in range(_MOST_STARTS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from accounting.composition.composition import compose
+from accounting.composition.gaussian_dp import mu_of_gaussian
 from accounting.intervals import Answer
 from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 from accounting.relations import NeighboringRelation
@@ -93,12 +94,12 @@ def solve_noise(events_at: EventsAt, relation: NeighboringRelation, target: Targ
         return target.assess(events_at(noise), relation, quick=True)
 
     limits = (MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
-    return smallest_that_meets(assess, quick, target, limits, _WORDS, _tolerance(events_at, relation, target))
-
-
-def _tolerance(events_at: EventsAt, relation: NeighboringRelation, target: Target) -> float:
-    """Closed forms are solved to their last digits; numerics and what a ledger counts in whole units are not."""
-    if isinstance(target, BudgetTarget):
-        return _TOLERANCE
-    closed_form = target.additive or compose(events_at(1.0), relation).gaussian_only is not None
-    return _CLOSED_FORM_TOLERANCE if closed_form else _TOLERANCE
+    tolerance, guess = _TOLERANCE, 1.0
+    # What a ledger counts in whole units is not solved to the last digits.
+    if not isinstance(target, BudgetTarget):
+        pair = None if target.additive else compose(events_at(1.0), relation).gaussian_only
+        if target.additive or pair is not None:
+            tolerance = _CLOSED_FORM_TOLERANCE
+        if pair is not None and isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:
+            guess = pair.mu / mu_of_gaussian(target.epsilon * (1.0 - 0.3 * tolerance), target.delta)
+    return smallest_that_meets(assess, quick, target, limits, _WORDS, tolerance, guess=guess)

@@ -32,6 +32,10 @@ class CalibrateRequest(AlgorithmFields):
     budget_id: Identifier | None = Field(
         None, description="Show what the plan would cost in this budget, beside a target of another kind."
     )
+    judge_literal: bool = Field(
+        False,
+        description="Judge whether the paper's own calibration meets the target, which takes longer than to calibrate.",
+    )
 
 
 class NoiseMultiplierSolution(Schema):
@@ -107,7 +111,7 @@ class CalibrateAnswer(Schema):
         description="The plan's cost in the budget that the request names; else null."
     )
     literal: LiteralBody | None = Field(
-        description="The paper's own calibration; null where it has none for the target."
+        description="The paper's own calibration, judged if the request asks; null where it has none for the target."
     )
     missing_assumptions: list[str] = Field(description="What the theorem's step size and bound would still need.")
     convention: ConventionBody

@@ -86,10 +86,10 @@ class LiteralBody(Schema):
         description="Noise on the sum over the contribution bound, if it prints one."
     )
     noise_stddev_on_mean: float | None = Field(description="Noise on the mean, if it prints one.")
-    verdict: Verdict = Field(
+    verdict: Verdict | None = Field(
         strict=False,
         description="`sound`: meets the target. `loose`: meets it with more noise than is needed. `unsound`: misses "
-        "it, or its conditions or its proof fail.",
+        "it, or its conditions or its proof fail. null: that was not asked, and nothing at hand says it.",
     )
     why: str
     formula: str = Field(description="LaTeX.")

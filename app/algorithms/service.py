@@ -60,7 +60,7 @@ def calibrate(context: Context, choice: AlgorithmChoice, dataset_size: int, dime
         Problem: 422 that points at what is malformed, unsupported or unreachable.
     """
     target = to_target(choice.target, Unknown.NOISE_MULTIPLIER, None)
-    spec = _spec(choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None)
+    spec = _spec(choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None, judge_published=True)
     return solve_within_limits(context, Question(choice.algorithm, spec, dtype=choice.dtype))
 
 
@@ -101,16 +101,23 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         request = request.model_copy(update={"neighboring_relation": state.relation})
     goal = budget_target(state, charge_delta) if isinstance(body, BudgetGoal) and state is not None else None
     target = to_target(body, unknown, goal)
-    spec = _spec(request, unknown, request.dataset_size, request.dimension, target, request.noise_multiplier)
+    spec = _spec(
+        request,
+        unknown,
+        request.dataset_size,
+        request.dimension,
+        target,
+        request.noise_multiplier,
+        judge_published=request.judge_literal,
+    )
     return Question(request.algorithm, spec, budget_id, state, charge_delta, request.dtype)
 
 
 def solve_within_limits(context: Context, question: Question) -> Calibration:
     """The numerics of a question; where they may take long, in a process with limits of time and memory.
 
-    Intervals of sampled steps sometimes take many evaluations (the paper's own calibration is judged under batches of a
-    fixed size, too), and a thread that is at them cannot be stopped. Full and disjoint batches take a fifth of a second
-    at most.
+    Intervals of sampled steps sometimes take many evaluations, and a thread that is at them cannot be stopped. Full and
+    disjoint batches take milliseconds; the paper's own calibration may be judged under sampled ones.
 
     Raises:
         Problem: as `solve`, and 422 ``too_much_work``.
@@ -226,6 +233,8 @@ def _spec(
     dimension: int | None,
     target: Target | OpenEpsilon | OpenDelta,
     noise_multiplier: float | None,
+    *,
+    judge_published: bool,
 ) -> Spec:
     with refused_at():
         algorithm = registry.find_algorithm(fields.algorithm)
@@ -248,6 +257,7 @@ def _spec(
             step_size=fields.hyperparameters.step_size,
             noise_multiplier=noise_multiplier,
             variant=fields.variant,
+            judge_published=judge_published,
         )
         return registry.with_defaults(algorithm, spec)
 

@@ -54,6 +54,9 @@ def calibrate(
             show_default="noise-multiplier",
         ),
     ] = None,
+    judge_literal: Annotated[
+        bool, typer.Option("--judge-literal", help="Judge whether the paper's own calibration meets the target.")
+    ] = False,
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,6 +86,7 @@ def calibrate(
         ("--dimension", "/dimension", dimension),
         ("--noise-multiplier", "/noise_multiplier", noise_multiplier),
         ("--solve-for", "/solve_for", words(solve_for)),
+        ("--judge-literal", "/judge_literal", judge_literal or None),
     ]
     question = asked(request, fields)
     # Imported here, as below: what --help shows needs none of it.
@@ -153,6 +157,7 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
             "why_this_dtype": found["dtype_reason"],
             "plan_hash": found["plan_hash"],
             "still_missing": found["missing_assumptions"],
+            **_of_the_paper(found["literal"]),
         }
     )
     rows = [(each["name"], _brief(each["value"]), each["kind"], each["source"]) for each in _numbers(found)]
@@ -160,6 +165,13 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
         print_text("")
         print_table(("name", "value", "kind", "source"), rows)
     print_warnings(found["warnings"])
+
+
+def _of_the_paper(literal: Mapping[str, Any] | None) -> Mapping[str, object]:
+    """What was found of the paper's own calibration, where it was judged."""
+    if literal is None or literal["verdict"] is None:
+        return {}
+    return {"papers_own_calibration": literal["verdict"], "why_the_papers_own": literal["why"]}
 
 
 def _numbers(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

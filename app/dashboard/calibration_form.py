@@ -43,11 +43,13 @@ class Form(FilledForm):
         algorithm: As `GET /v1/algorithms` describes it.
         is_example: Whether constants of the algorithm's example were put in, because none were given.
         values: Of the fields that are shown, by their names.
+        judges_literal: Whether the paper's own calibration is judged, which lasts until a field is changed.
     """
 
     algorithm: Mapping[str, Any]
     is_example: bool
     values: Mapping[str, str]
+    judges_literal: bool = False
 
     @property
     def address(self) -> str:
@@ -70,6 +72,8 @@ class Form(FilledForm):
         }
         if given["solve_for"] != "noise_multiplier":
             body["solve_for"] = given["solve_for"]
+        if self.judges_literal:
+            body["judge_literal"] = True
         constants = {name: value for name, value in given.items() if name.startswith(CONSTANT)}
         if constants:
             body["assumptions"] = {name.removeprefix(CONSTANT): number(value) for name, value in constants.items()}
@@ -148,7 +152,13 @@ def read(
     shown = _Shown(given, algorithm, budgets, is_live="shown" in given or "algorithm" not in query)
     sections = tuple((legend, tuple(fields)) for legend, fields in shown.sections(algorithms) if fields)
     values = {each.name: each.value for _, fields in sections for each in fields}
-    return Form(algorithm=algorithm, sections=sections, is_example=is_example, values=values)
+    return Form(
+        algorithm=algorithm,
+        sections=sections,
+        is_example=is_example,
+        values=values,
+        judges_literal=query.get("judge_literal") == "yes",
+    )
 
 
 def _fill_in(given: dict[str, str], algorithm: Mapping[str, Any]) -> bool:

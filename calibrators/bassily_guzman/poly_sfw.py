@@ -216,10 +216,14 @@ def _as_published(spec: Spec, setting: Setting, solved: Solved) -> AsPublished |
     """The paper's own, under replacement of a record whatever the spec's relation."""
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         return None
-    needed = solved.steps.noise_multiplier
-    if spec.relation is not NeighboringRelation.REPLACE_ONE and isinstance(spec.target, ApproximateDpTarget):
-        needed = solve(replace(spec, neighboring_relation=NeighboringRelation.REPLACE_ONE)).steps.noise_multiplier
-    return printed_calibration(spec.target, setting.problem, setting.num_vertices, spec.dataset_size, needed)
+
+    def needed() -> float:
+        if spec.relation is NeighboringRelation.REPLACE_ONE:
+            return solved.steps.noise_multiplier
+        return solve(replace(spec, neighboring_relation=NeighboringRelation.REPLACE_ONE)).steps.noise_multiplier
+
+    judged = needed if spec.judge_published else None
+    return printed_calibration(spec.target, setting.problem, setting.num_vertices, spec.dataset_size, judged)
 
 
 ALGORITHM = Algorithm(

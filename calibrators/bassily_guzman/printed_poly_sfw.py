@@ -14,6 +14,7 @@ these is what is compared with the target.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from accounting.targets import ApproximateDpTarget, PureDpTarget
 from calibrators.as_published import AsPublished, Verdict, judge
 from calibrators.bassily_guzman.recursion import Recursion, geometric_sum
 from calibrators.bassily_guzman.tree import Problem
+from calibrators.verdicts import UNJUDGED
 
 SOURCE = "Bassily, Guzman & Nandi 2021, Algorithm 1 and Theorem 4"
 FORMULA = (
@@ -105,14 +107,14 @@ class Printed:
 
 
 def printed_calibration(
-    target: object, problem: Problem, num_vertices: int, dataset_size: int, needed: float
+    target: object, problem: Problem, num_vertices: int, dataset_size: int, needed: Callable[[], float] | None
 ) -> AsPublished | None:
     """The paper's noise at this target, with a verdict; None where it speaks of no such target. Never executable.
 
     An odd number of records is one less: with half of them rounded down, the first scale would be too small.
 
     Args:
-        needed: The least noise multiplier that meets the target, under replacement.
+        needed: The least noise multiplier that meets the target, under replacement; None leaves the noise unjudged.
     """
     if isinstance(target, PureDpTarget) or (isinstance(target, ApproximateDpTarget) and target.delta == 0.0):
         why = "The printed noise is for delta above 0: its scales grow beyond every bound as delta falls to 0."
@@ -129,13 +131,17 @@ def printed_calibration(
     )
     rho = by_diameter.rho
     multiplier = math.sqrt(2.0 / rho)
-    verdict, why = judge(
-        [Event(ZcDp(min(rho, 1e6)))],
-        NeighboringRelation.REPLACE_ONE,
-        target,
-        printed=multiplier,
-        needed=needed,
-        setting=f"single records, replace_one; its selections cost rho {rho:.6g}",
+    verdict, why = (
+        UNJUDGED
+        if needed is None
+        else judge(
+            [Event(ZcDp(min(rho, 1e6)))],
+            NeighboringRelation.REPLACE_ONE,
+            target,
+            printed=multiplier,
+            needed=needed(),
+            setting=f"single records, replace_one; its selections cost rho {rho:.6g}",
+        )
     )
     why = f"{why} With the radius in place of the diameter the lemma is false, and they cost rho {by_radius.rho:.6g}."
     return AsPublished(verdict, why, SOURCE, FORMULA, noise_multiplier=multiplier)

@@ -67,7 +67,7 @@ def rho_of(target: Target | OpenEpsilon | OpenDelta) -> float | None:
     return None
 
 
-def judged(spec: Spec, noise_multiplier: float, steps: int, size: int) -> tuple[Verdict, str]:
+def judged(spec: Spec, noise_multiplier: float, steps: int, size: int) -> tuple[Verdict | None, str]:
     """What the engine says of printed noise in one pass over batches of ``size``, where a record is replaced."""
     own = GaussianSteps(FullBatch.kind if steps == 1 else DisjointBatches.kind, spec.dataset_size, RELATION)
     setting = "all records in one step, replace_one" if steps == 1 else "one pass over disjoint batches, replace_one"

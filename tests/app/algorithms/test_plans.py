@@ -254,7 +254,7 @@ def test_step_sizes_that_vary_are_shown_one_by_one(reader):
 
 @pytest.mark.parametrize("algorithm", MINIMAL)
 def test_the_papers_own_calibration_has_a_verdict_that_nothing_executes(reader, algorithm):
-    body = answered(reader, algorithm, target=APPROXIMATE)
+    body = answered(reader, algorithm, target=APPROXIMATE, judge_literal=True)
     literal = body["literal"]
     assert set(literal) == {"noise_multiplier", "noise_stddev_on_mean", "verdict", "why", "formula", "source"}
     assert literal["verdict"] in ("sound", "loose", "unsound")
@@ -362,3 +362,18 @@ def test_more_privacy_never_needs_less_noise(reader):
         found = [answered(reader, algorithm, target=target)["noise"] for target in targets]
         scales = [each["noise_scale"][0] if each["noise_scale"] else each["stddev_on_mean"] for each in found]
         assert all(one > other for one, other in itertools.pairwise(scales)), algorithm
+
+
+@pytest.mark.parametrize("algorithm", MINIMAL)
+def test_a_verdict_is_asked_for_and_changes_nothing_else(reader, algorithm):
+    asked, unasked = (answered(reader, algorithm, target=APPROXIMATE, judge_literal=judged) for judged in (True, False))
+    for name in ("noise_multiplier", "noise_stddev_on_mean", "formula", "source"):
+        assert unasked["literal"][name] == asked["literal"][name]
+    assert unasked["literal"]["verdict"] in (None, asked["literal"]["verdict"])
+    assert {**unasked, "literal": None} == {**asked, "literal": None}
+
+
+def test_a_calibration_does_not_judge_unless_asked(reader):
+    literal = answered(reader, "dp_gd", target=APPROXIMATE)["literal"]
+    assert literal["noise_stddev_on_mean"] > 0.0
+    assert (literal["verdict"], literal["why"]) == (None, "Whether the printed noise meets the target was not asked.")

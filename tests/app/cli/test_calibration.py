@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
             },
         ),
         (
-            f"{FULL_BATCH} --iterations 100 --epsilon 1 --delta 1e-6 --dtype float64",
+            f"{FULL_BATCH} --iterations 100 --epsilon 1 --delta 1e-6 --dtype float64 --judge-literal",
             {
                 "algorithm": "dp_sgd",
                 "dataset_size": 1000,
@@ -82,6 +83,7 @@ def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
                 "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
                 "target": {"kind": "approximate_dp", "epsilon": 1.0, "delta": 1e-6},
                 "dtype": "float64",
+                "judge_literal": True,
             },
         ),
     ],
@@ -100,6 +102,15 @@ def test_a_sweep_and_advice_are_byte_for_byte_the_endpoints(reader: TestClient) 
         answer = reader.post(f"/v1/{name}", json=body)
         assert answer.status_code == 200, answer.text
         assert done(name, "--json", "--request", "-", given=json.dumps(body)).encode() == answer.content + b"\n"
+
+
+def test_the_papers_own_calibration_is_told_where_one_asks() -> None:
+    asked = f"{FULL_BATCH} --iterations 100 --epsilon 1 --delta 1e-6 --judge-literal".split()
+    found = json.loads(done(*asked, "--json"))["literal"]
+    assert f"papers_own_calibration  {found['verdict']}" in re.sub(" {2,}", "  ", done(*asked))
+    dp_gd = "calibrate dp_gd --dataset-size 1000 --iterations 10 --max-grad-norm 1 --epsilon 1 --delta 1e-6"
+    assert "papers_own" not in done(*dp_gd.split())
+    assert "papers_own" in done(*dp_gd.split(), "--judge-literal")
 
 
 def test_the_table_has_the_very_number_that_is_certified() -> None:

@@ -315,3 +315,12 @@ def test_what_a_page_says_of_a_fault_is_what_the_interface_says(
     values = {**QUICK, "delta": "0"}
     refusal = reader.post("/v1/calibrate", json=read(values, algorithms).body())
     assert faults(show(reader, values)) == {"delta": refusal.json()["errors"][0]["detail"]}
+
+
+def test_the_papers_own_calibration_is_judged_where_one_asks(reader: TestClient) -> None:
+    page = show(reader, dict(parse_qsl(example_address("dp_gd").removeprefix("/?"))))
+    assert page.all("p", class_="verdict") == []
+    link = next(each for each in page.all("a") if "paper's own" in each.text)
+    judged = show(reader, dict(parse_qsl(link.attributes["href"].removeprefix("/?"))))
+    [said] = judged.all("p", class_="verdict unsound") + judged.all("p", class_="verdict loose")
+    assert "The paper's own calibration is" in said.text

@@ -153,7 +153,9 @@ def calibrated(quick: Any, request: dict[str, Any], run: dict[str, Any], dimensi
     assumptions = run["result"]["assumptions"] | request.get("assumptions", {})
     answer = quick.post(
         "/v1/calibrate",
-        body | {"dataset_size": run["plan"]["dataset_size"], "dimension": dimension, "assumptions": assumptions},
+        body
+        | {"dataset_size": run["plan"]["dataset_size"], "dimension": dimension, "assumptions": assumptions}
+        | {"judge_literal": True},
     )
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
