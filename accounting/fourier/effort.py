@@ -1,7 +1,7 @@
 """Effort: how many operations a question may take before it is answered with the bounds that are at hand.
 
 Operations are counted and not timed, so that the digits of an answer depend on the question alone. An operation is
-about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take about a second on one core.
+about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take two to three seconds on one core.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-DEFAULT_EFFORT, LEAST_EFFORT, MOST_EFFORT = 300_000_000, 1_000_000, 5_000_000_000
+DEFAULT_EFFORT, LEAST_EFFORT, MOST_EFFORT = 1_000_000_000, 1_000_000, 3_000_000_000
 #: Operations of a node at a real tilt, and of a node of a line with its envelope.
 TILT, LINE = 6, 150
 

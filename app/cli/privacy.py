@@ -41,7 +41,7 @@ def account(
     steps_per_epoch: Annotated[int | None, typer.Option(help="Steps of a shuffled epoch.")] = None,
     relation: choices.Relation = None,
     group_size: Annotated[int | None, typer.Option(help="Records of one owner that are protected together.")] = None,
-    effort: Annotated[int | None, typer.Option(help="Operations of a number; 300 million by default.")] = None,
+    effort: Annotated[int | None, typer.Option(help="Operations of a number; a billion by default.")] = None,
     certify: Annotated[bool, typer.Option("--certify", help="Ask dp-accounting, too, which takes seconds.")] = False,
     request: RequestFile = None,
     as_json: AsJson = False,

@@ -78,7 +78,7 @@ class AccountRequest(Schema):
         ge=LEAST_EFFORT,
         le=MOST_EFFORT,
         description="How many operations each number may take, in either direction of the privacy loss: the default is "
-        "about a second. What reaches it has a wider interval, and a warning.",
+        "two to three seconds. What reaches it has a wider interval, and a warning.",
     )
     certify: bool = Field(False, description="Asks dp-accounting's PLD, too, which takes seconds.")
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import func, select, table
 
+from app.auth.principal import Scope
+from app.auth.service import create_key
 from app.context import Context
 from app.entries import registering
 from app.tables.idempotency import IdempotencyRecord
@@ -159,6 +161,16 @@ def _decide_on_limit(command: str, body: Any = None) -> Callable[[Sweeps], Sent]
     return prepare
 
 
+def _approve(service: Sweeps) -> Sent:
+    """A request of another key: nobody approves their own."""
+    asker = create_key(service.context, "asker", [Scope.ANALYST])
+    assert asker is not None
+    asked = _ask_for_limit(service)
+    headers = {"Authorization": f"Bearer {asker.token}", "Idempotency-Key": "asked"}
+    found = _made(service.client.post(asked.path, json=asked.body, headers=headers))
+    return Sent(f"/v1/limit-requests/{found['id']}/approve", {"reason": "r"})
+
+
 def _correct(service: Sweeps) -> Sent:
     budget, held = _held(service)
     _made(service.post(f"/v1/reservations/{held}/commit"))
@@ -198,6 +210,13 @@ def _version(service: Sweeps) -> Sent:
     return Sent(f"/v1/datasets/{dataset['id']}/versions", body, MORE_ROWS)
 
 
+def _delete_persons(service: Sweeps) -> Sent:
+    header, *lines = ROWS.splitlines()
+    file = "\n".join([f"{header},person", *(f"{line},p{number}" for number, line in enumerate(lines))]) + "\n"
+    dataset = service.dataset(file, budget_id=_budget(service), person_column="person")
+    return Sent(f"/v1/datasets/{dataset['id']}/versions", {"persons": ["p1"], "reason": "r"})
+
+
 _ENTRY = {"entries": 1}
 _RESERVATION = {"reservations": 1, "entries": 1}
 
@@ -212,6 +231,7 @@ COMMANDS: dict[str, Command] = {
     "void": Command(_resolve("void"), 200, _ENTRY),
     "change_limit": Command(_change_limit, 200, _ENTRY),
     "create_limit_request": Command(_ask_for_limit, 201, {"limit_requests": 1, **_ENTRY}),
+    "approve_limit_request": Command(_approve, 200, _ENTRY, needs_a_key=True),
     "refuse_limit_request": Command(_decide_on_limit("refuse", {"reason": "r"}), 200, _ENTRY),
     "withdraw_limit_request": Command(_decide_on_limit("withdraw"), 200, _ENTRY),
     "correct": Command(_correct, 201, _ENTRY),
@@ -227,6 +247,7 @@ COMMANDS: dict[str, Command] = {
     "create_run_sweep too dear": Command(lambda service: _sweep(service, 0.1), 409),
     "cancel_run_sweep": Command(_cancel_sweep, 200, {"entries": 4}),
     "upload_version": Command(_version, 201, {"dataset_versions": 1, **_ENTRY}),
+    "delete_persons": Command(_delete_persons, 201, {"dataset_versions": 1, **_ENTRY}),
     "upload_dataset": Command(_dataset, 201, {"datasets": 1, **_ENTRY}),
     "create_key": Command(
         lambda _: Sent("/v1/keys", {"name": "k", "scopes": ["analyst"]}),
