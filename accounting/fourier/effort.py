@@ -1,7 +1,8 @@
 """Effort: how many operations a question may take before it is answered with the bounds that are at hand.
 
 Operations are counted and not timed, so that the digits of an answer depend on the question alone. An operation is
-about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take two to three seconds on one core.
+about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take two to three seconds on one
+core.
 """
 
 from __future__ import annotations
