@@ -90,7 +90,7 @@ def mills_difference(centre: float, d: float) -> tuple[float, float]:
 
     >>> difference, farther = mills_difference(0.5, 1.0)
     >>> round(difference, 9), round(farther, 9)
-    (0.597634712, 0.655679542)
+    (0.597634595, 0.655679542)
     """
     half = 0.5 * d
     if d >= 1.0 or d * (1.0 + centre) >= 2.0:

@@ -47,7 +47,8 @@ def test_only_warnings_with_numbers_wait_for_a_process(
     run_within = ProcessPool.run_within
 
     def told(pool: ProcessPool, seconds: float, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        asked.append(function.__name__)
+        _, job = args
+        asked.append(job.func.__name__)
         return run_within(pool, seconds, function, *args, **kwargs)
 
     monkeypatch.setattr(ProcessPool, "run_within", told)
