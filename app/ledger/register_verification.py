@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from sqlalchemy import Row, func, select, union_all
+from sqlalchemy import Row, Select, func, select, union_all
 from sqlalchemy.orm import Session
 
 from app.db.lists import among, as_list
+from app.entries.kinds import EntryKind
 from app.entries.register import Told
 from app.entries.registered import REGISTERED, Registered
 from app.entries.statements import ENTRIES
 from app.entries.subjects import Subject
 from app.ledger.books import BadPlace
+from app.ledger.statements import BUDGETS, RESERVATIONS
 from app.tables.datasets import Dataset, DatasetContent, DatasetVersion
-from app.tables.states import REGISTER
+from app.tables.runs import Run, RunSweep
+from app.tables.states import REGISTER, ReservationStatus, RunState
 
 _COMPARED_AT_ONCE = 250
 
@@ -56,11 +59,19 @@ class RegisterComparison:
             raise self._bad
         if not has_begun:
             return
+        twice = self._session.execute(_REGISTERED_TWICE).one_or_none()
+        if twice is not None:
+            # A row for each entry would else hide one that no entry is about.
+            raise BadPlace(REGISTER, twice.sequence, twice.leaf_index, f"{twice.subject_id} is registered already")
         for registered in REGISTERED.values():
             self._check_count(registered)
         lost = self._session.scalar(_CONTENT_WITHOUT_ROW)
         if lost is not None:
             raise _bad(f"the content of the data set {lost} has no row in dataset_contents")
+        free = self._session.scalar(_RUN_WITHOUT_CHARGE)
+        if free is not None:
+            # Whoever declares private rows public for as long as a run takes leaves the run itself.
+            raise _bad(f"the run {free} is on private data, and no charge to their root is for it")
 
     def _compare(self, subject: Subject) -> None:
         waiting, self._waiting[subject] = self._waiting[subject], []
@@ -84,11 +95,18 @@ class RegisterComparison:
             ENTRIES.c.budget_id == REGISTER, ENTRIES.c.subject_id == table.c.id
         )
         stranger = select(table.c.id).where(registered.rows(table), ~is_registered.exists()).order_by(table.c.id)
-        found = self._session.scalar(stranger.limit(1))
-        if found is not None:
-            raise _bad(f"the {registered.subject} {found} was never registered")
-        raise _bad(f"a {registered.subject} is registered twice")
+        raise _bad(f"the {registered.subject} {self._session.scalar(stranger.limit(1))} was never registered")
 
+
+_FIRST = (ENTRIES.c.budget_id == REGISTER) & (ENTRIES.c.kind == str(EntryKind.REGISTER))
+_FIRSTS = select(func.min(ENTRIES.c.sequence)).where(_FIRST).group_by(ENTRIES.c.subject_id)
+# What has ended, or never changes, is forgotten while the entries are read, so that its second entry follows it.
+_REGISTERED_TWICE = (
+    select(ENTRIES.c.sequence, ENTRIES.c.leaf_index, ENTRIES.c.subject_id)
+    .where(_FIRST, ENTRIES.c.sequence.not_in(_FIRSTS))
+    .order_by(ENTRIES.c.sequence)
+    .limit(1)
+)
 
 # A content row that no data set has decides nothing: it is the lock of an upload that was refused.
 _CONTENTS = union_all(
@@ -101,6 +119,30 @@ _CONTENT_WITHOUT_ROW = (
     .where(DatasetContent.content_hash.is_(None))
     .limit(1)
 )
+
+
+def _run_without_charge() -> Select[Any]:
+    """Return the statement that finds a registered run on private rows that no reservation under their root is for."""
+    root, path = Dataset.budget_id, BUDGETS.c.path
+    is_below = func.substr(path, 1, func.length(root) + 1) == root + "/"
+    may_have_drawn = RESERVATIONS.c.state.in_((ReservationStatus.STARTED, ReservationStatus.COMMITTED))
+    charge = (
+        select(RESERVATIONS.c.id)
+        .join(BUDGETS, BUDGETS.c.id == RESERVATIONS.c.budget_id)
+        .where(
+            # The charge of a sweep is for all its runs.
+            RESERVATIONS.c.id == func.coalesce(Run.reservation_id, RunSweep.reservation_id),
+            RESERVATIONS.c.run_id == func.coalesce(Run.sweep_id, Run.id),
+            (path == root) | is_below,
+            may_have_drawn | (Run.state != RunState.SUCCEEDED),
+        )
+    )
+    statement = select(Run.id).join(Dataset, Dataset.id == Run.dataset_id)
+    statement = statement.outerjoin(RunSweep, RunSweep.id == Run.sweep_id)
+    return statement.where(~Run.is_withheld, ~Dataset.is_public, ~charge.exists()).order_by(Run.id).limit(1)
+
+
+_RUN_WITHOUT_CHARGE = _run_without_charge()
 
 
 def _fault(registered: Registered, told: Told, row: Row[Any] | None) -> str | None:

@@ -36,8 +36,7 @@ def check(context: Context, run: Run) -> None:
         with context.database.write() as session:
             registering.begin(session, context.clock())
     with context.database.read() as session:
-        if not run.is_withheld:
-            _check_row(session, Subject.RUN, run.id)
+        _check_run(session, run)
         for dataset_id in (run.dataset_id, run.test_dataset_id):
             if dataset_id is not None:
                 _check_row(session, Subject.DATASET, dataset_id)
@@ -49,6 +48,26 @@ def check(context: Context, run: Run) -> None:
             if version.number > 1:
                 _check_row(session, Subject.VERSION, version.id)
             _check_charge(session, run, dataset, version)
+
+
+def _check_run(session: Session, run: Run) -> None:
+    """Compare the run with its entry; a trial of a sweep for the best has none, and is what its cell says."""
+    if not run.is_withheld:
+        _check_row(session, Subject.RUN, run.id)
+        return
+    sweep = None if run.sweep_id is None else sweep_repository.find(session, run.sweep_id)
+    cell = None if sweep is None or run.sweep_cell is None else sweep_repository.cell(session, sweep.id, run.sweep_cell)
+    # The register says nothing of trials: one that it knows was hidden by hand.
+    if cell is None or cell.draft is None or _told(session, run.id) is not None:
+        raise RefusedError(DECLARATION_ALTERED)
+    # A trial has no seed: whoever knew it would subtract the noise.
+    if run.seed is not None or any(_drafted(run, name) != said for name, said in cell.draft.items()):
+        raise RefusedError(DECLARATION_ALTERED)
+
+
+def _drafted(run: Run, name: str) -> object:
+    value = getattr(run, name)
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _check_row(session: Session, subject: Subject, subject_id: str) -> None:

@@ -16,11 +16,15 @@ from app.auth.principal import Scope
 from app.db.database import Database
 from app.entries import registering
 from app.entries.kinds import EntryKind
-from app.entries.registered import REGISTERED
-from app.entries.subjects import Subject
+from app.entries.records import chain_hash
+from app.entries.registered import REGISTERED, content_under
+from app.entries.registering import Registration
+from app.entries.subjects import LATER, Subject
 from app.ledger.recovery import rebuild_tables
 from app.ledger.statements import RESERVATIONS
 from app.ledger.transparency import verified
+from app.runs import declarations
+from app.runs.lifecycle import RefusedError
 from app.tables.base import UtcDateTime
 from app.tables.states import REGISTER
 from tests.app.entries.found import forget_register
@@ -145,6 +149,30 @@ def test_rows_that_are_forged_or_gone_are_named(lived_in: Service, subject: Subj
     assert first_bad(database).reason == f"the {subject} {row.id} has no row"
 
 
+@pytest.mark.parametrize("subject", Subject)
+def test_what_is_registered_twice_hides_no_stranger(lived_in: Service, subject: Subject) -> None:
+    """As many entries as rows: what has ended, or never changes, is registered again, and a row is forged."""
+    context, table = lived_in.context, REGISTERED[subject].table
+    with context.database.write() as session:
+        twice = [
+            row for row in attacks.entries(context.database) if f'"subject":"{subject}"'.encode() in row["canonical"]
+        ][-1]["subject_id"]
+        kinds = [EntryKind.REGISTER, *([EntryKind.END] if EntryKind.END in LATER[subject] else [])]
+        told = registering.told_of(session, twice)
+        assert told is not None
+        if not told.is_final:
+            registering.enter(session, context.clock(), [Registration(EntryKind.END, subject, twice)])
+        registering.enter(session, context.clock(), [Registration(kind, subject, twice) for kind in kinds])
+        row = session.execute(select(table).where(table.c.id == twice)).one()
+    unique = {"token_hash": "f" * 64, "reservation_id": None, "version": 99}
+    forged = {**row._mapping, "id": "forged", **{name: unique[name] for name in unique if name in table.c}}
+    with unchecked(context.database, table) as connection:
+        connection.execute(insert(table).values(forged))
+    bad = first_bad(context.database)
+    assert (bad.budget_id, bad.reason) == (REGISTER, f"{twice} is registered already")
+    assert bad.leaf_index is not None
+
+
 def test_a_content_without_its_row_is_named(lived_in: Service) -> None:
     attacks.run(lived_in.context.database, "UPDATE dataset_contents SET content_hash = 'x' || substr(content_hash, 2)")
     assert "has no row in dataset_contents" in first_bad(lived_in.context.database).reason
@@ -169,7 +197,7 @@ def test_who_never_had_a_key_made_no_entry(lived_in: Service) -> None:
     context = lived_in.context
     with context.database.write() as session:
         [key] = [row for row in keys.list_all(session) if row.revoked_at is None]
-        entered = registering.Registration(EntryKind.CHANGE, Subject.KEY, key.id, "key_nobody")
+        entered = Registration(EntryKind.CHANGE, Subject.KEY, key.id, "key_nobody")
         registering.enter(session, context.clock(), [entered])
     bad = first_bad(context.database)
     assert (bad.budget_id, bad.reason) == (REGISTER, "its principal key_nobody never had a key")
@@ -238,6 +266,7 @@ def test_the_register_tells_of_no_trial_but_the_one_that_is_released(service: Se
         "UPDATE datasets SET capacity = capacity + 1",
         "UPDATE runs SET reservation_id = NULL",
         "UPDATE runs SET seed = 7",
+        "UPDATE runs SET is_withheld = TRUE, seed = 7",
         "UPDATE entries SET canonical = 'x' WHERE subject_id LIKE 'ds_%'",
         "DELETE FROM entries WHERE subject_id LIKE 'run_%'",
         "UPDATE reservations SET run_id = 'run_another'",
@@ -252,6 +281,28 @@ def test_a_worker_refuses_what_is_not_as_registered(service: Service, statement:
     ended = service.stored(run)
     assert ended.problem is not None
     assert (ended.state, ended.problem["code"]) == ("failed", "declaration_altered")
+
+
+@on_one_engine
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE runs SET seed = 7",
+        """UPDATE runs SET model = '{"kind": "mean"}'""",
+        "UPDATE run_sweep_cells SET draft = NULL",
+        "UPDATE runs SET sweep_cell = NULL",
+        "UPDATE runs SET sweep_id = NULL",
+    ],
+)
+def test_a_worker_refuses_a_trial_that_is_not_its_cells(service: Service, statement: str) -> None:
+    """No entry tells of trials, so that a forged one would be trained beside what the sweep has drawn."""
+    sweeps = Sweeps(service.client, service.context)
+    sweep = sweeps.paid(**BEST)
+    (trial,) = sweeps.runs_of(sweep)
+    declarations.check(service.context, trial)
+    attacks.run(service.context.database, statement)
+    with pytest.raises(RefusedError, match="declaration_altered"):
+        declarations.check(service.context, service.stored({"id": trial.id}))
 
 
 @on_one_engine
@@ -270,6 +321,50 @@ def test_a_worker_refuses_an_entry_that_was_changed_with_its_row(service: Servic
     ended = service.stored(run)
     assert ended.problem is not None
     assert (ended.state, ended.problem["code"]) == ("failed", "declaration_altered")
+
+
+@on_one_engine
+def test_a_run_on_private_data_without_a_charge_is_named(service: Service) -> None:
+    """Private rows are declared public, row and entry alike, for as long as a run takes, and everything is put back."""
+    budget = service.budget()
+    dataset = service.dataset(budget_id=budget["id"])
+    database = service.context.database
+    [entry] = [row for row in attacks.entries(database) if row["subject_id"] == dataset["id"]]
+    changed = bytes(entry["canonical"]).replace(b'"is_public":false', b'"is_public":true')
+    changed = changed.replace(f'"budget_id":"{budget["id"]}"'.encode(), b'"budget_id":null')
+    [row] = attacks.rows(database, f"SELECT content_hash FROM datasets WHERE id = '{dataset['id']}'")
+    private, public = (content_under(root, dataset["id"], 1, row["content_hash"]) for root in (budget["id"], None))
+    changed = changed.replace(private.encode(), public.encode())
+
+    def declare(canonical: bytes, public: bool) -> None:
+        hashed = chain_hash(entry["previous_hash"], canonical)
+        said = {"canonical": canonical, "hash": hashed, "place": entry["leaf_index"]}
+        row = {"public": public, "budget": None if public else budget["id"], "id": dataset["id"]}
+        with attacks.attack(database) as connection:
+            statement = "UPDATE entries SET canonical = :canonical, hash = :hash WHERE leaf_index = :place"
+            connection.execute(text(statement), said)
+            statement = "UPDATE datasets SET is_public = :public, budget_id = :budget WHERE id = :id"
+            connection.execute(text(statement), row)
+
+    declare(changed, True)
+    run = service.queued(dataset_id=dataset["id"])
+    service.work()
+    assert service.stored(run).state == "succeeded", service.stored(run).problem
+    declare(bytes(entry["canonical"]), False)
+    assert (
+        first_bad(database).reason == f"the run {run['id']} is on private data, and no charge to their root is for it"
+    )
+
+
+@on_one_engine
+def test_the_charge_of_a_sweep_is_for_its_runs(service: Service) -> None:
+    sweeps = Sweeps(service.client, service.context)
+    sweeps.private_sweep()
+    assert verdict_on(service.context.database).valid
+    sweeps.work_all()
+    assert verdict_on(service.context.database).valid
+    attacks.run(service.context.database, "UPDATE run_sweeps SET reservation_id = NULL")
+    assert "is on private data, and no charge" in first_bad(service.context.database).reason
 
 
 @on_one_engine
