@@ -313,11 +313,20 @@ def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
         raise BrokenChain(record.sequence, "it charges a failure or gives a tail back, which no filter does yet")
     before = history.reservations.get(record.reservation_id)
     after = _made_reservation(record, record.reservation_id, hashed) if before is None else _step(before, record)
+    if before is not None and record.kind is _COMMIT:
+        _check_part(history.filter, before, record)
     history.reservations[after.id] = after
     if before is not None:
         _count(history, before, sub)
     _count(history, after, add)
     return before, after
+
+
+def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: EntryRecord) -> None:
+    # A run that was cancelled before anything of it was seen may be charged a part by any filter.
+    is_whole = budget_filter.prefix_may_depend_on_outputs or record.amounts == before.cost
+    if not is_whole and before.run_id is None:
+        raise BrokenChain(record.sequence, "it charges a part, which its budget's filter charges as the whole")
 
 
 def _count(history: History, reservation: ReservationState, sign: Callable[[int, int], int]) -> None:

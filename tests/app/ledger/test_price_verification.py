@@ -37,6 +37,7 @@ from app.ledger.verification import verify
 from tests.app.budgets.conftest import Api, zcdp
 from tests.app.ledger import attacks
 from tests.app.ledger.test_cli_ledger import ok, run
+from tests.app.ledger.verdicts import first_bad
 from tests.databases import on_one_engine
 
 #: A million steps with next to no noise.
@@ -193,6 +194,24 @@ def test_a_part_may_cost_what_was_held_where_that_is_less(context: Context, api:
     assert counts(verdict.prices) == (1, 0, 1, 0)
     assert verdict.first_bad is not None
     assert verdict.first_bad.sequence == 2, "too little was held, and the part costs that"
+
+
+@on_one_engine
+def test_a_part_that_an_approximate_dp_budget_does_not_sell_is_named(context: Context, api: Api) -> None:
+    """Its price is right for a list that was fixed before outputs were seen, and a part is not one."""
+    forger, part = Forger(context, api, "approximate_dp"), (Event(Gaussian(4.0), count=4),)
+    events = (Event(Gaussian(4.0), count=10),)
+    whole, less = price_of("approximate_dp", events, 1e-6).most, price_of("approximate_dp", part, 1e-6).most
+    forger.commit(forger.reserve(events, whole, 1e-6))
+    forger.commit(forger.reserve(events, whole, 1e-6), part, whole)
+    assert counts(verified(context).prices)[:2] == (0, 0)
+    forger.commit(forger.reserve(events, whole, 1e-6), part, less)
+    bad = first_bad(context.database)
+    assert (bad.sequence, bad.reason) == (10, "it charges a part, which its budget's filter charges as the whole")
+    # The books are audited at the end of each test.
+    for table in ("entries", "exposed_steps", "reservations"):
+        attacks.run(context.database, f"DELETE FROM {table} WHERE budget_id = '{forger.budget}'")
+    attacks.run(context.database, "DELETE FROM budgets")
 
 
 def test_corrections_charge_new_events_or_raise_the_price_of_the_old_ones(context: Context, forger: Forger) -> None:
