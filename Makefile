@@ -166,8 +166,9 @@ $(VENV)/.dask: requirements/dask.lock | $(BIN)/epsilond
 	@touch $@ $(VENV)/.runtime
 
 # No request and no test waits for numba's compiler.
-$(VENV)/.engine: accounting/compiled.py accounting/warm_up.py $(wildcard accounting/fourier/*.py) | $(VENV)/.runtime
-	@$(BIN)/python -m accounting.warm_up
+$(VENV)/.engine: accounting/compiled.py accounting/warm_up.py trainer/warm_up.py \
+		$(wildcard accounting/fourier/*.py trainer/exact/*.py) | $(VENV)/.runtime
+	@$(BIN)/python -m trainer.warm_up
 	@touch $@
 
 # The first collection compiles every module and rewrites every test; otherwise each process of the tests would do it.

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibrators.plan import Plan
+from trainer.exact.gaussian import load_noise
 from trainer.loop import Task, Trainer
 from trainer.models import Model
 from trainer.records import prepare
@@ -63,6 +64,8 @@ def measure(
     Raises:
         InvalidValue, Unsupported: as `trainer.run.run`.
     """
+    # Else it would be the first step that waits for it, and so take the whole budget.
+    load_noise()
     began = clock()
     streams = random_streams()
     records = prepare(model, *dummy_rows(model, capacity), plan.dtype, capacity, streams.slots)

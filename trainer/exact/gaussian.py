@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from randomgen import AESCounter
@@ -145,6 +145,12 @@ class RoundedGaussian:
 def rounded_normals(sources: Sources, size: int, scale: float) -> Floats:
     """Return so many numbers round(K Z): shape (size,), whole numbers."""
     return rounded(_tables(scale), sources, size, scale)
+
+
+@cache
+def load_noise() -> None:
+    """Load the compiled loops of the noise, once in a process: half a second, outside of all that is timed."""
+    rounded_normals(Sources.of(AESCounter(key=0)), 1, 1.0)
 
 
 @lru_cache(maxsize=64)
