@@ -3,10 +3,9 @@
 A function under `compiled` is plain Python over floats and arrays, and computes the same numbers when it is not
 compiled: no operation is reordered, and no product and sum are fused. Set ``NUMBA_DISABLE_JIT=1`` to step through it;
 a function of `math` then raises what it would have answered with an infinity.
-What is compiled is kept on disk, beside the sources and under a name that depends on all sources of that folder and on
-this file: a change of any of them compiles anew. So such a function calls no other such function outside of its own
-folder.
-`trainer.warm_up` compiles everything at once.
+What is compiled is kept on disk, in the folder of its source, under a name that depends on all sources of that folder
+and on this file: a change of any of them compiles anew. A compiled function therefore calls only compiled functions of
+its own folder. `trainer.warm_up` compiles everything at once.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def _cache_folder(sources: Path) -> str:
     numba itself compares a function's own file with what is kept, but not the files of the functions that it calls. It
     takes nothing from a folder that it cannot write to: what was compiled at installation is copied then.
     """
-    digest = hashlib.sha256(Path(__file__).read_bytes())  # says how they are compiled
+    digest = hashlib.sha256(Path(__file__).read_bytes())  # this file says how they are compiled
     for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
     name = digest.hexdigest()[:16]

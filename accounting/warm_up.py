@@ -1,4 +1,4 @@
-"""Asks the engine for what uses each of its compiled loops; `trainer.warm_up` does so when setting up."""
+"""Uses each compiled loop of the engine once, for `trainer.warm_up`."""
 
 from __future__ import annotations
 

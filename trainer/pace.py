@@ -1,4 +1,4 @@
-"""How fast this machine carries out a plan, measured on dummy rows of the same public sizes.
+"""Measures how fast this machine carries out a plan, on dummy rows of the same public sizes.
 
 What is measured decides when the end of a private run is released, so it must not depend on a private row. No rows are
 passed in: the dummy rows follow from the model and the capacity.
@@ -64,7 +64,7 @@ def measure(
     Raises:
         InvalidValue, Unsupported: as `trainer.run.run`.
     """
-    # Else it would be the first step that waits for it, and so take the whole budget.
+    # Otherwise the first step would wait for it, and take the whole budget.
     load_noise()
     began = clock()
     streams = random_streams()

@@ -151,7 +151,7 @@ def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetab
     schedule = schedule_for(context, claimed, executor)
     if schedule is None:
         return None
-    # A schedule that was made by another process leaves no time for it.
+    # The schedule may come from another process, and leaves no time for loading.
     load_noise()
     now = context.clock()
     planned_s = None if claimed.release_at is None else (claimed.release_at - now).total_seconds()

@@ -33,7 +33,7 @@ LISTS = [
 
 
 def run(script: str, **environment: str) -> Any:
-    """What a script prints as JSON, in a process of its own."""
+    """Return what a script prints as JSON, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", _ASK + script],
         cwd=_ROOT,
@@ -55,6 +55,17 @@ json.dump([[value.lower, value.upper] for value in found], sys.stdout)
     compiled, plain = run(script), run(script, NUMBA_DISABLE_JIT="1")
     for one, other in zip(compiled, plain, strict=True):
         assert one == pytest.approx(other, rel=1e-12)
+
+
+def test_uncompiled_loops_draw_the_same_noise() -> None:
+    script = """
+from trainer.exact.gaussian import rounded_normals
+from trainer.exact.ziggurat import Sources
+from trainer.streams import random_streams
+
+json.dump(rounded_normals(Sources.of(random_streams(3).noise), 5000, 2.0**34).tolist(), sys.stdout)
+"""
+    assert run(script) == run(script, NUMBA_DISABLE_JIT="1")
 
 
 @pytest.mark.thorough

@@ -13,8 +13,9 @@ import numpy as np
 from randomgen import AESCounter
 
 from trainer.exact.layers import Layers
+from trainer.exact.loops import Floats
 from trainer.exact.normal_layers import AREA, CERTAIN, HEIGHTS, TAIL_START
-from trainer.exact.ziggurat import Floats, Known, Sources, State, Tables, rounded
+from trainer.exact.ziggurat import Known, Sources, State, Tables, rounded
 
 #: Outputs of a chunk, at most, unless one draw has more.
 _LARGEST_CHUNK = 1 << 17
@@ -149,7 +150,7 @@ def rounded_normals(sources: Sources, size: int, scale: float) -> Floats:
 
 @cache
 def load_noise() -> None:
-    """Load the compiled loops of the noise, once in a process: half a second, outside of all that is timed."""
+    """Load the compiled loops of the noise, which takes half a second, once in a process: before anything is timed."""
     rounded_normals(Sources.of(AESCounter(key=0)), 1, 1.0)
 
 

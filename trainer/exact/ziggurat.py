@@ -35,8 +35,8 @@ t = fl(fl(w) c_i) and T_i = fl(2^11 k_i c_i), where k_i is a lower bound of 2^52
 
 What falls within the slack is decided by `trainer.exact.enclosures` and by more bits.
 
-**Loops.** What is done for each word is a loop that numba compiles (`accounting.compiled`): each operation is rounded
-by itself and none is fused with another, as the bounds above assume. exp, log and power stay NumPy's.
+**Loops.** What is done for each word is a loop of `trainer.exact.loops`, which numba compiles: each operation is
+rounded by itself and none is fused with another, as the bounds above assume. exp, log and power stay NumPy's.
 
 **Constant work.** So many numbers are made of a fixed number of words, and a fixed number of places in them are worked
 on as undecided, so that the time does not tell the noise; exceeding either has a probability below 2^-100, and then the
@@ -54,18 +54,12 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from randomgen import AESCounter
 
-from accounting.compiled import compiled
 from trainer.exact.enclosures import Interval, ln, times
 from trainer.exact.layers import Layers
+from trainer.exact.loops import Floats, Places, Signed, Words, decide_at_once, judge, locate
 
-Floats = npt.NDArray[np.float64]
-Words = npt.NDArray[np.uint64]
-Signed = npt.NDArray[np.int64]
-Places = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
 State = dict[str, Any]
 
 #: Words that are worked on at a time: they stay in a cache.
@@ -74,11 +68,6 @@ _AT_ONCE = 1 << 14
 _SCALE_BITS = 100
 #: Slack of comparisons in floating point: of heights, of ties, and of ties in the tail over the scale.
 _HEIGHT_SLACK, _TIE_SLACK, _TAIL_SLACK = 2.0**-40, 2.0**-50, 2.0**-46
-#: Smaller words say too little of the tail in floating point.
-_SMALLEST_TAIL = np.uint64(1 << 44)
-_TOP = -(2**11)
-#: Dekker's: a product with it splits a float64 into halves whose products are exact.
-_SPLITTER = 2.0**27 + 1.0
 
 
 class Scale(Protocol):
@@ -191,39 +180,13 @@ def _candidates(tables: Tables, sources: Sources, count: int, most: float) -> tu
     for start in range(0, count, _AT_ONCE):
         part: Words = sources.candidates.random_raw(min(_AT_ONCE, count - start))
         whole = made[start : start + part.size]
-        number = _decide_at_once(part.view(np.int64), tables.factors, tables.limits, tables.surely, whole, undecided)
+        number = decide_at_once(part.view(np.int64), tables.factors, tables.limits, tables.surely, whole, undecided)
         found = undecided[:number]
         places.append(start + found)
         words.append(part[found])
     share = min(1.0, tables.layers.undecided + most * 2.0**-46)
     planned = math.ceil(count * share + 13.0 * math.sqrt(count * share) + 16.0)
     return made, _decide(tables, sources, np.concatenate(words), np.concatenate(places), planned, made)
-
-
-@compiled
-def _decide_at_once(
-    words: Signed, factors: Floats, limits: Floats, surely: float, whole: Floats, undecided: Places
-) -> int:
-    """Write rint(t) for each word, and in order the places where it is open whether that is R. Return their number.
-
-    Nothing branches on a word: each place is written down, and the next one over it unless it is undecided.
-
-    Args:
-        words: w, as signed numbers; shape (n,).
-        factors, limits, surely: Of `Tables`.
-        whole: Written to, shape (n,).
-        undecided: Written to; no shorter than n.
-    """
-    count = 0
-    for place in range(words.size):
-        word = words[place]
-        layer = word & 255
-        value = word * factors[layer]
-        nearest = np.rint(value)
-        whole[place] = nearest
-        undecided[count] = place
-        count += not ((abs(value) < limits[layer]) & (abs(value - nearest) < surely))
-    return count
 
 
 def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room: int, made: Floats) -> Places:
@@ -241,7 +204,7 @@ def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room
     chosen: Signed = padded.view(np.int64)
     own: Words = sources.places.random_raw(3 * room).reshape(3, room)
     sizes, tails = np.empty((2, room))
-    _locate(chosen, own, widths, sizes, tails)
+    locate(chosen, own, widths, sizes, tails)
     in_tail = ((chosen & 255) == 0) & (sizes >= tail_start)
     # NumPy's functions, of which the slack knows the errors.
     beyond = np.log(tails) / -tail_rate
@@ -249,7 +212,7 @@ def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room
     exponents += np.where(in_tail, tail_rate * beyond, 0.0)
     density = np.exp(exponents)
     whole, accepted, exactly = np.empty(room), *np.empty((2, room), np.bool_)
-    _judge(
+    judge(
         chosen,
         own,
         sizes,
@@ -278,95 +241,6 @@ def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room
     made[places] = whole[: places.size]
     rejected: Places = places[~accepted[: places.size]]
     return rejected
-
-
-@compiled
-def _locate(words: Signed, own: Words, widths: Floats, sizes: Floats, tails: Floats) -> None:
-    """Write |x| without W, and V of the tail, no less than 2^-64: shape (n,) each."""
-    for place in range(words.size):
-        word = words[place]
-        sizes[place] = abs((word & _TOP) * widths[word & 255] * 2.0**-63)
-        tails[place] = max(own[2, place] * 2.0**-64, 2.0**-64)
-
-
-@compiled
-def _judge(
-    words: Signed,
-    own: Words,
-    sizes: Floats,
-    tails: Floats,
-    in_tail: Flags,
-    beyond: Floats,
-    density: Floats,
-    factors: Floats,
-    rests: Floats,
-    starts: Floats,
-    spans: Floats,
-    tail_start: float,
-    tail_height: float,
-    lower: float,
-    height_slack: float,
-    tie_slack: float,
-    tail_slack: float,
-    whole: Floats,
-    accepted: Flags,
-    exactly: Flags,
-) -> None:
-    """Write what each place becomes: round(c x), whether it is under f, and whether only exact numbers can tell.
-
-    Args:
-        words: w, as signed numbers; shape (n,), as all that is of places.
-        own: Three words of each place; shape (3, n).
-        sizes, tails: As `_locate` wrote them.
-        in_tail: Whether a place is in the tail.
-        beyond: t, how far it is in the tail if so.
-        density: f at the place; in the tail over exp(-l t).
-        factors, rests, lower: Of `Tables`.
-        starts, spans, tail_start, tail_height: Of `Layers`.
-        height_slack, tie_slack, tail_slack: What floating point does not decide.
-        whole, accepted, exactly: Written to.
-    """
-    for place in range(words.size):
-        layer = words[place] & 255
-        signed = float(words[place] & _TOP)  # 2^11 s
-        height = own[1, place] * 2.0**-64
-        inside, open_inside = _rounded(signed, own[0, place], factors[layer], rests[layer], tie_slack)
-        exact_tail = lower * math.copysign(tail_start + beyond[place], signed)
-        outside = np.rint(exact_tail)
-        open_outside = abs(exact_tail - outside) >= 0.5 - lower * (tail_slack + 2.0**-65 / tails[place])
-        is_out = in_tail[place]
-        above = density[place] - (height * tail_height if is_out else starts[layer] + height * spans[layer])
-        near_tail = (layer == 0) & (abs(sizes[place] - tail_start) <= 2.0**-44)
-        whole[place] = outside if is_out else inside
-        accepted[place] = above > 0.0
-        exactly[place] = (
-            (open_outside if is_out else open_inside)
-            | (abs(above) <= height_slack)
-            | near_tail
-            | (is_out & (own[2, place] < _SMALLEST_TAIL))
-        )
-
-
-@compiled
-def _rounded(signed: float, word: int, factor: float, rest: float, slack: float) -> tuple[float, bool]:
-    """Return round(c x) by the first 64 bits of W, and whether these leave it open.
-
-    Args:
-        signed: 2^11 s.
-        word: The bits of W.
-        factor, rest: c_i, and a_i - c_i.
-        slack: How near a tie it is open.
-    """
-    product = signed * factor
-    s_high = _SPLITTER * signed - (_SPLITTER * signed - signed)
-    c_high = _SPLITTER * factor - (_SPLITTER * factor - factor)
-    s_low, c_low = signed - s_high, factor - c_high
-    left = ((s_high * c_high - product) + s_high * c_low + s_low * c_high) + s_low * c_low
-    left += signed * rest + word * 2.0**-53 * factor
-    whole = np.rint(product)
-    left += product - whole
-    carried = np.rint(left)
-    return whole + carried, abs(left - carried) >= 0.5 - slack
 
 
 class Trial:
