@@ -56,7 +56,8 @@ from accounting.events import Event
 from accounting.events.schedules import is_sampled, resolve_schedules
 from accounting.losses.rules import rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import Amounts, Between
+from accounting.schedule_warnings import same_randomizer_required
+from accounting.units import Amounts, Between, exact
 
 NO_AMPLIFICATION = "no_amplification"
 SAME_RANDOMIZER_REQUIRED = "same_randomizer_required"
@@ -142,3 +143,22 @@ def unamplified(events: tuple[Event, ...], kind: str) -> tuple[CostWarning, ...]
         "amplified cost."
     )
     return (CostWarning(NO_AMPLIFICATION, detail),)
+
+
+def without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Fraction]:
+    """Return the events with stated deltas as what they are otherwise, and the sum of those deltas."""
+    parts, stated = [], Fraction(0)
+    for event in events:
+        if is_sampled(event):
+            parts.append(event)
+            continue
+        mechanism, delta = rules_of(event.mechanism).without_failure(event.mechanism)
+        stated += event.count * exact(delta)
+        parts.append(Event(mechanism, event.sampling, event.count))
+    return tuple(parts), stated
+
+
+def same_randomizer_warning(events: tuple[Event, ...]) -> tuple[CostWarning, ...]:
+    """Return the warning that the shuffle model asks for one randomizer, where a list has such events."""
+    requirement = same_randomizer_required(events)
+    return () if requirement is None else (CostWarning(SAME_RANDOMIZER_REQUIRED, requirement),)

@@ -26,14 +26,15 @@ class PrivacyFilter(ABC):
         limits: The fields that say how much it admits, in their order.
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
-        orders: Of a filter that keeps an amount per Renyi order; of the others none.
+        price_terms: What prices depend on beside the kind, as field and numbers: a budget keeps it for ever, and
+            budgets under it share it. None where the kind says it all.
         caps: Of each amount, in the filter's units, rounded down.
     """
 
     kind: ClassVar[str]
     limits: ClassVar[tuple[str, ...]]
     prefix_may_depend_on_outputs: ClassVar[bool] = True
-    orders: tuple[float, ...] = ()
+    price_terms: tuple[str, tuple[float, ...]] | None = None
     caps: Amounts
 
     @abstractmethod
@@ -145,14 +146,14 @@ class PrivacyFilter(ABC):
         return self.epsilon_at(self.caps, delta)
 
     def with_limit(self, limit: Mapping[str, object]) -> Self:
-        """A filter of the same kind, and of the same orders, with another limit.
+        """A filter of the same kind, and of the same price terms, with another limit.
 
         Args:
             limit: Fields of `to_json`, as numbers or their canonical strings. Those that are absent or None stay.
 
         Raises:
-            InvalidValue: another kind, other orders, an unknown field, or a limit that is refused; the pointer names
-                the field.
+            InvalidValue: another kind, other price terms, an unknown field, or a limit that is refused; the pointer
+                names the field.
 
         >>> from accounting.filters import ZcdpFilter
         >>> ZcdpFilter(1.0).with_limit({"rho": "0.25"})
@@ -173,15 +174,17 @@ class PrivacyFilter(ABC):
         """Refuse a filter whose charges a budget with the filter ``parent`` could not add to its own.
 
         Raises:
-            InvalidValue: another kind, or other orders.
+            InvalidValue: another kind, or other price terms.
         """
         if self.kind != parent.kind:
             raise parent._other_kind()
-        if self.orders != parent.orders:
+        if self.price_terms != parent.price_terms:
+            assert parent.price_terms is not None, "filters of one kind have the same terms"
+            name, values = parent.price_terms
             raise InvalidValue(
-                f"orders must be {', '.join(f'{order:g}' for order in parent.orders)}, or left out: a budget keeps the "
-                "orders that it was created with, and budgets under it share them",
-                pointer=("orders",),
+                f"{name} must be {', '.join(map(repr, values))}, or left out: a budget keeps what it was created with, "
+                "and budgets under it share it",
+                pointer=(name,),
             )
 
     def _other_kind(self) -> InvalidValue:

@@ -84,6 +84,10 @@ class RenyiFilter(PrivacyFilter):
                 pointer=("epsilon",),
             )
 
+    @property
+    def price_terms(self) -> tuple[str, tuple[float, ...]]:  # type: ignore[override]  # of an instance, not of the class
+        return "orders", self.orders
+
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return renyi_dp_cost(check_events(events), relation, self.orders)
 
