@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from accounting.filters import SMALLEST_DELTA_OF_FAILURES
+from accounting.filters.renyi_dp import CANONNE
 from accounting.numbers import MAX_ORDERS
 from accounting.relations import NeighboringRelation
 from app.budgets.amounts import MIN_AMOUNT, MIN_DELTA, Amount, rounded_down, whole_nano_units
@@ -84,6 +85,10 @@ class RenyiDpLimit(_Limit):
         max_length=MAX_ORDERS,
         description="Increasing, fixed for ever; absent: 16 are chosen.",
     )
+
+    def description(self, *, of_another: bool = False) -> dict[str, Any]:
+        """What the filter reads; a new budget has the newest conversion, and none is that of the oldest ones."""
+        return {**super().description(of_another=of_another), "conversion": CANONNE}
 
 
 class ZcdpLimit(_Limit):

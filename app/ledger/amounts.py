@@ -13,6 +13,8 @@ from app.tables.states import Amounts
 
 #: A share that is not known is shown as this: an amount is beyond what is counted.
 MOST_SHARE = 1e9
+#: Fields of a filter that are no numbers.
+_WORDS = ("kind", "conversion")
 #: What a filter counts, field by field.
 FilterAmounts = dict[str, Any]
 
@@ -66,7 +68,7 @@ def share_used(budget_filter: PrivacyFilter, used: Amounts) -> float:
 
 def numbers(amounts: Mapping[str, Any]) -> dict[str, Any]:
     """The filter's fields with its exact decimal strings as JSON numbers, at the top level and in lists."""
-    return {key: value if key == "kind" else _number(value) for key, value in amounts.items()}
+    return {key: value if key in _WORDS else _number(value) for key, value in amounts.items()}
 
 
 def _number(value: Any) -> Any:

@@ -49,7 +49,13 @@ def test_a_child_says_where_it_stands(api: Api) -> None:
 def test_children_share_the_kind_and_the_orders_of_their_parent(api: Api) -> None:
     root = api.budget({"epsilon": 3, "delta": 1e-5, "orders": [8, 16, 32]})
     child = api.child(root, {"epsilon": 1.5, "delta": 1e-6})  # the parent's kind, not the default
-    assert child["filter"] == {"kind": "renyi_dp", "epsilon": 1.5, "delta": 1e-6, "orders": [8, 16, 32]}
+    assert child["filter"] == {
+        "kind": "renyi_dp",
+        "epsilon": 1.5,
+        "delta": 1e-6,
+        "orders": [8, 16, 32],
+        "conversion": "canonne_2020",
+    }
     same = api.child(root, {"kind": "renyi_dp", "epsilon": 2, "delta": 1e-5, "orders": [8.0, 16, 32]})
     assert same["filter"]["orders"] == [8, 16, 32]
     chosen = api.budget({"kind": "renyi_dp", "epsilon": 1.6, "delta": 1e-5})
