@@ -27,13 +27,13 @@ record, d = the delta at which the reservation is priced (`charge_delta`). UNAMP
 | approximate_dp | none | T eps, T delta | covered, and T delta | none | none | none |
 
 m(x) = (2 Phi^-1(x))^2; eps' is the sampled step's largest loss; "best of both": of the unsampled step's cost, which no
-sampling exceeds, and that of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian with a profile above
-that of the whole list, and the delta with which it fails; or the gaussian_dp cell and no delta, where that is smaller.
-The pure_dp cell is charged beside it where there is one (`gaussian_cover`).
+sampling exceeds, and that of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian with a profile
+above that of the whole list, and the delta with which it fails; or the gaussian_dp cell and no delta, where that is
+smaller. The pure_dp cell is charged beside it where there is one (`gaussian_cover`).
 
 There is no conversion outside this table. A sampled Gaussian has no amplified cost in zcdp (its Renyi divergence over
-the order tends to 1 / (2 s^2) at least as the order grows, whatever the sampling probability) and none in gaussian_dp (a
-mu-GDP step has divergence a mu^2 / 2 at most).
+the order tends to 1 / (2 s^2) at least as the order grows, whatever the sampling probability) and none in gaussian_dp
+(a mu-GDP step has divergence a mu^2 / 2 at most).
 
 Sampled in fixed sizes under replace_special, the batches are drawn from a public number of positions, and the null
 record keeps the replaced one's: given the batches, neighbours differ in at most T of them, by at most the contribution
