@@ -29,6 +29,7 @@ from accounting.relations import NeighboringRelation
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = NeighboringRelation.REPLACE_ONE
+SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 FILTERS: list[PrivacyFilter] = [
     PureDpFilter(1.0),
     ApproximateDpFilter(1.0, 1e-5),
