@@ -21,7 +21,11 @@ from collections.abc import Mapping
 
 from accounting.errors import InvalidValue, one_of
 from accounting.filters.approximate_dp import ApproximateDpFilter, approximate_dp_cost
-from accounting.filters.approximate_gaussian_dp import ApproximateGaussianDpFilter, approximate_gaussian_dp_cost
+from accounting.filters.approximate_gaussian_dp import (
+    SMALLEST_DELTA_OF_FAILURES,
+    ApproximateGaussianDpFilter,
+    approximate_gaussian_dp_cost,
+)
 from accounting.filters.costs import NO_AMPLIFICATION, SMALLEST_DELTA, Cost, CostWarning
 from accounting.filters.gaussian_dp import GaussianDpFilter, gaussian_dp_cost
 from accounting.filters.privacy_filter import PrivacyFilter
@@ -62,6 +66,7 @@ __all__ = [
     "FILTERS",
     "NO_AMPLIFICATION",
     "SMALLEST_DELTA",
+    "SMALLEST_DELTA_OF_FAILURES",
     "ApproximateDpFilter",
     "ApproximateGaussianDpFilter",
     "Cost",

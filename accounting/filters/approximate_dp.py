@@ -22,7 +22,7 @@ from accounting.filters.costs import (
     total,
     without_failures,
 )
-from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit
+from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, shares_of
 from accounting.filters.pure_dp import pure_epsilon
 from accounting.intervals import Interval
 from accounting.losses.rules import rules_of
@@ -174,6 +174,11 @@ class ApproximateDpFilter(PrivacyFilter):
     ) -> Amounts:
         """Return the lower ends of epsilon and delta."""
         return least_approximate_dp_cost(check_events(events), relation, charge_delta)
+
+    def share(self, amounts: Amounts, room: Amounts) -> float:
+        """The larger of both shares: each cap must hold."""
+        shares = shares_of(amounts, room)
+        return max(shares) if len(shares) == len(amounts) else math.inf
 
     def headroom(self, used: Amounts) -> int:
         """The smaller of both rooms: each cap must hold."""

@@ -18,9 +18,9 @@ from accounting.conversions.rounding import root_rounded_up
 from accounting.errors import InvalidValue
 from accounting.events import Event, check_events
 from accounting.filters.costs import Cost, checked, same_randomizer_warning, total, without_failures
-from accounting.filters.gaussian_cover import Cover, cover, failure_of
+from accounting.filters.gaussian_cover import TOLERANCE, Cover, about, cover, failure_of
 from accounting.filters.gaussian_dp import mu_squared
-from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number
+from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number, shares_of
 from accounting.filters.pure_dp import pure_epsilon
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
@@ -41,8 +41,8 @@ from accounting.units import (
 
 #: Of delta: what prices of sampled steps may fail with, and what is kept for stated deltas and given-up tails.
 FAILURE_SHARE, RESERVE_SHARE = 0.1, 0.01
-#: Failures are counted in units of 1e-18.
-_SMALLEST_DELTA = 1e-15
+#: Of a budget: failures are counted in units of 1e-18.
+SMALLEST_DELTA_OF_FAILURES = 1e-15
 #: A rate is written with so many digits.
 _RATE_DIGITS = 6
 
@@ -179,6 +179,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
 
     kind: ClassVar[str] = "approximate_gaussian_dp"
     limits = ("epsilon", "delta")
+    price_tolerance: ClassVar[float] = TOLERANCE
     prefix_may_depend_on_outputs: ClassVar[bool] = False
     epsilon: float
     delta: float
@@ -189,7 +190,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
 
     def __post_init__(self) -> None:
         epsilon = read_limit("epsilon", self.epsilon)
-        delta = read_limit("delta", self.delta, smallest=_SMALLEST_DELTA, largest=0.5)
+        delta = read_limit("delta", self.delta, smallest=SMALLEST_DELTA_OF_FAILURES, largest=0.5)
         reserve = read_real("reserve_share", self.reserve_share, 0.0, 0.9)
         rate = self.delta_per_mu_squared
         if rate is None:
@@ -218,6 +219,21 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     ) -> Amounts:
         """Return what no cover of the list is below, and the lower end of the pure epsilon."""
         return least_approximate_gaussian_dp_cost(check_events(events), relation, self._rate)
+
+    def estimate(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return about what a list costs by a few estimates of epsilon, where its cost takes a search."""
+        steps = check_events(events)
+        if compose(steps, relation).gaussian_only is not None:
+            return self.cost(steps, relation).amounts
+        amount = to_nano_up(Fraction(about(steps, relation, self._rate)))
+        return amount, failure_of(amount, self._rate), SATURATED
+
+    def share(self, amounts: Amounts, room: Amounts) -> float:
+        """The smaller of the pure epsilon's share and of the Gaussian's, of which both caps must hold."""
+        gaussian, pure = shares_of(amounts[:2], room[:2]), shares_of(amounts[2:], room[2:])
+        return min(max(gaussian) if len(gaussian) == 2 else math.inf, *pure, math.inf)
 
     def headroom(self, used: Amounts) -> int:
         """The room of the limit with more of it: of the Gaussian one, the smaller of both rooms."""

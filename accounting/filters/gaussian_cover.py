@@ -35,9 +35,9 @@ from accounting.units import ATTO, NANO, SATURATED
 
 #: Nodes to begin with, and in all; a segment is divided into so many at once.
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 12, 400, 12
-#: What the cover may be above the largest m that a node asks for, relatively.
-_TOLERANCE = 2e-4
-#: The nodes begin with the guess of an m that is too small, so that the last one is below its d.
+#: What a cover may be above the largest m that a node asks for, relatively.
+TOLERANCE = 2e-4
+#: A guess is what a node asks for whose delta is so many times that of the cover.
 _GUESSES, _GUESSED_SHARE = 6, 3.0
 _LEAST_DELTA, _MOST_DELTA = 1e-30, 1.0 - 1e-13
 _ULP = 2.0**-52
@@ -121,7 +121,7 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
     found = [_Node(0.0, top.upper, 0.0, top.lower)]
     nodes: list[_Node] = []
     settled: set[tuple[_Node, _Node]] = set()
-    last = _last_delta(events, relation, top.upper, scale)
+    last = min(max(0.9 * scale * about(events, relation, rate), _LEAST_DELTA), 0.1 * top.upper)
     asked = [*_between(top.upper, last, _FIRST_NODES), last]
     while True:
         found += _at(events, relation, asked)
@@ -139,17 +139,21 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
     return Cover(math.floor(attained * (1.0 - 1e-9) * NANO), _proved(nodes, rate, least))
 
 
-def _last_delta(events: Sequence[Event], relation: NeighboringRelation, top: float, rate: float) -> float:
-    """Return a delta that is below that of the cover, by a guess of the cover."""
-    delta = min(1e-6, 0.1 * top)
-    covered = 0.0
+def about(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction) -> float:
+    """Return about the cover of a list, in units of mu squared, by a few estimates of epsilon; it bounds nothing.
+
+    Args:
+        events, relation, rate: As `cover`.
+    """
+    delta, covered = 1e-6, 0.0
     for _ in range(_GUESSES):
-        covered = _asked_for(estimate_epsilon(events, relation, delta), delta, rate, 0.0)
-        wanted = min(max(_GUESSED_SHARE * rate * covered, _LEAST_DELTA), 0.5 * top)
-        if 0.5 < wanted / delta < 2.0:
-            break
+        covered = _asked_for(estimate_epsilon(events, relation, delta), delta, float(rate), 0.0)
+        wanted = min(max(_GUESSED_SHARE * float(rate) * covered, _LEAST_DELTA), 0.1)
+        is_near = 0.9 < wanted / delta < 1.1
         delta = wanted
-    return min(max(0.9 * rate * covered, _LEAST_DELTA), 0.1 * top)
+        if is_near:
+            break
+    return covered
 
 
 def _between(high: float, low: float, pieces: int) -> list[float]:
@@ -213,7 +217,7 @@ def _slope(epsilon: float, m: float, rate: float) -> float:
 
 def _divided(nodes: Sequence[_Node], settled: set[tuple[_Node, _Node]], rate: float, least: float) -> list[float]:
     """Return the deltas that divide the segments which ask for too much; the others are settled from then on."""
-    m = max(least * (1.0 + 0.5 * _TOLERANCE), math.ceil(least * NANO) / NANO)
+    m = max(least * (1.0 + 0.5 * TOLERANCE), math.ceil(least * NANO) / NANO)
     asked: list[float] = []
     for left, right in pairwise(nodes):
         if (left, right) in settled:
@@ -223,7 +227,7 @@ def _divided(nodes: Sequence[_Node], settled: set[tuple[_Node, _Node]], rate: fl
             settled.add((left, right))
             continue
         excess = missing / max(_slope(epsilon, m, rate), 1e-300)
-        pieces = min(_MOST_PIECES, 1 + math.ceil(math.sqrt(2.0 * excess / _TOLERANCE)))
+        pieces = min(_MOST_PIECES, 1 + math.ceil(math.sqrt(2.0 * excess / TOLERANCE)))
         asked += _between(left.delta, right.delta, pieces)
     return asked
 
@@ -266,7 +270,7 @@ def _proved(nodes: Sequence[_Node], rate: Fraction, start: float) -> int:
     while (amount := math.ceil(start * (1.0 + growth) * NANO)) < SATURATED:
         if _is_proved(nodes, amount, rate):
             return amount
-        growth = max(0.1 * _TOLERANCE, 2.0 * growth)
+        growth = max(0.1 * TOLERANCE, 2.0 * growth)
     return SATURATED
 
 

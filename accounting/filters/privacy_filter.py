@@ -6,16 +6,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from typing import ClassVar, Self
 
 from accounting.canonical import Json
+from accounting.conversions.rounding import rounded_up
 from accounting.errors import InvalidValue, one_of
 from accounting.events import Event, check_events, prefix_of_events
 from accounting.filters.costs import Cost
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
-from accounting.units import MAX_LIMIT, NANO, Amounts, add_saturating, exact
+from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, add_saturating, exact
 
 
 class PrivacyFilter(ABC):
@@ -24,6 +26,7 @@ class PrivacyFilter(ABC):
     Attributes:
         kind: Name in the HTTP contract and in stored descriptions.
         limits: The fields that say how much it admits, in their order.
+        price_tolerance: How far a price may be above the least one that could be proved, relatively.
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
         price_terms: What prices depend on beside the kind, as field and numbers: a budget keeps it for ever, and
@@ -33,6 +36,7 @@ class PrivacyFilter(ABC):
 
     kind: ClassVar[str]
     limits: ClassVar[tuple[str, ...]]
+    price_tolerance: ClassVar[float] = 0.0
     prefix_may_depend_on_outputs: ClassVar[bool] = True
     price_terms: tuple[str, tuple[float, ...]] | None = None
     caps: Amounts
@@ -81,6 +85,26 @@ class PrivacyFilter(ABC):
         Guarantees: admits_exactly_where_not_negative, for ``used`` of at least 0.
         """
         return max(cap - amount for cap, amount in zip(self.caps, used, strict=True))
+
+    def share(self, amounts: Amounts, room: Amounts) -> float:
+        """Return which part of a room amounts are: of several orders at the one where it is smallest.
+
+        Args:
+            amounts, room: In the filter's units; the room is that of the whole limit, or what remains of it.
+
+        Returns:
+            Rounded up; inf where there is no room.
+        """
+        return float(min(shares_of(amounts, room), default=math.inf))
+
+    def estimate(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return amounts near the cost, for a search that certifies where it ends; they bound nothing.
+
+        Args, Raises: as `cost`.
+        """
+        return self.cost(events, relation, charge_delta).amounts
 
     def add(self, first: Amounts, second: Amounts) -> Amounts:
         """The sum, per position, saturating at `units.SATURATED`: beyond every cap, far from overflow."""
@@ -214,6 +238,12 @@ class PrivacyFilter(ABC):
     def from_json(cls, value: Mapping[str, object]) -> Self:
         """Read what `to_json` wrote (numbers, or their canonical strings)."""
         return cls(*(read_number(value, name) for name in cls.limits))
+
+
+def shares_of(amounts: Amounts, room: Amounts) -> list[float]:
+    """Return amounts over rooms, rounded up, where there is room and the amount is known."""
+    known = (pair for pair in zip(amounts, room, strict=True) if pair[1] > 0 and pair[0] < SATURATED)
+    return [rounded_up(Fraction(amount, left)) for amount, left in known]
 
 
 def read_limit(name: str, value: object, *, smallest: float = 1e-9, largest: float = MAX_LIMIT) -> float:

@@ -96,7 +96,9 @@ def solve_noise(events_at: EventsAt, relation: NeighboringRelation, target: Targ
     limits = (MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
     tolerance, guess = _TOLERANCE, 1.0
     # What a ledger counts in whole units is not solved to the last digits.
-    if not isinstance(target, BudgetTarget):
+    if isinstance(target, BudgetTarget):
+        tolerance = max(tolerance, 2.0 * target.filter.price_tolerance)
+    else:
         pair = None if target.additive else compose(events_at(1.0), relation).gaussian_only
         if target.additive or pair is not None:
             tolerance = _CLOSED_FORM_TOLERANCE

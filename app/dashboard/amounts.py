@@ -9,7 +9,14 @@ from typing import Any
 from app.dashboard.wording import at_least, at_most
 
 #: The field of an amount that people read, by the kind of filter.
-READ = {"pure_dp": "epsilon", "approximate_dp": "epsilon", "zcdp": "rho", "gaussian_dp": "mu", "renyi_dp": "epsilon"}
+READ = {
+    "pure_dp": "epsilon",
+    "approximate_dp": "epsilon",
+    "approximate_gaussian_dp": "epsilon",
+    "zcdp": "rho",
+    "gaussian_dp": "mu",
+    "renyi_dp": "epsilon",
+}
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ def _in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any], write: Call
     kind = filter_["kind"]
     field = READ[kind]
     said = f"{field} {write(amount[field])}"
-    if kind == "renyi_dp":
+    if kind in ("renyi_dp", "approximate_gaussian_dp"):
         return f"{said} at delta {at_most(filter_['delta'])}"
     if kind == "approximate_dp":
         return f"{said}, delta {write(amount['delta'])}"

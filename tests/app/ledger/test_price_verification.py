@@ -46,6 +46,7 @@ RELATION = "replace_one"
 LIMITS: dict[str, dict[str, Any]] = {
     "pure_dp": {"epsilon": 100.0},
     "approximate_dp": {"epsilon": 100.0, "delta": 0.01},
+    "approximate_gaussian_dp": {"epsilon": 100.0, "delta": 0.01},
     "zcdp": {"rho": 1e6},
     "gaussian_dp": {"mu": 1e3},
     "renyi_dp": {"epsilon": 1e3, "delta": 1e-5, "orders": [1.5, 2.0, 8.0, 32.0]},
