@@ -273,7 +273,7 @@ def test_gaussians_of_full_batches_have_no_failures_and_add_up_without_rounding(
 
 
 def test_what_has_a_pure_epsilon_is_charged_that_too() -> None:
-    events = [Event(PureDp(0.1), count=5), Event(RandomizedResponse(2, 0.5))]
+    events = [Event(PureDp(0.1), count=5), Event(RandomizedResponse(2, 0.9))]
     assert BUDGET.cost(events, SPECIAL).amounts[2] == PureDpFilter(1.0).cost(events, SPECIAL).amounts[0]
     for other in (Event(Gaussian(9.0)), Event(ApproximateDp(0.1, 1e-9)), Event(ZcDp(0.01))):
         assert BUDGET.cost([*events, other], SPECIAL).amounts[2] == SATURATED

