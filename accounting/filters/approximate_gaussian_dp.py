@@ -244,7 +244,8 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         """The smaller of the pure epsilon and of that at which the failing Gaussian's profile is delta.
 
         The Gaussian is that of the smallest full budget which has room for the amounts, in a fixed family of budgets:
-        those of this rate and reserve at ``delta``. So the number may be read after looking at outputs.
+        those of this rate and reserve at ``delta``. So, for an epsilon fixed beforehand, what stops before the number
+        would pass it has stayed within one box of amounts, or within that much pure epsilon.
         """
         amount, failure, pure = amounts
         found = math.inf if pure >= SATURATED else float_of_nano(pure)

@@ -44,6 +44,8 @@ _ULP = 2.0**-52
 #: Relative errors of a chord, of its slope and of logarithms of probabilities.
 _ROUNDING = 32.0 * _ULP
 _NEWTON_STEPS = 30
+#: Where a larger number's exponential would overflow.
+_LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Cover:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What is known of the profile: it is at most ``delta`` at ``epsilon``, and attains the other two."""
+    """What is known of the profile: it is at most ``delta`` at ``epsilon``, and at least the other where it says so."""
 
     epsilon: float
     delta: float
@@ -163,7 +165,11 @@ def _between(high: float, low: float, pieces: int) -> list[float]:
 
 def _at(events: Sequence[Event], relation: NeighboringRelation, deltas: Sequence[float]) -> list[_Node]:
     answers = [answer.value for answer in epsilons_for_deltas(events, relation, deltas)]
-    return [_Node(value.upper, delta, value.lower, delta) for value, delta in zip(answers, deltas, strict=True)]
+    # Of a lower end 0 nothing is attained: the profile may be below delta everywhere.
+    return [
+        _Node(value.upper, delta, value.lower, delta if value.lower > 0.0 else 0.0)
+        for value, delta in zip(answers, deltas, strict=True)
+    ]
 
 
 def _merged(nodes: list[_Node], found: list[_Node]) -> list[_Node]:
@@ -245,7 +251,7 @@ def _missing(left: _Node, right: _Node, d: float, mu: float) -> tuple[float, flo
     value = (d + (1.0 - d) * delta_of_gaussian(mu, epsilon, upward=False)) * (1.0 - _ROUNDING)
     # How far the tangent of the difference falls inside the segment: not at all where its slope is exactly 0.
     place = -epsilon / mu - 0.5 * mu
-    ratio = math.expm1(min(float(log_ndtr(place)) - log_slope, 1.0))
+    ratio = math.expm1(min(float(log_ndtr(place)) - log_slope, _LARGEST_EXPONENT))
     error = _ROUNDING * (1.0 + place * place + abs(log_slope))
     if epsilon == left.epsilon:
         falls = max(ratio, 0.0)

@@ -205,8 +205,9 @@ class PrivacyFilter(ABC):
         if self.price_terms != parent.price_terms:
             assert parent.price_terms is not None, "filters of one kind have the same terms"
             name, values = parent.price_terms
+            shown = ", ".join(repr(value).removesuffix(".0") for value in values)
             raise InvalidValue(
-                f"{name} must be {', '.join(map(repr, values))}, or left out: a budget keeps what it was created with, "
+                f"{name} must be {shown}, or left out: a budget keeps what it was created with, "
                 "and budgets under it share it",
                 pointer=(name,),
             )

@@ -17,6 +17,7 @@ from accounting.errors import InvalidValue
 from accounting.events import Event, Gaussian
 from accounting.filters import (
     ApproximateDpFilter,
+    ApproximateGaussianDpFilter,
     GaussianDpFilter,
     PrivacyFilter,
     PureDpFilter,
@@ -50,7 +51,7 @@ def test_nothing_charged_is_epsilon_zero_and_saturated_amounts_are_none(budget: 
 @by_kind
 def test_at_delta_zero_only_what_has_no_delta_has_an_epsilon(budget: PrivacyFilter) -> None:
     one = (1,) * len(budget.caps)
-    assert budget.epsilon_at(one, 0.0) == (1e-9 if budget.kind == "pure_dp" else None)
+    assert budget.epsilon_at(one, 0.0) == (1e-9 if budget.kind in ("pure_dp", "approximate_gaussian_dp") else None)
     assert budget.limit_epsilon_at(0.0) == (1.0 if budget.kind == "pure_dp" else None)
 
 
@@ -220,6 +221,10 @@ def test_a_gaussian_that_was_charged_is_as_private_as_is_said(budget: PrivacyFil
     amounts = budget.cost([Event(Gaussian(noise), count=4)], ADD_REMOVE).amounts
     for delta in DELTAS:
         epsilon = budget.epsilon_at(amounts, delta)
+        if isinstance(budget, ApproximateGaussianDpFilter) and epsilon is None:
+            # More goes with this mu squared than there is.
+            assert amounts[0] / NANO * budget.price_terms[1][0] > 0.98 * delta
+            continue
         assert epsilon is not None
         assert gaussian_delta(2.0 / noise, epsilon) <= delta
 
