@@ -20,7 +20,7 @@ from app.ledger.transparency import verified
 from app.runs import execution, lifecycle
 from app.runs import service as runs
 from app.runs.schemas import RunRequest
-from tests.app.entries.found import told_of
+from tests.app.entries.found import forget_register, told_of
 from tests.app.ledger import attacks
 from tests.app.problem_assertions import assert_problem
 from tests.app.run_sweeps.conftest import BEST, Sweeps
@@ -396,4 +396,5 @@ def test_a_run_from_before_there_were_versions_is_on_the_first(service: Sweeps, 
     service.version(ids["dataset_id"])
     with service.context.database.write() as session:
         session.execute(text("UPDATE runs SET dataset_version = NULL"))
+    forget_register(service.context)
     assert rows_of(service, run) == 4
