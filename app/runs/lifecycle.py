@@ -81,7 +81,7 @@ PLAN_REFUSED = {
 }
 DECLARATION_ALTERED = {
     "code": "declaration_altered",
-    "detail": "The run, its charge or one of its data sets is not what the register says, so the worker refused "
+    "detail": "The run, its charge or one of its data sets is not what the books say, so the worker refused "
     "it. Nothing was charged. Somebody has changed the database: `epsilond ledger verify` names the place.",
 }
 
