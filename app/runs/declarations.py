@@ -31,24 +31,29 @@ from app.runs import lifecycle, sweep_repository
 from app.runs.lifecycle import DECLARATION_ALTERED, RefusedError
 from app.tables.datasets import Dataset
 from app.tables.runs import Run
-from app.tables.states import REGISTER
+from app.tables.states import REGISTER, ReservationStatus
 from calibrators.plan import Plan
 
 
-def check(context: Context, run: Run) -> None:
+def check(context: Context, run: Run, *, is_started: bool = False) -> None:
     """Compare a claimed run with the books.
+
+    Args:
+        context: The process's context.
+        run: As it was claimed.
+        is_started: Whether its charge must have started: what its row said at that moment is in an entry then.
 
     Raises:
         RefusedError: the run, a data set of it or its charge is not what the books say; the plan is not the one that
             is charged; or private data would be trained on without a charge to their root budget.
         Unfenced: the database is behind its fence.
     """
-    with checked(context, run):
+    with checked(context, run, is_started=is_started):
         pass
 
 
 @contextmanager
-def checked(context: Context, run: Run) -> Iterator[Session]:
+def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator[Session]:
     """A read session in whose view the run, as it was claimed, is what the books say.
 
     What is read of its data sets in this session cannot be something else.
@@ -66,9 +71,11 @@ def checked(context: Context, run: Run) -> Iterator[Session]:
         ends = fence.heads(chains)
     with context.database.read() as session:
         try:
-            _Check(session, Vouched(session, context.database, ends)).check(run, plan)
+            charge = _Check(session, Vouched(session, context.database, ends)).check(run, plan)
         except BrokenChain:
             raise RefusedError(DECLARATION_ALTERED) from None
+        if is_started and charge is not None and charge.state.status is not ReservationStatus.STARTED:
+            raise RefusedError(DECLARATION_ALTERED)
         yield session
 
 
@@ -78,8 +85,8 @@ class _Check:
     def __init__(self, session: Session, vouched: Vouched) -> None:
         self._session, self._vouched = session, vouched
 
-    def check(self, run: Run, plan: Plan) -> None:
-        """Compare the run, its data sets and its charge."""
+    def check(self, run: Run, plan: Plan) -> _Charge | None:
+        """Compare the run, its data sets and its charge, which is returned if there is one."""
         self._check_run(run)
         for dataset_id in (run.dataset_id, run.test_dataset_id):
             if dataset_id is not None:
@@ -87,7 +94,7 @@ class _Check:
         charge = self._check_charge(run, plan)
         dataset = None if run.dataset_id is None else self._session.get_one(Dataset, run.dataset_id)
         if dataset is None or dataset.is_public:
-            return
+            return charge
         version = versions.find(self._session, dataset, run.dataset_version or 1)
         if version is None or charge is None:
             raise RefusedError(DECLARATION_ALTERED)
@@ -96,6 +103,7 @@ class _Check:
         charged = charged_data(dataset, version.number, version.content_hash)
         if charge.root_id != dataset.budget_id or charge.state.dataset not in (None, charged):
             raise RefusedError(DECLARATION_ALTERED)
+        return charge
 
     def _check_run(self, run: Run) -> None:
         """Compare the run with its entry; a trial of a sweep for the best has none, and is what its cell says."""

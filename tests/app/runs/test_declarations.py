@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.context import Context
 from app.db.database import Database
 from app.entries import registering
 from app.entries.kinds import EntryKind
@@ -24,7 +25,9 @@ from app.fence.watching import fence_of
 from app.kit.hash_chain import chain_hash
 from app.reservations.service import release_due_holds
 from app.runs import declarations, lifecycle, worker
+from app.tables.runs import Run
 from app.tables.states import REGISTER
+from calibrators.plan import Plan
 from tests.app.entries.found import forget_what_was_read
 from tests.app.ledger import attacks
 from tests.app.ledger.verdicts import verdict_on
@@ -285,6 +288,22 @@ def test_what_is_changed_after_the_check_is_refused(
 
     monkeypatch.setattr(worker, moment, change_first)
     assert_refused(service, run)
+
+
+@pytest.mark.parametrize("change", ["cost = (SELECT cost FROM reservations WHERE id = '{cheap}')", "state = 'started'"])
+def test_a_charge_that_is_changed_for_the_start_alone_draws_no_noise(
+    service: Service, held: dict[str, Any], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """What the start enters is what the row says at that moment; or it enters nothing, as for a second claim."""
+    database, start = service.context.database, lifecycle.start
+
+    def change_first(context: Context, claimed: Run, plan: Plan, stream_id: str, *more: Any) -> None:
+        attacks.run(database, f"UPDATE reservations SET {change.format(**held)} WHERE id = '{held['reservation_id']}'")
+        attacks.run(database, f"UPDATE runs SET stream_id = '{stream_id}' WHERE id = '{held['id']}'")
+        start(context, claimed, plan, stream_id, *more)
+
+    monkeypatch.setattr(worker.lifecycle, "start", change_first)
+    assert_refused(service, held)
 
 
 def test_a_process_that_has_read_a_chain_reads_on(service: Service, dataset: dict[str, Any]) -> None:
