@@ -19,8 +19,8 @@ from accounting.fourier.contour import (
 )
 from accounting.fourier.moments import moments_at
 from accounting.fourier.pairs import EVERYTHING, GaussianPair, Pair
-from accounting.fourier.steps import UNIT
-from accounting.fourier.tails import log_tail
+from accounting.fourier.steps import UNIT, TiltTable
+from accounting.fourier.tails import _log_sum, log_tail
 
 
 def contour_of(
@@ -45,7 +45,9 @@ def contour_of(
         -math.inf,
         1.0,
     )
-    return Contour(tilt, period, values, window, gaussian_table(1.0, np.geomspace(1e-3, 2e3, 120)))
+    tilts = np.geomspace(1e-9, 2e3, 120)
+    nothing = TiltTable(tilts, np.full(120, -5000.0), np.zeros(120), np.zeros(120), np.zeros(120))
+    return Contour(tilt, period, values, window, nothing)
 
 
 def kernel(contour: Contour, k: int) -> mp.mpc:
@@ -97,7 +99,7 @@ def test_the_scale_is_within_its_rounding(epsilon: float) -> None:
 def test_sums_of_bounds_are_rounded_up() -> None:
     """Every ratio is 0 and may be wrong by 1, in the direction that moves the sum most: no other term helps."""
     with mp.workdps(40):
-        for points, scale_error in ((1, 0.0), (7, 0.0), (300, 0.0), (5, 0.1)):
+        for points, scale_error in ((1, 0.0), (5, 0.1), *((number, 0.0) for number in range(10, 150, 7))):
             contour = contour_of(np.zeros(points), errors=np.ones(points), period=7.1, log_scale_error=scale_error)
             worst = mp.exp(scale_error) * mp.fsum(abs(kernel(contour, k)) for k in range(points))
             assert contour.delta_bounds(0.0).upper >= worst
@@ -125,6 +127,21 @@ def test_the_correction_of_a_window_is_rounded_up(source: str | None, window: fl
                 scale = mp.exp(-mp.mpf(contour.tilt) * epsilon) * 2 / mp.mpf(contour.period)
                 correction = mp.mpf(window) ** 2 * mp.exp(mp.mpf(window) ** 2 / 8) * scale * max(density, 0)
                 assert contour.delta_bounds(epsilon).error_budget["window"] >= correction
+
+
+def test_the_density_of_a_correction_is_within_its_rounding() -> None:
+    """Angles of ten million turns: their rounding is more than that of all sums of bounds."""
+    rng, epsilon = np.random.default_rng(10), 3e7
+    with mp.workdps(40):
+        for _ in range(100):
+            contour = contour_of(random_ratios(rng, 3), window=0.01, tilt=1e-6)
+            density = mp.mpf(0)
+            for k, ratio in enumerate(contour.values.ratios.tolist()):
+                turn = mp.exp(-mp.mpc(0, k * 2 * mp.pi / mp.mpf(contour.period)) * epsilon)
+                density += mp.re(mp.mpc(ratio) * turn) * (0.5 if k == 0 else 1)
+            scale = mp.exp(-mp.mpf(contour.tilt) * epsilon) * 2 / mp.mpf(contour.period)
+            found = contour.delta_bounds(epsilon).error_budget["window"]
+            assert found >= mp.mpf(0.01) ** 2 * mp.exp(mp.mpf(0.01) ** 2 / 8) * scale * density
 
 
 @pytest.mark.parametrize("log_scale", [-695.0, -720.0, -900.0])
@@ -222,6 +239,15 @@ def test_moments_are_within_their_rounding(size: float) -> None:
             assert_moment_is_within(log_mass, base, loss, 0.0, tilt)
 
 
+def test_moments_that_are_far_from_one_are_within_their_rounding() -> None:
+    """Two nodes of tiny mass whose exponents are nothing: log M itself has a rounding of its size."""
+    rng = np.random.default_rng(8)
+    with mp.workdps(60):
+        for _ in range(300):
+            log_mass = np.array([-1.0, -1.0]) * rng.uniform(1.0, 590.0) + rng.normal(size=2)
+            assert_moment_is_within(log_mass, np.zeros(2), rng.normal(size=2) * 1e-3, 0.0, 1.5)
+
+
 def test_moments_of_many_nodes_are_within_their_rounding() -> None:
     """A thousand nodes, each far below the largest, whose exponents are large: they count together."""
     with mp.workdps(60):
@@ -275,6 +301,14 @@ def test_what_is_told_of_bases_and_losses_is_in_the_rounding_of_moments(size: fl
         near = from_one and abs(change) < 0.5
         moved = abs(math.log1p(change * (1.0 + own)) - logs[0]) if near else math.log1p(own)
         assert moved <= UNIT * rounding[0] <= 100.0 * own
+
+
+def test_sums_of_tails_are_rounded_up() -> None:
+    rng = np.random.default_rng(9)
+    with mp.workdps(40):
+        for _ in range(300):
+            first, second = (float(each) for each in rng.uniform(300.0, 302.0) + rng.normal(size=2))
+            assert _log_sum(first, second) >= mp.log(mp.exp(mp.mpf(first)) + mp.exp(mp.mpf(second)))
 
 
 def test_the_tail_beyond_all_panels_counts() -> None:
