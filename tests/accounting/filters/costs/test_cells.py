@@ -45,6 +45,7 @@ from accounting.events import (
     ZcDp,
     prefix_of_events,
 )
+from accounting.events.schedules import is_sampled
 from accounting.filters import (
     FILTERS,
     NO_AMPLIFICATION,
@@ -56,7 +57,6 @@ from accounting.filters import (
     RenyiFilter,
     ZcdpFilter,
 )
-from accounting.events.schedules import is_sampled
 from accounting.filters.costs import SAME_RANDOMIZER_REQUIRED, without_failures
 from accounting.relations import NeighboringRelation
 from accounting.units import ATTO, NANO, SATURATED
