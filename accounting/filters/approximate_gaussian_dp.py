@@ -172,8 +172,8 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
 
     >>> budget = ApproximateGaussianDpFilter(1.0, 1e-5)
     >>> budget.delta_per_mu_squared, budget.caps
-    (1.41059e-05, (70892000, 1099994463642, 1000000000))
-    >>> budget.admits((70_892_000, 0, 2**61)), budget.admits((70_892_001, 0, 2**61)), budget.admits((2**61, 0, 10**9))
+    (1.41131e-05, (70855779, 1099994694604, 1000000000))
+    >>> budget.admits((70_855_779, 0, 2**61)), budget.admits((70_855_780, 0, 2**61)), budget.admits((2**61, 0, 10**9))
     (True, False, True)
     """
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
+import scipy
 
 from accounting.accountant import delta_for_epsilon, epsilons_for_deltas, estimate_epsilon
 from accounting.composition.gaussian_dp import delta_of_gaussian, mu_of_gaussian
@@ -158,8 +158,8 @@ def about(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
 
 def _between(high: float, low: float, pieces: int) -> list[float]:
     """Return the deltas that divide the way from one to a smaller one: evenly in what a normal variate would exceed."""
-    start, end = float(ndtri(high)), float(ndtri(low))
-    found = [float(ndtr(start + (end - start) * index / pieces)) for index in range(1, pieces)]
+    start, end = float(scipy.special.ndtri(high)), float(scipy.special.ndtri(low))
+    found = [float(scipy.special.ndtr(start + (end - start) * index / pieces)) for index in range(1, pieces)]
     return [delta for delta in found if low < delta < high]
 
 
@@ -244,14 +244,14 @@ def _missing(left: _Node, right: _Node, d: float, mu: float) -> tuple[float, flo
         return -1.0, left.epsilon
     # The slope of the chord in x, over 1 - d.
     log_slope = math.log(drop) - right.epsilon - math.log(-math.expm1(-width)) - math.log1p(-d) if d < 1.0 else 0.0
-    nearest = -mu * (float(ndtri_exp(log_slope)) + 0.5 * mu) if log_slope < 0.0 else left.epsilon
+    nearest = -mu * (float(scipy.special.ndtri_exp(log_slope)) + 0.5 * mu) if log_slope < 0.0 else left.epsilon
     epsilon = min(max(nearest, left.epsilon), right.epsilon)
     part = math.exp(epsilon - right.epsilon) * (math.expm1(left.epsilon - epsilon) / math.expm1(-width))
     chord = left.delta - drop * part + _ROUNDING * left.delta
     value = (d + (1.0 - d) * delta_of_gaussian(mu, epsilon, upward=False)) * (1.0 - _ROUNDING)
     # How far the tangent of the difference falls inside the segment: not at all where its slope is exactly 0.
     place = -epsilon / mu - 0.5 * mu
-    ratio = math.expm1(min(float(log_ndtr(place)) - log_slope, _LARGEST_EXPONENT))
+    ratio = math.expm1(min(float(scipy.special.log_ndtr(place)) - log_slope, _LARGEST_EXPONENT))
     error = _ROUNDING * (1.0 + place * place + abs(log_slope))
     if epsilon == left.epsilon:
         falls = max(ratio, 0.0)

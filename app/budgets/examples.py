@@ -11,7 +11,7 @@ BUDGET_EXAMPLES: dict[str, Example] = {
             "name": "wisconsin, 2026",
             "neighboring_relation": "add_or_remove_one",
             "privacy_unit": "patient",
-            "filter": {"epsilon": 1.6, "delta": 1e-5},
+            "filter": {"kind": "approximate_gaussian_dp", "epsilon": 1.6, "delta": 1e-5},
         },
     },
     "renyi_dp": {

@@ -62,7 +62,7 @@ class ApproximateGaussianDpLimit(_Limit):
         None, ge=0, le=0.9, description="Part of delta that is kept for steps with a stated delta; absent: 0.01."
     )
     delta_per_mu_squared: float | None = Field(
-        None, gt=0, le=1e9, description="In place of failure_share: the rate itself. Fixed for ever."
+        None, gt=0, le=1e9, description="The rate itself, in place of failure_share. Fixed for ever."
     )
 
     @model_validator(mode="wrap")

@@ -73,7 +73,9 @@ class PartsBody(Schema):
     """The plan in equal parts, each reserved for itself when the one before it is over."""
 
     parts: int
-    epsilon: float | None = Field(description="Of all parts; null where the counts of its events cannot be cut so.")
+    epsilon: float | None = Field(
+        description="The price of all parts; null where the counts of its events cannot be cut so."
+    )
 
 
 class PriceBody(Schema):
@@ -81,10 +83,12 @@ class PriceBody(Schema):
 
     delta: float = Field(description="The budget's own, else the one of its reports.")
     tight: IntervalBody = Field(description="If everything was fixed before any output was seen.")
-    charged: float | None = Field(description="In this budget; null where no finite epsilon follows at this delta.")
+    charged: float | None = Field(
+        description="The price in this budget; null where no finite epsilon follows at this delta."
+    )
     why: str = Field(description="Why these differ.")
     kinds: dict[str, float | None] = Field(
-        description="In a budget of each kind that is about as large as the plan; null where it has no price there. An "
+        description="The price in a budget of each kind that is about as large as the plan; null where it has no price there. An "
         "approximate_dp budget is charged half of delta with it."
     )
     in_parts: list[PartsBody]
@@ -113,5 +117,5 @@ class ReservationBody(Schema):
     warnings: list[LedgerWarning]
     price: PriceBody | None = Field(
         None,
-        description="In the answer to a dry run, denied or not, where the budget or its reports have a delta.",
+        description="The answer to a dry run has it, denied or not, where the budget or its reports have a delta.",
     )
