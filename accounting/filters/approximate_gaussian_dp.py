@@ -63,7 +63,8 @@ def approximate_gaussian_dp_cost(events: tuple[Event, ...], relation: Neighborin
         is finite.
 
     Guarantees:
-        no_attained_pair_costs_more; a_concatenation_costs_no_more_than_its_parts: up to the search's tolerance.
+        no_attained_pair_costs_more; a_concatenation_costs_no_more_than_its_parts: up to the search's tolerance, and for
+            mechanisms with a known pair. Of stated moments the profile of a list is a bound, which may be farther off.
 
     Raises:
         NoCostInFilter, Unsupported: as `pure_dp_cost`.
