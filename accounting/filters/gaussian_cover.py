@@ -128,10 +128,12 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
         nodes = _merged(nodes, found)
         for node in found:
             least = _asked_for(node.epsilon, node.delta, scale, least)
+        if math.isinf(nodes[-1].epsilon):
+            break
         asked, found = _divided(nodes, settled, scale, least), []
         if nodes[-1].delta > scale * least > 0.0:
             asked.append(0.99 * scale * least)
-        if not asked or len(nodes) + len(asked) > _MOST_NODES or math.isinf(nodes[-1].epsilon):
+        if not asked or len(nodes) + len(asked) > _MOST_NODES:
             break
     attained = 0.0
     for node in nodes:
