@@ -117,11 +117,11 @@ def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fract
     events = checked(events, relation, "approximate_gaussian_dp")
     as_pure, stated = without_failures(events)
     summed = _sum(as_pure, relation, "gaussian_dp")
-    found = Cover(0, SATURATED)
-    if summed is None or compose(as_pure, relation).gaussian_only is None:
-        found = cover(as_pure, relation, rate)
     # A loss is positive where something is revealed, however little.
     unit = 0 if all(event.mechanism.reveals_nothing for event in as_pure) else 1
+    found = Cover(0, SATURATED if unit else 0)
+    if unit and (summed is None or compose(as_pure, relation).gaussian_only is None):
+        found = cover(as_pure, relation, rate)
     least = max(found.least, unit), failure_of(found.least, rate)
     most = max(found.most, unit), failure_of(found.most, rate)
     if summed is not None:
