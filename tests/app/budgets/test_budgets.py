@@ -80,6 +80,33 @@ def test_epsilon_and_delta_alone_open_a_budget_that_charges_near_the_tight_epsil
     assert_problem(api.reserve(other["id"], [laplace(1e6)]), 409, "budget_exceeded")
 
 
+def test_a_dry_run_explains_its_price(api: Api) -> None:
+    """Beside the tight number, in budgets of other kinds, and in parts; also where it does not fit."""
+    budget = api.budget({"epsilon": 1.6, "delta": 1e-5})
+    plan = gaussian(4.0, 600, sampling_probability=0.05)
+
+    def dry_run(where: dict[str, Any], event: dict[str, Any]) -> Any:
+        asked = {"events": [event], "purpose": "mean"}
+        return api.post(f"/v1/budgets/{where['id']}/reservations", asked, dry_run="true")
+
+    asked = dry_run(budget, plan)
+    price = made(asked)["price"]
+    tight = price["tight"]["upper"]
+    assert price["delta"] == 1e-5
+    assert tight < price["charged"] < 1.01 * tight
+    assert price["charged"] == pytest.approx(made(asked)["cost"]["epsilon"], abs=1e-9)
+    assert price["kinds"]["renyi_dp"] > 1.2 * tight
+    assert price["kinds"]["pure_dp"] is None
+    assert price["kinds"]["approximate_gaussian_dp"] == price["charged"]
+    in_parts = [part["epsilon"] for part in price["in_parts"]]
+    assert [part["parts"] for part in price["in_parts"]] == [2, 4, 12]
+    assert price["charged"] < in_parts[0] < in_parts[1] < in_parts[2] < 1.2 * tight
+    denied = assert_problem(dry_run(budget, plan | {"count": 6000}), 409, "budget_exceeded")
+    assert denied["price"]["charged"] > 1.6
+    rho = api.budget({"kind": "zcdp", "rho": 1.0})
+    assert made(dry_run(rho, gaussian(4.0)))["price"] is None, "nothing has a delta"
+
+
 def test_a_renyi_filter_tells_every_order(api: Api) -> None:
     budget = api.budget({"kind": "renyi_dp", "epsilon": 1.6, "delta": 1e-5})
     orders = budget["filter"]["orders"]
