@@ -116,12 +116,13 @@ class _Parts:
 def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fraction) -> _Parts:
     events = checked(events, relation, "approximate_gaussian_dp")
     as_pure, stated = without_failures(events)
+    as_pure = tuple(event for event in as_pure if not event.mechanism.reveals_nothing)
     summed = _sum(as_pure, relation, "gaussian_dp")
-    # A loss is positive where something is revealed, however little.
-    unit = 0 if all(event.mechanism.reveals_nothing for event in as_pure) else 1
-    found = Cover(0, SATURATED if unit else 0)
-    if unit and (summed is None or compose(as_pure, relation).gaussian_only is None):
+    found = Cover(0, SATURATED if as_pure else 0)
+    if as_pure and (summed is None or compose(as_pure, relation).gaussian_only is None):
         found = cover(as_pure, relation, rate)
+    # A loss is positive where something is revealed, however little.
+    unit = 1 if as_pure else 0
     least = max(found.least, unit), failure_of(found.least, rate)
     most = max(found.most, unit), failure_of(found.most, rate)
     if summed is not None:
@@ -173,8 +174,8 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
 
     >>> budget = ApproximateGaussianDpFilter(1.0, 1e-5)
     >>> budget.delta_per_mu_squared, budget.caps
-    (1.41059e-05, (70892000, 1099994463642, 1000000000))
-    >>> budget.admits((70_892_000, 0, 2**61)), budget.admits((70_892_001, 0, 2**61)), budget.admits((2**61, 0, 10**9))
+    (1.41131e-05, (70855779, 1099994694604, 1000000000))
+    >>> budget.admits((70_855_779, 0, 2**61)), budget.admits((70_855_780, 0, 2**61)), budget.admits((2**61, 0, 10**9))
     (True, False, True)
     """
 

@@ -129,7 +129,7 @@ def times() -> dict[str, Any]:
     few = TIMED // 3
     plans = [*cases.few_participations(few, seed=75), *common(rng, TIMED - few)]
     budget.cost([event_of(plans[0])], ADD_OR_REMOVE_ONE)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for training in plans:
         event = event_of(training, 1.0 + 1e-9)
         begun, cpu = time.perf_counter(), time.process_time()
@@ -169,7 +169,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     trainings = [row for row in figures["alone"] if row["expected_participations"]]
     timed = figures["times"]
 
-    def worst(least: float, below: float) -> float:
+    def worst(least: float, below: float) -> Any:
         return max(
             row["over_tight"]["0.1"]
             for row in trainings
