@@ -169,7 +169,7 @@ def _at(events: Sequence[Event], relation: NeighboringRelation, deltas: Sequence
     answers = [answer.value for answer in epsilons_for_deltas(events, relation, deltas)]
     # Of a lower end 0 nothing is attained: the profile may be below delta everywhere.
     return [
-        _Node(0.99*value.lower, delta, value.lower, delta)
+        _Node(value.upper, delta, value.lower, delta if value.lower > 0.0 else 0.0)
         for value, delta in zip(answers, deltas, strict=True)
     ]
 
