@@ -10,7 +10,7 @@ from accounting.intervals import Answer
 from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 from accounting.relations import NeighboringRelation
 from accounting.solve.decreasing import smallest_that_meets
-from accounting.solve.solution import EventsAt, Range, Solution
+from accounting.solve.solution import EventsAt, Range, Solution, close_estimate
 from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
 
 _WORDS = Range(
@@ -104,4 +104,5 @@ def solve_noise(events_at: EventsAt, relation: NeighboringRelation, target: Targ
             tolerance = _CLOSED_FORM_TOLERANCE
         if pair is not None and isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:
             guess = pair.mu / mu_of_gaussian(target.epsilon * (1.0 - 0.3 * tolerance), target.delta)
-    return smallest_that_meets(assess, quick, target, limits, _WORDS, tolerance, guess=guess)
+    close = close_estimate(target, events_at, relation)
+    return smallest_that_meets(assess, quick, target, limits, _WORDS, tolerance, guess=guess, close=close)

@@ -19,6 +19,14 @@ READ = {
 }
 
 
+#: The fields that add up, where these are others; each must stay within its limit.
+_ADDED = {
+    "gaussian_dp": ("mu_squared",),
+    "approximate_dp": ("epsilon", "delta"),
+    "approximate_gaussian_dp": ("mu_squared", "failure_delta"),
+}
+
+
 @dataclass(frozen=True)
 class Shares:
     """What became of a limit, each as a part of it; together they may be more than one where it is overdrawn.
@@ -72,7 +80,8 @@ def left_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
 def shares(budget: Mapping[str, Any]) -> Shares:
     """The parts of a budget's own limit. Of several amounts, the one of which the largest part is used.
 
-    A Rényi filter admits what fits at one of its orders: the one with the most room counts.
+    A Rényi filter admits what fits at one of its orders: the one with the most room counts. So does the pure epsilon of
+    an approximate Gaussian filter, where it has more room than the other two amounts.
     """
     amounts = [budget[name] for name in ("limit", "spent", "started", "reserved", "remaining")]
     kind = budget["filter"]["kind"]
@@ -80,8 +89,12 @@ def shares(budget: Mapping[str, Any]) -> Shares:
         room = amounts[-1]["epsilons"]
         best = max(range(len(room)), key=room.__getitem__)
         return _of(*(amount["epsilons"][best] for amount in amounts[:-1]))
-    fields = {"gaussian_dp": ("mu_squared",), "approximate_dp": ("epsilon", "delta")}.get(kind, (READ[kind],))
-    return max((_of(*(amount[field] for amount in amounts[:-1])) for field in fields), key=lambda each: each.used)
+    fields = _ADDED.get(kind, (READ[kind],))
+    found = max((_of(*(amount[field] for amount in amounts[:-1])) for field in fields), key=lambda each: each.used)
+    pure = [amount.get("pure_epsilon") for amount in amounts[:-1]]
+    if kind != "approximate_gaussian_dp" or None in pure:
+        return found
+    return min(found, _of(*pure), key=lambda each: each.used)
 
 
 def _of(limit: float, spent: float, started: float, reserved: float) -> Shares:
