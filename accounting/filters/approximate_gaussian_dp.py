@@ -63,7 +63,8 @@ def approximate_gaussian_dp_cost(events: tuple[Event, ...], relation: Neighborin
         is finite.
 
     Guarantees:
-        no_attained_pair_costs_more; a_concatenation_costs_no_more_than_its_parts: up to the search's tolerance.
+        no_attained_pair_costs_more; a_concatenation_costs_no_more_than_its_parts: up to the search's tolerance, and for
+            mechanisms with a known pair. Of stated moments the profile of a list is a bound, which may be farther off.
 
     Raises:
         NoCostInFilter, Unsupported: as `pure_dp_cost`.
@@ -115,12 +116,13 @@ class _Parts:
 def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fraction) -> _Parts:
     events = checked(events, relation, "approximate_gaussian_dp")
     as_pure, stated = without_failures(events)
+    as_pure = tuple(event for event in as_pure if not event.mechanism.reveals_nothing)
     summed = _sum(as_pure, relation, "gaussian_dp")
-    found = Cover(0, SATURATED)
-    if summed is None or compose(as_pure, relation).gaussian_only is None:
+    found = Cover(0, SATURATED if as_pure else 0)
+    if as_pure and (summed is None or compose(as_pure, relation).gaussian_only is None):
         found = cover(as_pure, relation, rate)
     # A loss is positive where something is revealed, however little.
-    unit = 0 if all(event.mechanism.reveals_nothing for event in as_pure) else 1
+    unit = 1 if as_pure else 0
     least = max(found.least, unit), failure_of(found.least, rate)
     most = max(found.most, unit), failure_of(found.most, rate)
     if summed is not None:

@@ -34,7 +34,7 @@ from accounting.relations import NeighboringRelation
 from accounting.units import ATTO, NANO, SATURATED
 
 #: Nodes to begin with, and in all; a segment is divided into so many at once.
-_FIRST_NODES, _MOST_NODES, _MOST_PIECES = 12, 400, 12
+_FIRST_NODES, _MOST_NODES, _MOST_PIECES = 12, 400, 3
 #: What a cover may be above the largest m that a node asks for, relatively.
 TOLERANCE = 2e-4
 #: A guess is what a node asks for whose delta is so many times that of the cover.
@@ -128,10 +128,12 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
         nodes = _merged(nodes, found)
         for node in found:
             least = _asked_for(node.epsilon, node.delta, scale, least)
+        if math.isinf(nodes[-1].epsilon):
+            break
         asked, found = _divided(nodes, settled, scale, least), []
         if nodes[-1].delta > scale * least > 0.0:
             asked.append(0.99 * scale * least)
-        if not asked or len(nodes) + len(asked) > _MOST_NODES or math.isinf(nodes[-1].epsilon):
+        if not asked or len(nodes) + len(asked) > _MOST_NODES:
             break
     attained = 0.0
     for node in nodes:

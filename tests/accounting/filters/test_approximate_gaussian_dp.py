@@ -28,6 +28,7 @@ from accounting.events import (
     ZcDp,
 )
 from accounting.filters import ApproximateGaussianDpFilter, PureDpFilter, filter_from_json
+from accounting.filters.gaussian_cover import failure_of
 from accounting.units import ATTO, NANO, SATURATED, Amounts
 from tests.accounting.filters.adversaries import Plan, Step, best_attack, binned_gaussian, response
 from tests.accounting.filters.budgets import ADD_REMOVE, REPLACE, SPECIAL
@@ -390,6 +391,16 @@ def test_what_is_within_an_epsilon_at_another_delta_is_within_one_box() -> None:
     mu = math.sqrt(BUDGET.caps[0] * max(within) / NANO)
     d = BUDGET.caps[1] * max(fails) / ATTO
     assert 0.9 * delta < d + (1 - d) * float(gaussian_delta(mu, epsilon)) <= delta
+
+
+def test_amounts_of_one_box_have_one_epsilon() -> None:
+    """What is not used of a box that was fixed beforehand does not count as left."""
+    amount, delta = 30_000_000, 1e-4
+    goes_with_it = failure_of(amount, Fraction(repr(BUDGET.delta_per_mu_squared))) + 10**12
+    inside = [BUDGET.epsilon_at((amount, failure, SATURATED), delta) for failure in (0, 10**12, goes_with_it)]
+    assert inside[0] == inside[1] == inside[2]
+    outside = BUDGET.epsilon_at((amount, goes_with_it + 10**9, SATURATED), delta)
+    assert known(outside) > known(inside[0])
 
 
 def epsilon_of(amount_share: float, failure_share: float, delta: float) -> float | None:

@@ -231,6 +231,9 @@ def test_nothing_has_no_cover_and_what_has_no_bound_none_that_is_finite() -> Non
     assert cover([Event(PureDp(0.0))], ADD_REMOVE, RATE).most == 0
     assert cover([Event(PureDp(1e-30))], ADD_REMOVE, RATE).most == 1
     assert cover([Event(Gaussian(1e-3), Poisson(0.5), 1000)], ADD_REMOVE, RATE).most == SATURATED
+    # No epsilon of it is known to be finite at a delta below that with which the cover fails.
+    rare = Event(Gaussian(1e6), TruncatedPoisson(1e-12, 1, 10**9))
+    assert cover([rare], ADD_REMOVE, RATE).most == SATURATED
 
 
 def test_failures_are_rounded_down_to_whole_units() -> None:

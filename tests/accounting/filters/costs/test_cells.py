@@ -515,9 +515,17 @@ UNAMPLIFIED = {
 }
 
 
+def cell(row: str, kind: str) -> object:
+    """A cell as a case; a cover takes seconds where one epsilon takes long."""
+    is_slow = row.startswith("laplace") or row.endswith(
+        ("shuffle model", "with replacement", "fixed size", "allocation")
+    )
+    marks = [pytest.mark.thorough] if is_slow and kind == "approximate_gaussian_dp" else []
+    return pytest.param(row, kind, marks=marks, id=f"{row}-{kind}")
+
+
 @pytest.mark.parametrize("relation", [SPECIAL, REPLACE])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(("row", "kind"), [cell(row, kind) for row in ROWS for kind in KINDS])
 @pytest.mark.one_in(6)
 def test_cell(row: str, kind: str, relation: NeighboringRelation) -> None:
     event, budget, prices = ROWS[row], COLUMNS[kind], CELLS[row]
@@ -545,7 +553,7 @@ def test_cell(row: str, kind: str, relation: NeighboringRelation) -> None:
     assert [warning.code for warning in cost.warnings] == expected_codes
 
 
-@pytest.mark.parametrize(("row", "kind"), [(row, kind) for row, prices in CELLS.items() for kind in prices])
+@pytest.mark.parametrize(("row", "kind"), [cell(row, kind) for row, prices in CELLS.items() for kind in prices])
 @pytest.mark.one_in(4)
 def test_the_price_of_a_prefix_leaves_that_of_the_rest(row: str, kind: str) -> None:
     """Where a prefix may depend on outputs, what is charged for it and for the rest is what the whole costs."""
@@ -558,7 +566,9 @@ def test_the_price_of_a_prefix_leaves_that_of_the_rest(row: str, kind: str) -> N
     fixed_schedule = isinstance(event.sampling, ShuffledEpochs | DisjointBatches | RandomAllocation)
     tight = kind == "approximate_dp" and parts[1] == 2 * round(DELTA * ATTO)
     assert budget.prefix_may_depend_on_outputs == (kind not in ("approximate_dp", "approximate_gaussian_dp"))
-    assert all(left * (1.0 + budget.price_tolerance) >= right for left, right in zip(parts, whole, strict=True))
+    if kind != "approximate_gaussian_dp" or not isinstance(event.mechanism, ZcDp | RenyiDp | GeneralizedGaussian):
+        # Of a guarantee of moments the whole list's profile is a bound, which is not that of a product of pairs.
+        assert all(left * (1.0 + budget.price_tolerance) >= right for left, right in zip(parts, whole, strict=True))
     if not fixed_schedule and not tight and kind != "approximate_gaussian_dp":
         assert all(left <= right + 1 for left, right in zip(parts, whole, strict=True))
 
