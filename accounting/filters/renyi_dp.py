@@ -154,7 +154,7 @@ class RenyiFilter(PrivacyFilter):
         return written if self.conversion == MIRONOV else written | {"conversion": self.conversion}
 
     def with_limit(self, limit: Mapping[str, object]) -> Self:
-        """Return the filter with another limit and the newest conversion: its caps are never smaller at the same limit."""
+        """Return the filter with another limit and the newest conversion, whose caps are never smaller."""
         return super(RenyiFilter, replace(self, conversion=CANONNE)).with_limit(limit)
 
     @classmethod

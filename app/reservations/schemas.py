@@ -88,8 +88,8 @@ class PriceBody(Schema):
     )
     why: str = Field(description="Why these differ.")
     kinds: dict[str, float | None] = Field(
-        description="The price in a budget of each kind that is about as large as the plan; null where it has no price there. An "
-        "approximate_dp budget is charged half of delta with it."
+        description="The price in a budget of each kind that is about as large as the plan; null where it has no price "
+        "there. An approximate_dp budget is charged half of delta with it."
     )
     in_parts: list[PartsBody]
 
