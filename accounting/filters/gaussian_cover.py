@@ -34,7 +34,7 @@ from accounting.relations import NeighboringRelation
 from accounting.units import ATTO, NANO, SATURATED
 
 #: Nodes to begin with, and in all; a segment is divided into so many at once.
-_FIRST_NODES, _MOST_NODES, _MOST_PIECES = 12, 400, 3
+_FIRST_NODES, _MOST_NODES, _MOST_PIECES = 6, 400, 2
 #: What a cover may be above the largest m that a node asks for, relatively.
 TOLERANCE = 2e-4
 #: A guess is what a node asks for whose delta is so many times that of the cover.

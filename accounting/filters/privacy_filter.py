@@ -131,11 +131,19 @@ class PrivacyFilter(ABC):
         Guarantees: one_more_does_not_fit: unless it is the whole list.
         """
         price = self.cost if charge_delta is None else partial(self.cost, charge_delta=charge_delta)
-        low, high = 0, sum(event.count for event in check_events(events))
-        while low < high:
-            middle = (low + high + 1) // 2
-            amounts = price(prefix_of_events(events, middle), relation).amounts
-            low, high = (middle, high) if self.admits(self.add(used, amounts)) else (low, middle - 1)
+        low, high = 0, sum(event.count for event in check_events(events)) + 1
+        room, below, above, count, step = self.remaining(used), 0.0, math.inf, high - 1, 0
+        while high - low > 1:
+            amounts = price(prefix_of_events(events, count), relation).amounts
+            share = self.share(amounts, room)
+            if self.admits(self.add(used, amounts)):
+                low, below = count, share
+            else:
+                high, above = count, share
+            # A price may take a search of its own: they are nearly proportional to the steps between two of them.
+            step += 1
+            between = (1.0 - below) / (above - below) if step % 4 and below < 1.0 < above < math.inf else 0.5
+            count = min(max(low + int(between * (high - low)), low + 1), high - 1)
         return low
 
     def epsilon_at(self, amounts: Amounts, delta: float) -> float | None:

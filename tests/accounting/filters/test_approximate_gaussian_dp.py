@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -28,6 +30,7 @@ from accounting.events import (
     ZcDp,
 )
 from accounting.filters import ApproximateGaussianDpFilter, PureDpFilter, filter_from_json
+from accounting.filters.costs import Cost
 from accounting.filters.gaussian_cover import failure_of
 from accounting.units import ATTO, NANO, SATURATED, Amounts
 from tests.accounting.filters.adversaries import Plan, Step, best_attack, binned_gaussian, response
@@ -414,3 +417,21 @@ def test_steps_that_are_given_show_the_law_of_the_game() -> None:
     for step in steps:
         assert math.fsum(p for p, _ in step) == pytest.approx(1.0)
         assert math.fsum(p * math.exp(-loss) for p, loss in step) <= 1.0 + 1e-12
+
+
+def test_the_count_that_fits_is_found_with_few_exact_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A denied request waits for it, and one exact price may take seconds."""
+    priced: list[int] = []
+    cost = ApproximateGaussianDpFilter.cost
+
+    def counted(budget: ApproximateGaussianDpFilter, events: Sequence[Event], *given: Any) -> Cost:
+        priced.append(sum(event.count for event in events))
+        return cost(budget, events, *given)
+
+    monkeypatch.setattr(ApproximateGaussianDpFilter, "cost", counted)
+    events = [Event(Gaussian(4.69), Poisson(0.05), 2000)]
+    found = BUDGET.largest_count_that_fits(events, ADD_REMOVE, BUDGET.zero)
+    assert {found, found + 1} <= set(priced)
+    assert len(priced) <= 6
+    one_more = [Event(Gaussian(4.69), Poisson(0.05), found + 1)]
+    assert not BUDGET.admits(cost(BUDGET, one_more, ADD_REMOVE).amounts)
