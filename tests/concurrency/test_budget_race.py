@@ -60,7 +60,7 @@ def race_for_a_zcdp_budget(context: Context, spend: Spend, seed: int = 0) -> lis
 
 
 def race_for_a_renyi_budget(context: Context, seed: int = 0) -> list[Attempt]:
-    budget_id = open_budget(context, {"epsilon": 4, "delta": 1e-5})
+    budget_id = open_budget(context, {"kind": "renyi_dp", "epsilon": 4, "delta": 1e-5})
     return fill(context, Race(spend_either_way, [budget_id], MECHANISMS, CONNECTIONS, ATTEMPTS, seed), PROCESSES)
 
 
@@ -71,6 +71,20 @@ def test_exactly_what_fits_is_admitted(context: Context, spend: Spend) -> None:
 
 def test_the_caps_of_a_renyi_budget_hold_and_what_fits_some_order_is_admitted(context: Context) -> None:
     race_for_a_renyi_budget(context)
+
+
+def test_the_caps_of_an_approximate_gaussian_budget_hold_and_what_is_within_either_is_admitted(
+    context: Context,
+) -> None:
+    budget_id = open_budget(context, {"epsilon": 1, "delta": 1e-5})
+    # Two that have a pure price beside the Gaussian one, and two that have none.
+    events: list[Events] = [
+        (Event(PureDp(0.1)),),
+        (Event(PureDp(0.02), count=4),),
+        (Event(Gaussian(12.0), count=2),),
+        (Event(Gaussian(4.0), Poisson(0.02), count=100),),
+    ]
+    fill(context, Race(spend_either_way, [budget_id], events, CONNECTIONS, ATTEMPTS, 0), PROCESSES)
 
 
 def test_the_control_that_reads_checks_and_writes_overspends(context: Context) -> None:
