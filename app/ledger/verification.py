@@ -135,14 +135,14 @@ class _Reader:
             self._settle(done, entry)
 
     def check_registered(self) -> None:
-        """The rows of all data sets, keys, runs and audits.
+        """The rows of all data sets, keys, runs, sweeps and audits.
 
         Raises:
             BadPlace: one is not what the register says, or is missing, or was never registered.
         """
         for told in self._books.register.told.values():
             self._registered.add(told)
-        self._registered.check(has_begun=self._books.register.sequence > 0)
+        self._registered.check(self._books.register.subjects)
 
     def check_principals(self) -> None:
         """Check that everybody who made an entry ever had a key.

@@ -17,7 +17,7 @@ from app.entries.registered import REGISTERED, charged_data
 from app.entries.subjects import Subject
 from app.ledger.repository import get_budget
 from app.reservations.service import get_reservation
-from app.runs import sweep_repository
+from app.runs import sweep_repository, sweep_trials
 from app.runs.lifecycle import DECLARATION_ALTERED, RefusedError
 from app.tables.datasets import Dataset
 from app.tables.runs import Run
@@ -36,6 +36,8 @@ def check(context: Context, run: Run) -> None:
         with context.database.write() as session:
             registering.begin(session, context.clock())
     with context.database.read() as session:
+        if run.sweep_id is not None:
+            _check_sweep(context, session, run)
         _check_run(session, run)
         for dataset_id in (run.dataset_id, run.test_dataset_id):
             if dataset_id is not None:
@@ -62,6 +64,15 @@ def _check_run(session: Session, run: Run) -> None:
         raise RefusedError(DECLARATION_ALTERED)
     # A trial has no seed: whoever knew it would subtract the noise.
     if run.seed is not None or any(_drafted(run, name) != said for name, said in cell.draft.items()):
+        raise RefusedError(DECLARATION_ALTERED)
+
+
+def _check_sweep(context: Context, session: Session, run: Run) -> None:
+    """Compare the run's sweep with its entry, and a trial with those that the sweep makes."""
+    sweep = sweep_repository.find(session, str(run.sweep_id))
+    if sweep is None or not sweep_trials.is_as_entered(session, sweep):
+        raise RefusedError(DECLARATION_ALTERED)
+    if run.is_withheld and not sweep_trials.is_trial(context, session, sweep, run.id, run.sweep_cell):
         raise RefusedError(DECLARATION_ALTERED)
 
 

@@ -243,6 +243,8 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
                 return True  # by this very call: it is made again where its answer was lost
             log.warning("run_taken_away", run_id=run.id, epoch=claimed.epoch)
             return False
+        # The claim was compared with the register, and what somebody has written since was not.
+        run.is_withheld = claimed.is_withheld
         if ending.result is not None:
             run.result, run.steps_done = ending.result, run.steps_total
         settle(session, context, run, ending)

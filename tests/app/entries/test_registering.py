@@ -19,8 +19,9 @@ from app.entries.kinds import EntryKind
 from app.entries.records import chain_hash
 from app.entries.registered import REGISTERED, content_under
 from app.entries.registering import Registration
-from app.entries.subjects import LATER, Subject
+from app.entries.subjects import FIRST_SUBJECTS, LATER, Subject
 from app.ledger.recovery import rebuild_tables
+from app.ledger.register_verification import CELLS, SWEEPS
 from app.ledger.statements import RESERVATIONS
 from app.ledger.transparency import verified
 from app.runs import declarations
@@ -30,23 +31,30 @@ from app.tables.states import REGISTER
 from tests.app.entries.found import forget_register
 from tests.app.ledger import attacks
 from tests.app.ledger.verdicts import first_bad, verdict_on
-from tests.app.run_sweeps.conftest import BEST, Sweeps
+from tests.app.run_sweeps.conftest import BEST, Draws, Sweeps, draws
 from tests.app.runs.conftest import ROWS, Service
 from tests.databases import on_one_engine
 
+__all__ = ["draws"]
+
+RUNS = REGISTERED[Subject.RUN].table
 AUDIT = {"trials": 100, "delta": 1e-5, "seed": 3}
 
 
 @pytest.fixture
 def lived_in(service: Service) -> Service:
-    """A service with data sets, keys, runs and audits, some of which have ended."""
+    """A service with data sets, keys, runs, sweeps and audits, some of which have ended."""
     budget, run = service.private()
     service.work()
+    sweeps = Sweeps(service.client, service.context)
+    sweeps.paid(**BEST | {"trials": {"kind": "poisson", "expected_trials": 0.5}})
+    sweeps.work_all()
     gone = service.dataset(ROWS + "3,0.5,red,no\n", budget_id=budget["id"])
     assert service.client.delete(f"/v1/datasets/{gone['id']}").status_code == 204
     dataset_id = service.stored(run).dataset_id
     assert dataset_id is not None
     service.version(dataset_id)
+    sweeps.paid(**BEST)
     _, cancelled = service.charged()
     assert service.post(f"/v1/runs/{cancelled['id']}/cancel").status_code == 200
     service.charged()
@@ -102,19 +110,19 @@ def kind_of(column: Any) -> type:
     return found
 
 
-@pytest.mark.parametrize("subject", Subject)
+@pytest.mark.parametrize("subject", REGISTERED)
 def test_every_edited_column_is_named(lived_in: Service, subject: Subject) -> None:
     database, registered = lived_in.context.database, REGISTERED[subject]
     table = registered.table
     with database.read() as session:
-        rows = session.execute(select(table)).all()
+        rows = session.execute(select(table).where(registered.rows(table))).all()
     assert rows
     for row in rows:
-        open_run = registered.ended_states and row._mapping["finished_at"] is None
+        is_open = registered.ends is not None and row._mapping[registered.ends] is None
         for column in table.c:
             if column.name in registered.untold or column.name == "id":
                 continue
-            if open_run and column.name not in registered.columns(EntryKind.REGISTER):
+            if is_open and column.name not in registered.columns(EntryKind.REGISTER):
                 continue
             before = row._mapping[column.name]
             with unchecked(database, table) as connection:
@@ -133,11 +141,12 @@ def test_a_run_that_has_not_ended_is_in_no_state_of_those_that_have(lived_in: Se
     assert "the column state of the run" in first_bad(database).reason
 
 
-@pytest.mark.parametrize("subject", Subject)
+@pytest.mark.parametrize("subject", REGISTERED)
 def test_rows_that_are_forged_or_gone_are_named(lived_in: Service, subject: Subject) -> None:
     database, table = lived_in.context.database, REGISTERED[subject].table
     with database.read() as session:
-        row = session.execute(select(table).order_by(table.c.id.desc())).first()
+        statement = select(table).where(REGISTERED[subject].rows(table)).order_by(table.c.id.desc())
+        row = session.execute(statement).first()
     assert row is not None
     unique = {"token_hash": "f" * 64, "reservation_id": None, "version": 99}
     forged = {**row._mapping, "id": "forged", **{name: unique[name] for name in unique if name in table.c}}
@@ -149,7 +158,7 @@ def test_rows_that_are_forged_or_gone_are_named(lived_in: Service, subject: Subj
     assert first_bad(database).reason == f"the {subject} {row.id} has no row"
 
 
-@pytest.mark.parametrize("subject", Subject)
+@pytest.mark.parametrize("subject", REGISTERED)
 def test_what_is_registered_twice_hides_no_stranger(lived_in: Service, subject: Subject) -> None:
     """As many entries as rows: what has ended, or never changes, is registered again, and a row is forged."""
     context, table = lived_in.context, REGISTERED[subject].table
@@ -283,6 +292,147 @@ def test_a_worker_refuses_what_is_not_as_registered(service: Service, statement:
     assert (ended.state, ended.problem["code"]) == ("failed", "declaration_altered")
 
 
+#: Of a sweep, each with what whoever writes it wants.
+OF_A_SWEEP = {
+    "another law": """UPDATE run_sweeps SET trials = '{"kind": "poisson", "expected_trials": 900.0}'""",
+    "no release before": "UPDATE run_sweeps SET score = NULL",
+    "all of them": "UPDATE run_sweeps SET \"select\" = 'all'",
+    "a further cell": 'INSERT INTO run_sweep_cells SELECT sweep_id, 7, "values", plan_hash, achieved, draft '
+    "FROM run_sweep_cells WHERE number = 1",
+    "a cell less": "DELETE FROM run_sweep_cells WHERE number = 2",
+    "another grid": """UPDATE run_sweep_cells SET "values" = '[99]'""",
+    "another charge": "UPDATE run_sweeps SET reservation_id = NULL",
+    "no entry": "DELETE FROM entries WHERE substr(subject_id, 1, 4) = 'swp_'",
+}
+
+
+@pytest.mark.parametrize("what", OF_A_SWEEP)
+def test_a_worker_makes_no_trial_of_a_sweep_that_is_not_as_registered(service: Service, what: str) -> None:
+    sweeps = Sweeps(service.client, service.context)
+    sweep = sweeps.paid(**BEST)
+    (trial,) = sweeps.runs_of(sweep)
+    declarations.check(service.context, trial)
+    attacks.run(service.context.database, OF_A_SWEEP[what])
+    with pytest.raises(RefusedError, match="declaration_altered"):
+        declarations.check(service.context, trial)
+
+
+def test_what_is_written_into_a_cell_and_its_trial_is_refused(service: Service) -> None:
+    """The trial is what its cell says; but the cell is not what was charged."""
+    sweeps = Sweeps(service.client, service.context)
+    sweep = sweeps.paid(**BEST)
+    with attacks.attack(service.context.database) as connection:
+        for number, draft in connection.execute(select(CELLS.c.number, CELLS.c.draft)).all():
+            changed = draft | {"warnings": ["another"]}
+            connection.execute(update(CELLS).where(CELLS.c.number == number).values(draft=changed))
+        connection.execute(update(RUNS).values(warnings=["another"]))
+    sweeps.work_all()
+    assert sweeps.sweep(sweep)["state"] == "failed"
+    assert "the cells of the sweep" in first_bad(service.context.database).reason
+
+
+def test_a_trial_that_somebody_inserts_is_not_made_and_does_not_count(service: Service, draws: Draws) -> None:
+    """It is a whole trial but for its id, which nobody can find without the secret."""
+    draws.trials, draws.cells = 2, [0, 1]
+    sweeps = Sweeps(service.client, service.context)
+    sweep = sweeps.paid(**BEST)
+    (trial,) = sweeps.runs_of(sweep)
+    forged = {**{column.name: getattr(trial, column.name) for column in RUNS.c}, "id": "run_aaaaforged"}
+    with attacks.attack(service.context.database) as connection:
+        connection.execute(insert(RUNS).values(forged))
+    sweeps.work_all()
+    ended = service.stored({"id": "run_aaaaforged"})
+    assert (ended.state, ended.stream_id, ended.result) == ("failed", None, None)
+    trials = sweeps.trials(sweep)
+    made = {run.id for run in sweeps.runs_of(sweep)} - {"run_aaaaforged"}
+    assert made == {trials.id_of(0), trials.id_of(1)}
+    assert sweeps.sweep(sweep)["best"]["run_id"] in made
+
+
+def test_a_trial_whose_flag_is_cleared_is_not_published(service: Service, draws: Draws) -> None:
+    draws.trials, draws.cells = 2, [0, 1]
+    sweeps = Sweeps(service.client, service.context)
+    sweep = sweeps.paid(**BEST)
+    sweeps.work()
+    first = next(run.id for run in sweeps.runs_of(sweep) if run.state == "succeeded")
+
+    def shown() -> set[int]:
+        paths = ("", "/report", "/model", "/model?format=npz", "/events")
+        return {service.client.get(f"/v1/runs/{first}{path}").status_code for path in paths}
+
+    attacks.run(service.context.database, f"UPDATE runs SET is_withheld = FALSE WHERE id = '{first}'")
+    assert (shown(), service.get("/v1/runs")["items"]) == ({404}, [])
+    # Also where the sweep is said to have released it: its model lies where no request looks.
+    attacks.run(service.context.database, f"UPDATE run_sweeps SET best_run_id = '{first}'")
+    for path in ("model", "model?format=npz"):
+        answer = service.client.get(f"/v1/runs/{first}/{path}")
+        assert (answer.status_code, answer.json()["code"]) == (409, "model_not_released")
+    attacks.run(service.context.database, "UPDATE run_sweeps SET best_run_id = NULL")
+    attacks.run(service.context.database, "UPDATE runs SET is_withheld = TRUE")
+    sweeps.work_all()
+    best = sweeps.sweep(sweep)["best"]["run_id"]
+    assert service.client.get(f"/v1/runs/{best}/model").status_code == 200
+    assert verdict_on(service.context.database).valid
+
+
+def test_a_flag_that_is_cleared_before_the_claim_is_refused(service: Service) -> None:
+    sweeps = Sweeps(service.client, service.context)
+    sweep = sweeps.paid(**BEST)
+    attacks.run(service.context.database, "UPDATE runs SET is_withheld = FALSE")
+    sweeps.work()
+    (trial,) = sweeps.runs_of(sweep)
+    assert (trial.state, trial.stream_id) == ("failed", None)
+
+
+@pytest.mark.parametrize("what", ["another law", "a cell less", "no release before"])
+def test_nothing_is_released_of_a_sweep_that_was_altered_between_its_trials(
+    service: Service, draws: Draws, what: str
+) -> None:
+    draws.trials, draws.cells = 2, [0, 1]
+    sweeps = Sweeps(service.client, service.context)
+    sweeps.paid(**BEST)
+    sweeps.work()
+    attacks.run(service.context.database, OF_A_SWEEP[what])
+    sweeps.work_all()
+    with service.context.database.read() as session:
+        ended = session.execute(select(SWEEPS.c.outcome, SWEEPS.c.best_run_id)).one()
+    assert tuple(ended) == ("failed", None)
+    assert list((service.context.settings.data_dir / "models").glob("*")) == []
+
+
+@pytest.mark.parametrize("is_revived", [False, True])
+def test_a_sweep_that_has_ended_makes_no_trial(service: Service, draws: Draws, is_revived: bool) -> None:
+    draws.trials, draws.cells = 2, [0, 1]
+    sweeps = Sweeps(service.client, service.context)
+    sweep = sweeps.paid(**BEST)
+    sweeps.work_all()
+    loser = next(run for run in sweeps.runs_of(sweep) if run.is_withheld)
+    if is_revived:
+        ended = "outcome = NULL, finished_at = NULL, best_run_id = NULL"
+        attacks.run(service.context.database, f"UPDATE run_sweeps SET {ended}")
+    with pytest.raises(RefusedError, match="declaration_altered"):
+        declarations.check(service.context, loser)
+
+
+def test_what_the_register_did_not_have_yet_is_entered_with_the_next_entry(service: Service) -> None:
+    """As in a database whose register is older than sweeps in it."""
+    sweeps = Sweeps(service.client, service.context)
+    ended = sweeps.paid(**BEST | {"trials": {"kind": "poisson", "expected_trials": 0.5}})
+    sweeps.work_all()
+    database = service.context.database
+    forget_register(service.context, FIRST_SUBJECTS)
+    assert verified(service.context).valid
+    assert not {row["subject_id"] for row in attacks.entries(database)} & {REGISTER, ended["id"]}
+    opened = sweeps.paid(**BEST)
+    with database.read() as session:
+        old, new = (registering.told_of(session, each["id"]) for each in (ended, opened))
+    assert old is not None and old.has_ended  # noqa: PT018
+    assert new is not None and not new.has_ended  # noqa: PT018
+    assert verified(service.context).valid
+    attacks.run(database, f"UPDATE run_sweeps SET sweep_hash = 'f' WHERE id = '{ended['id']}'")
+    assert "the column sweep_hash of the sweep" in first_bad(database).reason
+
+
 @on_one_engine
 @pytest.mark.parametrize(
     "statement",
@@ -364,7 +514,7 @@ def test_the_charge_of_a_sweep_is_for_its_runs(service: Service) -> None:
     sweeps.work_all()
     assert verdict_on(service.context.database).valid
     attacks.run(service.context.database, "UPDATE run_sweeps SET reservation_id = NULL")
-    assert "is on private data, and no charge" in first_bad(service.context.database).reason
+    assert "the column reservation_id of the sweep" in first_bad(service.context.database).reason
 
 
 @on_one_engine
@@ -394,7 +544,7 @@ def test_the_register_is_listed(lived_in: Service) -> None:
     assert [item["kind"] for item in about] == ["register", "change"]
     assert about[0]["says"]["scopes"] == ["analyst"]
     ends = lived_in.get("/v1/ledger/register?kind=end")["items"]
-    assert {item["subject"] for item in ends} == {"dataset", "key", "run"}
+    assert {item["subject"] for item in ends} == {"dataset", "key", "run", "sweep"}
 
 
 def test_what_no_entry_says_has_a_reason() -> None:
