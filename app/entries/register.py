@@ -60,7 +60,7 @@ class Register:
 
     @property
     def subjects(self) -> frozenset[Subject]:
-        """Of which every row is registered."""
+        """Return the subjects of which every row is registered."""
         itself = self.told.get(REGISTER)
         if itself is not None:
             return subjects_in(itself.columns)

@@ -17,6 +17,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     false,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -113,7 +114,7 @@ class RunSweep(Base):
     trials: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     score: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: Of its cells, so that whatever is entered of this row is entered of them: `app.entries.registered`.
-    cells_hash: Mapped[str] = mapped_column(String(64))
+    cells_hash: Mapped[str] = mapped_column(String(64), server_default=text("''"))
     #: Nothing of a sweep for the best is told before.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     is_cancelled: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())

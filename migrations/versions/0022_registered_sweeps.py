@@ -40,7 +40,7 @@ _CELLS = sa.table(
 
 
 def upgrade() -> None:
-    op.add_column("run_sweeps", sa.Column("cells_hash", sa.String(64), nullable=True))
+    op.add_column("run_sweeps", sa.Column("cells_hash", sa.String(64), nullable=False, server_default=sa.text("''")))
     connection = op.get_bind()
     for sweep_id in connection.scalars(sa.select(_SWEEPS.c.id)).all():
         hashed = hashlib.sha256()
@@ -52,15 +52,11 @@ def upgrade() -> None:
         connection.execute(sa.update(_SWEEPS).where(_SWEEPS.c.id == sweep_id).values(values))
     is_unfinished = (_SWEEPS.c.select == "best") & _SWEEPS.c.finished_at.is_(None)
     connection.execute(sa.update(_SWEEPS).where(is_unfinished).values(is_cancelled=True))
-    with op.batch_alter_table("run_sweeps") as sweeps:
-        sweeps.alter_column("cells_hash", existing_type=sa.String(64), nullable=False)
-        sweeps.drop_column("trials_left")
-    with op.batch_alter_table("runs") as runs:
-        runs.drop_column("is_spare")
+    op.drop_column("run_sweeps", "trials_left")
+    op.drop_column("runs", "is_spare")
 
 
 def downgrade() -> None:
     op.add_column("runs", sa.Column("is_spare", sa.Boolean(), nullable=False, server_default=sa.false()))
-    with op.batch_alter_table("run_sweeps") as sweeps:
-        sweeps.add_column(sa.Column("trials_left", sa.Integer(), nullable=True))
-        sweeps.drop_column("cells_hash")
+    op.add_column("run_sweeps", sa.Column("trials_left", sa.Integer(), nullable=True))
+    op.drop_column("run_sweeps", "cells_hash")
