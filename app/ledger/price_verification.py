@@ -1,10 +1,10 @@
 """Whether entries charge what their events cost: each different price is found once, and every entry compared with it.
 
 Pure: it is fed while the books are read, and asks whoever finds prices. What an entry charges is *too low* where some
-amount is below the certified lower end of today's price (`PrivacyFilter.least_cost`): no rounding explains that. So it is
-where the budget has no cost for such events at all: the mechanisms and samplings that a kind of budget has a cost for
-have only become more, and an `approximate_dp` budget never priced without a delta what needs one, so that no version of
-the ledger has admitted the charge. (Early versions did not enter the delta of a correction, which stays undecided.)
+amount is below the certified lower end of today's price (`PrivacyFilter.least_cost`): no rounding explains that. So
+it is where the budget has no cost for such events at all: the mechanisms and samplings that a kind of budget has a cost
+for have only become more, and an `approximate_dp` budget never priced without a delta what needs one, so that no
+version of the ledger has admitted it. (Early versions did not enter the delta of a correction, which is undecided.)
 Between that and today's price it is *undecided*, as where there is no price today; above it is *high*.
 
 Which price an entry has follows from what the ledger does (`app.ledger.transitions`):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from app.entries.records import chain_hash
 from app.entries.registered import REGISTERED, content_under
 from app.entries.registering import Registration
 from app.entries.subjects import FIRST_SUBJECTS, LATER, Subject
+from app.ledger.books_repository import STATE_TABLES
+from app.ledger.export_verification import verify_export
 from app.ledger.recovery import rebuild_tables
 from app.ledger.register_verification import CELLS, SWEEPS
 from app.ledger.statements import RESERVATIONS
@@ -30,6 +33,7 @@ from app.tables.base import UtcDateTime
 from app.tables.states import REGISTER
 from tests.app.entries.found import forget_register
 from tests.app.ledger import attacks
+from tests.app.ledger.test_stored_values import changed
 from tests.app.ledger.verdicts import first_bad, verdict_on
 from tests.app.run_sweeps.conftest import BEST, Draws, Sweeps, draws
 from tests.app.runs.conftest import ROWS, Service
@@ -38,6 +42,8 @@ from tests.databases import on_one_engine
 __all__ = ["draws"]
 
 RUNS = REGISTERED[Subject.RUN].table
+#: No entry says these, so that nothing is wrong whatever stands there.
+UNTOLD = {name for each in REGISTERED.values() for name in each.untold}
 AUDIT = {"trials": 100, "delta": 1e-5, "seed": 3}
 
 
@@ -135,6 +141,35 @@ def test_every_edited_column_is_named(lived_in: Service, subject: Subject) -> No
     assert verdict_on(database).valid
 
 
+@on_one_engine
+@pytest.mark.parametrize("value", ["1000000000000", "'x'", "x'00ff'", "1.5"])
+@pytest.mark.parametrize("table", [table.name for table in STATE_TABLES])
+@pytest.mark.one_in(3)
+def test_a_value_of_another_kind_is_named_with_its_row(lived_in: Service, table: str, value: str) -> None:
+    """SQLite takes any value in any column. An integer in the place of bytes is no request for so much memory."""
+    database = lived_in.context.database
+    rows = attacks.rows(database, f'SELECT * FROM "{table}"')
+    [where] = [each for each in STATE_TABLES if each.name == table]
+    keys = [column.name for column in where.primary_key]
+    for row in rows[:1]:
+        chosen = " AND ".join(f"{key} = '{row[key]}'" for key in keys)
+        for column in where.c:
+            held = row[column.name]
+            if column.name in keys or str(held) == value or column.name in UNTOLD:
+                continue
+            with changed(database, table, f'"{column.name}"', value, chosen):
+                reason = first_bad(database).reason
+            if reason.startswith("a stored value"):
+                row_of = ", ".join(f"'{row[key]}'" for key in keys)
+                place = f"the column {column.name} of {table}, in the row of {row_of}"
+                assert reason == f"a stored value is not of its column's kind: {place}"
+            else:
+                # It is of the kind, or is seen to be another value: then that is said, with the place.
+                names = [column.name, *(str(row[key]) for key in keys), "head", "on private data"]
+                assert any(name in reason for name in names), (column.name, reason)
+    assert verdict_on(database).valid
+
+
 def test_a_run_that_has_not_ended_is_in_no_state_of_those_that_have(lived_in: Service) -> None:
     database = lived_in.context.database
     attacks.run(database, "UPDATE runs SET state = 'succeeded' WHERE state = 'queued'")
@@ -159,7 +194,7 @@ def test_rows_that_are_forged_or_gone_are_named(lived_in: Service, subject: Subj
 
 
 @pytest.mark.parametrize("subject", REGISTERED)
-def test_what_is_registered_twice_hides_no_stranger(lived_in: Service, subject: Subject) -> None:
+def test_what_is_registered_twice_hides_no_stranger(lived_in: Service, subject: Subject, tmp_path: Path) -> None:
     """As many entries as rows: what has ended, or never changes, is registered again, and a row is forged."""
     context, table = lived_in.context, REGISTERED[subject].table
     with context.database.write() as session:
@@ -180,6 +215,12 @@ def test_what_is_registered_twice_hides_no_stranger(lived_in: Service, subject: 
     bad = first_bad(context.database)
     assert (bad.budget_id, bad.reason) == (REGISTER, f"{twice} is registered already")
     assert bad.leaf_index is not None
+    # Who has the file alone finds the same.
+    export = tmp_path / "export.ndjson"
+    export.write_bytes(lived_in.with_key(Scope.AUDITOR).client.get("/v1/ledger/export").content)
+    found = verify_export(export).first_bad
+    assert found is not None
+    assert (found.budget_id, found.sequence, found.reason) == (REGISTER, bad.sequence, bad.reason)
 
 
 def test_a_content_without_its_row_is_named(lived_in: Service) -> None:
