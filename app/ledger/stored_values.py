@@ -79,9 +79,12 @@ def wrong_kinds_named(where: str) -> Iterator[None]:
         raise WrongKind(f"{where} ({type(error).__name__})") from None
 
 
-def is_blob(column: Column[Any]) -> bool:
-    """Return whether a column holds bytes: an integer there takes as much memory as it says when it is read."""
-    return isinstance(column.type, LargeBinary)
+def is_misread(column: Column[Any]) -> bool:
+    """Return whether a value of another kind is read from a column without an error.
+
+    An integer in the place of bytes is as many zeros, in memory; and whatever is no zero is true.
+    """
+    return isinstance(column.type, LargeBinary | Boolean)
 
 
 def look_for_wrong_kinds(
@@ -129,13 +132,15 @@ def _is_wrong(column: Column[Any]) -> ColumnElement[bool]:
             (kind == "text", func.datetime(column).is_not(None)), else_=(kind == "null") & bool(column.nullable)
         )
         return allowed == 0
+    if isinstance(column.type, Boolean):
+        return (kind != "integer") | column.cast(Integer).not_in([0, 1])
     return kind.not_in([*_storage(column), *(["null"] if column.nullable else [])])
 
 
 def _storage(column: Column[Any]) -> tuple[str, ...]:
     """Return the storage classes that SQLite has for values of a column."""
     kind = column.type.impl if isinstance(column.type, TypeDecorator) else column.type
-    if isinstance(kind, Integer | BigInteger | Boolean):
+    if isinstance(kind, Integer | BigInteger):
         return ("integer",)
     if isinstance(kind, LargeBinary):
         return ("blob",)

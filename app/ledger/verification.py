@@ -26,7 +26,7 @@ from app.ledger.books_repository import REPEATED, EntryRow
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.register_verification import RegisterComparison
 from app.ledger.statements import BUDGETS, RESERVATIONS
-from app.ledger.stored_values import WrongKind, is_blob, look_for_wrong_kinds
+from app.ledger.stored_values import WrongKind, is_misread, look_for_wrong_kinds
 from app.ledger.tables import Comparison
 from app.ledger.tree_verification import TreeVerification
 from app.ledger.verdicts import Past, TreeHead, Verdict
@@ -53,7 +53,7 @@ def verify(
     """
     books = Books(charges=charges)
     try:
-        look_for_wrong_kinds(session, repository.STATE_TABLES, of=is_blob)
+        look_for_wrong_kinds(session, repository.STATE_TABLES, of=is_misread)
         books = Books(repository.corrected_reservations(session, root_id), charges)
         return Verdict.good(books, _check(session, books, root_id, past, kept))
     except BadPlace as bad:

@@ -152,20 +152,22 @@ def test_a_value_of_another_kind_is_named_with_its_row(lived_in: Service, table:
     [where] = [each for each in STATE_TABLES if each.name == table]
     keys = [column.name for column in where.primary_key]
     for row in rows[:1]:
-        chosen = " AND ".join(f"{key} = '{row[key]}'" for key in keys)
+        chosen = " AND ".join(f"{key} = {row[key]!r}" for key in keys)
         for column in where.c:
             held = row[column.name]
             if column.name in keys or str(held) == value or column.name in UNTOLD:
                 continue
             with changed(database, table, f'"{column.name}"', value, chosen):
-                reason = first_bad(database).reason
+                bad = verdict_on(database).first_bad
+            assert bad is not None, column.name
+            reason = bad.reason
             if reason.startswith("a stored value"):
-                row_of = ", ".join(f"'{row[key]}'" for key in keys)
+                row_of = ", ".join(repr(row[key]) for key in keys)
                 place = f"the column {column.name} of {table}, in the row of {row_of}"
                 assert reason == f"a stored value is not of its column's kind: {place}"
             else:
                 # It is of the kind, or is seen to be another value: then that is said, with the place.
-                names = [column.name, *(str(row[key]) for key in keys), "head", "on private data"]
+                names = [column.name, *(str(row[key]) for key in keys), "budget's row", "head", "on private data"]
                 assert any(name in reason for name in names), (column.name, reason)
     assert verdict_on(database).valid
 
