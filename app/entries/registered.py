@@ -1,4 +1,4 @@
-"""The rows of data sets, keys, runs, sweeps and audits, as entries of the register say them.
+"""The rows of data sets, keys, runs, sweeps, audits and webhooks, as entries of the register say them.
 
 A column that decides what may be charged, or says what a charge was for, is in an entry. The others are listed with the
 reason why they are not.
@@ -23,6 +23,7 @@ from app.tables.access import ApiKey
 from app.tables.datasets import Dataset, DatasetVersion
 from app.tables.runs import Audit, Run, RunSweep
 from app.tables.states import ENDED
+from app.tables.webhooks import Webhook
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Registered:
         shortened: Columns of which an entry has the SHA-256.
         rows: The rows that are registered.
         ended_states: What the column ``state`` says of no row that has not ended.
+        is_removed: Whether a row goes with its end.
     """
 
     subject: Subject
@@ -46,6 +48,7 @@ class Registered:
     shortened: frozenset[str] = frozenset()
     rows: Callable[[Table], ColumnElement[bool]] = lambda _table: true()
     ended_states: tuple[str, ...] = ()
+    is_removed: bool = False
 
     def columns(self, kind: EntryKind) -> tuple[str, ...]:
         """The columns that an entry of a kind says."""
@@ -193,6 +196,14 @@ REGISTERED: Mapping[Subject, Registered] = {
             cast(Table, RunSweep.__table__),
             ends="finished_at",
             shortened=frozenset({"request", "fields", "guarantee", "warnings"}),
+        ),
+        Registered(
+            Subject.WEBHOOK,
+            cast(Table, Webhook.__table__),
+            untold={"dropped": "It counts messages that were not written, and decides nothing."},
+            # An address may hold a secret of the receiver, and is shown to owners of the budget alone.
+            shortened=frozenset({"url"}),
+            is_removed=True,
         ),
     )
 }

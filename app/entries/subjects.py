@@ -25,6 +25,8 @@ class Subject(StrEnum):
     """An audit: the plan, the claim and the finding."""
     SWEEP = "sweep"
     """A sweep of runs: what was asked for and charged, its cells, and how it ended."""
+    WEBHOOK = "webhook"
+    """An address that is told what happens to a budget: by whom it was registered, and its end."""
 
 
 #: What every register has, also one whose entries are older than those about the register itself.
@@ -65,4 +67,5 @@ LATER: Mapping[Subject, Mapping[EntryKind, tuple[str, ...]]] = {
     Subject.RUN: {EntryKind.END: _AT_THE_END_OF_A_RUN},
     Subject.AUDIT: {},
     Subject.SWEEP: {EntryKind.END: _AT_THE_END_OF_A_SWEEP},
+    Subject.WEBHOOK: {EntryKind.CHANGE: ("state", "secret_version"), EntryKind.END: ()},
 }

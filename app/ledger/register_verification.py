@@ -1,4 +1,4 @@
-"""Comparison of the rows of data sets, keys, runs, sweeps and audits with what the register says of them."""
+"""Comparison of the rows of data sets, keys, runs, sweeps, audits and webhooks with what the register says of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RegisterComparison:
 
     def add(self, told: Told) -> None:
         """Take what the register says of something in the end."""
-        if told.subject is Subject.REGISTER:
+        if told.subject is Subject.REGISTER or (told.has_ended and REGISTERED[told.subject].is_removed):
             return
         self._counts[told.subject] += 1
         waiting = self._waiting[told.subject]
@@ -109,6 +109,12 @@ class RegisterComparison:
 
     def _check_count(self, registered: Registered) -> None:
         table = registered.table
+        if registered.is_removed:
+            is_of_it = (ENTRIES.c.budget_id == REGISTER) & (ENTRIES.c.subject_id == table.c.id)
+            end = select(ENTRIES.c.leaf_index).where(is_of_it, ENTRIES.c.kind == str(EntryKind.END))
+            revived = self._session.scalar(select(table.c.id).where(end.exists()).order_by(table.c.id).limit(1))
+            if revived is not None:
+                raise _bad(f"the {registered.subject} {revived} has ended, and has a row")
         count = self._session.scalar(select(func.count()).select_from(table).where(registered.rows(table)))
         if count == self._counts[registered.subject]:
             return  # Each of those that were registered has its row, so these are all rows.

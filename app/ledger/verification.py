@@ -145,7 +145,7 @@ class _Reader:
             self._settle(done, entry)
 
     def check_registered(self) -> None:
-        """The rows of all data sets, keys, runs, sweeps and audits.
+        """The rows of all data sets, keys, runs, sweeps, audits and webhooks.
 
         Raises:
             BadPlace: one is not what the register says, or is missing, or was never registered.

@@ -25,12 +25,15 @@ from app.ledger.books_repository import STATE_TABLES
 from app.ledger.export_verification import verify_export
 from app.ledger.recovery import rebuild_tables
 from app.ledger.register_verification import CELLS, SWEEPS
+from app.ledger.repository import get_budget
 from app.ledger.statements import RESERVATIONS
 from app.ledger.transparency import verified
 from app.runs import declarations
 from app.runs.lifecycle import RefusedError
 from app.tables.base import UtcDateTime
 from app.tables.states import REGISTER
+from app.webhooks import service as webhooks
+from app.webhooks.schemas import WebhookRequest
 from tests.app.entries.found import forget_register
 from tests.app.ledger import attacks
 from tests.app.ledger.test_stored_values import changed
@@ -47,9 +50,16 @@ UNTOLD = {name for each in REGISTERED.values() for name in each.untold}
 AUDIT = {"trials": 100, "delta": 1e-5, "seed": 3}
 
 
+def webhook(service: Service, budget_id: str) -> str:
+    """Register one, at an address that nobody asks; its id."""
+    request = WebhookRequest.model_validate({"url": "https://hooks.example/a", "events": ["denied"]})
+    with service.context.database.write() as session:
+        return webhooks.register(session, service.context, get_budget(session, budget_id), request, "loopback").id
+
+
 @pytest.fixture
 def lived_in(service: Service) -> Service:
-    """A service with data sets, keys, runs, sweeps and audits, some of which have ended."""
+    """A service with data sets, keys, runs, sweeps, audits and webhooks, some of which have ended."""
     budget, run = service.private()
     service.work()
     sweeps = Sweeps(service.client, service.context)
@@ -70,6 +80,10 @@ def lived_in(service: Service) -> Service:
     kept, ended = (auth.create_key(context, name, [Scope.ANALYST], budgets=[budget["id"]]) for name in "ab")
     assert kept is not None
     assert ended is not None
+    gone, told = (webhook(service, budget["id"]) for _ in range(2))
+    with context.database.write() as session:
+        webhooks.remove(session, context, gone, "loopback")
+        webhooks.change(session, context, told, "loopback", secret_version=2, state="disabled")
     with context.database.write() as session:
         auth.rotate_key(session, context, kept.id, timedelta(hours=1))
     assert auth.revoke_key(context, ended.id)
@@ -582,16 +596,45 @@ def test_the_register_is_listed(lived_in: Service) -> None:
     items = lived_in.get("/v1/ledger/register?limit=200")["items"]
     assert [item["sequence"] for item in items] == list(range(1, len(items) + 1))
     assert {item["subject"] for item in items} == set(Subject)
-    key = next(item["subject_id"] for item in items if item["kind"] == "change")
+    key = next(item["subject_id"] for item in items if (item["kind"], item["subject"]) == ("change", "key"))
     about = lived_in.get(f"/v1/ledger/register?subject_id={key}")["items"]
     assert [item["kind"] for item in about] == ["register", "change"]
     assert about[0]["says"]["scopes"] == ["analyst"]
     ends = lived_in.get("/v1/ledger/register?kind=end")["items"]
-    assert {item["subject"] for item in ends} == {"dataset", "key", "run", "sweep"}
+    assert {item["subject"] for item in ends} == {"dataset", "key", "run", "sweep", "webhook"}
 
 
 def test_what_no_entry_says_has_a_reason() -> None:
     assert {name: set(each.untold) for name, each in REGISTERED.items() if each.untold} == {
         "key": {"last_used_at"},
         "run": {"heartbeat", "stream_id"},
+        "webhook": {"dropped"},
     }
+
+
+def test_a_webhook_is_entered_with_who_registered_and_who_deleted_it(service: Service) -> None:
+    """No entry has the address itself, in which a receiver may have put a secret; a row that comes back is named."""
+    budget = service.budget()
+    gone = webhook(service, budget["id"])
+    database = service.context.database
+    [row] = attacks.rows(database, "SELECT * FROM webhooks")
+    by = auth.create_key(service.context, "owner", [Scope.OWNER])
+    assert by is not None
+    with database.write() as session:
+        webhooks.change(session, service.context, gone, by.id, state="disabled")
+        webhooks.change(session, service.context, gone, by.id, state="disabled")
+        webhooks.remove(session, service.context, gone, by.id)
+    entries = [entry for entry in attacks.entries(database) if entry["subject_id"] == gone]
+    assert [(entry["kind"], entry["principal_id"]) for entry in entries] == [
+        ("register", "loopback"),
+        ("change", by.id),
+        ("end", by.id),
+    ]
+    assert not any(b"hooks.example" in bytes(entry["canonical"]) for entry in entries)
+    assert budget["id"].encode() in bytes(entries[0]["canonical"])
+    assert verdict_on(database).valid
+    table = REGISTERED[Subject.WEBHOOK].table
+    with attacks.attack(database) as connection:
+        values = {**row, "created_at": service.context.clock(), "events": ["denied"], "fractions": []}
+        connection.execute(insert(table).values(values))
+    assert first_bad(database).reason == f"the webhook {gone} has ended, and has a row"
