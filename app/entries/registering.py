@@ -17,13 +17,14 @@ from accounting import ENGINE_VERSION
 from accounting.canonical import Json
 from app.entries.kinds import SERVICE, EntryKind
 from app.entries.metering import Meter
-from app.entries.records import EntryRecord, chain_hash, record_from_canonical
-from app.entries.register import Refused, Register, Told, subjects_in
+from app.entries.records import EntryRecord, record_from_canonical
+from app.entries.register import Refused, subjects_in, told_by
 from app.entries.registered import REGISTERED, Registered
 from app.entries.statements import ENTRIES, entry_row, insert_entries
 from app.entries.subjects import FIRST_SUBJECTS, Subject
 from app.fence.marks import Head
 from app.fence.service import touch
+from app.kit.hash_chain import chain_hash
 from app.kit.ids import new_id
 from app.tables import ledger as tables
 from app.tables.states import REGISTER
@@ -91,26 +92,18 @@ def begin(session: Session, now: datetime) -> None:
     writer.write()
 
 
-def told_of(session: Session, subject_id: str) -> Told | None:
-    """Return what the register says of something now; None where it says nothing.
+def _subjects(session: Session) -> frozenset[Subject]:
+    """Return the subjects of which every row is registered.
 
     Raises:
-        app.entries.register.UNREADABLE: an entry is not what the service wrote.
+        app.entries.register.UNREADABLE: an entry about the register itself is not what the service wrote.
     """
     columns = (ENTRIES.c.canonical, ENTRIES.c.previous_hash, ENTRIES.c.hash)
-    statement = select(*columns).where(ENTRIES.c.budget_id == REGISTER, ENTRIES.c.subject_id == subject_id)
-    register, told = Register(), None
-    for row in session.execute(statement.order_by(ENTRIES.c.sequence)):
-        if chain_hash(row.previous_hash, row.canonical) != row.hash:
-            raise Refused("its bytes do not have its hash")
-        record = record_from_canonical(row.canonical)
-        told = register.enter(record, row.hash) or register.told[subject_id]
-    return told
-
-
-def _subjects(session: Session) -> frozenset[Subject]:
-    """Return the subjects of which every row is registered."""
-    itself = told_of(session, REGISTER)
+    statement = select(*columns).where(ENTRIES.c.budget_id == REGISTER, ENTRIES.c.subject_id == REGISTER)
+    about = session.execute(statement.order_by(ENTRIES.c.sequence)).all()
+    if any(chain_hash(row.previous_hash, row.canonical) != row.hash for row in about):
+        raise Refused("the bytes of an entry about the register do not have its hash")
+    itself = told_by((record_from_canonical(row.canonical), row.hash) for row in about)
     if itself is not None:
         return subjects_in(itself.columns)
     return FIRST_SUBJECTS if session.scalar(select(REGISTERS.c.sequence > 0)) else frozenset()
@@ -156,7 +149,7 @@ class _Writer:
         Raises:
             Problem: 429 ``quota_exceeded``.
         """
-        self._add(kind, registered.subject, row.id, registered.says(row, kind), principal_id)
+        self._add(kind, registered.subject, row.id, registered.says(row._asdict(), kind), principal_id)
 
     def _add(
         self, kind: EntryKind, subject: Subject, subject_id: str, says: dict[str, Json], principal_id: str

@@ -198,7 +198,7 @@ class PriceVerification:
             return
         budget_filter = history.filter
         named = self._lists.get(id(events)) or self._named(events)
-        key = (budget_filter.kind, budget_filter.orders, history.relation, after.charge_delta, named)
+        key = (budget_filter.kind, budget_filter.price_terms, history.relation, after.charge_delta, named)
         may_lack_delta = kind is _CORRECT and before is not None
         charged = (record.amounts, held, may_lack_delta)
         met = self._held.setdefault(key, {})
@@ -330,7 +330,7 @@ class _Met:
     entries: int = 1
 
 
-#: The filter's kind and orders, the relation, the charge's delta, and the events.
-_Key = tuple[str, tuple[float, ...], NeighboringRelation, float | None, _List]
+#: The filter's kind and price terms, the relation, the charge's delta, and the events.
+_Key = tuple[str, tuple[str, tuple[float, ...]] | None, NeighboringRelation, float | None, _List]
 #: What is charged, what was held where that bounds it, and whether it may have been priced at a delta that is not said.
 _Charged = tuple[Amounts, Amounts | None, bool]

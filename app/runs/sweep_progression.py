@@ -16,7 +16,7 @@ release at is no earlier than the end of the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 import structlog
@@ -30,7 +30,9 @@ from app.entries import registering
 from app.entries.kinds import EntryKind
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
+from app.fence.marks import Head
 from app.ledger.commands import Commit, Quote, Void
+from app.ledger.vouched import Vouched, vouched_ends
 from app.observability.stack import stack_lines
 from app.problems import Problem
 from app.reservations import quotes
@@ -41,7 +43,7 @@ from app.runs.sweep_charges import composed, part_of_composed
 from app.runs.sweep_ranking import best_of
 from app.runs.sweep_trials import Trials, is_as_entered, trials_of
 from app.tables.runs import Run, RunSweep
-from app.tables.states import ReservationStatus, RunState, Select, SweepState
+from app.tables.states import REGISTER, ReservationStatus, RunState, Select, SweepState
 from calibrators.plan import plan_from_canonical
 
 log = structlog.get_logger()
@@ -87,9 +89,10 @@ def _advance(context: Context, sweep_id: str) -> None:
     if part is not None and sweep.reservation_id is not None:
         with suppress(Problem):  # a part without a price is charged as the whole
             quote = quotes.quote_part(context, sweep.reservation_id, part)
+    ends = vouched_ends(context, [REGISTER])
     with context.database.write() as session:
         sweep = repository.find_for_update(session, sweep_id)
-        conclude(session, context, sweep, part if quote is not None else None, quote)
+        conclude(session, context, sweep, ends, part if quote is not None else None, quote)
     doorbell.ring(context.settings.data_dir)
 
 
@@ -97,6 +100,7 @@ def conclude(
     session: Session,
     context: Context,
     sweep: RunSweep,
+    ends: Mapping[str, Head] | None = None,
     part: tuple[Event, ...] | None = None,
     quote: Quote | None = None,
 ) -> None:
@@ -106,6 +110,8 @@ def conclude(
         session: A write session that has the sweep's row locked.
         context: The process's context.
         sweep: Which one.
+        ends: `app.ledger.vouched.vouched_ends` of the register, from before the session. Without them nothing is made
+            or released, which is right for a sweep that is cancelled.
         part: The part of its events that is charged, where that is not all of them.
         quote: The part's price.
     """
@@ -115,7 +121,9 @@ def conclude(
     registering.begin(session, context.clock())
     has_started = repository.has_started_runs(session, sweep.id)
     # Nothing is made or released of what somebody has altered.
-    is_whole = sweep.select != Select.BEST or is_as_entered(session, sweep)
+    is_whole = sweep.select != Select.BEST or (
+        ends is not None and is_as_entered(session, Vouched(session, context.database, ends), sweep)
+    )
     if sweep.select == Select.BEST and has_started and is_whole:
         if _queue_next_trial(session, context, sweep):
             return

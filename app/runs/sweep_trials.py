@@ -21,11 +21,11 @@ from sqlalchemy.orm import Session
 from accounting.tuning.drawing import draw_trials
 from accounting.tuning.trials import RandomTrials
 from app.context import Context
-from app.entries import registering
-from app.entries.register import UNREADABLE
 from app.entries.registered import REGISTERED, hash_of_cells
 from app.entries.subjects import Subject
 from app.kit.ids import id_of
+from app.ledger.rebuild import BrokenChain
+from app.ledger.vouched import Vouched
 from app.runs import sweep_repository as repository
 from app.runs.sweep_charges import law_of, quantile_of
 from app.tables.runs import RunSweep
@@ -110,18 +110,18 @@ def trials_of(context: Context, session: Session, sweep: RunSweep) -> Trials:
     return Trials(context.keyed_hash, sweep.id, law, repository.count_cells(session, sweep.id), spare)
 
 
-def is_as_entered(session: Session, sweep: RunSweep) -> bool:
+def is_as_entered(session: Session, vouched: Vouched, sweep: RunSweep) -> bool:
     """Whether the register says of a sweep, and of its cells, what is stored, and that it has not ended."""
     registered = REGISTERED[Subject.SWEEP]
     row: Row[Any] = session.execute(select(registered.table).where(registered.table.c.id == sweep.id)).one()
     try:
-        told = registering.told_of(session, sweep.id)
-    except UNREADABLE:
+        told = vouched.told(sweep.id)
+    except BrokenChain:
         return False
     if told is None or told.subject is not Subject.SWEEP or told.has_ended:
         return False
     cells = hash_of_cells(repository.whole_cells(session, sweep.id))
-    return registered.different(row, told.columns) is None and cells == row.cells_hash
+    return registered.different(row._asdict(), told.columns) is None and cells == row.cells_hash
 
 
 def is_trial(context: Context, session: Session, sweep: RunSweep, run_id: str, cell: int | None) -> bool:

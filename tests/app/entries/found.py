@@ -1,4 +1,4 @@
-"""A register that has not begun, as in a database from before there was one, or that is older than some subjects."""
+"""What the register says, and a register that has not begun, or that is older than some subjects."""
 
 from __future__ import annotations
 
@@ -6,12 +6,28 @@ from collections.abc import Collection
 
 from app.context import Context
 from app.entries import registering
+from app.entries.register import Told
 from app.entries.registered import REGISTERED
 from app.entries.subjects import Subject
 from app.fence import repository as fences
 from app.fence.marks import Kept
 from app.fence.watching import fence_of
+from app.ledger import vouched
+from app.ledger.vouched import Vouched
+from app.tables.states import REGISTER
 from tests.app.ledger import attacks
+
+
+def told_of(context: Context, subject_id: str) -> Told | None:
+    """What the register says of something now."""
+    ends = fence_of(context).heads([REGISTER])
+    with context.database.read() as session:
+        return Vouched(session, context.database, ends).told(subject_id)
+
+
+def forget_what_was_read(context: Context) -> None:
+    """Check entries as a process does that has just begun."""
+    vouched._CHAINS.pop(context.database, None)
 
 
 def forget_register(context: Context, but: Collection[Subject] = ()) -> None:
