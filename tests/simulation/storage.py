@@ -592,17 +592,9 @@ class Place:
         self._step("advance fence")
         kept = self.storage.kept
         assert kept is not None
-        if not all(move.base is not None and kept.heads.get(move.budget_id) == move.base for move in moves):
-            return False
-        self._note({move.budget_id: move.head for move in moves})
-        return True
-
-    def raise_to(self, later: Mapping[str, Head]) -> None:
-        self._step("raise fence")
-        kept = self.storage.kept
-        assert kept is not None
-        none = Head(0, "")
-        self._note({each: head for each, head in later.items() if head.sequence > kept.heads.get(each, none).sequence})
+        next_heads = {move.budget_id: move.head for move in moves if kept.heads.get(move.budget_id) == move.base}
+        self._note(next_heads)
+        return len(next_heads) == len(moves)
 
     def close(self) -> None:
         pass
