@@ -79,9 +79,10 @@ class _Check:
 
     def check(self, run: Run, plan: Plan) -> _Charge | None:
         """Compare the run, its data sets and its charge, which is returned if there is one."""
-        self._check_run(run)
         if run.sweep_id is not None:
+            # First: what a trial is compared with stands in the sweep's cells.
             self._check_sweep(run.sweep_id, run)
+        self._check_run(run)
         for dataset_id in (run.dataset_id, run.test_dataset_id):
             if dataset_id is not None:
                 self._check_row(Subject.DATASET, dataset_id)
