@@ -18,14 +18,11 @@ from app.context import Context
 from app.datasets import versions
 from app.entries.registered import REGISTERED, charged_data
 from app.entries.subjects import Subject
-from app.ledger import books_repository as books
-from app.ledger import tables
 from app.ledger.rebuild import BrokenChain, details_of
-from app.ledger.statements import RESERVATIONS
 from app.ledger.states import ReservationState
-from app.ledger.tables import Comparison
 from app.ledger.vouched import Vouched, vouched_ends
-from app.runs import lifecycle, sweep_repository, sweep_trials
+from app.runs import charges, lifecycle, sweep_repository, sweep_trials
+from app.runs.charges import ChargeAltered
 from app.runs.lifecycle import DECLARATION_ALTERED, RefusedError
 from app.tables.datasets import Dataset
 from app.tables.runs import Run
@@ -64,7 +61,7 @@ def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator
     with context.database.read() as session:
         try:
             charge = _Check(context, session, Vouched(session, context.database, ends)).check(run, plan)
-        except BrokenChain:
+        except (BrokenChain, ChargeAltered):
             raise RefusedError(DECLARATION_ALTERED) from None
         if is_started and charge is not None and charge.state.status is not ReservationStatus.STARTED:
             raise RefusedError(DECLARATION_ALTERED)
@@ -143,11 +140,8 @@ class _Check:
             return None
         if run.budget_id is None or reservation_id is None:
             raise RefusedError(DECLARATION_ALTERED)
-        history, known = self._vouched.reservation(run.budget_id, reservation_id)
-        row = None if known is None else books.reservations(self._session, [known]).get(reservation_id)
-        if known is None or row is None or known.state.run_id != (run.sweep_id or run.id):
-            raise RefusedError(DECLARATION_ALTERED)
-        if Comparison(self._session, RESERVATIONS).different(row, tables.reservation_row(known)) is not None:
+        history, known = charges.as_entered(self._session, self._vouched, run.budget_id, reservation_id)
+        if known.state.run_id != (run.sweep_id or run.id):
             raise RefusedError(DECLARATION_ALTERED)
         if sweep is None:
             lifecycle.check_plan(plan, known.state)

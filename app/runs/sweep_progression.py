@@ -37,8 +37,9 @@ from app.observability.stack import stack_lines
 from app.problems import Problem
 from app.reservations import quotes
 from app.reservations import service as reservations
-from app.runs import artifacts, doorbell
+from app.runs import artifacts, charges, doorbell
 from app.runs import sweep_repository as repository
+from app.runs.charges import ChargeAltered
 from app.runs.sweep_charges import composed, part_of_composed
 from app.runs.sweep_ranking import best_of
 from app.runs.sweep_trials import Trials, is_as_entered, trials_of
@@ -58,7 +59,7 @@ def advance(context: Context, sweep_ids: Collection[str | None]) -> None:
     for sweep_id in sorted(each for each in sweep_ids if each is not None):
         try:
             _advance(context, sweep_id)
-        except (*DATABASE_FAILURES, Problem) as error:
+        except (*DATABASE_FAILURES, Problem, ChargeAltered) as error:
             log.error("run_sweep_not_advanced", sweep_id=sweep_id, error_type=type(error).__name__)
         except Exception as error:
             log.error("run_sweep_not_advanced", sweep_id=sweep_id, stack_trace=stack_lines(error))
@@ -84,12 +85,13 @@ def _advance(context: Context, sweep_id: str) -> None:
         if sweep.finished_at is not None or _waits_for_its_time(session, context, sweep):
             return
         part = _part_that_started(session, sweep)
+        chains = [REGISTER, *([] if sweep.budget_id is None else [sweep.budget_id])]
     # What has ended stays so: the part is the same under the lock.
     quote = None
     if part is not None and sweep.reservation_id is not None:
         with suppress(Problem):  # a part without a price is charged as the whole
             quote = quotes.quote_part(context, sweep.reservation_id, part)
-    ends = vouched_ends(context, [REGISTER])
+    ends = vouched_ends(context, chains)
     with context.database.write() as session:
         sweep = repository.find_for_update(session, sweep_id)
         conclude(session, context, sweep, ends, part if quote is not None else None, quote)
@@ -110,10 +112,13 @@ def conclude(
         session: A write session that has the sweep's row locked.
         context: The process's context.
         sweep: Which one.
-        ends: `app.ledger.vouched.vouched_ends` of the register, from before the session. Without them nothing is made
-            or released, which is right for a sweep that is cancelled.
+        ends: `app.ledger.vouched.vouched_ends` of the register and the budget, from before the session. Without them
+            nothing is made or released, which is right for a sweep that is cancelled.
         part: The part of its events that is charged, where that is not all of them.
         quote: The part's price.
+
+    Raises:
+        ChargeAltered: its reservation is not what its entries say. It does not end before that is repaired.
     """
     if sweep.finished_at is not None or repository.has_open_runs(session, sweep.id):
         return
@@ -137,7 +142,7 @@ def conclude(
         in_order = (SweepState.SUCCEEDED, SweepState.CANCELLED, SweepState.FAILED)
         outcome = next(state for state in in_order if state in states)
     sweep.outcome, sweep.finished_at = outcome, context.clock()
-    _settle(session, context, sweep, part, quote, has_started=has_started)
+    _settle(session, context, sweep, ends, part, quote, has_started=has_started)
     ended = [] if sweep.best_run_id is None else _show(session, sweep)
     ended.append(Registration(EntryKind.END, Subject.SWEEP, sweep.id))
     registering.enter(session, context.clock(), ended)
@@ -172,6 +177,7 @@ def _settle(
     session: Session,
     context: Context,
     sweep: RunSweep,
+    ends: Mapping[str, Head] | None,
     part: tuple[Event, ...] | None,
     quote: Quote | None,
     *,
@@ -180,9 +186,9 @@ def _settle(
     if sweep.reservation_id is None:
         return
     if has_started:
-        reservations.resolve(session, context, sweep.reservation_id, Commit(part, quote, by_run=True))
+        charges.resolve(session, context, sweep.reservation_id, Commit(part, quote, by_run=True), ends)
     elif reservations.get_reservation(session, sweep.reservation_id).state == ReservationStatus.PENDING:
-        reservations.resolve(session, context, sweep.reservation_id, Void(by_run=True))
+        charges.resolve(session, context, sweep.reservation_id, Void(by_run=True), ends)
 
 
 def _part_that_started(session: Session, sweep: RunSweep) -> tuple[Event, ...] | None:
