@@ -117,8 +117,9 @@ class Meter:
                 continue
             self._uses[principal_id] = _Use(entries, size)
             if not entries:
-                # Yesterday's may still be another server's today.
-                self._connection.execute(_FORGET, {"b_id": principal_id, "b_day": before})
+                # Yesterday may still be another server's today, which locks the row of the day before, too.
+                forgotten = {"b_id": principal_id, "b_day": before - timedelta(days=1)}
+                self._connection.execute(_FORGET, forgotten)
 
     def take(self, row: Mapping[str, Any]) -> Problem | None:
         """Count an entry that the transaction is about to write, unless a quota refuses it.

@@ -114,8 +114,9 @@ def _fenced_before_the_commit(self: SimulatedFence, connection: Any) -> list[Any
 
 
 def _uses_without_locks(connection: Connection, values: Any) -> Any:
-    rows = [(each, *(connection.use((each, values["day"])) or (0, 0))) for each in sorted(values["ids"])]
-    connection.uses.update({(each, values["day"]): (entries, size) for each, entries, size in rows})
+    day = values["day"]
+    rows = [(each, day, *(connection.use((each, day)) or (0, 0))) for each in sorted(values["ids"])]
+    connection.uses.update({(each, day): (entries, size) for each, _, entries, size in rows})
     return SimpleNamespace(all=lambda: rows)
 
 

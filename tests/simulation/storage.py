@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -381,16 +382,15 @@ def add_exposed_steps(connection: Connection, steps: Sequence[tuple[str, Any, in
 
 
 def _lock_uses(connection: Connection, values: Row) -> SimpleNamespace:
-    """A row for each key and the day, made where there is none, and locked."""
+    """A row for each key and two days, made where there is none, and locked."""
     found = []
-    for principal_id in sorted(values["ids"]):
-        use = (principal_id, values["day"])
+    for use in product(sorted(values["ids"]), (values["before"], values["day"])):
         connection.storage.scheduler.step("lock use")
         if not connection.storage.one_writer:
             connection.storage.lock(f"use {use}", connection)
         entries, size = connection.use(use) or (0, 0)
         connection.uses[use] = (entries, size)
-        found.append((principal_id, entries, size))
+        found.append((*use, entries, size))
     return SimpleNamespace(all=lambda: found)
 
 
