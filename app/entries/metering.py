@@ -1,8 +1,8 @@
 """What each key has written to the books today: read under a lock, decided on and counted in one transaction.
 
-The row of a key and a day is locked before anything is decided, so that transactions of one key take turns, in one
-process and in several. Whoever also locks the register or budgets locks those first. What is rolled back was never
-counted.
+The rows of a key and a day, and of the day before, are locked before anything is decided, so that transactions of one
+key take turns, in one process and in several, also where midnight lies between them. Whoever also locks the register
+or budgets locks those first. What is rolled back was never counted. An entry counts for the day on which it is made.
 """
 
 from __future__ import annotations
@@ -12,7 +12,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import Connection, Date, String, Table, bindparam, delete, func, literal, select, text, update
+from sqlalchemy import (
+    Connection,
+    Date,
+    String,
+    Table,
+    bindparam,
+    delete,
+    func,
+    literal,
+    select,
+    text,
+    true,
+    union_all,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session
@@ -44,17 +58,19 @@ _EXTENSIONS = select(func.count()).where(
 
 
 def _locking(dialect: str) -> Any:
-    """Lock the rows of some keys and a day, which are made where there are none, in order, and read them."""
+    """Lock the rows of some keys and two days, which are made where there are none, in order, and read them."""
     if dialect == "sqlite":
-        keys = func.json_each(bindparam("ids")).table_valued("value").c.value
+        keys = func.json_each(bindparam("ids")).table_valued("value")
     else:
-        keys = func.unnest(bindparam("ids", type_=ARRAY(String))).column_valued("value")
+        keys = func.unnest(bindparam("ids", type_=ARRAY(String))).table_valued("value").render_derived()
+    days = union_all(*(select(bindparam(name, type_=Date).label("day")) for name in ("before", "day"))).subquery()
     zero = literal(0)
-    rows = select(keys, bindparam("day", type_=Date), zero, zero).where(text("true")).order_by(keys)
+    rows = select(keys.c.value, days.c.day, zero, zero).select_from(keys.join(days, true())).where(text("true"))
+    rows = rows.order_by(keys.c.value, days.c.day)
     made = (sqlite if dialect == "sqlite" else postgresql).insert(USES)
     made = made.from_select(["principal_id", "day", "entries", "bytes"], rows)
     found = made.on_conflict_do_update(index_elements=["principal_id", "day"], set_={"entries": USES.c.entries})
-    return found.returning(USES.c.principal_id, USES.c.entries, USES.c.bytes)
+    return found.returning(USES.c.principal_id, USES.c.day, USES.c.entries, USES.c.bytes)
 
 
 _LOCK = {dialect: _locking(dialect) for dialect in ("sqlite", "postgresql")}
@@ -94,13 +110,16 @@ class Meter:
         if not bounded:
             return
         dialect = self._connection.dialect.name
-        values = {"ids": as_list(dialect, bounded), "day": self._day}
-        for principal_id, entries, size in self._connection.execute(_LOCK[dialect], values).all():
+        before = self._day - timedelta(days=1)
+        values = {"ids": as_list(dialect, bounded), "day": self._day, "before": before}
+        for principal_id, day, entries, size in self._connection.execute(_LOCK[dialect], values).all():
+            if day != self._day:
+                continue
             self._uses[principal_id] = _Use(entries, size)
             if not entries:
-                # Yesterday's may still be another server's today.
-                before = {"b_id": principal_id, "b_day": self._day - timedelta(days=1)}
-                self._connection.execute(_FORGET, before)
+                # Yesterday may still be another server's today, which locks the row of the day before, too.
+                forgotten = {"b_id": principal_id, "b_day": before - timedelta(days=1)}
+                self._connection.execute(_FORGET, forgotten)
 
     def take(self, row: Mapping[str, Any]) -> Problem | None:
         """Count an entry that the transaction is about to write, unless a quota refuses it.

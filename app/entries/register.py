@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from accounting.canonical import Json
 from app.entries.kinds import EntryKind
 from app.entries.records import EntryRecord
-from app.entries.subjects import LATER, Subject
+from app.entries.subjects import FIRST_SUBJECTS, LATER, Subject
 from app.kit.hash_chain import GENESIS
+from app.tables.states import REGISTER
 
 
 class Refused(Exception):
@@ -26,7 +27,7 @@ UNREADABLE = (Refused, ValueError, KeyError, TypeError, AttributeError, Recursio
 
 @dataclass
 class Told:
-    """A data set, key, run or audit, as the entries about it have described it.
+    """Something that the register has entries about, as they have described it.
 
     Attributes:
         subject, id: What it is.
@@ -57,6 +58,14 @@ class Register:
     sequence: int = 0
     head_hash: str = GENESIS
     told: dict[str, Told] = field(default_factory=dict)
+
+    @property
+    def subjects(self) -> frozenset[Subject]:
+        """Return the subjects of which every row is registered."""
+        itself = self.told.get(REGISTER)
+        if itself is not None:
+            return subjects_in(itself.columns)
+        return FIRST_SUBJECTS if self.sequence else frozenset()
 
     def enter(self, record: EntryRecord, hashed: str) -> Told | None:
         """Do what the next entry says.
@@ -89,6 +98,8 @@ class Register:
                 raise Refused(f"the {subject} {record.subject_id} is registered already")
             if said.get("id") != record.subject_id:
                 raise Refused("it says the row of something else")
+            if subject is Subject.REGISTER and record.subject_id != REGISTER:
+                raise Refused("there is one register")
             return Told(subject, record.subject_id, dict(said))
         if before is None or before.subject is not subject:
             raise Refused(f"no {subject} {record.subject_id} is registered, or it has ended")
@@ -96,7 +107,22 @@ class Register:
             raise Refused(f"a {subject} takes no {record.kind}")
         if not said.keys() <= set(later[record.kind]):
             raise Refused(f"it changes what the first entry about a {subject} has fixed")
-        return Told(subject, before.id, {**before.columns, **said}, has_ended=record.kind is EntryKind.END)
+        now = Told(subject, before.id, {**before.columns, **said}, has_ended=record.kind is EntryKind.END)
+        if subject is Subject.REGISTER and not subjects_in(now.columns) > subjects_in(before.columns):
+            raise Refused("the register takes up further subjects, and gives none up")
+        return now
+
+
+def subjects_in(columns: Mapping[str, Json]) -> frozenset[Subject]:
+    """Return the subjects that an entry about the register itself lists.
+
+    Raises:
+        KeyError, TypeError, ValueError: it lists none, or one that nobody knows.
+    """
+    listed = columns["subjects"]
+    if not isinstance(listed, list):
+        raise TypeError("subjects are a list")
+    return frozenset(map(Subject, listed))
 
 
 def told_by(entries: Iterable[tuple[EntryRecord, str]]) -> Told | None:

@@ -1,4 +1,4 @@
-"""The rows of data sets, keys, runs and audits, as entries of the register say them.
+"""The rows of data sets, keys, runs, sweeps, audits and webhooks, as entries of the register say them.
 
 A column that decides what may be charged, or says what a charge was for, is in an entry. The others are listed with the
 reason why they are not.
@@ -6,8 +6,9 @@ reason why they are not.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -20,8 +21,9 @@ from app.entries.subjects import LATER, Subject
 from app.kit.timestamps import format_moment
 from app.tables.access import ApiKey
 from app.tables.datasets import Dataset, DatasetVersion
-from app.tables.runs import Audit, Run
+from app.tables.runs import Audit, Run, RunSweep
 from app.tables.states import ENDED
+from app.tables.webhooks import Webhook
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Registered:
         shortened: Columns of which an entry has the SHA-256.
         rows: The rows that are registered.
         ended_states: What the column ``state`` says of no row that has not ended.
+        is_removed: Whether a row goes with its end.
     """
 
     subject: Subject
@@ -45,6 +48,7 @@ class Registered:
     shortened: frozenset[str] = frozenset()
     rows: Callable[[Table], ColumnElement[bool]] = lambda _table: true()
     ended_states: tuple[str, ...] = ()
+    is_removed: bool = False
 
     def columns(self, kind: EntryKind) -> tuple[str, ...]:
         """The columns that an entry of a kind says."""
@@ -119,6 +123,19 @@ def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> Ch
     return ChargedData(dataset.id, version, content)
 
 
+def hash_of_cells(cells: Iterable[tuple[Any, ...]]) -> str:
+    """Return what a sweep's row says of its cells.
+
+    Args:
+        cells: Of each, in their order: its number, its values, its plan's hash, what it achieves, and what trials of it
+            are made of.
+    """
+    hashed = hashlib.sha256()
+    for cell in cells:
+        hashed.update(_compact(list(cell)) + b"\n")
+    return hashed.hexdigest()
+
+
 def _compact(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
@@ -173,6 +190,20 @@ REGISTERED: Mapping[Subject, Registered] = {
             Subject.AUDIT,
             cast(Table, Audit.__table__),
             shortened=frozenset({"plan", "request", "claim", "finding"}),
+        ),
+        Registered(
+            Subject.SWEEP,
+            cast(Table, RunSweep.__table__),
+            ends="finished_at",
+            shortened=frozenset({"request", "fields", "guarantee", "warnings"}),
+        ),
+        Registered(
+            Subject.WEBHOOK,
+            cast(Table, Webhook.__table__),
+            untold={"dropped": "It counts messages that were not written, and decides nothing."},
+            # An address may hold a secret of the receiver, and is shown to owners of the budget alone.
+            shortened=frozenset({"url"}),
+            is_removed=True,
         ),
     )
 }

@@ -5,7 +5,7 @@ Whoever also locks budgets in the transaction takes this lock first, with `lock`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -17,12 +17,14 @@ from accounting import ENGINE_VERSION
 from accounting.canonical import Json
 from app.entries.kinds import SERVICE, EntryKind
 from app.entries.metering import Meter
-from app.entries.records import EntryRecord
+from app.entries.records import EntryRecord, record_from_canonical
+from app.entries.register import Refused, subjects_in, told_by
 from app.entries.registered import REGISTERED, Registered
-from app.entries.statements import entry_row, insert_entries
-from app.entries.subjects import Subject
+from app.entries.statements import ENTRIES, entry_row, insert_entries
+from app.entries.subjects import FIRST_SUBJECTS, Subject
 from app.fence.marks import Head
 from app.fence.service import touch
+from app.kit.hash_chain import chain_hash
 from app.kit.ids import new_id
 from app.tables import ledger as tables
 from app.tables.states import REGISTER
@@ -70,7 +72,7 @@ def enter(session: Session, now: datetime, registrations: Sequence[Registration]
     session.flush()
     writer = _Writer(session, now)
     writer.meter.lock(each.principal_id for each in registrations)
-    writer.begin({each.subject_id for each in registrations})
+    writer.begin(registrations)
     for each in registrations:
         registered = REGISTERED[each.subject]
         row = session.execute(select(registered.table).where(registered.table.c.id == each.subject_id)).one()
@@ -78,11 +80,33 @@ def enter(session: Session, now: datetime, registrations: Sequence[Registration]
     writer.write()
 
 
+def has_begun(session: Session) -> bool:
+    """Return whether the rows that are older than the register, or than what it says of their table, are entered."""
+    return REGISTERED.keys() <= _subjects(session)
+
+
 def begin(session: Session, now: datetime) -> None:
     """Enter what was there before there was a register, unless it has begun."""
     writer = _Writer(session, now)
     writer.begin(())
     writer.write()
+
+
+def _subjects(session: Session) -> frozenset[Subject]:
+    """Return the subjects of which every row is registered.
+
+    Raises:
+        app.entries.register.UNREADABLE: an entry about the register itself is not what the service wrote.
+    """
+    columns = (ENTRIES.c.canonical, ENTRIES.c.previous_hash, ENTRIES.c.hash)
+    statement = select(*columns).where(ENTRIES.c.budget_id == REGISTER, ENTRIES.c.subject_id == REGISTER)
+    about = session.execute(statement.order_by(ENTRIES.c.sequence)).all()
+    if any(chain_hash(row.previous_hash, row.canonical) != row.hash for row in about):
+        raise Refused("the bytes of an entry about the register do not have its hash")
+    itself = told_by((record_from_canonical(row.canonical), row.hash) for row in about)
+    if itself is not None:
+        return subjects_in(itself.columns)
+    return FIRST_SUBJECTS if session.scalar(select(REGISTERS.c.sequence > 0)) else frozenset()
 
 
 class _Writer:
@@ -94,17 +118,30 @@ class _Writer:
         self._rows: list[dict[str, Any]] = []
         self.meter = Meter(session.connection(), now)
 
-    def begin(self, new_ids: Collection[str]) -> None:
-        """Enter all rows but the new ones, if the register is empty."""
-        if self._base.sequence:
+    def begin(self, registrations: Sequence[Registration]) -> None:
+        """Enter all rows of subjects that the register does not have yet, but for what is to be entered anyway."""
+        before = _subjects(self._session)
+        more = [registered for subject, registered in REGISTERED.items() if subject not in before]
+        if not more:
             return
-        for registered in REGISTERED.values():
-            for row in _all(self._session.connection(), registered):
-                if row.id in new_ids:
-                    continue
-                self.add(EntryKind.REGISTER, registered, row, SERVICE)
-                if registered.ends is not None and row._mapping[registered.ends] is not None:
-                    self.add(EntryKind.END, registered, row, SERVICE)
+        has_itself = bool(before - FIRST_SUBJECTS)
+        says: dict[str, Json] = {"subjects": sorted(before | {registered.subject for registered in more})}
+        if not has_itself:
+            says["id"] = REGISTER
+        self._add(EntryKind.CHANGE if has_itself else EntryKind.REGISTER, Subject.REGISTER, REGISTER, says, SERVICE)
+        for registered in more:
+            self.add_all(registered, registrations)
+
+    def add_all(self, registered: Registered, registrations: Sequence[Registration]) -> None:
+        """Make the entries of all rows of a table, as they are, but for those that are to be made anyway."""
+        entered = {(each.kind, each.subject_id) for each in registrations}
+        for row in _all(self._session.connection(), registered):
+            if (EntryKind.REGISTER, row.id) in entered:
+                continue
+            self.add(EntryKind.REGISTER, registered, row, SERVICE)
+            has_ended = registered.ends is not None and row._mapping[registered.ends] is not None
+            if has_ended and (EntryKind.END, row.id) not in entered:
+                self.add(EntryKind.END, registered, row, SERVICE)
 
     def add(self, kind: EntryKind, registered: Registered, row: Row[Any], principal_id: str) -> None:
         """Make the next entry of what a row says.
@@ -112,7 +149,12 @@ class _Writer:
         Raises:
             Problem: 429 ``quota_exceeded``.
         """
-        details: dict[str, Json] = {"subject": str(registered.subject), "says": registered.says(row._asdict(), kind)}
+        self._add(kind, registered.subject, row.id, registered.says(row._asdict(), kind), principal_id)
+
+    def _add(
+        self, kind: EntryKind, subject: Subject, subject_id: str, says: dict[str, Json], principal_id: str
+    ) -> None:
+        details: dict[str, Json] = {"subject": str(subject), "says": says}
         record = EntryRecord(
             id=new_id("ent"),
             budget_id=REGISTER,
@@ -123,7 +165,7 @@ class _Writer:
             engine_version=ENGINE_VERSION,
             amounts=(),
             details=details,
-            subject_id=row.id,
+            subject_id=subject_id,
         )
         entry = entry_row(record, self._head.hash)
         refusal = self.meter.take(entry)

@@ -11,6 +11,8 @@ from app.entries.kinds import EntryKind
 class Subject(StrEnum):
     """An entry of the register is about one of these."""
 
+    REGISTER = "register"
+    """The register itself: which subjects it has, each with all rows that there were when it took it up."""
     DATASET = "dataset"
     """A data set: its declaration, its root budget and its end."""
     VERSION = "version"
@@ -21,6 +23,14 @@ class Subject(StrEnum):
     """A run: what was asked for, and how it ended."""
     AUDIT = "audit"
     """An audit: the plan, the claim and the finding."""
+    SWEEP = "sweep"
+    """A sweep of runs: what was asked for and charged, its cells, and how it ended."""
+    WEBHOOK = "webhook"
+    """An address that is told what happens to a budget: by whom it was registered, and its end."""
+
+
+#: What every register has, also one whose entries are older than those about the register itself.
+FIRST_SUBJECTS = frozenset({Subject.DATASET, Subject.VERSION, Subject.KEY, Subject.RUN, Subject.AUDIT})
 
 
 #: A token changes with a rotation, and its hash with the secret that it is hashed under.
@@ -46,11 +56,16 @@ _AT_THE_END_OF_A_RUN = (
     "finished_at",
 )
 
+_AT_THE_END_OF_A_SWEEP = ("outcome", "best_run_id", "is_cancelled", "release_at", "started_at", "finished_at")
+
 #: The columns that a later entry of a kind says. What none of them says is fixed by the first entry about something.
 LATER: Mapping[Subject, Mapping[EntryKind, tuple[str, ...]]] = {
+    Subject.REGISTER: {EntryKind.CHANGE: ("subjects",)},
     Subject.DATASET: {EntryKind.END: ("deleted_at",)},
     Subject.VERSION: {},
     Subject.KEY: {EntryKind.CHANGE: _OF_TOKEN, EntryKind.END: ("revoked_at",)},
     Subject.RUN: {EntryKind.END: _AT_THE_END_OF_A_RUN},
     Subject.AUDIT: {},
+    Subject.SWEEP: {EntryKind.END: _AT_THE_END_OF_A_SWEEP},
+    Subject.WEBHOOK: {EntryKind.CHANGE: ("state", "secret_version"), EntryKind.END: ()},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, delete, insert, select, update
+from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, delete, insert, select, update
 from sqlalchemy import bindparam as parameter
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
@@ -37,6 +37,8 @@ _ADVANCE = (
     )
     .values(sequence=parameter("sequence"), hash=parameter("hash"))
 )
+#: Has the database say how many of several rows were inserted.
+_COUNTED = {"preserve_rowcount": True}
 
 
 class DatabaseStore:
@@ -82,8 +84,8 @@ class DatabaseStore:
                 connection.execute(insert(_HEADS), _rows(kept.heads))
 
     def advance(self, moves: Sequence[Move]) -> bool:
-        """Note chains that were extended; False unless the fence had every one of them at its base."""
-        values = [
+        """Note the ends of chains of which the fence has the bases; False unless these are all (`Store.advance`)."""
+        extended = [
             {
                 "b_id": move.budget_id,
                 "b_sequence": move.base.sequence,
@@ -94,30 +96,19 @@ class DatabaseStore:
             for move in sorted(moves, key=lambda move: move.budget_id)
             if move.base is not None
         ]
-        if len(values) < len(moves):
-            return False
+        new = {move.budget_id: move.head for move in moves if move.base is None}
+        noted = 0
         with self._database.write_briefly() as connection:
-            return connection.execute(_ADVANCE, values).rowcount == len(values)
-
-    def raise_to(self, heads: Mapping[str, Head]) -> None:
-        """Note the ends of chains, except where the fence has later ones."""
-        if not heads:
-            return
-        with self._database.write_briefly() as connection:
-            self._raise_to(connection, heads)
+            if extended:
+                noted += connection.execute(_ADVANCE, extended).rowcount
+            if new:
+                statement = self._insert(_HEADS).on_conflict_do_nothing()
+                noted += connection.execute(statement, _rows(new), execution_options=_COUNTED).rowcount
+        return noted == len(moves)
 
     def close(self) -> None:
         """End the connections; others are made when they are needed."""
         self._database.dispose()
-
-    def _raise_to(self, connection: Connection, heads: Mapping[str, Head]) -> None:
-        statement = self._insert(_HEADS)
-        statement = statement.on_conflict_do_update(
-            index_elements=["budget_id"],
-            set_={"sequence": statement.excluded.sequence, "hash": statement.excluded.hash},
-            where=_HEADS.c.sequence < statement.excluded.sequence,
-        )
-        connection.execute(statement, _rows(heads))
 
     def _insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
         return sqlite.insert(table) if self._database.is_sqlite else postgresql.insert(table)

@@ -74,26 +74,14 @@ class FileStore:
             self._close()
 
     def advance(self, moves: Sequence[Move]) -> bool:
-        """Note chains that were extended; False, and nothing is noted, unless the fence had every one at its base."""
-
-        def is_next(move: Move) -> bool:
-            return move.base is not None and self._heads.get(move.budget_id) == move.base
-
-        with self._lock, self._locked(fcntl.LOCK_EX) as is_there:
-            if not is_there or not all(map(is_next, moves)):
-                return False
-            self._append({move.budget_id: move.head for move in moves})
-            return True
-
-    def raise_to(self, heads: Mapping[str, Head]) -> None:
-        """Note the ends of chains, except where the fence has later ones."""
+        """Note the ends of chains of which the fence has the bases; False unless these are all (`Store.advance`)."""
         with self._lock, self._locked(fcntl.LOCK_EX) as is_there:
             if not is_there:
-                raise FileNotFoundError(2, "the fence is gone", str(self._path))
-            none = Head(0, "")
-            later = {each: head for each, head in heads.items() if head.sequence > self._heads.get(each, none).sequence}
-            if later:
-                self._append(later)
+                return False
+            next_heads = {move.budget_id: move.head for move in moves if self._heads.get(move.budget_id) == move.base}
+            if next_heads:
+                self._append(next_heads)
+            return len(next_heads) == len(moves)
 
     def close(self) -> None:
         """Close the file; it is opened again when it is needed."""

@@ -24,12 +24,12 @@ class Head:
 
 @dataclass(frozen=True)
 class Move:
-    """A chain that a transaction has extended.
+    """A chain that has become longer.
 
     Attributes:
         budget_id: Whose chain.
-        base: Its end before the transaction; None for a new budget, or where nobody looked.
-        head: Its end as it was committed.
+        base: Its end before; None for a new chain, or where nobody looked.
+        head: Its end as it was committed, which follows from its base.
     """
 
     budget_id: str

@@ -49,8 +49,12 @@ class Store(Protocol):
     def read(self, ids: Collection[str] | None = None) -> Kept | None: ...
     def create(self, kept: Kept) -> None: ...
     def replace(self, kept: Kept) -> None: ...
-    def advance(self, moves: Sequence[Move]) -> bool: ...
-    def raise_to(self, heads: Mapping[str, Head]) -> None: ...
+    def advance(self, moves: Sequence[Move]) -> bool:
+        """Note the ends of chains of which the fence has the bases, or nothing where that is None; False where it has
+        something else of some of them, of which nothing is noted.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
@@ -236,7 +240,8 @@ class Fence:
     def _advance(self, moves: Sequence[Move]) -> bool:
         """Whether the fence had the base of every chain, and has been moved."""
         with _failures_told():
-            if any(move.base == move.head for move in moves) or not self.store.advance(moves):
+            # Nobody has compared a chain without a base, or one that was not extended.
+            if any(move.base in (None, move.head) for move in moves) or not self.store.advance(moves):
                 return False
         self._known |= {move.budget_id: move.head for move in moves}
         return True
@@ -277,11 +282,15 @@ class Fence:
             # The fence was made, and whoever made it did not come to enter its life.
             self._enter_first_life(kept.life)
         ahead = {each: head for each, head in heads.items() if kept.heads.get(each) != head}
-        if ahead:
-            with _failures_told():
-                self.store.raise_to(ahead)
-        self._known |= heads
         self._loss = self._loss if ids is not None else None
+        if ahead:
+            moves = [Move(each, kept.heads.get(each), head) for each, head in ahead.items()]
+            with _failures_told():
+                is_moved = self.store.advance(moves)
+            if not is_moved:
+                # Somebody has moved the fence meanwhile: these ends were compared with others than it has now.
+                return {**kept.heads, **self._compare(ahead)}
+        self._known |= heads
         return {**kept.heads, **ahead}
 
     def _without_fence(self, ledger_id: str, life: tuple[int, str] | None) -> Mapping[str, Head]:

@@ -43,8 +43,15 @@ from app.ledger.books import Known, StoredEntry
 from app.ledger.statements import BUDGETS, EXPOSED, LIMIT_REQUESTS, RESERVATIONS
 from app.tables.columns import AmountsText, EventsText, FilterText
 from app.tables.ledger import under
+from app.tables.runs import RunSweepCell
 
 KEYS = REGISTERED[Subject.KEY].table
+#: What stands beside the entries and is compared with them.
+STATE_TABLES: tuple[Table, ...] = (
+    *(BUDGETS, RESERVATIONS, LIMIT_REQUESTS, EXPOSED, REGISTERS),
+    *(registered.table for registered in REGISTERED.values()),
+    cast(Table, RunSweepCell.__table__),
+)
 #: Rows that are held in memory at once.
 BATCH = 1000
 # Few, where many are read one after the other: a row that waits is one that the garbage collector looks at.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from array import array
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
+from app.entries.kinds import EntryKind
+from app.entries.records import EntryRecord
 from app.ledger.books import BadPlace, Books, Charges
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.export_format import ExportedEntry, ExportReader
 from app.ledger.merkle import WIDTH, Frontier, leaf_hash
 from app.ledger.verdicts import Past, TreeHead, Verdict
+from app.tables.states import REGISTER
 
 
 def verify_export(
@@ -57,12 +61,13 @@ def _verify(
 def _check(
     reader: ExportReader, books: Books, past: Past | None, recorded: Past | None, kept: Checkpoint | None
 ) -> TreeHead | None:
-    tree = _Leaves()
+    tree, registered = _Leaves(), _Registered()
     for entry in reader.entries():
         record = books.read(entry)
         if past is not None:
             past.check(entry)
         books.enter(entry, record)
+        registered.add(entry, record)
         tree.add(entry)
         if recorded is not None:
             recorded.add(entry)
@@ -75,6 +80,27 @@ def _check(
         reason = "a checkpoint is of all entries, and the file is of version 1 or has not all budgets: export anew"
         raise BadPlace(None, None, None, reason)
     return reader.tree
+
+
+class _Registered:
+    """Sees that nothing is registered twice. The register itself forgets what no entry can follow about."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+
+    def add(self, entry: ExportedEntry, record: EntryRecord) -> None:
+        """Take the next entry, once it is verified.
+
+        Raises:
+            BadPlace: an earlier entry has registered the same.
+        """
+        if record.budget_id != REGISTER or record.kind is not EntryKind.REGISTER:
+            return
+        short = blake2b(str(record.subject_id).encode(), digest_size=16).digest()
+        if short in self._seen:
+            reason = f"{record.subject_id} is registered already"
+            raise BadPlace(entry.budget_id, entry.sequence, entry.leaf_index, reason)
+        self._seen.add(short)
 
 
 class _Leaves:

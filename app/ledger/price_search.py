@@ -9,9 +9,9 @@ from itertools import count
 from os import cpu_count
 from time import monotonic
 
-from accounting.errors import AccountingError
+from accounting.errors import AccountingError, NoCostInFilter
 from app.kit.process_pool import JobFailed, ProcessPool
-from app.ledger.price_verification import Ends, Priced
+from app.ledger.price_verification import Ends, Priced, Unpayable
 from app.ledger.pricing import price
 from app.problems import Problem
 
@@ -19,6 +19,9 @@ from app.problems import Problem
 _SECONDS, _MEMORY_BYTES = 120.0, 2 * 2**30
 #: Over HTTP: so many prices, and so many seconds for all of them; what is left is undecided.
 MOST_OVER_HTTP, SECONDS_OVER_HTTP = 500, 60.0
+
+#: The code of the refusal to price events without a delta.
+MISSING_DELTA = "missing_charge_delta"
 
 #: Takes how many prices were found, and of how many.
 Reached = Callable[[int, int | None], None]
@@ -56,8 +59,8 @@ class PriceSearch:
         self._most, self._end = most, None if seconds is None else monotonic() + seconds
         self._asked, self._limits = count(1), f"{most} prices and {seconds} seconds"
 
-    def __call__(self, asked: Sequence[Priced]) -> Iterator[Ends | str]:
-        """Both ends of each price, in the order in which they are asked for, or why there is none."""
+    def __call__(self, asked: Sequence[Priced]) -> Iterator[Ends | Unpayable | str]:
+        """Both ends of each price, in the order in which they are asked for, or why there is none or none is known."""
         executor = ThreadPoolExecutor(self._at_once)
         try:
             found = [executor.submit(self._find, priced) for priced in asked]
@@ -69,7 +72,7 @@ class PriceSearch:
             # Whoever is interrupted does not wait for what is under way: closing the pool ends it.
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def _find(self, priced: Priced) -> Ends | str:
+    def _find(self, priced: Priced) -> Ends | Unpayable | str:
         is_late = self._end is not None and monotonic() > self._end
         if is_late or (self._most is not None and next(self._asked) > self._most):
             return (
@@ -80,6 +83,9 @@ class PriceSearch:
         except JobFailed as failure:
             return f"it was given up: {failure}"
         except AccountingError as refused:
+            lacks_delta = refused.code == MISSING_DELTA
+            if lacks_delta or isinstance(refused, NoCostInFilter):
+                return Unpayable(refused.detail, lacks_delta)
             return f"today's engine refuses it: {refused.detail}"
         except Problem:
             raise

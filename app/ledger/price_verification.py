@@ -1,7 +1,10 @@
 """Whether entries charge what their events cost: each different price is found once, and every entry compared with it.
 
 Pure: it is fed while the books are read, and asks whoever finds prices. What an entry charges is *too low* where some
-amount is below the certified lower end of today's price (`PrivacyFilter.least_cost`): no rounding explains that.
+amount is below the certified lower end of today's price (`PrivacyFilter.least_cost`): no rounding explains that. So
+it is where the budget has no cost for such events at all: the mechanisms and samplings that a kind of budget has a cost
+for have only become more, and an `approximate_dp` budget never priced without a delta what needs one, so that no
+version of the ledger has admitted it. (Early versions did not enter the delta of a correction, which is undecided.)
 Between that and today's price it is *undecided*, as where there is no price today; above it is *high*.
 
 Which price an entry has follows from what the ledger does (`app.ledger.transitions`):
@@ -50,7 +53,7 @@ class PriceClass(StrEnum):
     """An entry's charge, compared with what its events cost today, is one of these."""
 
     TOO_LOW = "too_low"
-    """Some amount is below the certified lower end of the price."""
+    """Some amount is below the certified lower end of the price, or the budget has no cost for such events at all."""
     UNDECIDED = "undecided"
     """Some amount is below the price, none below its lower end; or there is no price today."""
     RIGHT = "right"
@@ -75,8 +78,21 @@ class Ends(NamedTuple):
     most: Amounts
 
 
-#: Finds prices, in the order in which they are asked for: both ends of each, or why there is none.
-FindPrices = Callable[[Sequence[Priced]], Iterable[Ends | str]]
+class Unpayable(NamedTuple):
+    """A budget of this kind has no price for the events, and never had one.
+
+    Attributes:
+        reason: Why.
+        lacks_delta: Whether it would have one at a delta, and none is said.
+    """
+
+    reason: str
+    lacks_delta: bool = False
+
+
+#: Finds prices, in the order in which they are asked for: both ends of each, or that there is none, or why none is
+#: known today.
+FindPrices = Callable[[Sequence[Priced]], Iterable[Ends | Unpayable | str]]
 
 
 @dataclass(frozen=True)
@@ -106,6 +122,9 @@ class Judgement:
     def bad_place(self) -> BadPlace:
         """The first entry, as what is wrong with the books."""
         more = f" ({self.entries - 1} more entries charge the same)" if self.entries > 1 else ""
+        if self.reason is not None:
+            reason = f"its price is too low: it charges {_said(self.charged)}, and {self.reason}{more}"
+            return BadPlace(self.budget_id, self.sequence, self.leaf_index, reason)
         reason = (
             f"its price is too low: it charges {_said(self.charged)}, and engine {ENGINE_VERSION} finds that its "
             f"events cost at least {_said(self.least or {})}{more}"
@@ -151,7 +170,7 @@ class PriceVerification:
         self._find, self._most_held, self._most_events = find, most_held, most_events
         self._report = PriceReport()
         self._held: dict[_Key, dict[_Charged, _Met]] = {}
-        self._known: dict[_Key, Ends | str] = {}
+        self._known: dict[_Key, Ends | Unpayable | str] = {}
         self._lists: dict[int, _List] = {}
         self._groups = self._events = 0
 
@@ -180,7 +199,8 @@ class PriceVerification:
         budget_filter = history.filter
         named = self._lists.get(id(events)) or self._named(events)
         key = (budget_filter.kind, budget_filter.price_terms, history.relation, after.charge_delta, named)
-        charged = (record.amounts, held)
+        may_lack_delta = kind is _CORRECT and before is not None
+        charged = (record.amounts, held, may_lack_delta)
         met = self._held.setdefault(key, {})
         first = met.get(charged)
         if first is not None:
@@ -211,20 +231,28 @@ class PriceVerification:
         self._known.update(zip(missing, self._find(asked), strict=True))
         self._report.prices += len(missing)
         for key, met in held.items():
-            for (amounts, most), first in met.items():
-                self._judge(amounts, most, first, self._known[key])
+            for (amounts, most, may_lack_delta), first in met.items():
+                price = self._known[key]
+                if isinstance(price, Unpayable) and price.lacks_delta and may_lack_delta:
+                    price = f"{price.reason}; earlier versions priced corrections at a delta that they did not enter"
+                self._judge(amounts, most, first, price)
         if self._events > self._most_events or len(self._known) > self._most_held:
             # Found again where they are met again.
             self._known, self._lists, self._events = {}, {}, 0
 
-    def _judge(self, amounts: Amounts, held: Amounts | None, first: _Met, price: Ends | str) -> None:
-        verdict = PriceClass.UNDECIDED if isinstance(price, str) else judge(amounts, held, price)
+    def _judge(self, amounts: Amounts, held: Amounts | None, first: _Met, price: Ends | Unpayable | str) -> None:
+        if isinstance(price, Unpayable):
+            verdict = PriceClass.TOO_LOW
+        else:
+            verdict = PriceClass.UNDECIDED if isinstance(price, str) else judge(amounts, held, price)
         self._report.entries[verdict] += first.entries
         listed = sum(each.verdict is verdict for each in self._report.listed)
         if verdict is PriceClass.RIGHT or listed >= LISTED:
             return
         found: dict[str, object] = {}
-        if isinstance(price, str):
+        if isinstance(price, Unpayable):
+            found = {"reason": f"this budget cannot pay for such events at any price: {price.reason}"}
+        elif isinstance(price, str):
             found = {"reason": price}
         else:
             found = {
@@ -304,5 +332,5 @@ class _Met:
 
 #: The filter's kind and price terms, the relation, the charge's delta, and the events.
 _Key = tuple[str, tuple[str, tuple[float, ...]] | None, NeighboringRelation, float | None, _List]
-#: What is charged, and what was held where that bounds it.
-_Charged = tuple[Amounts, Amounts | None]
+#: What is charged, what was held where that bounds it, and whether it may have been priced at a delta that is not said.
+_Charged = tuple[Amounts, Amounts | None, bool]

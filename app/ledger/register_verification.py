@@ -1,26 +1,29 @@
-"""Comparison of the rows of data sets, keys, runs and audits with what the register says of them."""
+"""Comparison of the rows of data sets, keys, runs, sweeps, audits and webhooks with what the register says of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Set
+from itertools import groupby
+from typing import Any, cast
 
-from sqlalchemy import Row, Select, func, select, union_all
+from sqlalchemy import Row, Select, Table, func, select, union_all
 from sqlalchemy.orm import Session
 
 from app.db.lists import among, as_list
 from app.entries.kinds import EntryKind
 from app.entries.register import Told
-from app.entries.registered import REGISTERED, Registered
+from app.entries.registered import REGISTERED, Registered, hash_of_cells
 from app.entries.statements import ENTRIES
 from app.entries.subjects import Subject
 from app.ledger.books import BadPlace
 from app.ledger.statements import BUDGETS, RESERVATIONS
 from app.tables.datasets import Dataset, DatasetContent, DatasetVersion
-from app.tables.runs import Run, RunSweep
+from app.tables.runs import Run, RunSweep, RunSweepCell
 from app.tables.states import REGISTER, ReservationStatus, RunState
 
 _COMPARED_AT_ONCE = 250
+SWEEPS, CELLS = cast(Table, RunSweep.__table__), cast(Table, RunSweepCell.__table__)
 
 
 class RegisterComparison:
@@ -38,33 +41,37 @@ class RegisterComparison:
 
     def add(self, told: Told) -> None:
         """Take what the register says of something in the end."""
+        if told.subject is Subject.REGISTER or (told.has_ended and REGISTERED[told.subject].is_removed):
+            return
         self._counts[told.subject] += 1
         waiting = self._waiting[told.subject]
         waiting.append(told)
         if len(waiting) >= _COMPARED_AT_ONCE:
             self._compare(told.subject)
 
-    def check(self, *, has_begun: bool) -> None:
+    def check(self, subjects: Set[Subject]) -> None:
         """Compare what is left, and look for rows that nothing was said of.
 
         Args:
-            has_begun: Whether the register has entries. What was there before it is entered with the first of them.
+            subjects: Those of which the register has every row. Rows that are older than the register, or than what it
+                says of their table, are entered with its next entry.
 
         Raises:
             BadPlace: the first row that is not what the register says.
         """
-        for subject in Subject:
+        for subject in REGISTERED:
             self._compare(subject)
         if self._bad is not None:
             raise self._bad
-        if not has_begun:
+        if not subjects:
             return
         twice = self._session.execute(_REGISTERED_TWICE).one_or_none()
         if twice is not None:
             # A row for each entry would else hide one that no entry is about.
             raise BadPlace(REGISTER, twice.sequence, twice.leaf_index, f"{twice.subject_id} is registered already")
         for registered in REGISTERED.values():
-            self._check_count(registered)
+            if registered.subject in subjects:
+                self._check_count(registered)
         lost = self._session.scalar(_CONTENT_WITHOUT_ROW)
         if lost is not None:
             raise _bad(f"the content of the data set {lost} has no row in dataset_contents")
@@ -85,9 +92,29 @@ class RegisterComparison:
             reason = _fault(registered, told, rows.get(told.id))
             if reason is not None and self._bad is None:
                 self._bad = _bad(reason)
+        if registered.subject is Subject.SWEEP and self._bad is None:
+            self._bad = self._bad_cells([row.id for row in rows.values()])
+
+    def _bad_cells(self, sweep_ids: list[str]) -> BadPlace | None:
+        """Compare the cells of sweeps with their hash, which the register has of each."""
+        dialect = self._session.get_bind().dialect.name
+        statement = select(CELLS).where(among(dialect, CELLS.c.sweep_id, "ids")).order_by(*CELLS.primary_key)
+        cells = self._session.execute(statement, {"ids": as_list(dialect, sweep_ids)})
+        hashed = {sweep_id: hash_of_cells(cell[1:] for cell in own) for sweep_id, own in groupby(cells, lambda c: c[0])}
+        statement = select(SWEEPS.c.id, SWEEPS.c.cells_hash).where(among(dialect, SWEEPS.c.id, "ids"))
+        for sweep_id, said in self._session.execute(statement, {"ids": as_list(dialect, sweep_ids)}):
+            if hashed.get(sweep_id) != said:
+                return _bad(f"the cells of the sweep {sweep_id} are not what the register says")
+        return None
 
     def _check_count(self, registered: Registered) -> None:
         table = registered.table
+        if registered.is_removed:
+            is_of_it = (ENTRIES.c.budget_id == REGISTER) & (ENTRIES.c.subject_id == table.c.id)
+            end = select(ENTRIES.c.leaf_index).where(is_of_it, ENTRIES.c.kind == str(EntryKind.END))
+            revived = self._session.scalar(select(table.c.id).where(end.exists()).order_by(table.c.id).limit(1))
+            if revived is not None:
+                raise _bad(f"the {registered.subject} {revived} has ended, and has a row")
         count = self._session.scalar(select(func.count()).select_from(table).where(registered.rows(table)))
         if count == self._counts[registered.subject]:
             return  # Each of those that were registered has its row, so these are all rows.

@@ -126,7 +126,10 @@ class PricesBody(Schema):
     """A comparison of all charges with what their events cost today."""
 
     prices: int = Field(description="How many different prices were found, or looked for.")
-    too_low: int = Field(description="Charges below the certified lower end of today's price: `valid` is false.")
+    too_low: int = Field(
+        description="Charges below the certified lower end of today's price, or for events that the budget has no "
+        "cost for: `valid` is false."
+    )
     undecided: int = Field(description="Charges between that and today's price, or without a price today.")
     right: int = Field(description="Charges that are today's price.")
     high: int = Field(description="Charges above today's price.")

@@ -6,13 +6,31 @@ checkpoint is answered 409.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Row, Select
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Float,
+    Integer,
+    LargeBinary,
+    Row,
+    Select,
+    Table,
+    TypeDecorator,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+)
 from sqlalchemy.orm import Session
 
 from app.problems import Problem
@@ -59,6 +77,74 @@ def wrong_kinds_named(where: str) -> Iterator[None]:
         if isinstance(error, WrongKind):
             raise
         raise WrongKind(f"{where} ({type(error).__name__})") from None
+
+
+def is_misread(column: Column[Any]) -> bool:
+    """Return whether a value of another kind is read from a column without an error.
+
+    An integer in the place of bytes is as many zeros, in memory; and whatever is no zero is true.
+    """
+    return isinstance(column.type, LargeBinary | Boolean)
+
+
+def look_for_wrong_kinds(
+    session: Session, tables: Iterable[Table], of: Callable[[Column[Any]], bool] = lambda _: True
+) -> None:
+    """Look at the kind of every value of these tables, without reading any. PostgreSQL takes no wrong one.
+
+    Args:
+        session: A read session.
+        tables: In the order in which they are looked at.
+        of: Says which columns are looked at.
+
+    Raises:
+        WrongKind: names the first value that is of another kind than its column. So is a text that is no JSON, or no
+            moment, where one belongs.
+    """
+    if session.get_bind().dialect.name != "sqlite":
+        return
+    for table in tables:
+        columns = [column for column in table.c if of(column)]
+        key = list(table.primary_key)
+        wrong = {column.name: _is_wrong(column) for column in columns}
+        found = None
+        if columns:
+            # Keys are read as they are, too: one may be of another kind itself.
+            shown = [func.quote(column) for column in key]
+            statement = select(*shown, *wrong.values()).select_from(table).where(or_(*wrong.values())).limit(1)
+            found = session.execute(statement).first()
+        if found is not None:
+            row = ", ".join(str(value)[:80] for value in found[: len(key)])
+            name = next(name for name, is_bad in zip(wrong, found[len(key) :], strict=True) if is_bad)
+            raise WrongKind(f"the column {name} of {table.name}, in the row of {row}")
+
+
+def _is_wrong(column: Column[Any]) -> ColumnElement[bool]:
+    kind = func.typeof(column)
+    if isinstance(column.type, JSON):
+        # What reads JSON makes nothing of a null, and of bytes an error.
+        allowed = case(
+            (kind == "text", func.json_valid(column)), else_=(kind == "null") & literal(bool(column.nullable))
+        )
+        return allowed == 0
+    if isinstance(column.type, UtcDateTime):
+        allowed = case(
+            (kind == "text", func.datetime(column).is_not(None)), else_=(kind == "null") & bool(column.nullable)
+        )
+        return allowed == 0
+    if isinstance(column.type, Boolean):
+        return (kind != "integer") | column.cast(Integer).not_in([0, 1])
+    return kind.not_in([*_storage(column), *(["null"] if column.nullable else [])])
+
+
+def _storage(column: Column[Any]) -> tuple[str, ...]:
+    """Return the storage classes that SQLite has for values of a column."""
+    kind = column.type.impl if isinstance(column.type, TypeDecorator) else column.type
+    if isinstance(kind, Integer | BigInteger):
+        return ("integer",)
+    if isinstance(kind, LargeBinary):
+        return ("blob",)
+    return ("real", "integer") if isinstance(kind, Float) else ("text",)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from accounting.events import Event
 from app.entries.kinds import WITHOUT_A_KEY
 from app.entries.records import EntryRecord, mechanisms_of
 from app.entries.register import Told
+from app.entries.statements import ENTRIES
 from app.ledger import books_repository as repository
 from app.ledger import tables
 from app.ledger.books import BadPlace, Books, Charges, Head, Known, beside
@@ -25,7 +26,7 @@ from app.ledger.books_repository import REPEATED, EntryRow
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.register_verification import RegisterComparison
 from app.ledger.statements import BUDGETS, RESERVATIONS
-from app.ledger.stored_values import WrongKind
+from app.ledger.stored_values import WrongKind, is_misread, look_for_wrong_kinds
 from app.ledger.tables import Comparison
 from app.ledger.tree_verification import TreeVerification
 from app.ledger.verdicts import Past, TreeHead, Verdict
@@ -50,8 +51,10 @@ def verify(
         kept: A checkpoint that was kept elsewhere; for all budgets alone.
         charges: Is told of every entry about a reservation, as `app.ledger.price_verification` asks for.
     """
-    books = Books(repository.corrected_reservations(session, root_id), charges)
+    books = Books(charges=charges)
     try:
+        look_for_wrong_kinds(session, repository.STATE_TABLES, of=is_misread)
+        books = Books(repository.corrected_reservations(session, root_id), charges)
         return Verdict.good(books, _check(session, books, root_id, past, kept))
     except BadPlace as bad:
         return Verdict.bad(books, bad)
@@ -59,8 +62,15 @@ def verify(
         return Verdict.bad(books, BadPlace(None, None, None, str(wrong)))
     except (TypeError, ValueError, OverflowError) as error:
         # On SQLite a column takes values of every kind, and what reads them fails before they can be compared.
-        reason = f"a stored value is not of its column's kind ({type(error).__name__})"
-        return Verdict.bad(books, BadPlace(None, None, None, reason))
+        return Verdict.bad(books, BadPlace(None, None, None, _wrong_kind(session, error)))
+
+
+def _wrong_kind(session: Session, error: Exception) -> str:
+    try:
+        look_for_wrong_kinds(session, (ENTRIES, *repository.STATE_TABLES))
+    except WrongKind as wrong:
+        return str(wrong)
+    return f"a stored value is not of its column's kind ({type(error).__name__})"
 
 
 def _check(session: Session, books: Books, root_id: str, past: Past | None, kept: Checkpoint | None) -> TreeHead | None:
@@ -135,14 +145,14 @@ class _Reader:
             self._settle(done, entry)
 
     def check_registered(self) -> None:
-        """The rows of all data sets, keys, runs and audits.
+        """The rows of all data sets, keys, runs, sweeps, audits and webhooks.
 
         Raises:
             BadPlace: one is not what the register says, or is missing, or was never registered.
         """
         for told in self._books.register.told.values():
             self._registered.add(told)
-        self._registered.check(has_begun=self._books.register.sequence > 0)
+        self._registered.check(self._books.register.subjects)
 
     def check_principals(self) -> None:
         """Check that everybody who made an entry ever had a key.

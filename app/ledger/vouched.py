@@ -21,11 +21,14 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.context import Context
 from app.db.database import Database
+from app.entries import registering
 from app.entries.records import EntryRecord
 from app.entries.register import UNREADABLE, Told, told_by
 from app.entries.statements import ENTRIES
 from app.fence.marks import Head
+from app.fence.watching import fence_of
 from app.kit.hash_chain import GENESIS
 from app.ledger.books import Known
 from app.ledger.rebuild import BrokenChain, Chained, History, checked_record, opened, replay
@@ -33,6 +36,23 @@ from app.tables.states import REGISTER
 
 _AT_ONCE = 500
 _HASH_BYTES = 32
+
+
+def vouched_ends(context: Context, chain_ids: Collection[str]) -> Mapping[str, Head]:
+    """The ends of chains that the fence has, the register's among them, which says all rows by then.
+
+    Raises:
+        Unfenced: the database is behind its fence, or the fence cannot be read or written.
+    """
+    fence = fence_of(context)
+    ends = fence.heads(chain_ids)
+    with context.database.read() as session:
+        has_begun = registering.has_begun(session)
+    if not has_begun:
+        with context.database.write() as session:
+            registering.begin(session, context.clock())
+        ends = fence.heads(chain_ids)
+    return ends
 
 
 class VouchedEntry(NamedTuple):

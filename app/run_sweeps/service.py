@@ -14,6 +14,7 @@ from app.context import Context
 from app.datasets import service as datasets
 from app.entries import registering
 from app.entries.kinds import ChargedData, EntryKind
+from app.entries.registered import hash_of_cells
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
 from app.kit.ids import new_id
@@ -48,20 +49,25 @@ def create(session: Session, context: Context, principal_id: str, prepared: Prep
     registering.lock(session)
     if prepared.price is not None:
         _reserve(session, context, prepared, prepared.price)
+    cells = [
+        RunSweepCell(
+            sweep_id=sweep.id,
+            number=number,
+            values=list(cell.values),
+            plan_hash=columns["plan_hash"],
+            achieved=columns["achieved"],
+            draft=_draft(prepared, columns) if sweep.select == Select.BEST else None,
+        )
+        for number, (cell, columns) in enumerate(zip(grid.cells, prepared.columns, strict=True))
+    ]
+    sweep.cells_hash = hash_of_cells(
+        (each.number, each.values, each.plan_hash, each.achieved, each.draft) for each in cells
+    )
     session.add(sweep)
     session.flush()
+    session.add_all(cells)
     run_ids = []
-    for number, (cell, columns) in enumerate(zip(grid.cells, prepared.columns, strict=True)):
-        session.add(
-            RunSweepCell(
-                sweep_id=sweep.id,
-                number=number,
-                values=list(cell.values),
-                plan_hash=columns["plan_hash"],
-                achieved=columns["achieved"],
-                draft=_draft(prepared, columns) if sweep.select == Select.BEST else None,
-            )
-        )
+    for number, columns in enumerate(prepared.columns):
         if sweep.select == Select.ALL:
             run_ids.append(new_id("run"))
             session.add(
@@ -76,10 +82,11 @@ def create(session: Session, context: Context, principal_id: str, prepared: Prep
                     created_at=sweep.created_at,
                 )
             )
-    entered = [Registration(EntryKind.REGISTER, Subject.RUN, run_id, principal_id) for run_id in run_ids]
+    entered = [Registration(EntryKind.REGISTER, Subject.SWEEP, sweep.id, principal_id)]
+    entered += [Registration(EntryKind.REGISTER, Subject.RUN, run_id, principal_id) for run_id in run_ids]
     registering.enter(session, sweep.created_at, entered)
     if sweep.select == Select.BEST:
-        progression.add_trial(session, context, sweep)
+        progression.add_first_trial(session, context, sweep)
     return sweep
 
 

@@ -2,6 +2,9 @@
 
 Each claim of a run has a file of its own, named by the epoch. A run succeeds under the epoch of its last claim, so a
 worker that lost it can neither replace nor remove the model of its successor.
+
+The model of a trial that nobody sees lies under another name, until the service moves it. So no column of the database
+makes it one that is served.
 """
 
 from __future__ import annotations
@@ -20,9 +23,21 @@ from trainer.run import RunResult
 
 
 def model_path(context: Context, run: Run) -> Path:
+    """Return the file of the run's model: of a trial that nobody sees, another one than of a run that is shown."""
+    return _path(context, run, is_withheld=run.is_withheld)
+
+
+def _path(context: Context, run: Run, *, is_withheld: bool) -> Path:
     # Runs of before there were epochs have 0.
-    name = f"{run.id}.{run.epoch}.npz" if run.epoch else f"{run.id}.npz"
-    return context.settings.data_dir / "models" / name
+    name = f"{run.id}.{run.epoch}" if run.epoch else run.id
+    return context.settings.data_dir / "models" / f"{name}{'.withheld' if is_withheld else ''}.npz"
+
+
+def publish_model(context: Context, run: Run) -> None:
+    """Let the model of a trial be served; where that has happened already, nothing is done."""
+    withheld, shown = (_path(context, run, is_withheld=each) for each in (True, False))
+    if withheld.exists() or not shown.exists():
+        withheld.rename(shown)
 
 
 def write_model(context: Context, run: Run, data: DataDescription, result: RunResult) -> None:
@@ -54,9 +69,10 @@ def remove_models(context: Context, run: Run) -> None:
 
 def remove_unkept_models(context: Context, run: Run) -> None:
     """Remove what claims of a run that has ended wrote and did not keep, unfinished files among it."""
-    own = model_path(context, run)
-    for path in own.parent.glob(f"{run.id}.*npz*"):
-        if path != own or run.state != RunState.SUCCEEDED:
+    # It may be moved at this moment.
+    own = [_path(context, run, is_withheld=each) for each in (True, False)]
+    for path in own[0].parent.glob(f"{run.id}.*npz*"):
+        if path not in own or run.state != RunState.SUCCEEDED:
             path.unlink(missing_ok=True)
 
 

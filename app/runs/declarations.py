@@ -16,18 +16,13 @@ from sqlalchemy.orm import Session
 
 from app.context import Context
 from app.datasets import versions
-from app.entries import registering
 from app.entries.registered import REGISTERED, charged_data
 from app.entries.subjects import Subject
-from app.fence.watching import fence_of
-from app.ledger import books_repository as books
-from app.ledger import tables
 from app.ledger.rebuild import BrokenChain, details_of
-from app.ledger.statements import RESERVATIONS
 from app.ledger.states import ReservationState
-from app.ledger.tables import Comparison
-from app.ledger.vouched import Vouched
-from app.runs import lifecycle, sweep_repository
+from app.ledger.vouched import Vouched, vouched_ends
+from app.runs import charges, lifecycle, sweep_repository, sweep_trials
+from app.runs.charges import ChargeAltered
 from app.runs.lifecycle import DECLARATION_ALTERED, RefusedError
 from app.tables.datasets import Dataset
 from app.tables.runs import Run
@@ -62,17 +57,11 @@ def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator
         RefusedError, Unfenced: as `check`.
     """
     plan = lifecycle.read_plan(run)
-    fence = fence_of(context)
-    chains = [REGISTER, *([] if run.budget_id is None else [run.budget_id])]
-    ends = fence.heads(chains)
-    if REGISTER not in ends:
-        with context.database.write() as session:
-            registering.begin(session, context.clock())
-        ends = fence.heads(chains)
+    ends = vouched_ends(context, [REGISTER, *([] if run.budget_id is None else [run.budget_id])])
     with context.database.read() as session:
         try:
-            charge = _Check(session, Vouched(session, context.database, ends)).check(run, plan)
-        except BrokenChain:
+            charge = _Check(context, session, Vouched(session, context.database, ends)).check(run, plan)
+        except (BrokenChain, ChargeAltered):
             raise RefusedError(DECLARATION_ALTERED) from None
         if is_started and charge is not None and charge.state.status is not ReservationStatus.STARTED:
             raise RefusedError(DECLARATION_ALTERED)
@@ -82,11 +71,14 @@ def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator
 class _Check:
     """Compares rows in a session's view with what the books say of them."""
 
-    def __init__(self, session: Session, vouched: Vouched) -> None:
-        self._session, self._vouched = session, vouched
+    def __init__(self, context: Context, session: Session, vouched: Vouched) -> None:
+        self._context, self._session, self._vouched = context, session, vouched
 
     def check(self, run: Run, plan: Plan) -> _Charge | None:
         """Compare the run, its data sets and its charge, which is returned if there is one."""
+        if run.sweep_id is not None:
+            # First: what a trial is compared with stands in the sweep's cells.
+            self._check_sweep(run.sweep_id, run)
         self._check_run(run)
         for dataset_id in (run.dataset_id, run.test_dataset_id):
             if dataset_id is not None:
@@ -122,6 +114,14 @@ class _Check:
         if run.seed is not None or any(_drafted(run, name) != said for name, said in cell.draft.items()):
             raise RefusedError(DECLARATION_ALTERED)
 
+    def _check_sweep(self, sweep_id: str, run: Run) -> None:
+        """Compare the run's sweep with its entry, and a trial with those that the sweep makes."""
+        sweep = sweep_repository.find(self._session, sweep_id)
+        if sweep is None or not sweep_trials.is_as_entered(self._session, self._vouched, sweep):
+            raise RefusedError(DECLARATION_ALTERED)
+        if run.is_withheld and not sweep_trials.is_trial(self._context, self._session, sweep, run.id, run.sweep_cell):
+            raise RefusedError(DECLARATION_ALTERED)
+
     def _check_row(self, subject: Subject, subject_id: str) -> None:
         table = REGISTERED[subject].table
         row = self._session.execute(select(table).where(table.c.id == subject_id)).one()
@@ -140,11 +140,8 @@ class _Check:
             return None
         if run.budget_id is None or reservation_id is None:
             raise RefusedError(DECLARATION_ALTERED)
-        history, known = self._vouched.reservation(run.budget_id, reservation_id)
-        row = None if known is None else books.reservations(self._session, [known]).get(reservation_id)
-        if known is None or row is None or known.state.run_id != (run.sweep_id or run.id):
-            raise RefusedError(DECLARATION_ALTERED)
-        if Comparison(self._session, RESERVATIONS).different(row, tables.reservation_row(known)) is not None:
+        history, known = charges.as_entered(self._session, self._vouched, run.budget_id, reservation_id)
+        if known.state.run_id != (run.sweep_id or run.id):
             raise RefusedError(DECLARATION_ALTERED)
         if sweep is None:
             lifecycle.check_plan(plan, known.state)

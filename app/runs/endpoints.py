@@ -193,6 +193,8 @@ def get_run_model(
             raise Problem(
                 409, "model_not_released", f"The run has not succeeded (it is {run.state}): there is no model."
             )
+        if not artifacts.model_path(context, run).exists():
+            raise Problem(409, "model_not_released", "There is no model that the run has released.")
         if format == "npz":
             # Bytes, not a file answer: its validators would tell the moment the file was written.
             disposition = {"Content-Disposition": f'attachment; filename="{run_id}.npz"'}

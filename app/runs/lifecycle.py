@@ -15,6 +15,7 @@ Locks are taken in one order everywhere: a sweep's row, a run's, the register's,
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,12 +30,15 @@ from app.entries import registering
 from app.entries.kinds import EntryKind
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
+from app.fence.marks import Head
 from app.fence.service import touch
+from app.fence.watching import fence_of
 from app.ledger.commands import Commit, Start, Void
 from app.ledger.states import ReservationState
 from app.problems import Problem
 from app.reservations import service as reservations
-from app.runs import repository
+from app.runs import charges, repository
+from app.runs.charges import ChargeAltered
 from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.repository import Lease
 from app.runs.schedule import Schedule
@@ -256,7 +260,13 @@ def _start_charge(session: Session, context: Context, reservation_id: str, plan:
 
 
 def end(context: Context, claimed: Run, ending: Ending) -> bool:
-    """End a run and settle its charge; False when it is not this claim's any more, and nothing was written."""
+    """End a run and settle its charge.
+
+    Returns:
+        False where nothing of the run is released: it is not this claim's any more, and nothing was written; or what
+        is charged for it is not what was entered, and it has failed.
+    """
+    ends = {} if claimed.budget_id is None else fence_of(context).heads([claimed.budget_id])
     with context.database.write() as session:
         run = repository.find_for_update(session, claimed.id)
         assert run is not None, "runs are never deleted"
@@ -265,12 +275,14 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
                 return True  # by this very call: it is made again where its answer was lost
             log.warning("run_taken_away", run_id=run.id, epoch=claimed.epoch)
             return False
+        # The claim was compared with the register, and what somebody has written since was not.
+        run.is_withheld = claimed.is_withheld
         if ending.result is not None:
             run.result, run.steps_done = ending.result, run.steps_total
-        settle(session, context, run, ending)
-    log.info("run_ended", run_id=claimed.id, state=str(ending.state))
+        settle(session, context, run, ending, ends)
+    log.info("run_ended", run_id=claimed.id, state=str(run.state))
     advance(context, {claimed.sweep_id})
-    return True
+    return run.state == ending.state
 
 
 def hand_back(context: Context, claimed: Run) -> None:
@@ -342,32 +354,51 @@ def _is_started(session: Session, run: Run) -> bool:
     return reservations.get_reservation(session, run.reservation_id).state == ReservationStatus.STARTED
 
 
-def settle(session: Session, context: Context, run: Run, ending: Ending) -> None:
+def settle(
+    session: Session, context: Context, run: Run, ending: Ending, ends: Mapping[str, Head] | None = None
+) -> None:
     """End a run, in the caller's transaction, which has the run's row locked.
 
     A started reservation is committed in full, whatever became of the run; one that never started is released. That of
     a sweep is settled when all its runs have ended.
+
+    Args:
+        session: A write session.
+        context: The process's context.
+        run: Which one.
+        ending: How it ends. One that has succeeded fails where its charge is not what was entered.
+        ends: The ends that the fence has, the budget's among them, from before the session. Without them the charge is
+            not compared with its entries, which is right where nothing of the run is released.
     """
     registering.lock(session)
     run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
     if run.sweep_id is not None and run.problem in _UNCHARGED:
         run.problem = _with_charge(run.problem, "The charge is the sweep's")
     if run.reservation_id is not None:
-        _settle_charge(session, context, run, run.reservation_id)
+        _settle_charge(session, context, run, run.reservation_id, ends)
     if not run.is_withheld:
         registering.enter(session, run.finished_at, [Registration(EntryKind.END, Subject.RUN, run.id)])
 
 
-def _settle_charge(session: Session, context: Context, run: Run, reservation_id: str) -> None:
-    if _is_started(session, run):
-        if run.problem == DECLARATION_ALTERED:
-            run.problem = _with_charge(run.problem, "Its charge stands")
-        elif run.problem in _UNCHARGED:
-            run.problem = WORKER_LOST
-        reservations.resolve(session, context, reservation_id, Commit(by_run=True))
-    else:
-        with suppress(Problem), session.begin_nested():  # a hold that ran out is released already
-            reservations.resolve(session, context, reservation_id, Void(by_run=True))
+def _settle_charge(
+    session: Session, context: Context, run: Run, reservation_id: str, ends: Mapping[str, Head] | None
+) -> None:
+    try:
+        # What has succeeded has started, whatever its row says.
+        if run.state == RunState.SUCCEEDED or _is_started(session, run):
+            if run.problem == DECLARATION_ALTERED:
+                run.problem = _with_charge(run.problem, "Its charge stands")
+            elif run.problem in _UNCHARGED:
+                run.problem = WORKER_LOST
+            charges.resolve(session, context, reservation_id, Commit(by_run=True), ends)
+        else:
+            with suppress(Problem):  # a hold that ran out is released already
+                charges.resolve(session, context, reservation_id, Void(by_run=True), ends)
+    except ChargeAltered as error:
+        # What is held stays held, and counts as spent.
+        log.error("charge_altered", run_id=run.id, reservation_id=reservation_id, reason=str(error))
+        run.state, run.result = RunState.FAILED, None
+        run.problem = _with_charge(DECLARATION_ALTERED, "What is held for it stays held")
 
 
 def _with_charge(problem: dict[str, str], charge: str) -> dict[str, str]:

@@ -133,13 +133,14 @@ def _end_runs(session: Session, context: Context) -> int:
     for run in runs:
         run.state, run.problem, run.finished_at = RunState.FAILED, RUN_LOST, now
     for sweep in sweeps:
-        sweep.outcome, sweep.finished_at, sweep.trials_left = SweepState.FAILED, now, None
+        sweep.outcome, sweep.finished_at = SweepState.FAILED, now
         if sweep.select == Select.BEST:
             # Trials are never shown: neither what they gave nor why they ended.
             for trial in session.scalars(select(Run).where(Run.sweep_id == sweep.id)):
                 artifacts.remove_models(context, trial)
                 trial.result = trial.problem = None
     ended = [Registration(EntryKind.END, Subject.RUN, run.id) for run in runs if not run.is_withheld]
+    ended += [Registration(EntryKind.END, Subject.SWEEP, sweep.id) for sweep in sweeps]
     registering.enter(session, now, ended)
     return len(runs)
 

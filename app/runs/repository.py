@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, CursorResult, case, func, select, update
 from sqlalchemy.orm import Session, load_only
 
 from app.runs.turns import turns_of
-from app.tables.runs import Audit, Run
-from app.tables.states import ENDED, IN_PROGRESS, RunState
+from app.tables.runs import Audit, Run, RunSweep
+from app.tables.states import ENDED, IN_PROGRESS, RunState, Select
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,18 @@ class Lease:
     heartbeat: int
 
 
+# Of a sweep for the best, the best run alone, whatever the flags of its trials say.
+_IS_RELEASED = Run.sweep_id.is_(None) | (
+    select(RunSweep.id)
+    .where(RunSweep.id == Run.sweep_id, (RunSweep.select == Select.ALL) | (RunSweep.best_run_id == Run.id))
+    .exists()
+)
+_MAY_BE_SEEN = ~Run.is_withheld & _IS_RELEASED
+
+
 def find(session: Session, run_id: str) -> Run | None:
     """A run that may be seen."""
-    run = session.get(Run, run_id)
-    return None if run is None or run.is_withheld else run
+    return session.scalar(select(Run).where(Run.id == run_id, _MAY_BE_SEEN))
 
 
 def find_for_update(session: Session, run_id: str) -> Run | None:
@@ -140,7 +148,7 @@ def ended_among(session: Session, run_ids: Collection[str]) -> list[Run]:
 
 def page(session: Session, before: tuple[datetime, str] | None, limit: int, within: ColumnElement[bool]) -> list[Run]:
     """Return a page of runs that may be seen and that the reader reaches, newest first, from just after the cursor."""
-    statement = select(Run).where(~Run.is_withheld, within).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit)
+    statement = select(Run).where(_MAY_BE_SEEN, within).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit)
     if before is not None:
         moment, run_id = before
         statement = statement.where((Run.created_at < moment) | ((Run.created_at == moment) & (Run.id < run_id)))

@@ -5,8 +5,8 @@ step that was lost with its process is made by whoever comes next: the end of an
 for all sweeps now and then.
 
 A sweep for the best makes one trial after the other, whatever their number, so that neither the queue nor the answer to
-the request shows it. The number is drawn when the first trial has ended, and long after the charge was made. Where it
-is none, the first trial was for nothing: without it, the ledger would show at once that nothing is run.
+the request shows it. The number and the cells are secret, and stored nowhere (`app.runs.sweep_trials`). Where the
+number is none, the first trial is for nothing: without it, the ledger would show at once that nothing is run.
 
 Where there is a time to release at, as many trials are made as the public quantile says (on public data, as far as
 that time allows): those beyond the number drawn are spare, and thrown away. Others who wait for the same workers would
@@ -16,8 +16,7 @@ release at is no earlier than the end of the last of them.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 import structlog
@@ -25,31 +24,30 @@ from sqlalchemy.orm import Session
 
 from accounting.errors import AccountingError
 from accounting.events import Event
-from accounting.tuning.drawing import draw_trials
 from app.context import Context
 from app.db.failures import DATABASE_FAILURES
 from app.entries import registering
 from app.entries.kinds import EntryKind
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
-from app.kit.ids import new_id
+from app.fence.marks import Head
 from app.ledger.commands import Commit, Quote, Void
+from app.ledger.vouched import Vouched, vouched_ends
 from app.observability.stack import stack_lines
 from app.problems import Problem
 from app.reservations import quotes
 from app.reservations import service as reservations
-from app.runs import artifacts, doorbell
+from app.runs import artifacts, charges, doorbell
 from app.runs import sweep_repository as repository
-from app.runs.sweep_charges import composed, law_of, part_of_composed, quantile_of
+from app.runs.charges import ChargeAltered
+from app.runs.sweep_charges import composed, part_of_composed
 from app.runs.sweep_ranking import best_of
+from app.runs.sweep_trials import Trials, is_as_entered, trials_of
 from app.tables.runs import Run, RunSweep
-from app.tables.states import ReservationStatus, RunState, Select, SweepState
+from app.tables.states import REGISTER, ReservationStatus, RunState, Select, SweepState
 from calibrators.plan import plan_from_canonical
 
 log = structlog.get_logger()
-
-#: Draws uniformly from 0 to the argument less one, from the operating system.
-draw = secrets.randbelow
 
 
 def advance(context: Context, sweep_ids: Collection[str | None]) -> None:
@@ -61,7 +59,7 @@ def advance(context: Context, sweep_ids: Collection[str | None]) -> None:
     for sweep_id in sorted(each for each in sweep_ids if each is not None):
         try:
             _advance(context, sweep_id)
-        except (*DATABASE_FAILURES, Problem) as error:
+        except (*DATABASE_FAILURES, Problem, ChargeAltered) as error:
             log.error("run_sweep_not_advanced", sweep_id=sweep_id, error_type=type(error).__name__)
         except Exception as error:
             log.error("run_sweep_not_advanced", sweep_id=sweep_id, stack_trace=stack_lines(error))
@@ -87,14 +85,16 @@ def _advance(context: Context, sweep_id: str) -> None:
         if sweep.finished_at is not None or _waits_for_its_time(session, context, sweep):
             return
         part = _part_that_started(session, sweep)
+        chains = [REGISTER, *([] if sweep.budget_id is None else [sweep.budget_id])]
     # What has ended stays so: the part is the same under the lock.
     quote = None
     if part is not None and sweep.reservation_id is not None:
         with suppress(Problem):  # a part without a price is charged as the whole
             quote = quotes.quote_part(context, sweep.reservation_id, part)
+    ends = vouched_ends(context, chains)
     with context.database.write() as session:
         sweep = repository.find_for_update(session, sweep_id)
-        conclude(session, context, sweep, part if quote is not None else None, quote)
+        conclude(session, context, sweep, ends, part if quote is not None else None, quote)
     doorbell.ring(context.settings.data_dir)
 
 
@@ -102,6 +102,7 @@ def conclude(
     session: Session,
     context: Context,
     sweep: RunSweep,
+    ends: Mapping[str, Head] | None = None,
     part: tuple[Event, ...] | None = None,
     quote: Quote | None = None,
 ) -> None:
@@ -111,50 +112,61 @@ def conclude(
         session: A write session that has the sweep's row locked.
         context: The process's context.
         sweep: Which one.
+        ends: `app.ledger.vouched.vouched_ends` of the register and the budget, from before the session. Without them
+            nothing is made or released, which is right for a sweep that is cancelled.
         part: The part of its events that is charged, where that is not all of them.
         quote: The part's price.
+
+    Raises:
+        ChargeAltered: its reservation is not what its entries say. It does not end before that is repaired.
     """
     if sweep.finished_at is not None or repository.has_open_runs(session, sweep.id):
         return
+    registering.lock(session)
+    registering.begin(session, context.clock())
     has_started = repository.has_started_runs(session, sweep.id)
-    if sweep.select == Select.BEST and has_started:
+    # Nothing is made or released of what somebody has altered.
+    is_whole = sweep.select != Select.BEST or (
+        ends is not None and is_as_entered(session, Vouched(session, context.database, ends), sweep)
+    )
+    if sweep.select == Select.BEST and has_started and is_whole:
         if _queue_next_trial(session, context, sweep):
             return
         if _waits_for_its_time(session, context, sweep):
             return
     runs = repository.runs(session, sweep.id)
     if sweep.select == Select.BEST:
-        outcome = _release_best(context, sweep, runs)
+        outcome = _release_best(context, sweep, runs, trials_of(context, session, sweep) if is_whole else None)
     else:
         states = {run.state for run in runs}
         in_order = (SweepState.SUCCEEDED, SweepState.CANCELLED, SweepState.FAILED)
         outcome = next(state for state in in_order if state in states)
-    sweep.outcome, sweep.finished_at, sweep.trials_left = outcome, context.clock(), None
-    registering.lock(session)
-    _settle(session, context, sweep, part, quote, has_started=has_started)
-    if sweep.best_run_id is not None:
-        _show(session, context, sweep)
-    session.flush()
+    sweep.outcome, sweep.finished_at = outcome, context.clock()
+    _settle(session, context, sweep, ends, part, quote, has_started=has_started)
+    ended = [] if sweep.best_run_id is None else _show(session, sweep)
+    ended.append(Registration(EntryKind.END, Subject.SWEEP, sweep.id))
+    registering.enter(session, context.clock(), ended)
     log.info("run_sweep_ended", sweep_id=sweep.id, outcome=str(outcome))
 
 
 def _waits_for_its_time(session: Session, context: Context, sweep: RunSweep) -> bool:
     """Whether all trials are made, or are not to be made any more, and nothing is told yet."""
-    is_cancelled = sweep.is_cancelled and sweep.started_at is not None
-    is_done = is_cancelled or (sweep.trials_left == 0 and not _wants_spare(session, context, sweep))
-    return is_done and _is_early(context, sweep)
+    if sweep.started_at is None or not _is_early(context, sweep):
+        return False
+    return sweep.is_cancelled or _next_trial(session, context, sweep, trials_of(context, session, sweep)) is None
 
 
-def _wants_spare(session: Session, context: Context, sweep: RunSweep) -> bool:
-    """Whether a trial is made that is thrown away.
+def _next_trial(session: Session, context: Context, sweep: RunSweep, trials: Trials) -> int | None:
+    """The number of the trial that is made next, spare ones among them; None where no more are made.
 
     On private data as many are made as the public quantile says, however long they take: the end of a late sweep would
     tell the number that was drawn else.
     """
-    assert sweep.trials is not None, "a sweep for the best has a law"
-    if sweep.release_at is None or repository.count_runs(session, sweep.id) >= quantile_of(law_of(sweep.trials)):
-        return False
-    return _is_early(context, sweep) or repository.schedule_of_trials(session, sweep.id) is not None
+    number = trials.next(repository.run_ids(session, sweep.id))
+    if number < trials.drawn:
+        return number
+    is_wanted = _is_early(context, sweep) or repository.schedule_of_trials(session, sweep.id) is not None
+    return number if number < trials.most and is_wanted else None
 
 
 def _is_early(context: Context, sweep: RunSweep) -> bool:
@@ -165,6 +177,7 @@ def _settle(
     session: Session,
     context: Context,
     sweep: RunSweep,
+    ends: Mapping[str, Head] | None,
     part: tuple[Event, ...] | None,
     quote: Quote | None,
     *,
@@ -173,9 +186,9 @@ def _settle(
     if sweep.reservation_id is None:
         return
     if has_started:
-        reservations.resolve(session, context, sweep.reservation_id, Commit(part, quote, by_run=True))
+        charges.resolve(session, context, sweep.reservation_id, Commit(part, quote, by_run=True), ends)
     elif reservations.get_reservation(session, sweep.reservation_id).state == ReservationStatus.PENDING:
-        reservations.resolve(session, context, sweep.reservation_id, Void(by_run=True))
+        charges.resolve(session, context, sweep.reservation_id, Void(by_run=True), ends)
 
 
 def _part_that_started(session: Session, sweep: RunSweep) -> tuple[Event, ...] | None:
@@ -198,49 +211,51 @@ def _part_that_started(session: Session, sweep: RunSweep) -> tuple[Event, ...] |
 def _queue_next_trial(session: Session, context: Context, sweep: RunSweep) -> bool:
     if sweep.is_cancelled:
         return False
-    if sweep.trials_left is None:
-        assert sweep.trials is not None, "a sweep for the best has a law"
-        drawn = draw_trials(law_of(sweep.trials), draw)
-        if drawn == 0:
-            for run in repository.runs(session, sweep.id):
-                run.sweep_cell = None
-        sweep.trials_left = max(0, drawn - 1)
-    is_spare = sweep.trials_left == 0
-    if is_spare and not _wants_spare(session, context, sweep):
+    trials = trials_of(context, session, sweep)
+    number = _next_trial(session, context, sweep, trials)
+    if number is None:
         return False
-    sweep.trials_left -= not is_spare
-    add_trial(session, context, sweep, is_spare=is_spare)
+    _add_trial(session, context, sweep, trials, number)
     return True
 
 
-def add_trial(session: Session, context: Context, sweep: RunSweep, *, is_spare: bool = False) -> None:
-    """Queue a trial of a cell that is drawn, each with the same probability."""
-    number = draw(repository.count_cells(session, sweep.id))
-    draft = repository.cell(session, sweep.id, number).draft
+def add_first_trial(session: Session, context: Context, sweep: RunSweep) -> None:
+    """Queue the trial that is made whatever number there will be."""
+    _add_trial(session, context, sweep, trials_of(context, session, sweep), 0)
+
+
+def _add_trial(session: Session, context: Context, sweep: RunSweep, trials: Trials, number: int) -> None:
+    cell = trials.cell_of(number)
+    draft = repository.cell(session, sweep.id, cell).draft
     assert draft is not None, "trials are drawn of cells with drafts"
     session.add(
         Run(
             **{**draft, "plan": draft["plan"].encode()},
-            id=new_id("run"),
+            id=trials.id_of(number),
             principal_id=sweep.principal_id,
             state=RunState.QUEUED,
             steps_done=0,
             sweep_id=sweep.id,
-            sweep_cell=number,
+            sweep_cell=cell,
             is_withheld=True,
-            is_spare=is_spare,
             created_at=context.clock(),
         )
     )
     session.flush()
 
 
-def _release_best(context: Context, sweep: RunSweep, runs: list[Run]) -> SweepState:
+def _release_best(context: Context, sweep: RunSweep, runs: list[Run], trials: Trials | None) -> SweepState:
     """Choose the best trial, and forget what the others gave: their models, their scores, their problems.
 
     Files go before the transaction commits: the choice follows from what is stored, so a second try makes the same.
+
+    Args:
+        context: The process's context.
+        sweep: Which one.
+        runs: Its runs.
+        trials: Its trials; None where the sweep is not what was entered, so that nothing of it is released.
     """
-    counted = [run for run in runs if not run.is_spare and run.sweep_cell is not None]
+    counted = [] if trials is None else [run for run in runs if trials.counts(run.id)]
     candidates = [run for run in counted if run.state == RunState.SUCCEEDED]
     best = None if sweep.is_cancelled else best_of(candidates)
     for run in runs:
@@ -250,18 +265,19 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run]) -> SweepSt
     if sweep.is_cancelled:
         return SweepState.CANCELLED
     if best is not None:
+        artifacts.publish_model(context, best)
         sweep.best_run_id = best.id
         return SweepState.SUCCEEDED
     # Where none was drawn, that is the result.
-    return SweepState.FAILED if counted or not runs else SweepState.SUCCEEDED
+    is_empty = trials is not None and trials.drawn == 0 and sweep.started_at is not None
+    return SweepState.SUCCEEDED if is_empty else SweepState.FAILED
 
 
-def _show(session: Session, context: Context, sweep: RunSweep) -> None:
+def _show(session: Session, sweep: RunSweep) -> list[Registration]:
     """Show the best run, without a trace of which trial it was."""
     assert sweep.best_run_id is not None, "there is one"
     best = session.get_one(Run, sweep.best_run_id)
     best.is_withheld = False
     best.created_at, best.started_at, best.finished_at = sweep.created_at, sweep.started_at, sweep.finished_at
     best.release_at = sweep.release_at
-    kinds = (EntryKind.REGISTER, EntryKind.END)
-    registering.enter(session, context.clock(), [Registration(kind, Subject.RUN, best.id) for kind in kinds])
+    return [Registration(kind, Subject.RUN, best.id) for kind in (EntryKind.REGISTER, EntryKind.END)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -64,6 +64,14 @@ def cells(session: Session, sweep_id: str) -> list[RunSweepCell]:
     return list(session.scalars(statement))
 
 
+def whole_cells(session: Session, sweep_id: str) -> Iterator[tuple[Any, ...]]:
+    """Yield what is stored of each cell, in their order, as `app.entries.registered.hash_of_cells` takes it."""
+    columns = (RunSweepCell.number, RunSweepCell.values, RunSweepCell.plan_hash, RunSweepCell.achieved)
+    statement = select(*columns, RunSweepCell.draft).where(RunSweepCell.sweep_id == sweep_id)
+    for row in session.execute(statement.order_by(RunSweepCell.number)):
+        yield tuple(row)
+
+
 def cell(session: Session, sweep_id: str, number: int) -> RunSweepCell:
     return session.get_one(RunSweepCell, (sweep_id, number))
 
@@ -84,8 +92,8 @@ def count_cells(session: Session, sweep_id: str) -> int:
     return session.scalar(select(func.count()).where(RunSweepCell.sweep_id == sweep_id)) or 0
 
 
-def count_runs(session: Session, sweep_id: str) -> int:
-    return session.scalar(select(func.count()).where(Run.sweep_id == sweep_id)) or 0
+def run_ids(session: Session, sweep_id: str) -> set[str]:
+    return set(session.scalars(select(Run.id).where(Run.sweep_id == sweep_id)))
 
 
 def has_open_runs(session: Session, sweep_id: str) -> bool:

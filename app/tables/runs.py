@@ -17,6 +17,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     false,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -61,15 +62,13 @@ class Run(Base):
     stream_id: Mapped[str | None] = mapped_column(String(64))
     #: The sweep whose charge the run is part of; such a run has no reservation of its own.
     sweep_id: Mapped[str | None] = mapped_column(ForeignKey("run_sweeps.id"), index=True)
-    #: Which cell of the sweep; None in a run that is made up for, because no trial was drawn.
+    #: Which cell of the sweep.
     sweep_cell: Mapped[int | None] = mapped_column(Integer)
     #: Of the score that a trial releases besides the model: noise on the sum over the training rows of what is right of
     #: their predictions, in units of what one row adds at most.
     score_noise_multiplier: Mapped[float | None] = mapped_column(Double)
     #: Nobody sees the run: it is a trial of a sweep that releases the best one alone.
     is_withheld: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
-    #: A trial that is made so that the queue does not show how many were drawn; it is thrown away.
-    is_spare: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     #: How many workers died or stalled while they were at it.
     workers_lost: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -95,7 +94,7 @@ class Run(Base):
 
 
 class RunSweep(Base):
-    """A sweep. All of it is public, but for `trials_left` and which runs there are of a sweep for the best."""
+    """A sweep. All of it is public; but nobody sees which runs there are of a sweep for the best."""
 
     __tablename__ = "run_sweeps"
 
@@ -114,8 +113,8 @@ class RunSweep(Base):
     #: The law of the number of trials.
     trials: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     score: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: Secret: how many trials are still to be queued; None before their number is drawn, and once the sweep has ended.
-    trials_left: Mapped[int | None] = mapped_column(Integer)
+    #: Of its cells, so that whatever is entered of this row is entered of them: `app.entries.registered`.
+    cells_hash: Mapped[str] = mapped_column(String(64), server_default=text("''"))
     #: Nothing of a sweep for the best is told before.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     is_cancelled: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())

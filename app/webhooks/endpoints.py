@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
 from app.context import Context, CurrentContext
+from app.entries import registering
 from app.idempotency.once import run_once
 from app.idempotency.records import Answer
 from app.idempotency.requests import IdempotencyKey, keyed_request, to_response
@@ -139,9 +140,9 @@ def rotate_webhook_secret(
     """The answer has the new secret, this once. From then on messages are signed with it, those that wait, too."""
 
     def command(session: Session) -> Answer:
-        webhook = repository.get(session, webhook_id)
-        webhook.secret_version += 1
-        session.flush()
+        registering.lock(session)
+        version = repository.get(session, webhook_id).secret_version + 1
+        webhook = service.change(session, context, webhook_id, principal.id, secret_version=version)
         waiting = repository.waiting(session, [webhook_id]).get(webhook_id, 0)
         return _with_secret(context, webhook, waiting, 200, {})
 
@@ -155,20 +156,17 @@ def rotate_webhook_secret(
     summary="Delete a webhook and its messages",
     status_code=204,
 )
-def delete_webhook(context: CurrentContext, _: Owner, webhook_id: str) -> None:
+def delete_webhook(context: CurrentContext, principal: Owner, webhook_id: str) -> None:
     """Messages that wait are not sent. One that is being sent may still arrive."""
     with context.database.write() as session:
-        repository.get(session, webhook_id)
-        repository.remove(session, webhook_id)
+        service.remove(session, context, webhook_id, principal.id)
 
 
 def _set_state(
     context: Context, principal: Principal, key: str, operation: str, webhook_id: str, state: WebhookState
 ) -> JSONResponse:
     def command(session: Session) -> Answer:
-        webhook = repository.get(session, webhook_id)
-        webhook.state = str(state)
-        session.flush()
+        webhook = service.change(session, context, webhook_id, principal.id, state=str(state))
         waiting = repository.waiting(session, [webhook_id]).get(webhook_id, 0)
         return Answer(200, WebhookBody.of(webhook, waiting).model_dump(mode="json"))
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from app.context import Context
+from app.entries import registering
+from app.entries.kinds import EntryKind
+from app.entries.registering import Registration
+from app.entries.subjects import Subject
 from app.kit.ids import new_id
 from app.kit.web_addresses import is_allowed, parse_address
 from app.problems import Problem, unprocessable
@@ -38,11 +42,13 @@ def register(session: Session, context: Context, budget: Budget, request: Webhoo
     """Register a webhook of a budget.
 
     Raises:
-        Problem: 409 ``too_many_webhooks``; 422 ``contradiction`` where fractions are given and nobody wants them.
+        Problem: 409 ``too_many_webhooks``; 429 ``quota_exceeded``; 422 ``contradiction`` where fractions are given and
+            nobody wants them.
     """
     is_of_spending = WebhookEvent.SPENDING_THRESHOLD in request.events
     if request.fractions is not None and not is_of_spending:
         raise unprocessable("contradiction", "fractions are for the event spending_threshold alone", "fractions")
+    registering.lock(session)
     # One at a time for each budget.
     session.get(Budget, budget.id, with_for_update={"key_share": True})
     if len(repository.of_budget(session, budget.id)) >= MOST_WEBHOOKS:
@@ -62,5 +68,45 @@ def register(session: Session, context: Context, budget: Budget, request: Webhoo
         created_at=context.clock(),
     )
     session.add(webhook)
-    session.flush()
+    _enter(session, context, EntryKind.REGISTER, webhook.id, principal_id)
     return webhook
+
+
+def change(session: Session, context: Context, webhook_id: str, principal_id: str, **columns: object) -> Webhook:
+    """Turn a webhook off or on, or give it another secret.
+
+    Args:
+        session: A write session.
+        context: The process's context.
+        webhook_id: Which one.
+        principal_id: Who does it.
+        columns: What its row says from now on.
+
+    Raises:
+        Problem: 404.
+    """
+    registering.lock(session)
+    webhook = repository.get(session, webhook_id)
+    is_other = {name: value for name, value in columns.items() if getattr(webhook, name) != value}
+    for name, value in is_other.items():
+        setattr(webhook, name, value)
+    if is_other:
+        _enter(session, context, EntryKind.CHANGE, webhook_id, principal_id)
+    return webhook
+
+
+def remove(session: Session, context: Context, webhook_id: str, principal_id: str) -> None:
+    """Delete a webhook and its messages.
+
+    Raises:
+        Problem: 404.
+    """
+    registering.lock(session)
+    repository.get(session, webhook_id)
+    _enter(session, context, EntryKind.END, webhook_id, principal_id)
+    repository.remove(session, webhook_id)
+
+
+def _enter(session: Session, context: Context, kind: EntryKind, webhook_id: str, principal_id: str) -> None:
+    entered = Registration(kind, Subject.WEBHOOK, webhook_id, principal_id)
+    registering.enter(session, context.clock(), [entered])

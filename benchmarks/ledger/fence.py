@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
+from app.auth.principal import LOOPBACK, Principal
 from app.context import Context
 from app.db.database import Database
 from benchmarks.http_servers import migrated
@@ -24,7 +25,9 @@ ROUNDS, SECONDS, BUDGETS = 7, 2.0, 16
 CLIENTS = (1, 8, 64)
 
 
-async def _rate(context: Context, budget_ids: list[str], clients: int, name: str) -> float:
+async def rate(
+    context: Context, budget_ids: list[str], clients: int, name: str, principal: Principal = LOOPBACK
+) -> float:
     """Commands per second: each client reserves and commits, one after the other."""
     end, done = time.perf_counter() + SECONDS, 0
 
@@ -33,7 +36,7 @@ async def _rate(context: Context, budget_ids: list[str], clients: int, name: str
         count = 0
         while time.perf_counter() < end:
             event = work.event(1 + count % work.COUNTS)
-            await ours.spend(context, budget_ids[number % BUDGETS], [event], f"{name} {number} {count}")
+            await ours.spend(context, budget_ids[number % BUDGETS], [event], f"{name} {number} {count}", principal)
             count, done = count + 1, done + 2
 
     begun = time.perf_counter()
@@ -53,7 +56,7 @@ def _compare(url: str, folder: Path, engine: str) -> None:
                 for has_fence in (True, False) if number % 2 else (False, True):
                     name = f"{engine} {clients} {number} {has_fence}"
                     with patch.object(Database, "witness", fence if has_fence else None):
-                        found[has_fence] = asyncio.run(_rate(context, budget_ids, clients, name))
+                        found[has_fence] = asyncio.run(rate(context, budget_ids, clients, name))
                 if number:  # the first round warms up
                     ratios.append(found[True] / found[False])
                     rates.append(found[True])

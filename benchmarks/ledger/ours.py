@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from accounting.canonical import canonical_bytes
 from accounting.events import Event
-from app.auth.principal import LOOPBACK
+from app.auth.principal import LOOPBACK, Principal
 from app.budgets import service
 from app.budgets.schemas import BudgetRequest
 from app.context import Context
@@ -37,11 +37,11 @@ EXPIRES_IN = timedelta(hours=1)
 
 
 @contextmanager
-def ledger(url: str, data_dir: Path) -> Iterator[Context]:
+def ledger(url: str, data_dir: Path, **settings: Any) -> Iterator[Context]:
     """A process's own way to the ledger at ``url``; any number of threads may share it."""
     database = Database(url)
     try:
-        yield fenced_context(Settings(data_dir=data_dir, database_url=url, workers=0), database)
+        yield fenced_context(Settings(data_dir=data_dir, database_url=url, workers=0, **settings), database)
     finally:
         database.dispose()
 
@@ -60,7 +60,7 @@ def create_budget(context: Context, request: Mapping[str, Any], key: str) -> str
 def reserve(context: Context, budget_id: str, events: Sequence[Event], key: str) -> str | None:
     """Hold what the events cost; returns the reservation's id, or None where the budget does not admit it."""
     try:
-        return str(_to_reserve(context, budget_id, events, key).carry_out().body["id"])
+        return str(_to_reserve(context, budget_id, events, key, LOOPBACK).carry_out().body["id"])
     except Problem as problem:
         if problem.code != "budget_exceeded":
             raise
@@ -69,25 +69,27 @@ def reserve(context: Context, budget_id: str, events: Sequence[Event], key: str)
 
 def commit(context: Context, reservation_id: str, key: str) -> None:
     """Spend what the reservation holds."""
-    _to_commit(context, reservation_id, key).carry_out()
+    _to_commit(context, reservation_id, key, LOOPBACK).carry_out()
 
 
-async def spend(context: Context, budget_id: str, events: Sequence[Event], key: str) -> None:
+async def spend(
+    context: Context, budget_id: str, events: Sequence[Event], key: str, principal: Principal = LOOPBACK
+) -> None:
     """Reserve and commit as the endpoints do: as a coroutine of the server's loop."""
-    response = await answered(_to_reserve(context, budget_id, events, f"{key} reserve"))
+    response = await answered(_to_reserve(context, budget_id, events, f"{key} reserve", principal))
     reservation_id = str(json.loads(bytes(response.body))["id"])
-    await answered(_to_commit(context, reservation_id, f"{key} commit"))
+    await answered(_to_commit(context, reservation_id, f"{key} commit", principal))
 
 
-def _to_reserve(context: Context, budget_id: str, events: Sequence[Event], key: str) -> Command:
+def _to_reserve(context: Context, budget_id: str, events: Sequence[Event], key: str, principal: Principal) -> Command:
     fingerprint = canonical_bytes({"reserve": budget_id, "events": [event.to_json() for event in events]})
     asked = Asked(budget_id, tuple(events), "bench", EXPIRES_IN)
-    return to_reserve(context, LOOPBACK, Keyed.of(context, LOOPBACK.id, key, fingerprint), asked)
+    return to_reserve(context, principal, Keyed.of(context, principal.id, key, fingerprint), asked)
 
 
-def _to_commit(context: Context, reservation_id: str, key: str) -> Command:
-    keyed = Keyed.of(context, LOOPBACK.id, key, canonical_bytes({"commit": reservation_id}))
-    return to_resolve(context, LOOPBACK, keyed, reservation_id, Commit())
+def _to_commit(context: Context, reservation_id: str, key: str, principal: Principal) -> Command:
+    keyed = Keyed.of(context, principal.id, key, canonical_bytes({"commit": reservation_id}))
+    return to_resolve(context, principal, keyed, reservation_id, Commit())
 
 
 def used(context: Context, budget_id: str) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -10,10 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 from app.entries import statements
+from app.entries.metering import Meter
+from app.entries.quotas import Quotas
 from app.idempotency import once
 from app.idempotency import records as remembered
 from app.kit.hash_chain import GENESIS, chain_hash
-from app.ledger import transitions
+from app.ledger import limit_requests, news, transitions
 from app.ledger.commands import Expire, Void
 from app.ledger.denials import DenialCode
 from app.tables.states import ReservationStatus
@@ -22,6 +24,7 @@ from tests.simulation.storage import Connection, SimulatedFence
 
 _lock_budgets, _insert_all, _due_holds = simulated.lock_budgets, simulated.insert_all, simulated.due_holds
 _denial, _reserve = transitions._denial, transitions._reserve
+_write_messages, _limit_denial, _share_used = simulated.write_messages, limit_requests._denial, news.share_used
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Mutation:
         needs_row_locks: It is none where one transaction writes at a time.
     """
 
-    replaced: Sequence[tuple[Any, str, Callable[..., Any]]]
+    replaced: Sequence[tuple[Any, str, Any]]
     needs_row_locks: bool = False
 
     @contextmanager
@@ -110,7 +113,42 @@ def _fenced_before_the_commit(self: SimulatedFence, connection: Any) -> list[Any
     return moves
 
 
+def _uses_without_locks(connection: Connection, values: Any) -> Any:
+    day = values["day"]
+    rows = [(each, day, *(connection.use((each, day)) or (0, 0))) for each in sorted(values["ids"])]
+    connection.uses.update({(each, day): (entries, size) for each, _, entries, size in rows})
+    return SimpleNamespace(all=lambda: rows)
+
+
+def _message_in_a_transaction_of_its_own(connection: Connection, messages: Any, now: Any) -> None:
+    with connection.engine.begin() as other:
+        _write_messages(other, messages, now)
+
+
+def _without_own_request(path: Any, request: Any, command: Any, principal_id: str) -> Any:
+    denial = _limit_denial(path, request, command, principal_id)
+    return None if denial is not None and denial.code is DenialCode.OWN_REQUEST else denial
+
+
+def _without_the_limit_before(path: Any, request: Any, command: Any, principal_id: str) -> Any:
+    denial = _limit_denial(path, request, command, principal_id)
+    return None if denial is not None and denial.code is DenialCode.LIMIT_CHANGED else denial
+
+
 MUTATIONS: Mapping[str, Mutation] = {
+    "two transactions count a key's entries at once": Mutation(
+        [(simulated, "METERING", {**simulated.METERING, "_LOCK": _uses_without_locks})], needs_row_locks=True
+    ),
+    "a quota is never met": Mutation([(Quotas, "met", lambda self, quota, used: False)]),
+    "what is written is not counted": Mutation([(Meter, "write", lambda self: None)]),
+    "a message is written in another transaction": Mutation(
+        [(simulated, "write_messages", _message_in_a_transaction_of_its_own)], needs_row_locks=True
+    ),
+    "a share that was reached is told again": Mutation(
+        [(news, "share_used", lambda budget_filter, used: _share_used(budget_filter, used) * 1.1)]
+    ),
+    "whoever asks approves": Mutation([(limit_requests, "_denial", _without_own_request)]),
+    "a request of an older limit is approved": Mutation([(limit_requests, "_denial", _without_the_limit_before)]),
     "a lock is left out": Mutation([(simulated, "lock_budgets", _without_locks)], needs_row_locks=True),
     "what is decided on is read before the lock": Mutation(
         [(simulated, "lock_budgets", _read_before_the_lock)], needs_row_locks=True

@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from app.db.database import Database
+from app.entries import metering
 from app.entries.metering import Meter
 from app.fence.marks import Head, Kept, Move
 from app.fence.service import Fence
 from app.idempotency.records import Key, Stored
 from app.ledger.statements import step_hash
-from app.outbox.writing import Subscription
+from app.outbox.writing import Message, Subscription
 from app.tables.ledger import Budget
 from tests.simulation.scheduler import Fault, Scheduler, Task
 
 Row = dict[str, Any]
+Use = tuple[str, date]
 _COLUMNS = [column.key for column in Budget.__mapper__.columns]
 
 
@@ -65,6 +68,13 @@ class Tables:
     records: dict[Key, Row] = field(default_factory=dict)
     exposed: Counter[tuple[str, str]] = field(default_factory=Counter)
     lives: list[str] = field(default_factory=list)
+    limit_requests: dict[str, Row] = field(default_factory=dict)
+    #: Of a key and a day: entries and bytes.
+    uses: dict[Use, tuple[int, int]] = field(default_factory=dict)
+    #: Of a reservation: its entries that extend it.
+    extensions: Counter[str] = field(default_factory=Counter)
+    #: Webhooks that there are, by their budgets. They are made beside the simulation.
+    webhooks: dict[str, Subscription] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """A snapshot."""
@@ -77,6 +87,10 @@ class Tables:
             dict(self.records),
             Counter(self.exposed),
             list(self.lives),
+            dict(self.limit_requests),
+            dict(self.uses),
+            Counter(self.extensions),
+            dict(self.webhooks),
         )
 
 
@@ -87,7 +101,7 @@ class Storage:
     Attributes:
         scheduler: Chooses who goes on.
         one_writer: SQLite's way: a transaction that writes keeps all others out. Else rows are locked.
-        on_commit: Is told of each transaction that has entries or records, at the moment of its commit.
+        on_commit: Is told of each transaction that writes, at the moment of its commit.
         faults: How likely what is: a commit that fails, one whose answer is lost, a fence that cannot be written.
     """
 
@@ -186,6 +200,18 @@ class Connection:
         self.records: dict[Key, Row] = {}
         self.exposed: Counter[tuple[str, str]] = Counter()
         self.lives: list[str] = []
+        self.limit_requests: dict[str, Row] = {}
+        #: None where the row is deleted.
+        self.uses: dict[Use, tuple[int, int] | None] = {}
+        self.messages: list[Message] = []
+
+    def execute(self, statement: Any, values: Any) -> Any:
+        """Carry out a statement of `app.entries.metering`."""
+        self.storage.scheduler.step("uses")
+        for name, function in METERING.items():
+            if statement is (metering._LOCK["postgresql"] if name == "_LOCK" else getattr(metering, name)):
+                return function(self, values)
+        raise AssertionError(f"nobody simulates {statement}")
 
     @property
     def tables(self) -> Tables:
@@ -194,7 +220,7 @@ class Connection:
     def commit(self) -> None:
         """Let everybody see everything, at once."""
         tables = self.tables
-        if self.entries or self.records:
+        if self.entries or self.records or self.messages or self.uses:
             self.storage.on_commit(self)
         tables.budgets |= self.budgets
         tables.reservations |= self.reservations
@@ -205,12 +231,25 @@ class Connection:
         for row in self.entries:
             tables.entries.append(row)
             tables.places[row["budget_id"], row["sequence"]] = row
+            tables.extensions[row["reservation_id"]] += row["kind"] == "extend"
+        tables.limit_requests |= self.limit_requests
+        for use, counts in self.uses.items():
+            if counts is None:
+                tables.uses.pop(use, None)
+            else:
+                tables.uses[use] = counts
         tables.records |= self.records
         tables.exposed.update(self.exposed)
         tables.lives += self.lives
 
     def budget(self, budget_id: str) -> Row | None:
         return self.budgets.get(budget_id) or self.tables.budgets.get(budget_id)
+
+    def limit_request(self, request_id: str) -> Row | None:
+        return self.limit_requests.get(request_id) or self.tables.limit_requests.get(request_id)
+
+    def use(self, use: Use) -> tuple[int, int] | None:
+        return self.uses[use] if use in self.uses else self.tables.uses.get(use)
 
     def reservation(self, reservation_id: str) -> Row | None:
         return self.reservations.get(reservation_id) or self.tables.reservations.get(reservation_id)
@@ -237,8 +276,8 @@ def paths(connection: Connection, targets: Sequence[str]) -> list[tuple[str, str
     connection.storage.scheduler.step("paths")
     found = []
     for target in targets:
-        reservation = connection.reservation(target)
-        row = connection.budget(target if reservation is None else reservation["budget_id"])
+        about = connection.reservation(target) or connection.limit_request(target)
+        row = connection.budget(target if about is None else about["budget_id"])
         if row is not None:
             found.append((target, row["path"]))
     return found
@@ -292,16 +331,29 @@ def update_reservations(connection: Connection, changes: Sequence[Row]) -> None:
 
 
 def limit_requests(connection: Connection, ids: Sequence[str], budget_ids: Sequence[str]) -> list[SimpleNamespace]:
-    assert not [*ids, *budget_ids], "no client asks for another limit"
-    return []
+    rows = connection.tables.limit_requests | connection.limit_requests if ids or budget_ids else {}
+    if rows:
+        connection.storage.scheduler.step("limit requests")
+    found = [rows[each] for each in ids if each in rows]
+    found += [row for row in rows.values() if row["budget_id"] in budget_ids and row["state"] == "open"]
+    return [SimpleNamespace(**row) for row in found]
 
 
 def insert_limit_requests(connection: Connection, values: Sequence[Row]) -> None:
-    assert not values, "no client asks for another limit"
+    for row in values:
+        connection.storage.scheduler.step("insert limit request")
+        if connection.limit_request(row["id"]) is not None:
+            raise _taken()
+        connection.limit_requests[row["id"]] = dict(row)
 
 
 def update_limit_requests(connection: Connection, changes: Sequence[Row]) -> None:
-    assert not changes, "no client asks for another limit"
+    for change in changes:
+        connection.storage.scheduler.step("update limit request")
+        row = connection.limit_request(change["b_id"])
+        assert row is not None
+        others = {name: each for name, each in change.items() if name != "b_id"}
+        connection.limit_requests[row["id"]] = {**row, **others}
 
 
 def insert_entries(connection: Connection, values: Sequence[Row], meter: Meter) -> None:
@@ -326,14 +378,71 @@ def add_exposed_steps(connection: Connection, steps: Sequence[tuple[str, Any, in
         connection.exposed[budget_id, step_hash(step)] += count
 
 
-# That of `app.outbox.writing`.
+# Those of `app.entries.metering`.
+
+
+def _lock_uses(connection: Connection, values: Row) -> SimpleNamespace:
+    """A row for each key and two days, made where there is none, and locked."""
+    found = []
+    for use in product(sorted(values["ids"]), (values["before"], values["day"])):
+        connection.storage.scheduler.step("lock use")
+        if not connection.storage.one_writer:
+            connection.storage.lock(f"use {use}", connection)
+        entries, size = connection.use(use) or (0, 0)
+        connection.uses[use] = (entries, size)
+        found.append((*use, entries, size))
+    return SimpleNamespace(all=lambda: found)
+
+
+def _add_uses(connection: Connection, added: Sequence[Row]) -> None:
+    for row in added:
+        use = (row["b_id"], row["b_day"])
+        entries, size = connection.use(use) or (0, 0)
+        connection.uses[use] = (entries + row["entries"], size + row["bytes"])
+
+
+def _forget_uses(connection: Connection, values: Row) -> None:
+    for use in sorted(connection.tables.uses):
+        if use[0] == values["b_id"] and use[1] < values["b_day"]:
+            if not connection.storage.one_writer:
+                connection.storage.lock(f"use {use}", connection)
+            connection.uses[use] = None
+
+
+def _count_open(connection: Connection, values: Row) -> SimpleNamespace:
+    rows = (connection.tables.reservations | connection.reservations).values()
+    found = [row for row in rows if row["principal_id"] == values["principal_id"] and row["resolved_at"] is None]
+    return SimpleNamespace(scalar_one=lambda: len(found))
+
+
+def _count_extensions(connection: Connection, values: Row) -> SimpleNamespace:
+    return SimpleNamespace(scalar_one=lambda: connection.tables.extensions[values["reservation_id"]])
+
+
+METERING: Mapping[str, Callable[[Connection, Any], Any]] = {
+    "_LOCK": _lock_uses,
+    "_ADD": _add_uses,
+    "_FORGET": _forget_uses,
+    "_OPEN": _count_open,
+    "_EXTENSIONS": _count_extensions,
+}
+
+
+# Those of `app.outbox.writing`.
 
 
 def subscriptions(connection: Connection, budget_ids: Sequence[str]) -> list[Subscription]:
-    """There are no webhooks."""
     if budget_ids:
         connection.storage.scheduler.step("webhooks")
-    return []
+    webhooks = connection.tables.webhooks
+    return [webhooks[budget_id] for budget_id in budget_ids if budget_id in webhooks]
+
+
+def write_messages(connection: Connection, messages: Iterable[Message], _now: datetime) -> None:
+    """Put messages into the outbox, as a part of the transaction."""
+    for message in messages:
+        connection.storage.scheduler.step("insert message")
+        connection.messages.append(message)
 
 
 # Those of `app.idempotency.records`.
@@ -483,17 +592,9 @@ class Place:
         self._step("advance fence")
         kept = self.storage.kept
         assert kept is not None
-        if not all(move.base is not None and kept.heads.get(move.budget_id) == move.base for move in moves):
-            return False
-        self._note({move.budget_id: move.head for move in moves})
-        return True
-
-    def raise_to(self, later: Mapping[str, Head]) -> None:
-        self._step("raise fence")
-        kept = self.storage.kept
-        assert kept is not None
-        none = Head(0, "")
-        self._note({each: head for each, head in later.items() if head.sequence > kept.heads.get(each, none).sequence})
+        next_heads = {move.budget_id: move.head for move in moves if kept.heads.get(move.budget_id) == move.base}
+        self._note(next_heads)
+        return len(next_heads) == len(moves)
 
     def close(self) -> None:
         pass

@@ -17,6 +17,13 @@ from tests.simulation.world import FAULTS, World, run
 ROOT = Path(__file__).parents[2]
 #: Even worlds have row locks, as PostgreSQL does, and odd ones one writer, as SQLite.
 SEEDS, COMMANDS = (0, 1, 2, 3), 5_000
+#: What quotas refuse, and what webhooks are told.
+SEEN_OF_KEYS = (
+    "quota refuses: entries",
+    "quota refuses: open_reservations",
+    "quota refuses: extensions",
+    "messages to webhooks",
+)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -24,11 +31,13 @@ def test_nothing_that_happens_breaks_a_promise(seed: int) -> None:
     report = run(seed, COMMANDS)
     assert report.commands.total() == COMMANDS
     assert min(report.commands.values()) >= 5, "every command was asked"
-    for word in ("pending", "started", "committed", "voided", "changed", "budget_exceeded", "correction_lowers"):
+    held = ("pending", "started", "committed", "voided", "changed", "budget_exceeded", "correction_lowers")
+    asked = ("open", "approved", "refused", "withdrawn", "request_decided", "own_request", "limit_changed")
+    for word in (*held, *asked, "quota_exceeded"):
         assert report.outcomes[word] > 0, word
     for fault in FAULTS:
         assert report.happened[fault] > 0, fault
-    for seen in ("waits for a lock", "group of several commands", "comparisons of everything"):
+    for seen in ("waits for a lock", "group of several commands", "comparisons of everything", *SEEN_OF_KEYS):
         assert report.happened[seen] > 0, seen
     assert report.refused_after_restore == 20
 

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from itertools import count
 from threading import BoundedSemaphore
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from accounting.events import Event, ZcDp
 from accounting.filters import ZcdpFilter
 from app.db.failures import Unfenced
 from app.entries import metering
+from app.entries.quotas import day_of
 from app.fence import service as fences
 from app.idempotency import once
 from app.idempotency import records as remembered
@@ -35,26 +37,45 @@ from app.idempotency.once import Keyed, refuse, run_once
 from app.idempotency.records import Answer
 from app.ledger import executor, journal, news
 from app.ledger.books import BadPlace, Books
-from app.ledger.commands import ChangeLimit, Charge, Commit, Correct, Extend, Quote, Reserve, Start, Void
+from app.ledger.commands import (
+    ApproveLimit,
+    AskLimit,
+    ChangeLimit,
+    Charge,
+    Commit,
+    Correct,
+    Extend,
+    Quote,
+    RefuseLimit,
+    Reserve,
+    Start,
+    Void,
+    WithdrawLimit,
+)
 from app.ledger.executor import Exceeded
 from app.ledger.journal import Instruction, open_budget
 from app.ledger.rows import reservation_state
+from app.ledger.tables import limit_request_rows
 from app.ledger.transitions import Transition
+from app.outbox.writing import Subscription
 from app.problems import Problem
 from app.reservations import service as reservations
 from app.settings import Settings
 from app.tables.ledger import Budget
 from tests.simulation import storage as simulated
-from tests.simulation.model import Command, Model
+from tests.simulation.model import Command, Model, Quotas
 from tests.simulation.scheduler import Crashed, Fault, Scheduler, Task
 from tests.simulation.storage import Connection, SimulatedDatabase, SimulatedFence, Storage, Tables, busy, lost
 
 UNIT = 10**7
 STEP = Event(ZcDp(0.01))
-BEGINNING = datetime(2026, 5, 1, tzinfo=UTC)
+#: A world lasts about a second for each command: the day of the quotas ends in it.
+BEGINNING = datetime(2026, 5, 1, 23, 30, tzinfo=UTC)
 SETTINGS = Settings()
-#: Who all clients are: a server without keys has no quotas, so that no uses are counted.
-PRINCIPAL = "loopback"
+#: Who asks: whoever shows the local token has no quotas, and keys have.
+PRINCIPALS = ("loopback", "key_a", "key_b", "key_c")
+#: In budgets that a webhook is told of: shares of the limit.
+FRACTIONS = (0.5, 0.8)
 #: How many requests are under way at once, at most.
 WIDTH = 6
 #: Of a group that is decided in one transaction.
@@ -78,8 +99,11 @@ FAULTS: Mapping[str, float] = {
 _KINDS = {
     "reserve": 30, "start": 16, "commit": 14, "commit part": 5, "void": 5, "extend": 5, "correct": 4,
     "correct price": 2, "charge": 2, "limit": 5, "open": 1, "release": 6,
+    "ask": 4, "approve": 6, "refuse": 1, "withdraw": 2,
 }  # fmt: skip
-_DENIED_WITHOUT_RECORD = frozenset({"not_a_prefix", "correction_lowers"})
+_DENIED_WITHOUT_RECORD = frozenset({"not_a_prefix", "correction_lowers", "own_request", "not_your_request"})
+#: What webhooks are told of a request for another limit, by the command.
+_TOLD = {"ask": "limit_requested", "approve": "limit_decided", "refuse": "limit_decided", "withdraw": "limit_decided"}
 
 
 @dataclass
@@ -159,6 +183,14 @@ class Process:
             what = Charge(made, events, quote, "told late")
         elif kind == "limit":
             what = ChangeLimit(ZcdpFilter(units / 100), "other")
+        elif kind == "ask":
+            what = AskLimit(made, ZcdpFilter(units / 100), "why", command.needed)
+        elif kind == "approve":
+            what = ApproveLimit("why", command.needed)
+        elif kind == "refuse":
+            what = RefuseLimit("why")
+        elif kind == "withdraw":
+            what = WithdrawLimit()
         elif kind == "start":
             what = Start()
         elif kind == "void":
@@ -172,7 +204,7 @@ class Process:
         else:
             what = Correct(quote, "other", events, may_lower=command.may_lower)
         assert now.tzinfo is not None
-        return Instruction(what, PRINCIPAL, command.target)
+        return Instruction(what, command.principal, command.target)
 
     def _price_again(self, command: Command) -> Correct:
         """The right price of what is stored now; before its lock is taken it may be that of something else."""
@@ -196,7 +228,7 @@ class Process:
             filter=ZcdpFilter((command.units or 0) / 100),
             report_delta=None,
             labels={},
-            principal_id=PRINCIPAL,
+            principal_id=command.principal,
             created_at=self.clock(),
             parent_id=command.parent,
             path=path,
@@ -207,14 +239,15 @@ class Process:
 
 def answer_of(transition: Transition) -> Answer:
     """The answer of a command: a word, and what is left."""
-    after = transition.reservation
+    after, request = transition.reservation, transition.limit_request
+    made = after or request
     left = max(0, min(level.headroom for level in transition.path))
     assert left % UNIT == 0
     return Answer(
         200,
         {
-            "id": None if after is None else after.id,
-            "state": "changed" if after is None else str(after.status),
+            "id": None if made is None else made.id,
+            "state": "changed" if made is None else str(made.status),
             "remaining": left // UNIT,
         },
     )
@@ -289,7 +322,15 @@ class World:
         self.storage = Storage(self.scheduler, bool(seed % 2), self.audit, faults)
         self.seconds = 0
         self.processes = [Process(self, number) for number in range(PROCESSES)]
-        self.model = Model()
+        self.model = Model(quotas=Quotas(max(20, commands // 40), 16, 1))
+        self.settings = SETTINGS.model_copy(
+            update={
+                "entries_per_day": self.model.quotas.entries,
+                "entry_bytes_per_day": 0,
+                "open_reservations_per_key": self.model.quotas.open_reservations,
+                "extensions_per_reservation": self.model.quotas.extensions,
+            }
+        )
         self.books = Books()
         self.asked: dict[str, Asked] = {}
         self.pending: list[Asked] = []
@@ -299,6 +340,11 @@ class World:
         self.acknowledged: list[str] = []
         self.budgets: list[str] = []
         self.holds: list[str] = []
+        self.requests: list[str] = []
+        #: Of each key: the day of its last reservation.
+        self.reserved_on: dict[str, date] = {}
+        #: What webhooks are to be told of the transaction that is looked at.
+        self.to_tell: Counter[tuple[object, ...]] = Counter()
         self.commits = 0
         self.report = Report()
         self._keys = count(1)
@@ -388,6 +434,9 @@ class World:
         self._attempt(asked)
 
     def _command(self, kind: str) -> Command:
+        return replace(self._what(kind), principal=self.rng.choice(PRINCIPALS))
+
+    def _what(self, kind: str) -> Command:
         rng = self.rng
         budget = rng.choice(self.budgets)
         now = self.seconds
@@ -396,6 +445,12 @@ class World:
             return Command("open", "", rng.randrange(20, 200), parent=parent)
         if kind in ("reserve", "open") or not self.holds:
             return Command("reserve", budget, rng.randrange(1, 25), until=now + rng.choice([5, 60, 600, 6000]))
+        if kind == "ask" or (kind in _TOLD and not self.requests):
+            wanted = self.model.limits[budget] + rng.randrange(-20, 200)
+            return Command("ask", budget, max(1, wanted), needed=rng.choice([1, 1, 2]))
+        if kind in _TOLD:
+            newest = self.requests[-12:] if rng.random() < 0.9 else self.requests
+            return Command(kind, rng.choice(newest), needed=rng.choice([1, 1, 2]))
         if kind == "charge":
             return Command("charge", budget, rng.randrange(1, 8))
         if kind == "limit":
@@ -440,6 +495,12 @@ class World:
     def _hear(self, asked: Asked, value: Any) -> None:
         """What the client does with what it hears, or does not hear."""
         is_answer = isinstance(value, Answer)
+        if isinstance(value, Problem) and value.code == "quota_exceeded":
+            if asked.key in self.recorded:
+                raise Fault(f"{asked.key} was refused for a quota, and it was carried out")
+            # Whoever has used up a quota gives up.
+            self.report.outcomes[value.code] += 1
+            return
         is_denial = isinstance(value, Problem) and value.status in (403, 409, 422)
         if isinstance(value, Problem) and value.code == "request_in_progress":
             is_denial = False
@@ -528,6 +589,11 @@ class World:
 
     def _audit(self, connection: Connection) -> None:
         self.commits += 1
+        self.to_tell.clear()
+        shares = {budget: self._share(budget) for budget in self.storage.tables.webhooks}
+        for (principal, day), counts in connection.uses.items():
+            if counts is None:
+                del self.model.written[principal, day]
         entries = list(connection.entries)
         for row in connection.entries:
             self._enter(row)
@@ -541,6 +607,10 @@ class World:
                     f"an entry '{said['kind']}' of {row['budget_id']} is committed without the record of its key"
                 )
             self._expect(Command("expire", said["reservation_id"]), _second(row["recorded_at"]), "expired", None)
+        for row in connection.entries:
+            if row["kind"] == "reserve":
+                self.reserved_on[row["principal_id"]] = day_of(row["recorded_at"])
+        self._audit_messages(connection, shares)
         if self.commits % COMPARED_AFTER == 0:
             self.scheduler.happened["comparisons of everything"] += 1
             self._is_to_compare = True
@@ -548,6 +618,43 @@ class World:
     def _enter(self, row: dict[str, Any]) -> None:
         entry = SimpleNamespace(**row)
         self.books.enter(entry, self.books.read(entry))  # type: ignore[arg-type]
+
+    def _share(self, budget: str) -> Fraction:
+        return Fraction(self.model.released[budget], self.model.limits[budget])
+
+    def _audit_messages(self, connection: Connection, shares: Mapping[str, Fraction]) -> None:
+        """Compare what is written into the outbox with what webhooks are to be told."""
+        for budget, before in shares.items():
+            for fraction in FRACTIONS:
+                if before < Fraction(str(fraction)) <= self._share(budget):
+                    self.to_tell[f"whk_{budget}", "spending_threshold", budget, fraction, None] += 1
+        found = Counter(
+            (
+                each.webhook_id,
+                str(each.event),
+                each.data["budget_id"],
+                each.data.get("fraction", each.data.get("limit_request_id")),
+                each.data.get("state"),
+            )
+            for each in connection.messages
+        )
+        self.scheduler.happened["messages to webhooks"] += found.total()
+        if found != self.to_tell:
+            raise Fault(f"webhooks are told {dict(found)}, and are to be told {dict(self.to_tell)}")
+
+    def refused(self, meter: Any, row: Mapping[str, Any], refusal: Problem) -> None:
+        """See a quota refuse an entry, under the locks of what it counts."""
+        quota, principal = str(refusal.members["quota"]), row["principal_id"]
+        self.scheduler.happened[f"quota refuses: {quota}"] += 1
+        use = meter._uses[principal]
+        if quota == "entries":
+            written = self.model.written[principal, day_of(row["recorded_at"])]
+            if written + use.more_entries < self.model.quotas.entries:
+                raise Fault(f"{principal} was refused for its entries, and has written {written}")
+        elif quota == "extensions":
+            found = self.model.extended[row["reservation_id"]]
+            if found + LARGEST_GROUP < self.model.quotas.extensions:
+                raise Fault(f"{row['reservation_id']} was refused for its extensions, and has {found}")
 
     def _audit_record(self, key: str, record: dict[str, Any], entries: list[dict[str, Any]]) -> None:
         asked = self.asked[key]
@@ -562,6 +669,14 @@ class World:
             if mine is None:
                 raise Fault(f"the record of {key} is committed without its entry")
             entries.remove(mine)
+            day = day_of(mine["recorded_at"])
+            if mine["principal_id"] != command.principal:
+                raise Fault(f"the entry of {key} is in another name")
+            who = mine["principal_id"]
+            is_alone = self.reserved_on.get(who, day) == day
+            if not is_alone and mine["kind"] == "reserve":
+                self.scheduler.happened["reservations of one key on two days"] += 1
+            self.model.write(mine["kind"], who, day, mine["reservation_id"], is_alone=is_alone)
             if command.kind in ("reserve", "charge") and mine["reservation_id"] != made:
                 raise Fault(f"the entry of {key} is about another reservation than its answer")
         elif word == "budget_exceeded":
@@ -571,6 +686,11 @@ class World:
         self._expect(command, now, word, body.get("remaining"), made)
         if command.kind == "open":
             self.budgets.append(made)
+            if len(self.budgets) % 2:
+                told = frozenset(_TOLD.values()) | {"spending_threshold"}
+                self.storage.tables.webhooks[made] = Subscription(f"whk_{made}", made, told, FRACTIONS)
+        elif command.kind == "ask" and record["status"] != 409:
+            self.requests.append(made)
         elif command.kind in ("reserve", "charge") and record["status"] != 409:
             self.holds.append(made)
         self._record(key, target)
@@ -582,13 +702,20 @@ class World:
     def _budget_of(self, command: Command, body: dict[str, Any]) -> str:
         if command.kind == "open":
             return str(body["id"])
-        hold = self.model.holds.get(command.target)
-        return command.target if hold is None else hold.budget
+        about = self.model.holds.get(command.target) or self.model.requests.get(command.target)
+        return command.target if about is None else about.budget
 
     def _expect(self, command: Command, now: int, word: str, left: int | None, made: str | None = None) -> None:
         expected, remaining = self.model.apply(command, now, made)
         if word != expected or (left is not None and left != remaining):
             raise Fault(f"{command} was decided '{word}', {left} left; the model says '{expected}', {remaining} left")
+        is_told = word == "open" if command.kind == "ask" else word in ("approved", "refused", "withdrawn")
+        if command.kind in _TOLD and is_told:
+            request_id = made if command.kind == "ask" else command.target
+            for level in self.model.path(self.model.requests[str(request_id)].budget):
+                if level in self.storage.tables.webhooks:
+                    about = self.model.requests[str(request_id)].budget
+                    self.to_tell[f"whk_{level}", _TOLD[command.kind], about, request_id, word] += 1
 
     def exceeds(self, transaction: Any, denial: Any, path: Any) -> bool:
         """Whether holds are due that stand in the way of a reservation that is denied under its locks."""
@@ -628,6 +755,15 @@ class World:
             expected = hold.charged if hold.state == "committed" else hold.units
             if row["state"] != hold.state or held != expected * UNIT:
                 raise Fault(f"the row of {reservation_id} is '{row['state']}', {held}; the model has {hold}")
+        expected_rows = limit_request_rows(self.books)
+        if tables.limit_requests != expected_rows:
+            raise Fault("the rows of requests for limits are not what their entries amount to")
+        states_of = {each: row["state"] for each, row in tables.limit_requests.items()}
+        if states_of != {each: request.state for each, request in self.model.requests.items()}:
+            raise Fault("requests for limits are in other states than in the model")
+        uses = {use: entries for use, (entries, _) in tables.uses.items() if entries}
+        if uses != {use: entries for use, entries in self.model.written.items() if entries}:
+            raise Fault(f"the uses of keys are {uses}, and the model has {self.model.written}")
         if len(tables.reservations) != len(self.model.holds):
             raise Fault("there are reservations that nobody asked for")
         for key in self.acknowledged:
@@ -663,6 +799,15 @@ class World:
                 continue
             raise Fault("a database that lost what was acknowledged takes commands")
 
+    def _watched(self, take: Callable[[Any, Any], Problem | None]) -> Callable[[Any, Any], Problem | None]:
+        def watched(meter: Any, row: Any) -> Problem | None:
+            refusal = take(meter, row)
+            if refusal is not None:
+                self.refused(meter, row, refusal)
+            return refusal
+
+        return watched
+
     @contextmanager
     def _in_place_of_a_database(self) -> Iterator[None]:
         numbers = count(1)
@@ -687,7 +832,9 @@ class World:
             for owner, name, function in (
                 (journal, "insert_entries", simulated.insert_entries),
                 (news.writing, "subscriptions", simulated.subscriptions),
-                (metering, "settings_of", lambda connection: SETTINGS),
+                (news.writing, "write", simulated.write_messages),
+                (metering, "settings_of", lambda connection: self.settings),
+                (metering.Meter, "take", self._watched(metering.Meter.take)),
                 (journal, "new_id", lambda prefix: f"{prefix}_{next(numbers)}"),
                 (once, "find", simulated.find),
                 (remembered, "find", simulated.find),

@@ -1,9 +1,14 @@
-"""What the register says, and a register that has not begun, as in a database from before there was one."""
+"""What the register says, and a register that has not begun, or that is older than some subjects."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from app.context import Context
+from app.entries import registering
 from app.entries.register import Told
+from app.entries.registered import REGISTERED
+from app.entries.subjects import Subject
 from app.fence import repository as fences
 from app.fence.marks import Kept
 from app.fence.watching import fence_of
@@ -25,8 +30,13 @@ def forget_what_was_read(context: Context) -> None:
     vouched._CHAINS.pop(context.database, None)
 
 
-def forget_register(context: Context) -> None:
-    """Let the register say nothing, so that it begins with what is there now; the fence and the tree know no more."""
+def forget_register(context: Context, but: Collection[Subject] = ()) -> None:
+    """Let the register say nothing, so that it begins with what is there now; the fence and the tree know no more.
+
+    Args:
+        context: The process's context.
+        but: What it begins with now, in entries that do not name their subjects, as those of its first version.
+    """
     database = context.database
     attacks.run(
         database,
@@ -34,7 +44,18 @@ def forget_register(context: Context) -> None:
         f"UPDATE registers SET sequence = 0, head_hash = '{'0' * 64}'",
     )
     attacks.forget_tree(database)
-    with database.read() as session:
+    _renew(context)
+    if but:
+        with database.write() as session:
+            writer = registering._Writer(session, context.clock())
+            for subject in Subject:
+                if subject in but:
+                    writer.add_all(REGISTERED[subject], ())
+            writer.write()
+
+
+def _renew(context: Context) -> None:
+    with context.database.read() as session:
         connection = session.connection()
         life = fences.newest_life(connection)
         assert life is not None

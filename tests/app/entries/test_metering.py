@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.exc import DBAPIError
 from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
 from app.auth.service import create_key
 from app.context import Context, default_gate
 from app.db.database import Database
+from app.entries.metering import Meter
 from app.fence.watching import fence_of, fenced_context
 from app.kit.group_commit import GroupCommit
 from app.kit.process_pool import ProcessPool
@@ -219,3 +221,18 @@ def test_a_flood_of_extensions_is_bounded(caller: Caller, context: Context) -> N
     codes = [caller.act(held, "extend").status_code for _ in range(400)]
     assert (codes.count(200), codes.count(429)) == (100, 300)
     assert written() - before < 100 * 2000
+
+
+def test_transactions_of_a_key_take_turns_over_midnight(context: Context, clock: Clock) -> None:
+    """Each counts for its own day, and both count the same open reservations."""
+    midnight = clock.now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    other = Database(context.database.url, lock_timeout_s=1)
+    fenced_context(context.settings, other)
+    with context.database.write() as first:
+        Meter(first.connection(), midnight - timedelta(seconds=1)).lock(["key_a"])
+        with pytest.raises(DBAPIError) as failed, other.write() as second:
+            Meter(second.connection(), midnight).lock(["key_a"])
+        assert other.is_lock_timeout(failed.value)
+    with other.write() as second:
+        Meter(second.connection(), midnight).lock(["key_a"])
+    other.dispose()

@@ -55,22 +55,24 @@ def test_a_fence_is_made_once_and_read_again(make_store: MakeStore) -> None:
 def test_only_what_the_fence_has_is_extended(make_store: MakeStore) -> None:
     first, second = make_store(), make_store()
     first.create(KEPT)
-    first.raise_to({"a": head(1), "b": head(5)})
+    assert first.advance([Move("a", None, head(1)), Move("b", None, head(5))])
     assert first.advance([Move("a", head(1), head(3)), Move("b", head(5), head(6))])
-    assert not second.advance([Move("a", head(1), head(2))]), "the first has moved it"
-    assert not second.advance([Move("new", None, head(1))])
+    assert not second.advance([Move("a", head(1), head(4))]), "the first has moved it"
+    assert not second.advance([Move("a", None, head(4))])
     assert not second.advance([Move("b", Head(6, "of another history"), head(7))])
-    second.raise_to({"a": head(2), "new": head(1)})
-    assert make_store().read() == Kept("ledger", "life", {"a": head(3), "b": head(6), "new": head(1)})
+    assert not second.advance([Move("c", head(1), head(2))]), "the fence has nothing of it"
+    # What has its base is noted all the same.
+    assert not second.advance([Move("a", None, head(4)), Move("b", head(6), head(7)), Move("new", None, head(1))])
+    assert make_store().read() == Kept("ledger", "life", {"a": head(3), "b": head(7), "new": head(1)})
     some = first.read(["b", "nothing"])
     assert some is not None
-    assert some.heads == {"b": head(6)}
+    assert some.heads == {"b": head(7)}
 
 
 def test_a_new_life_takes_the_place_of_the_old(make_store: MakeStore) -> None:
     first, second = make_store(), make_store()
     first.create(KEPT)
-    first.raise_to({"a": head(9)})
+    first.advance([Move("a", None, head(9))])
     assert second.read() is not None
     first.replace(Kept("ledger", "second", {"a": head(4)}))
     assert second.read() == first.read() == Kept("ledger", "second", {"a": head(4)})
@@ -78,10 +80,17 @@ def test_a_new_life_takes_the_place_of_the_old(make_store: MakeStore) -> None:
     assert first.read() == Kept("ledger", "second", {"a": head(5)})
 
 
-def _raise(place: str, number: int) -> None:
+def _extend(place: str, number: int) -> None:
+    """Have the file tell of a chain of one's own, and of one that others extend, too."""
     store = FileStore(Path(place))
     for sequence in range(1, 101):
-        store.raise_to({f"b{number}": head(sequence), "shared": head(sequence * 4 + number)})
+        assert store.advance([Move(f"b{number}", head(sequence - 1) if sequence > 1 else None, head(sequence))])
+        while True:
+            kept = store.read(["shared"])
+            assert kept is not None
+            base, mine = kept.heads.get("shared"), head(sequence * 4 + number)
+            if (base is not None and base.sequence >= mine.sequence) or store.advance([Move("shared", base, mine)]):
+                break
     store.close()
 
 
@@ -94,7 +103,7 @@ def test_processes_that_write_at_once_lose_nothing_and_never_go_back(
     store = FileStore(place)
     store.create(KEPT)
     forked = multiprocessing.get_context("fork")
-    processes = [forked.Process(target=_raise, args=(str(place), number)) for number in range(4)]
+    processes = [forked.Process(target=_extend, args=(str(place), number)) for number in range(4)]
     for process in processes:
         process.start()
     seen = []
@@ -118,9 +127,9 @@ def test_a_record_that_was_torn_is_cut_off_wherever_it_was_torn(tmp_path: Path) 
     place = tmp_path / "fence"
     store = FileStore(place)
     store.create(KEPT)
-    store.raise_to({"a": head(1)})
+    store.advance([Move("a", None, head(1))])
     whole = place.read_bytes()
-    store.raise_to({"a": head(2), "b": head(1)})
+    store.advance([Move("a", head(1), head(2)), Move("b", None, head(1))])
     store.close()
     longer = place.read_bytes()
     for length in range(len(whole), len(longer)):
@@ -131,7 +140,7 @@ def test_a_record_that_was_torn_is_cut_off_wherever_it_was_torn(tmp_path: Path) 
             assert kept is not None
             assert kept.heads == {"a": head(1)}
             again = FileStore(place)
-            again.raise_to({"c": head(1)})
+            again.advance([Move("c", None, head(1))])
             again.close()
             kept = FileStore(place).read()
             assert kept is not None
@@ -143,7 +152,7 @@ def test_a_file_that_is_damaged_elsewhere_is_no_fence(tmp_path: Path) -> None:
     store = FileStore(place)
     store.create(KEPT)
     for sequence in range(1, 4):
-        store.raise_to({"a": head(sequence)})
+        store.advance([Move("a", head(sequence - 1) if sequence > 1 else None, head(sequence))])
     store.close()
     content = place.read_bytes()
     last = content.rstrip(b"\n").rindex(b"\n")
@@ -164,7 +173,7 @@ def test_a_file_that_is_damaged_elsewhere_is_no_fence(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_fence_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FileStore(tmp_path / "fence")
     store.create(KEPT)
-    store.raise_to({"a": head(1)})
+    store.advance([Move("a", None, head(1))])
     write = os.pwrite
 
     def full(descriptor: int, data: bytes, offset: int) -> int:
@@ -173,12 +182,12 @@ def test_a_full_disk_leaves_the_fence_as_it_was(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(file_store.os, "pwrite", full)
     with pytest.raises(OSError, match="No space"):
-        store.raise_to({"a": head(2)})
+        store.advance([Move("a", head(1), head(2))])
     monkeypatch.undo()
     kept = store.read()
     assert kept is not None
     assert kept.heads == {"a": head(1)}
-    store.raise_to({"a": head(3)})
+    store.advance([Move("a", head(1), head(3))])
     kept = FileStore(tmp_path / "fence").read()
     assert kept is not None
     assert kept.heads == {"a": head(3)}

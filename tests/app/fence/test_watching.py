@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
+from accounting.filters import filter_from_json
 from app.auth.principal import LOOPBACK
 from app.budgets import service
 from app.budgets.schemas import BudgetRequest
 from app.context import Context
 from app.db.database import Database
 from app.fence import repository
+from app.fence.marks import Head, Move, Reason
 from app.fence.watching import fence_of, fenced_context
+from app.ledger.commands import ChangeLimit
+from app.ledger.journal import Instruction, carry_out
 from app.settings import Settings
 from app.tables.ledger import Budget, Entry
 from tests.databases import DatabaseFactory
@@ -73,4 +79,36 @@ def test_a_database_that_goes_away_after_a_commit_is_what_failed_and_the_fence_i
     assert kept is not None
     assert dict(kept.heads) == heads
     assert len(heads) == 2
+    database.dispose()
+
+
+@pytest.mark.parametrize("sequence", [1, 2, 3])
+def test_an_end_that_was_compared_with_another_than_the_fence_has_is_compared_again(
+    tmp_path: Path, sqlite_databases: DatabaseFactory, monkeypatch: pytest.MonkeyPatch, sequence: int
+) -> None:
+    """Another process notes an end that the database does not have, between a comparison and what it notes."""
+    database = Database(sqlite_databases.migrated())
+    context = fenced_context(Settings(data_dir=tmp_path, workers=0), database)
+    with database.write() as session:
+        budget = service.create_budget(session, context, REQUEST, LOOPBACK.id)
+        change = ChangeLimit(filter_from_json({"kind": "zcdp", "rho": "2"}), "more")
+        carry_out(session, database, [Instruction(change, LOOPBACK.id, budget.id)], context.clock())
+    store, other = fence_of(context).store, Head(sequence, "f" * 64)
+    kept, advance = store.read(), store.advance
+    assert kept is not None
+    assert kept.heads[budget.id].sequence == 2
+    store.replace(replace(kept, heads={}))
+
+    def after_another(moves: Sequence[Move]) -> bool:
+        monkeypatch.undo()
+        assert advance([Move(budget.id, None, other)])
+        return advance(moves)
+
+    monkeypatch.setattr(store, "advance", after_another)
+    loss = fence_of(context).check()
+    assert loss is not None
+    assert (loss.reason, [each.budget_id for each in loss.missing]) == (Reason.BEHIND, [budget.id])
+    kept = store.read()
+    assert kept is not None
+    assert kept.heads == {budget.id: other}, "what was acknowledged stays in the fence"
     database.dispose()

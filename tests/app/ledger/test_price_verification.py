@@ -17,7 +17,18 @@ import pytest
 from starlette.testclient import TestClient
 
 from accounting import ENGINE_VERSION
-from accounting.events import Event, Gaussian, Laplace, Poisson, PureDp, RenyiDp
+from accounting.events import (
+    MECHANISMS,
+    SAMPLINGS,
+    ApproximateDp,
+    Event,
+    Gaussian,
+    Laplace,
+    Poisson,
+    PureDp,
+    RenyiDp,
+    WithReplacement,
+)
 from accounting.filters import FILTERS
 from accounting.relations import NeighboringRelation
 from accounting.units import SATURATED, Amounts
@@ -240,21 +251,98 @@ def test_a_hold_that_was_raised_is_priced_for_what_it_holds(context: Context, fo
     assert counts(verified(context).prices) == (1, 0, 2, 0)
 
 
-@on_one_engine
-def test_what_has_no_price_today_is_undecided_with_the_reason(context: Context, api: Api) -> None:
-    forger = Forger(context, api, "pure_dp")
-    forger.reserve((Event(Gaussian(4.0)),), (10**9,))
+@pytest.mark.parametrize(
+    ("kind", "events", "why"),
+    [
+        ("pure_dp", LOUD, "a gaussian event has no proved additive cost in a pure_dp budget"),
+        ("approximate_dp", LOUD, "gaussian"),
+        ("zcdp", (Event(Gaussian(4.0), WithReplacement(10, 100)),), "with with_replacement batches has no proved"),
+        ("renyi_dp", (Event(ApproximateDp(1.0, 1e-6)),), "approximate_dp event has no proved"),
+    ],
+)
+def test_what_a_budget_cannot_pay_for_is_too_low(
+    context: Context, api: Api, kind: str, events: tuple[Event, ...], why: str
+) -> None:
+    """Whatever it charges: no version of the ledger could have admitted it."""
+    forger = Forger(context, api, kind)
+    sizes = {"approximate_dp": 2, "renyi_dp": 4}
+    forger.reserve(events, (10**9,) * sizes.get(kind, 1))
     verdict = verified(context)
-    assert verdict.valid
-    assert counts(verdict.prices) == (0, 1, 0, 0)
+    assert not verdict.valid
+    assert counts(verdict.prices) == (1, 0, 0, 0)
     assert verdict.prices is not None
     (judgement,) = verdict.prices.listed
     assert judgement.reason is not None
-    assert judgement.reason.startswith("today's engine refuses it: a gaussian event has no proved additive cost")
+    assert judgement.reason.startswith("this budget cannot pay for such events at any price: ")
+    assert why in judgement.reason
     assert (judgement.least, judgement.price) == (None, None)
-    search = PriceSearch(context.processes, most=0, seconds=60.0)
-    (found,) = search([Priced(FILTERS["zcdp"].from_json({"rho": 1.0}), LOUD, NeighboringRelation(RELATION), None)])
+    assert verdict.first_bad is not None
+    assert (verdict.first_bad.budget_id, verdict.first_bad.sequence) == (forger.budget, 2)
+    assert "cannot pay for such events at any price" in verdict.first_bad.reason
+
+
+def test_a_correction_may_have_had_a_delta_that_was_not_entered(context: Context, api: Api) -> None:
+    """Versions from before wrote such books honestly: the charge is undecided, and one with a delta is compared."""
+    forger = Forger(context, api, "approximate_dp")
+    pure, noisy = (Event(PureDp(1.0)),), (Event(Gaussian(4.0)),)
+    without, with_one = (forger.commit(forger.reserve(pure, (10**9, 0))) for _ in range(2))
+    forger.do(Correct(Quote((1, 1), ENGINE_VERSION), "other events", noisy, may_lower=True), without)
+    forger.do(
+        Correct(Quote((1, 1), ENGINE_VERSION), "other events", noisy, may_lower=True, charge_delta=1e-6), with_one
+    )
+    verdict = verified(context)
+    assert counts(verdict.prices) == (1, 1, 4, 0)
+    assert verdict.prices is not None
+    undecided = next(each for each in verdict.prices.listed if each.verdict is PriceClass.UNDECIDED)
+    assert undecided.reason is not None
+    assert "at a delta that they did not enter" in undecided.reason
+
+
+@on_one_engine
+def test_what_today_does_not_find_is_undecided_with_the_reason(context: Context) -> None:
+    zcdp_price = Priced(FILTERS["zcdp"].from_json({"rho": 1.0}), LOUD, NeighboringRelation(RELATION), None)
+    (found,) = PriceSearch(context.processes, most=0, seconds=60.0)([zcdp_price])
     assert str(found).startswith("it was not looked for: the limit here is 0 prices and 60.0 seconds")
+    swr = (Event(Gaussian(4.0), WithReplacement(10, 100)),)
+    wrong = Priced(
+        FILTERS["approximate_dp"].from_json({"epsilon": 1.0, "delta": 0.1}),
+        swr,
+        NeighboringRelation.ADD_OR_REMOVE_ONE,
+        1e-6,
+    )
+    (found,) = PriceSearch(context.processes)([wrong])
+    assert isinstance(found, str)
+    assert found.startswith("today's engine refuses it: ")
+
+
+#: What each kind of budget has had a cost for in some version of the engine: of mechanisms, and of samplings that fewer
+#: kinds take than the mechanism.
+EVER_PAYABLE = {
+    "pure_dp": {"discrete_laplace", "exponential", "laplace", "pure_dp", "randomized_response", "report_noisy_max"},
+    "zcdp": {
+        *("discrete_gaussian", "discrete_laplace", "exponential", "gaussian", "gaussian_mixture"),
+        *("generalized_gaussian", "laplace", "pure_dp", "randomized_response", "report_noisy_max"),
+        *("tree_aggregation", "zcdp"),
+    },
+    "gaussian_dp": {
+        *("discrete_laplace", "exponential", "gaussian", "gaussian_mixture", "laplace", "pure_dp"),
+        *("randomized_response", "report_noisy_max", "tree_aggregation"),
+    },
+    "renyi_dp": {
+        *("discrete_gaussian", "discrete_laplace", "exponential", "gaussian", "gaussian_mixture"),
+        *("generalized_gaussian", "laplace", "pure_dp", "randomized_response", "renyi_dp", "report_noisy_max"),
+        *("tree_aggregation", "zcdp"),
+    },
+    "approximate_dp": set(MECHANISMS),
+}
+RESTRICTED = {"with_replacement", "truncated_poisson", "shuffle_model"}
+
+
+def test_no_budget_has_lost_a_cost() -> None:
+    """What an engine has priced once stays payable: honest books of its time would be called too low else."""
+    for kind, payable in EVER_PAYABLE.items():
+        assert payable <= {name for name, each in MECHANISMS.items() if kind in each.filters}, kind
+    assert {name for name, each in SAMPLINGS.items() if each.filters is not None} <= RESTRICTED
 
 
 @on_one_engine

@@ -54,7 +54,7 @@ def changed(database: Database, table: str, column: str, value: str, where: str)
     attacks.run(
         database,
         f"ALTER TABLE {table} RENAME TO kept_{table}",
-        f"CREATE TABLE {table} ({', '.join(names)})",
+        f"CREATE TABLE {table} ({', '.join(map(_quoted, names))})",
         f"INSERT INTO {table} SELECT * FROM kept_{table}",
         f"UPDATE {table} SET {column} = {value} WHERE {where}",
     )
@@ -69,6 +69,10 @@ def changed(database: Database, table: str, column: str, value: str, where: str)
             f"UPDATE merkle_trees SET checkpoints = {tree['checkpoints']}",
             f"DELETE FROM merkle_checkpoints WHERE number > {tree['checkpoints']}",
         )
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def answers(client: TestClient, entry_id: str, budget_id: str) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 
 from app.context import Context
 from app.fence.watching import fenced_context
-from app.runs import sweep_progression as progression
-from app.runs import worker
-from app.tables.runs import Run
+from app.runs import sweep_trials, worker
+from app.runs.sweep_trials import Trials
+from app.tables.runs import Run, RunSweep
 from tests.app.runs.conftest import HEADER, REQUEST, ROWS, Service, quick
 
 __all__ = ["quick"]
@@ -82,6 +82,18 @@ class Sweeps(Service):
             statement = select(Run).where(Run.sweep_id == sweep["id"]).order_by(Run.created_at, Run.id)
             return list(session.scalars(statement))
 
+    def trials(self, sweep: dict[str, Any]) -> Trials:
+        """What nobody else knows of a sweep for the best."""
+        with self.context.database.read() as session:
+            return sweep_trials.trials_of(self.context, session, session.get_one(RunSweep, sweep["id"]))
+
+    def counted(self, sweep: dict[str, Any]) -> list[bool]:
+        """Which of the trials that were made count, in the order in which they were made."""
+        trials, made = self.trials(sweep), {row.id for row in self.runs_of(sweep)}
+        ids = [trials.id_of(number) for number in range(len(made))]
+        assert set(ids) == made
+        return [trials.counts(run_id) for run_id in ids]
+
     def kinds(self, sweep: dict[str, Any]) -> list[str]:
         """The entries about the sweep's charge."""
         entries = self.get(f"/v1/budgets/{sweep['budget_id']}/entries")["items"]
@@ -100,14 +112,18 @@ def sweeps(quick: Service) -> Sweeps:
 
 
 class Draws:
-    """Draws that a test decides: of the number of trials, and of their cells."""
+    """What follows from a secret, as a test decides: the number of trials, and their cells."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.trials = 1
-        self.cells: Iterator[int] | None = None
-        monkeypatch.setattr(progression, "draw_trials", lambda *_: self.trials)
-        drawn = progression.draw
-        monkeypatch.setattr(progression, "draw", lambda n: drawn(n) if self.cells is None else next(self.cells))
+        self.cells: Sequence[int] | None = None
+        monkeypatch.setattr(sweep_trials, "draw_trials", lambda *_: self.trials)
+        cell_of = Trials.cell_of
+
+        def decided(trials: Trials, number: int) -> int:
+            return cell_of(trials, number) if self.cells is None else self.cells[number]
+
+        monkeypatch.setattr(Trials, "cell_of", decided)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def models(service) -> list[str]:
 
 
 def test_the_best_trial_is_released_and_nothing_of_the_others(service, draws):
-    draws.trials, draws.cells = 3, iter([1, 2, 0])
+    draws.trials, draws.cells = 3, [1, 2, 0]
     sweep = service.paid(**BEST)
     assert (sweep["state"], {cell["state"] for cell in sweep["cells"]}) == ("queued", {None})
     assert service.get("/v1/runs")["items"] == []
@@ -71,7 +71,7 @@ def test_the_best_trial_is_released_and_nothing_of_the_others(service, draws):
 
 @on_one_engine
 def test_the_best_is_the_one_with_the_best_score(service, draws, monkeypatch):
-    draws.trials, draws.cells = 4, iter([0, 1, 2, 1])
+    draws.trials, draws.cells = 4, [0, 1, 2, 1]
     scores = iter([0.5, 0.75, None, 0.625])
     summarize = worker.summarize
 
@@ -201,7 +201,7 @@ def test_nothing_is_released_before_its_time_and_one_thing_after(service, draws)
     draws.trials = 2
     sweep = service.private_sweep(**BEST | {"trials": FEW, "release_after_s": 600})
     assert service.work_all() == 3
-    assert [row.is_spare for row in service.runs_of(sweep)].count(True) == 1
+    assert service.counted(sweep) == [True, True, False]
     progression.advance_all(service.later(500))
     held = service.sweep(sweep)
     assert (held["state"], held["best"], held["finished_at"]) == ("running", None, None)
@@ -265,7 +265,7 @@ def test_trials_that_are_not_done_in_time_are_waited_for_whatever_number_was_dra
 @on_one_engine
 def test_a_private_sweep_ends_no_earlier_than_all_its_trials_would(service, draws):
     """Each trial takes as long as the longest cell, so that neither the number nor the cells show in the time."""
-    draws.trials, draws.cells = 1, iter([0, 1, 0])
+    draws.trials, draws.cells = 1, [0, 1, 0]
     executor = PacedExecutor(Pace(reading_s=0.1, preparing_s=0.1, step_s=0.01, scoring_s=0.1))
     sweep = service.private_sweep(
         **BEST | {"trials": FEW, "release_after_s": 3, "iterations": [2, 20], "hyperparameters": {"step_size": 0.5}}
@@ -288,7 +288,7 @@ def test_a_private_sweep_ends_no_earlier_than_all_its_trials_would(service, draw
 
 @on_one_engine
 def test_spare_trials_are_never_the_best_and_end_with_the_time(service, draws, monkeypatch):
-    draws.trials, draws.cells = 1, iter([0, 1, 2])
+    draws.trials, draws.cells = 1, [0, 1, 2]
     scores = iter([0.5, 0.75, 1.0])
     summarize = worker.summarize
 
@@ -306,7 +306,7 @@ def test_spare_trials_are_never_the_best_and_end_with_the_time(service, draws, m
     assert not worker.work_once(late, "wrk_test"), "its time has come: no further one is made"
     ended = service.sweep(sweep)
     assert (ended["state"], ended["best"]["values"]) == ("succeeded", [STEP_SIZES[0]])
-    assert sorted(row.is_spare for row in service.runs_of(sweep)) == [False, True, True]
+    assert service.counted(sweep) == [True, False, False]
     assert len(models(service)) == 1
 
 
@@ -493,22 +493,36 @@ def test_the_card_has_the_guarantee_of_the_selection(service, draws):
     assert "secret number of trials" in card["statement"]
 
 
+def test_no_column_tells_a_reader_of_the_database_which_trials_count(service, draws):
+    """Sweeps that make three trials each, of which none, one and three count, differ in nothing that is stored."""
+    seen = []
+    for trials in (0, 1, 3):
+        draws.trials, draws.cells = trials, [0, 1, 2]
+        sweep = service.paid(**BEST | {"trials": FEW, "release_after_s": 1000})
+        assert service.work_all() == 3
+        assert service.counted(sweep).count(True) == trials
+        with service.context.database.read() as session:
+            row = session.get_one(RunSweep, sweep["id"])
+        # Ids, what holds an id, times, and what training gave.
+        own = {"id", "sweep_id", "budget_id", "reservation_id", "request", "cells_hash", "stream_id", "result"}
+        own |= {"created_at", "started_at", "finished_at", "release_at"}
+        runs = sorted(service.runs_of(sweep), key=lambda each: each.sweep_cell)
+        stored = [
+            {name: value for name, value in vars(each).items() if name not in own and name[0] != "_"}
+            for each in (row, *runs)
+        ]
+        seen.append(json.dumps(stored, default=str, sort_keys=True))
+    assert len(set(seen)) == 1, seen
+
+
 @on_one_engine
-def test_trials_are_drawn_as_they_should_be(service, monkeypatch):
-    """Numbers and cells come from the one source, which is the operating system's."""
-    import secrets
-
-    assert progression.draw is secrets.randbelow
-    asked: list[int] = []
-
-    def below(total: int) -> int:
-        asked.append(total)
-        return total - 1 if len(asked) > 1 else 0
-
-    monkeypatch.setattr(progression, "draw", below)
-    sweep = service.swept(**BEST | {"trials": {"kind": "poisson", "expected_trials": 0.001}})
+def test_another_process_finds_the_same_trials(service):
+    """Nothing of them is stored; a secret of the server and the id of the sweep make them."""
+    sweep = service.paid(**BEST)
+    first, again = (service.trials(sweep) for _ in range(2))
+    assert (first.drawn, first.id_of(0), first.cell_of(0)) == (again.drawn, again.id_of(0), again.cell_of(0))
+    assert [row.id for row in service.runs_of(sweep)] == [first.id_of(0)]
     service.work_all()
-    cells = [row.sweep_cell for row in service.runs_of(sweep)]
-    assert asked[0] == asked[2] == 3
-    assert asked[1] > 2**200
-    assert sorted(cells)[:2] == [0, 2]
+    assert {row.id: row.sweep_cell for row in service.runs_of(sweep)} == {
+        first.id_of(number): first.cell_of(number) for number in range(first.most)
+    }

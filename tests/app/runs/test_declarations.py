@@ -17,6 +17,7 @@ from app.context import Context
 from app.db.database import Database
 from app.entries import registering
 from app.entries.kinds import EntryKind
+from app.entries.records import record_from_canonical
 from app.entries.registered import content_under
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
@@ -315,3 +316,41 @@ def test_a_process_that_has_read_a_chain_reads_on(service: Service, dataset: dic
     forget_what_was_read(service.context)
     service.trained(**charge, iterations=5)
     assert verdict_on(service.context.database).valid
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "cost = (SELECT cost FROM reservations WHERE id = '{cheap}')",
+        "state = 'voided'",
+        "charge_delta = 0.5",
+        "state = 'pending'",
+    ],
+)
+def test_a_charge_that_is_changed_while_its_run_is_trained_is_not_lowered(
+    service: Service, held: dict[str, Any], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The run has its model, and fails: nothing is entered of the row that somebody has written."""
+    database, end = service.context.database, lifecycle.end
+    statement = f"UPDATE reservations SET {change.format(**held)} WHERE id = '{held['reservation_id']}'"
+
+    def change_first(*arguments: Any) -> bool:
+        attacks.run(database, statement)
+        return end(*arguments)
+
+    monkeypatch.setattr(worker.lifecycle, "end", change_first)
+    service.work()
+    ended = service.stored(held)
+    about = f"SELECT canonical FROM entries WHERE reservation_id = '{held['reservation_id']}' ORDER BY sequence"
+    entered = [record_from_canonical(bytes(row["canonical"])) for row in attacks.rows(database, about)]
+    assert {record.amounts for record in entered} == {entered[0].amounts}
+    if ended.state == "succeeded":
+        # The entry charges in full, whatever the row said of its state.
+        assert [str(record.kind) for record in entered] == ["reserve", "start", "commit"]
+        assert change == "state = 'pending'"
+        return
+    assert (ended.state, ended.problem["code"]) == ("failed", "declaration_altered")
+    assert ended.result is None
+    assert [str(record.kind) for record in entered] == ["reserve", "start"]
+    assert not list((service.context.settings.data_dir / "models").glob(f"{held['id']}*"))
+    assert not verdict_on(database).valid

@@ -1,0 +1,133 @@
+"""The trials of a sweep for the best: how many count, which runs they are, and of which cells. All of that is secret.
+
+None of it is drawn at one time and stored: it follows from the id of the sweep, which is random, by hashes under the
+content secret, which no database holds. So whoever reads the database does not learn how many trials count, and whoever
+writes to it cannot make one more: a run that is no trial of the sweep has another id than every trial.
+
+A worker knows the secret, and finds the same trials after a crash as before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+from sqlalchemy import Row, select
+from sqlalchemy.orm import Session
+
+from accounting.tuning.drawing import draw_trials
+from accounting.tuning.trials import RandomTrials
+from app.context import Context
+from app.entries.registered import REGISTERED, hash_of_cells
+from app.entries.subjects import Subject
+from app.kit.ids import id_of
+from app.ledger.rebuild import BrokenChain
+from app.ledger.vouched import Vouched
+from app.runs import sweep_repository as repository
+from app.runs.sweep_charges import law_of, quantile_of
+from app.tables.runs import RunSweep
+from app.tables.states import Select
+
+#: Of the keyed hashes.
+LABEL = "sweep_trials"
+#: A number below another is a longer one, by so many bits, less multiples: that far it is from equally likely.
+_MORE_BITS = 256
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials of one sweep.
+
+    Attributes:
+        keyed_hash: Takes a label and bytes, returns 256 bits, hexadecimal (`app.context.Context.keyed_hash`).
+        sweep_id: Of the sweep.
+        law: Of their number.
+        cells: How many cells there are.
+        spare: So many are made at least, whatever number is drawn.
+
+    Guarantees:
+        - law: to whoever does not know the secret, number and cells are as good as drawn: the number as
+          `accounting.tuning.drawing.draw_trials` says, and each cell with the same probability, up to 2^-256.
+    """
+
+    keyed_hash: Callable[[str, bytes], str]
+    sweep_id: str
+    law: RandomTrials
+    cells: int
+    spare: int = 1
+
+    @cached_property
+    def drawn(self) -> int:
+        """How many trials count. The first is made in any case: without it, the ledger would show that none is run."""
+        return draw_trials(self.law, lambda total: self._below(total, "number"))
+
+    @property
+    def most(self) -> int:
+        """How many trials are ever made."""
+        return max(1, self.spare, self.drawn)
+
+    def id_of(self, number: int) -> str:
+        """The id of the run that is a trial, by its number from 0."""
+        return id_of("run", bytes.fromhex(self._hash(f"id\n{number}")))
+
+    def cell_of(self, number: int) -> int:
+        """The cell of a trial."""
+        return self._below(self.cells, f"cell\n{number}")
+
+    def number_of(self, run_id: str) -> int | None:
+        """Which trial a run is; None where it is none of this sweep's."""
+        return next((number for number in range(self.most) if self.id_of(number) == run_id), None)
+
+    def counts(self, run_id: str) -> bool:
+        """Return whether a run is one of the trials that the best is chosen of."""
+        number = self.number_of(run_id)
+        return number is not None and number < self.drawn
+
+    def next(self, made: Collection[str]) -> int:
+        """The number of the first trial that is not among these runs."""
+        return next(number for number in count() if self.id_of(number) not in made)
+
+    def _below(self, total: int, what: str) -> int:
+        blocks = -(-(total.bit_length() + _MORE_BITS) // 256)
+        return int("".join(self._hash(f"{what}\n{block}") for block in range(blocks)), 16) % total
+
+    def _hash(self, what: str) -> str:
+        return self.keyed_hash(LABEL, f"{self.sweep_id}\n{what}".encode())
+
+
+def trials_of(context: Context, session: Session, sweep: RunSweep) -> Trials:
+    """Return the trials of a sweep for the best.
+
+    Where there is a time to release at, as many are made as the public quantile says: others who wait for the same
+    workers would count them else.
+    """
+    assert sweep.trials is not None, "a sweep for the best has a law"
+    law = law_of(sweep.trials)
+    spare = 1 if sweep.release_at is None else quantile_of(law)
+    return Trials(context.keyed_hash, sweep.id, law, repository.count_cells(session, sweep.id), spare)
+
+
+def is_as_entered(session: Session, vouched: Vouched, sweep: RunSweep) -> bool:
+    """Whether the register says of a sweep, and of its cells, what is stored, and that it has not ended."""
+    registered = REGISTERED[Subject.SWEEP]
+    row: Row[Any] = session.execute(select(registered.table).where(registered.table.c.id == sweep.id)).one()
+    try:
+        told = vouched.told(sweep.id)
+    except BrokenChain:
+        return False
+    if told is None or told.subject is not Subject.SWEEP or told.has_ended:
+        return False
+    cells = hash_of_cells(repository.whole_cells(session, sweep.id))
+    return registered.different(row._asdict(), told.columns) is None and cells == row.cells_hash
+
+
+def is_trial(context: Context, session: Session, sweep: RunSweep, run_id: str, cell: int | None) -> bool:
+    """Whether a run is a trial that the sweep makes, of the cell that is its own."""
+    if sweep.select != Select.BEST:
+        return False
+    trials = trials_of(context, session, sweep)
+    number = trials.number_of(run_id)
+    return number is not None and cell == trials.cell_of(number)
