@@ -134,6 +134,8 @@ def conclude(
             return
         if _waits_for_its_time(session, context, sweep):
             return
+    # First: where it is refused, nothing is released.
+    _settle(session, context, sweep, ends, part, quote, has_started=has_started)
     runs = repository.runs(session, sweep.id)
     if sweep.select == Select.BEST:
         outcome = _release_best(context, sweep, runs, trials_of(context, session, sweep) if is_whole else None)
@@ -142,7 +144,6 @@ def conclude(
         in_order = (SweepState.SUCCEEDED, SweepState.CANCELLED, SweepState.FAILED)
         outcome = next(state for state in in_order if state in states)
     sweep.outcome, sweep.finished_at = outcome, context.clock()
-    _settle(session, context, sweep, ends, part, quote, has_started=has_started)
     ended = [] if sweep.best_run_id is None else _show(session, sweep)
     ended.append(Registration(EntryKind.END, Subject.SWEEP, sweep.id))
     registering.enter(session, context.clock(), ended)

@@ -362,7 +362,10 @@ OF_A_SWEEP = {
 
 
 @pytest.mark.parametrize("what", OF_A_SWEEP)
-def test_a_worker_makes_no_trial_of_a_sweep_that_is_not_as_registered(service: Service, what: str) -> None:
+def test_a_worker_makes_no_trial_of_a_sweep_that_is_not_as_registered(
+    service: Service, draws: Draws, what: str
+) -> None:
+    draws.cells = [2]
     sweeps = Sweeps(service.client, service.context)
     sweep = sweeps.paid(**BEST)
     (trial,) = sweeps.runs_of(sweep)

@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from accounting.events import Event, Gaussian
 from accounting.relations import NeighboringRelation
 from accounting.tuning import PoissonTrials, TruncatedNegativeBinomial, tuning_cost
 from app.fence.watching import fence_of, fenced_context
+from app.ledger.statements import RESERVATIONS
 from app.runs import lifecycle, worker
 from app.runs import sweep_progression as progression
 from app.runs.executors.paces import Pace
@@ -24,6 +25,7 @@ from app.runs.schedule import Schedule
 from app.runs.service import QUEUE_HOLD_S
 from app.runs.supervisor import Supervisor
 from app.tables.runs import Run, RunSweep
+from tests.app.ledger import attacks
 from tests.app.problem_assertions import assert_problem
 from tests.app.run_sweeps.conftest import BEST, STEP_SIZES
 from tests.app.runs.clocks import PacedExecutor
@@ -435,6 +437,30 @@ def test_a_sweep_that_cannot_go_on_stands_in_nobodys_way(service, draws, monkeyp
     monkeypatch.setattr(progression, "_settle", settle)
     progression.advance_all(service.context)
     assert (service.sweep(stuck)["state"], service.kinds(stuck)) == ("succeeded", ["reserve", "start", "commit"])
+
+
+@on_one_engine
+@pytest.mark.parametrize("asked", [BEST, {}], ids=["best", "all"])
+def test_a_charge_that_is_lowered_is_not_entered_and_releases_nothing(service, draws, monkeypatch, asked):
+    """What is held stays held, and the sweep goes on once the row says again what was entered."""
+    sweep, database = service.paid(**asked), service.context.database
+    with monkeypatch.context() as patch:
+        patch.setattr(lifecycle, "advance", lambda *_: None)
+        service.work_all()
+    with database.read() as session:
+        entered = session.execute(select(RESERVATIONS.c.cost)).scalar_one()
+    of_it = update(RESERVATIONS).where(RESERVATIONS.c.id == sweep["reservation_id"])
+    with attacks.attack(database) as connection:
+        connection.execute(of_it.values(cost=tuple(amount // 2 for amount in entered)))
+    progression.advance_all(service.context)
+    assert (service.sweep(sweep)["state"], service.kinds(sweep)) == ("running", ["reserve", "start"])
+    if asked:
+        assert models(service), "they are kept"
+        assert all(".withheld" in name for name in models(service))
+    with attacks.attack(database) as connection:
+        connection.execute(of_it.values(cost=entered))
+    progression.advance_all(service.context)
+    assert (service.sweep(sweep)["state"], service.kinds(sweep)) == ("succeeded", ["reserve", "start", "commit"])
 
 
 @on_one_engine
