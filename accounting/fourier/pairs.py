@@ -29,6 +29,8 @@ REMOVE, ADD, REPLACE = 0, 1, 2
 #: A band in the compiled loops: low, high and width.
 Ends = tuple[float, float, float]
 EVERYTHING: Ends = (-math.inf, math.inf, 1.0)
+#: Of the complex error function, relatively.
+SHARE_ERROR = 2e-13
 
 
 class Pair(Enum):
@@ -73,20 +75,20 @@ class Band:
         """Return log of the share at u + i shift: its real part is at most shift^2 / (2 width^2) above that at u."""
         x: Complex = (u + 1j * shift).astype(np.complex128)
         if math.isinf(self.low):
-            return _log_normal_tail((x - self.high) / self.width)
+            return log_normal_tail((x - self.high) / self.width)
         if math.isinf(self.high):
-            return _log_normal_tail((self.low - x) / self.width)
+            return log_normal_tail((self.low - x) / self.width)
         # Each side from the end that it is near, so that nothing cancels.
         left = u < 0.5 * (self.low + self.high)
         near: Complex = np.where(left, self.low - x, x - self.high)
         far: Complex = np.where(left, self.high - x, x - self.low)
-        larger, smaller = _log_normal_tail(near / self.width), _log_normal_tail(far / self.width)
+        larger, smaller = log_normal_tail(near / self.width), log_normal_tail(far / self.width)
         share: Complex = larger + np.log1p(-np.exp(smaller - larger))
         return share
 
 
-def _log_normal_tail(z: Complex) -> Complex:
-    """log of 1 - Phi(z) = erfc(z / sqrt 2) / 2, continued."""
+def log_normal_tail(z: Complex) -> Complex:
+    """log of 1 - Phi(z) = erfc(z / sqrt 2) / 2, continued, within `SHARE_ERROR`."""
     v = z / math.sqrt(2.0)
     # erfc(v) = e^(-v^2) wofz(iv) where Re v >= 0, by reflection elsewhere.
     right = v.real >= 0.0
