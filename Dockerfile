@@ -28,7 +28,7 @@ COPY openapi.json openapi.json
 # Compiled here: the service's user may not write beside its modules, and each process would compile them again.
 RUN /opt/epsilond/venv/bin/python -m app.cli.launcher \
     && /opt/epsilond/venv/bin/python -m compileall -q accounting calibrators trainer app migrations \
-    && /opt/epsilond/venv/bin/python -m accounting.warm_up
+    && /opt/epsilond/venv/bin/python -m trainer.warm_up
 ENV PATH=/opt/epsilond/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

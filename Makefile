@@ -79,6 +79,7 @@ test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the rea
 # One thread for either side: a ratio then compares the work, not the number of cores.
 bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to README.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting.filter_prices
 	@$(BENCH_BIN)/python -m benchmarks.table
 
 bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine, and verification of a million entries; the results go to README.md
@@ -166,8 +167,9 @@ $(VENV)/.dask: requirements/dask.lock | $(BIN)/epsilond
 	@touch $@ $(VENV)/.runtime
 
 # No request and no test waits for numba's compiler.
-$(VENV)/.engine: accounting/compiled.py accounting/warm_up.py $(wildcard accounting/fourier/*.py) | $(VENV)/.runtime
-	@$(BIN)/python -m accounting.warm_up
+$(VENV)/.engine: accounting/compiled.py accounting/warm_up.py trainer/warm_up.py \
+		$(wildcard accounting/fourier/*.py trainer/exact/*.py) | $(VENV)/.runtime
+	@$(BIN)/python -m trainer.warm_up
 	@touch $@
 
 # The first collection compiles every module and rewrites every test; otherwise each process of the tests would do it.

@@ -32,6 +32,7 @@ from accounting.composition.renyi import RenyiBound
 from accounting.composition.shared_lines import deltas_on_shared_lines, epsilons_on_shared_lines
 from accounting.enclosure import between, enclosure
 from accounting.events import Event
+from accounting.fourier.effort import question
 from accounting.fourier.profiles import goal
 from accounting.intervals import Answer, Bounds, Interval
 from accounting.numbers import read_real
@@ -315,6 +316,20 @@ def estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, del
             if estimate is not None and 0.0 < estimate < math.inf:
                 return estimate
     return epsilon_for_delta(events, relation, delta, evaluators=QUICK_EVALUATORS).value.upper
+
+
+def closely_estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> float | None:
+    """The certified epsilon but for its other direction, in half the time; None where nothing is quicker than that."""
+    composition = _without_rare_branches(compose(events, NeighboringRelation(relation)), delta)
+    if composition.gaussian_only is not None or composition.count == 1:
+        return None
+    if composition.failure.upper or composition.discrepancy:
+        return None
+    enclosed = enclosure(composition)
+    composition = composition if enclosed is None else enclosed.above
+    with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError), question():
+        return FourierInversion().epsilon_of_removal(composition, delta)
+    return None
 
 
 def _without_rare_branches(composition: Composition, delta: float) -> Composition:

@@ -1,10 +1,11 @@
-"""The engine's inner loops, compiled to machine code by numba.
+"""The inner loops of the engine and of the exact noise, compiled to machine code by numba.
 
 A function under `compiled` is plain Python over floats and arrays, and computes the same numbers when it is not
 compiled: no operation is reordered, and no product and sum are fused. Set ``NUMBA_DISABLE_JIT=1`` to step through it;
 a function of `math` then raises what it would have answered with an infinity.
-What is compiled is kept on disk, under a name that depends on the sources: a change of any of them compiles anew.
-`accounting.warm_up` compiles everything at once.
+What is compiled is kept on disk, in the folder of its source, under a name that depends on all sources of that folder
+and on this file: a change of any of them compiles anew. A compiled function therefore calls only compiled functions of
+its own folder. `trainer.warm_up` compiles everything at once.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import lru_cache, update_wrapper
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_FOLDER = Path(__file__).parent
 _lock = threading.RLock()
 _functions: list[_Uncompiled] = []
 
@@ -72,10 +72,11 @@ def _load() -> None:
         os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
         import numba  # noqa: PLC0415 -- a sixth of a second, which many processes never need
 
-        if "NUMBA_CACHE_DIR" not in os.environ:
-            vars(numba.core.config)["CACHE_DIR"] = _cache_folder()
         waiting = [each for each in _functions if each.dispatcher is None]
         for each in waiting:
+            if "NUMBA_CACHE_DIR" not in os.environ:
+                sources = Path(str(sys.modules[each.function.__module__].__file__)).parent
+                vars(numba.core.config)["CACHE_DIR"] = _cache_folder(sources)
             try:
                 each.dispatcher = numba.njit(cache=True, error_model="numpy", nogil=True)(each.function)
             except RuntimeError:  # There is no file that it came from, as for an example of a page.
@@ -85,17 +86,18 @@ def _load() -> None:
             names.update({name: value.dispatcher for name, value in names.items() if isinstance(value, _Uncompiled)})
 
 
-def _cache_folder() -> str:
+@lru_cache
+def _cache_folder(sources: Path) -> str:
     """Return a folder for what is compiled: beside the sources, or where the user or the system keeps such files.
 
     numba itself compares a function's own file with what is kept, but not the files of the functions that it calls. It
     takes nothing from a folder that it cannot write to: what was compiled at installation is copied then.
     """
-    digest = hashlib.sha256()
-    for source in sorted(_FOLDER.glob("fourier/*.py")):
+    digest = hashlib.sha256(Path(__file__).read_bytes())  # this file says how they are compiled
+    for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
     name = digest.hexdigest()[:16]
-    beside = _FOLDER / "__pycache__" / "compiled" / name
+    beside = sources / "__pycache__" / "compiled" / name
     if _is_writable(beside):
         return str(beside)
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "epsilond" / name

@@ -31,10 +31,11 @@ from accounting.events import Event, FullBatch, Gaussian, Poisson, check_events
 from accounting.events.schedules import is_sampled, resolve_schedules
 from accounting.filters import ApproximateDpFilter, Cost, PrivacyFilter, gaussian_dp_cost, zcdp_cost
 from accounting.filters.costs import checked, total
+from accounting.filters.privacy_filter import shares_of
 from accounting.filters.pure_dp import pure_epsilon
 from accounting.intervals import Answer, Interval
 from accounting.relations import NeighboringRelation
-from accounting.units import NANO, SATURATED, Amounts, exact
+from accounting.units import NANO, Amounts, exact
 
 __all__ = [
     "AdvantageTarget",
@@ -234,6 +235,9 @@ class BudgetTarget:
             NoCostInFilter: an event has no proved additive cost in the budget's filter.
             AccountingError: code ``missing_charge_delta``.
         """
+        if quick and self.filter.price_tolerance:
+            share = self._share(self.filter.estimate(events, relation, self.charge_delta))
+            return Answer(Interval(0.0, share, share), "estimate")
         cost = self.filter.cost(events, relation, self.charge_delta)
         share = self._share(cost.amounts)
         if self.filter.admits(self.filter.add(self.used, cost.amounts)):
@@ -255,13 +259,8 @@ class BudgetTarget:
         room = self.filter.remaining(self.used)
         if isinstance(self.filter, ApproximateDpFilter):
             # Its delta is chosen, not solved for: it fits or nothing does.
-            amounts, room = (amounts[:1], room[:1]) if amounts[1] <= room[1] else ((), ())
-        shares = [
-            Fraction(amount, left)
-            for amount, left in zip(amounts, room, strict=True)
-            if left > 0 and amount < SATURATED
-        ]
-        return rounded_up(min(shares)) if shares else math.inf
+            return min(shares_of(amounts[:1], room[:1]), default=math.inf) if amounts[1] <= room[1] else math.inf
+        return self.filter.share(amounts, room)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,8 @@
-"""Compiles the engine's inner loops, so that no request waits for a compiler: ``python -m accounting.warm_up``.
-
-Setting up and building an image do it once; what is compiled is kept on disk (`accounting.compiled`).
-"""
+"""Uses each compiled loop of the engine once, for `trainer.warm_up`."""
 
 from __future__ import annotations
 
-import sys
-import time
-
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta, epsilons_for_deltas
-from accounting.compiled import compiled_functions
 from accounting.events import Event, Gaussian, Laplace, Poisson, WithoutReplacement
 from accounting.relations import NeighboringRelation
 
@@ -17,8 +10,8 @@ _ADD_OR_REMOVE, _REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRel
 _TRAINING = [Event(Gaussian(1.0), Poisson(0.01), 1000)]
 
 
-def warm_up() -> int:
-    """Ask for what uses every compiled loop with every type of argument, and return how many loops there are."""
+def warm_up() -> None:
+    """Ask for what uses every compiled loop of the engine with every type of argument."""
     epsilon_for_delta(_TRAINING, _ADD_OR_REMOVE, 1e-5)
     epsilon_for_delta(_TRAINING, _REPLACE, 1e-5)
     epsilons_for_deltas(_TRAINING, _ADD_OR_REMOVE, [1e-6, 1e-5, 1e-4])
@@ -30,11 +23,3 @@ def warm_up() -> int:
     epsilon_for_delta([Event(Gaussian(4.0), WithoutReplacement(10, 1000), 100)], _REPLACE, 1e-5)
     # Laplace noise has atoms.
     delta_for_epsilon([Event(Laplace(2.0), Poisson(0.1), 30)], _ADD_OR_REMOVE, 1.0)
-    return len(compiled_functions())
-
-
-if __name__ == "__main__":
-    sys.stdout.write("== compiling the engine (once; a change of its sources does it anew)\n")
-    began = time.monotonic()
-    loops = warm_up()
-    sys.stdout.write(f"== {loops} loops in {time.monotonic() - began:.0f} s\n")

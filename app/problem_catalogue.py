@@ -239,7 +239,7 @@ RUN_PROBLEMS: Mapping[str, str] = {
     "worker_lost": "The worker process ended or stalled; the charge stays, because noise may have been drawn.",
     "reservation_lost": "The reservation was gone when the worker wanted to start it; nothing was drawn.",
     "run_not_started": "The run could not be started; nothing was charged.",
-    "declaration_altered": "A run, its charge or its data set is not what the register says; nothing was charged.",
+    "declaration_altered": "A run, its charge or its data is not what the books say; `detail` says what is charged.",
     "dataset_too_full": "A private data set has more rows than its capacity; nothing was charged.",
     "dataset_deleted": "A data set of the run was deleted before a worker took it; nothing was charged.",
     "database_restored": "The database was restored from a backup while the run was in flight; its hold is charged.",

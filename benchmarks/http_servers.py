@@ -38,9 +38,35 @@ _ADDRESS = re.compile(rf"http://{re.escape(HOST)}:(\d+)")
 _ENVIRONMENT = {"EPSILOND_HOST": HOST, "EPSILOND_PORT": "0", "EPSILOND_LOG_LEVEL": "warning"}
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that answers.
+
+    Attributes:
+        port: Where it listens.
+        process_id: Its first process.
+    """
+
+    port: int
+    process_id: int
+
+    def cpu_seconds(self) -> float:
+        """What it has taken of its cores so far, with all processes that it started (Linux)."""
+        return _cpu_seconds(self.process_id)
+
+
+def _cpu_seconds(process_id: int) -> float:
+    process = Path(f"/proc/{process_id}")
+    # Behind the name, which may hold anything: user and system time, then those of children that have ended.
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    children = [int(child) for task in process.glob("task/*/children") for child in task.read_text().split()]
+    return own + sum(map(_cpu_seconds, children))
+
+
 @contextmanager
-def service(url: str, data_dir: Path, workers: int = 0, core: int | None = None, **more: str) -> Iterator[int]:
-    """`python -m app serve` on the migrated database at ``url``; yields its port.
+def service(url: str, data_dir: Path, workers: int = 0, core: int | None = None, **more: str) -> Iterator[Server]:
+    """`python -m app serve` on the migrated database at ``url``.
 
     Args:
         workers: How many it starts.
@@ -48,24 +74,24 @@ def service(url: str, data_dir: Path, workers: int = 0, core: int | None = None,
         more: Further settings, by the names of their variables.
     """
     settings = {"EPSILOND_DATABASE_URL": url, "EPSILOND_DATA_DIR": str(data_dir), "EPSILOND_WORKERS": str(workers)}
-    with _server(["app", "serve"], settings | more, core) as port:
+    with _server(["app", "serve"], settings | more, core) as server:
         # The processes that load it inherit the header with its token, and show it to what it is compared with, too.
         os.environ[AUTHORIZATION] = (data_dir / "local-token").read_text().strip()
         try:
-            yield port
+            yield server
         finally:
             del os.environ[AUTHORIZATION]
 
 
 @contextmanager
-def bare(module: str = "benchmarks.ledger.bare", core: int | None = None, **environment: str) -> Iterator[int]:
-    """The bare endpoints of a module; yields the server's port."""
-    with _server([module], environment, core) as port:
-        yield port
+def bare(module: str = "benchmarks.ledger.bare", core: int | None = None, **environment: str) -> Iterator[Server]:
+    """The bare endpoints of a module."""
+    with _server([module], environment, core) as server:
+        yield server
 
 
 @contextmanager
-def _server(module: list[str], environment: Mapping[str, str], core: int | None) -> Iterator[int]:
+def _server(module: list[str], environment: Mapping[str, str], core: int | None) -> Iterator[Server]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
     process = subprocess.Popen(
         [sys.executable, "-m", *module],
@@ -78,7 +104,7 @@ def _server(module: list[str], environment: Mapping[str, str], core: int | None)
         # Before it has threads or processes of its own, which inherit it.
         os.sched_setaffinity(process.pid, {core})
     try:
-        yield _port(process)
+        yield Server(_port(process), process.pid)
     finally:
         process.terminate()
         try:
@@ -133,9 +159,9 @@ class Client:
 
 
 @contextmanager
-def client(port: int) -> Iterator[Client]:
-    """A client of the server at ``port``."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=60)
+def client(server: Server) -> Iterator[Client]:
+    """A client of the server."""
+    connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
     try:
         yield Client(connection)
     finally:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import report
+from benchmarks.accounting.filter_prices import filter_section
 from benchmarks.accounting.markdown import accounting_section
 from benchmarks.gpu.markdown import gpu_section
 from benchmarks.http.markdown import http_section
@@ -24,6 +25,7 @@ END = "<!-- measured: end -->"
 #: One entry a benchmark: how its committed figures become text.
 SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
     "accounting": accounting_section,
+    "filter": filter_section,
     "ledger": ledger_section,
     "verification": verification_section,
     "http": http_section,

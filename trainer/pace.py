@@ -1,4 +1,4 @@
-"""How fast this machine carries out a plan, measured on dummy rows of the same public sizes.
+"""Measures how fast this machine carries out a plan, on dummy rows of the same public sizes.
 
 What is measured decides when the end of a private run is released, so it must not depend on a private row. No rows are
 passed in: the dummy rows follow from the model and the capacity.
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibrators.plan import Plan
+from trainer.exact.gaussian import load_noise
 from trainer.loop import Task, Trainer
 from trainer.models import Model
 from trainer.records import prepare
@@ -63,6 +64,8 @@ def measure(
     Raises:
         InvalidValue, Unsupported: as `trainer.run.run`.
     """
+    # Otherwise the first step would wait for it, and take the whole budget.
+    load_noise()
     began = clock()
     streams = random_streams()
     records = prepare(model, *dummy_rows(model, capacity), plan.dtype, capacity, streams.slots)

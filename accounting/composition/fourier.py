@@ -43,6 +43,17 @@ class FourierInversion:
         here = directed(composition, Direction.REMOVE)
         return None if here is None else guess_epsilon(here, delta)[0]
 
+    def epsilon_of_removal(self, composition: Composition, delta: float) -> float | None:
+        """The upper end of epsilon(delta) in the remove direction; None where the plain line does not narrow it down.
+
+        The other direction hardly ever costs more, so that a search may certify both where it ends.
+        """
+        here = directed(composition, Direction.REMOVE)
+        if here is None:
+            return None
+        bounds = _on_plain_line(DirectedProfiles(here), delta)
+        return bounds.upper if bounds.width <= goal(bounds.upper) else None
+
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
         best: Bounds | None = None
         for direction in composition.directions:
@@ -111,14 +122,9 @@ def _delta_in(profiles: DirectedProfiles, one_step: float, epsilon: float, *, en
 def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: float) -> Bounds:
     """Bounds of epsilon in one direction."""
     renew()
-    best = Bounds(upper=profiles.composition.largest_loss, method=_CHERNOFF)
-    epsilon, table = guess_epsilon(profiles.composition, delta)
-    plain = profiles.plain(table, epsilon, math.log(delta))
-    if plain is not None:
-        root = _root(plain, epsilon, delta)
-        best = _intersection(best, _certified(plain, root, delta), FourierInversion.name)
-        if best.width <= goal(best.upper):
-            return best
+    best = _on_plain_line(profiles, delta)
+    if best.width <= goal(best.upper):
+        return best
     if total_variation(composition) <= delta:
         return Bounds(0.0, 0.0, 0.0)
     best = _intersection(best, Bounds(upper=profiles.chernoff_epsilon(delta)), _CHERNOFF)
@@ -129,6 +135,16 @@ def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: flo
         for narrower in _search(profiles, best, _first_try(profiles, one_step, delta), one_step(delta), delta):
             best = narrower
     return best
+
+
+def _on_plain_line(profiles: DirectedProfiles, delta: float) -> Bounds:
+    """Bounds of epsilon from the plain contour near the saddle-point estimate; the trivial ones where it is long."""
+    best = Bounds(upper=profiles.composition.largest_loss, method=_CHERNOFF)
+    epsilon, table = guess_epsilon(profiles.composition, delta)
+    plain = profiles.plain(table, epsilon, math.log(delta))
+    if plain is None:
+        return best
+    return _intersection(best, _certified(plain, _root(plain, epsilon, delta), delta), FourierInversion.name)
 
 
 def _one_step_epsilon(composition: Composition, delta: float) -> float:

@@ -83,6 +83,20 @@ def epsilon_of_gaussian(mu: float, delta: float, *, upward: bool) -> float:
     return _certified(mu, delta, _root(mu, delta), 1.0 if upward else -1.0)
 
 
+def delta_of_gaussian(mu: float, epsilon: float, *, upward: bool) -> float:
+    """delta_mu(eps), rounded up or down.
+
+    Args:
+        mu, epsilon: at least 0.
+
+    Guarantees: gaussian_delta_is_enclosed.
+
+    >>> round(delta_of_gaussian(1.0, 1.0, upward=True), 9)
+    0.126936738
+    """
+    return _delta(mu, epsilon, 1.0 if upward else -1.0)
+
+
 def mu_of_gaussian(epsilon: float, delta: float) -> float:
     """The mu at which the Gaussian pair has this delta at ``epsilon``, about; it is never rounded outward.
 

@@ -19,7 +19,7 @@ class DiscreteGaussian(GridNoise):
     """
 
     kind: ClassVar[str] = "discrete_gaussian"
-    filters = ("approximate_dp", "zcdp", "renyi_dp")
+    filters = ("approximate_dp", "approximate_gaussian_dp", "zcdp", "renyi_dp")
     noise_multiplier_is = (
         "s of the noise's mass e^(-z^2 / (2 s^2)) on the sum of contributions, over the contribution bound"
     )

@@ -19,7 +19,7 @@ class DiscreteLaplace(GridNoise):
     """
 
     kind: ClassVar[str] = "discrete_laplace"
-    filters = ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+    filters = ("pure_dp", "approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     noise_multiplier_is = (
         "scale b of the noise's mass e^(-|z|/b) on the sum of contributions, over the contribution bound"
     )

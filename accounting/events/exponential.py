@@ -18,7 +18,7 @@ class Exponential(Mechanism):
     """
 
     kind: ClassVar[str] = "exponential"
-    filters = ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+    filters = ("pure_dp", "approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     epsilon: Epsilon
 
     @property

@@ -16,7 +16,7 @@ class Gaussian(Mechanism):
 
     kind: ClassVar[str] = "gaussian"
     samplings = BATCHES
-    filters = ("approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+    filters = ("approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     norm = "l2"
     noise_multiplier_is = (
         "standard deviation of the noise on the sum of contributions, over the contribution bound, in l2"

@@ -33,7 +33,7 @@ class GaussianMixture(Mechanism):
 
     kind: ClassVar[str] = "gaussian_mixture"
     samplings = (*SCHEDULES, Poisson)
-    filters = ("approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+    filters = ("approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     norm = "l2"
     noise_multiplier_is = (
         "standard deviations of the noise on the sum of contributions, one for each branch, over the contribution "

@@ -34,7 +34,7 @@ class GeneralizedGaussian(Mechanism):
 
     kind: ClassVar[str] = "generalized_gaussian"
     samplings = SCHEDULES
-    filters = ("approximate_dp", "zcdp", "renyi_dp")
+    filters = ("approximate_dp", "approximate_gaussian_dp", "zcdp", "renyi_dp")
     norm = "l_q, the dual of l_p, 1/p + 1/q = 1, p = norm_order"
     noise_multiplier_is = (
         "sigma of the density exp(-|z|_r^2 / (2 sigma^2)) of the noise on the sum of contributions, over the "

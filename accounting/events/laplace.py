@@ -16,7 +16,7 @@ class Laplace(Mechanism):
 
     kind: ClassVar[str] = "laplace"
     samplings = tuple(cls for cls in BATCHES if cls is not RandomAllocation)
-    filters = ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+    filters = ("pure_dp", "approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     norm = "l1"
     noise_multiplier_is = "scale b of the noise on the sum of contributions, over the contribution bound, in l1"
     noise_multiplier: NoiseMultiplier

@@ -25,7 +25,7 @@ class RandomizedResponse(Mechanism):
     kind: ClassVar[str] = "randomized_response"
     relations = (NeighboringRelation.REPLACE_SPECIAL, NeighboringRelation.REPLACE_ONE)
     why_refused = "every record sends an answer, so that the number of answers shows who came or went"
-    filters = ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+    filters = ("pure_dp", "approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     num_categories: Annotated[int, Whole(2, 10**9)]
     flip_probability: Annotated[
         float,

@@ -21,7 +21,7 @@ class ReportNoisyMax(Mechanism):
     """
 
     kind: ClassVar[str] = "report_noisy_max"
-    filters = ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+    filters = ("pure_dp", "approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     epsilon: Epsilon
     noise: Annotated[
         str,

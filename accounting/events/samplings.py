@@ -170,7 +170,7 @@ class WithReplacement(FixedSizeBatches):
         "batches of a fixed size make the number of records public, and a record that comes or goes changes how often "
         "every other one is drawn"
     )
-    filters = ("approximate_dp",)
+    filters = ("approximate_dp", "approximate_gaussian_dp")
     batch_size: Annotated[int, Whole(1, MAX_DATASET_SIZE, "Draws of a step; at most `dataset_size`.")]
     dataset_size: Annotated[int, Whole(2, MAX_DATASET_SIZE, "Number of records, which is public.")]
 
@@ -192,7 +192,7 @@ class TruncatedPoisson(Sampling):
     is_amplified = True
     relations = _ADD_REMOVE_OR_NULL
     why_refused = "its adjustment is published for a record that comes, goes or becomes null"
-    filters = ("approximate_dp",)
+    filters = ("approximate_dp", "approximate_gaussian_dp")
     sampling_probability: Annotated[float, Real(0.0, 1.0, "Of every record, before batches are cut.", True)]
     max_batch_size: Annotated[int, Whole(1, MAX_DATASET_SIZE, "Records that a batch has at most.")]
     dataset_size: Annotated[
@@ -270,7 +270,7 @@ class ShuffleModel(Sampling):
     is_amplified = True
     relations = _SIZE_KEEPING
     why_refused = "messages are counted, so that a user who comes or goes is seen"
-    filters = ("approximate_dp",)
+    filters = ("approximate_dp", "approximate_gaussian_dp")
     num_users: Annotated[int, Whole(1, MAX_DATASET_SIZE, "Users of a round, whose number is public.")]
     local_epsilon: Annotated[float, Real(0.0, 1e6, "Of the randomiser of all users; the mechanism's `epsilon`.")]
     local_delta: Annotated[float, Real(0.0, 1.0, "The mechanism's `delta`; 0 for `pure_dp`.")] = 0.0

@@ -20,7 +20,7 @@ class PureDp(Mechanism):
 
     kind: ClassVar[str] = "pure_dp"
     samplings = (FullBatch, ShuffleModel)
-    filters = ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+    filters = ("pure_dp", "approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     epsilon: Epsilon
 
     @property
@@ -35,7 +35,7 @@ class ApproximateDp(Mechanism):
 
     kind: ClassVar[str] = "approximate_dp"
     samplings = (FullBatch, ShuffleModel)
-    filters = ("approximate_dp",)
+    filters = ("approximate_dp", "approximate_gaussian_dp")
     epsilon: Epsilon
     delta: Annotated[float, Real(0.0, 1.0, "Probability that the guarantee of epsilon fails.")]
 
@@ -50,7 +50,7 @@ class ZcDp(Mechanism):
     """Any mechanism with a proof of rho-zCDP under the relation of the request."""
 
     kind: ClassVar[str] = "zcdp"
-    filters = ("approximate_dp", "zcdp", "renyi_dp")
+    filters = ("approximate_dp", "approximate_gaussian_dp", "zcdp", "renyi_dp")
     rho: Annotated[float, Real(0.0, 1e6)]
 
     @property
@@ -64,7 +64,7 @@ class RenyiDp(Mechanism):
     """Any mechanism with a proof of Renyi DP at some orders under the relation of the request."""
 
     kind: ClassVar[str] = "renyi_dp"
-    filters = ("approximate_dp", "renyi_dp")
+    filters = ("approximate_dp", "approximate_gaussian_dp", "renyi_dp")
     orders: Annotated[
         tuple[float, ...], Reals(Real(1.0, MAX_ORDER, open_lower=True), MAX_ORDERS, "Numbers above 1, increasing.")
     ]

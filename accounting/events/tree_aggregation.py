@@ -27,7 +27,7 @@ class TreeAggregation(Mechanism):
     kind: ClassVar[str] = "tree_aggregation"
     relations = (NeighboringRelation.REPLACE_SPECIAL, NeighboringRelation.REPLACE_ONE)
     why_refused = "leaves are taken in turn, so that a record that comes or goes moves the records after it"
-    filters = ("approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+    filters = ("approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     norm = "l2"
     noise_multiplier_is = (
         "standard deviation of the noise on every node's sum of contributions, over the contribution bound, in l2"

@@ -7,6 +7,7 @@ A filter's currency adds up under adaptive and concurrent composition, so admiss
 |---|---|---|---|
 | pure_dp | epsilon | the cap | basic composition (Rogers, Roth, Ullman & Vadhan 2016) |
 | approximate_dp | epsilon, delta | both caps | basic composition (Rogers, Roth, Ullman & Vadhan 2016) |
+| approximate_gaussian_dp | mu squared, delta; epsilon | both caps, or the last | `docs/concepts/gaussian_filter.md` |
 | zcdp | rho | the cap | Whitehouse, Ramdas, Rogers & Wu 2023 |
 | gaussian_dp | mu squared | the cap | Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023 |
 | renyi_dp | divergence per order | some order's cap | Feldman & Zrnic 2021, Lecuyer 2021; union bound over orders |
@@ -20,6 +21,11 @@ from collections.abc import Mapping
 
 from accounting.errors import InvalidValue, one_of
 from accounting.filters.approximate_dp import ApproximateDpFilter, approximate_dp_cost
+from accounting.filters.approximate_gaussian_dp import (
+    SMALLEST_DELTA_OF_FAILURES,
+    ApproximateGaussianDpFilter,
+    approximate_gaussian_dp_cost,
+)
 from accounting.filters.costs import NO_AMPLIFICATION, SMALLEST_DELTA, Cost, CostWarning
 from accounting.filters.gaussian_dp import GaussianDpFilter, gaussian_dp_cost
 from accounting.filters.privacy_filter import PrivacyFilter
@@ -29,7 +35,15 @@ from accounting.filters.zcdp import ZcdpFilter, zcdp_cost
 
 #: By kind; the order is that of the table of costs.
 FILTERS: dict[str, type[PrivacyFilter]] = {
-    cls.kind: cls for cls in (PureDpFilter, ApproximateDpFilter, ZcdpFilter, GaussianDpFilter, RenyiFilter)
+    cls.kind: cls
+    for cls in (
+        PureDpFilter,
+        ApproximateDpFilter,
+        ApproximateGaussianDpFilter,
+        ZcdpFilter,
+        GaussianDpFilter,
+        RenyiFilter,
+    )
 }
 
 
@@ -52,7 +66,9 @@ __all__ = [
     "FILTERS",
     "NO_AMPLIFICATION",
     "SMALLEST_DELTA",
+    "SMALLEST_DELTA_OF_FAILURES",
     "ApproximateDpFilter",
+    "ApproximateGaussianDpFilter",
     "Cost",
     "CostWarning",
     "GaussianDpFilter",
@@ -61,6 +77,7 @@ __all__ = [
     "RenyiFilter",
     "ZcdpFilter",
     "approximate_dp_cost",
+    "approximate_gaussian_dp_cost",
     "default_orders",
     "filter_from_json",
     "gaussian_dp_cost",

@@ -13,23 +13,21 @@ from accounting.accountant import epsilon_for_delta
 from accounting.canonical import Json
 from accounting.errors import AccountingError, inside
 from accounting.events import Event, check_events
-from accounting.events.schedules import is_sampled
 from accounting.filters.costs import (
-    SAME_RANDOMIZER_REQUIRED,
     SMALLEST_DELTA,
     Cost,
-    CostWarning,
     charged,
     checked,
+    same_randomizer_warning,
     total,
+    without_failures,
 )
-from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit
+from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, shares_of
 from accounting.filters.pure_dp import pure_epsilon
 from accounting.intervals import Interval
 from accounting.losses.rules import rules_of
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
-from accounting.schedule_warnings import same_randomizer_required
 from accounting.units import (
     SATURATED,
     Amounts,
@@ -71,7 +69,7 @@ def approximate_dp_cost(
     (4377178096, 10000000000000)
     """
     events = checked(events, relation, "approximate_dp")
-    as_pure, stated = _without_failures(events)
+    as_pure, stated = without_failures(events)
     unpriced = [event.mechanism.kind for event in as_pure if not _is_summed(event)]
     if not unpriced:
         return Cost((to_nano_up(total(as_pure, relation, pure_epsilon).most), to_atto_up(stated)))
@@ -81,8 +79,7 @@ def approximate_dp_cost(
         delta = read_real("delta", charge_delta, SMALLEST_DELTA, 0.5)
     epsilon = _tight(as_pure, relation, delta).upper
     amounts = _nano(epsilon, as_pure), to_atto_up(exact(delta) + stated)
-    requirement = same_randomizer_required(events)
-    return Cost(amounts, () if requirement is None else (CostWarning(SAME_RANDOMIZER_REQUIRED, requirement),))
+    return Cost(amounts, same_randomizer_warning(events))
 
 
 def least_approximate_dp_cost(
@@ -94,7 +91,7 @@ def least_approximate_dp_cost(
         NoCostInFilter, Unsupported, AccountingError: as `approximate_dp_cost`.
     """
     events = checked(events, relation, "approximate_dp")
-    as_pure, stated = _without_failures(events)
+    as_pure, stated = without_failures(events)
     if all(map(_is_summed, as_pure)):
         return to_nano_up(total(as_pure, relation, pure_epsilon).least), to_atto_up(stated)
     if charge_delta is None:
@@ -121,19 +118,6 @@ def _missing_delta(kind: str) -> AccountingError:
         code="missing_charge_delta",
         pointer=("charge", "delta"),
     )
-
-
-def _without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Fraction]:
-    """Return the events with stated deltas as what they are otherwise, and the sum of those deltas."""
-    parts, stated = [], Fraction(0)
-    for event in events:
-        if is_sampled(event):
-            parts.append(event)
-            continue
-        mechanism, delta = rules_of(event.mechanism).without_failure(event.mechanism)
-        stated += event.count * exact(delta)
-        parts.append(Event(mechanism, event.sampling, event.count))
-    return tuple(parts), stated
 
 
 def _is_summed(event: Event) -> bool:
@@ -190,6 +174,11 @@ class ApproximateDpFilter(PrivacyFilter):
     ) -> Amounts:
         """Return the lower ends of epsilon and delta."""
         return least_approximate_dp_cost(check_events(events), relation, charge_delta)
+
+    def share(self, amounts: Amounts, room: Amounts) -> float:
+        """The larger of both shares: each cap must hold."""
+        shares = shares_of(amounts, room)
+        return max(shares) if len(shares) == len(amounts) else math.inf
 
     def headroom(self, used: Amounts) -> int:
         """The smaller of both rooms: each cap must hold."""

@@ -1,35 +1,39 @@
 """What an event costs in a filter: which cells of the table exist, what a cost is, and how costs add up.
 
 T = steps of full batches (shuffled epochs: passes; disjoint batches: 1; random allocation: participations, begun
-allocations in full), s = noise multiplier, eps = sens / b for a
-Laplace event of scale b, d = the delta at which the reservation is priced (`charge_delta`).
+allocations in full), s = noise multiplier, eps = sens / b for a Laplace event of scale b, h = nodes of a tree over one
+record, d = the delta at which the reservation is priced (`charge_delta`). UNAMPLIFIED costs come with a warning.
 
-| event | pure_dp | approximate_dp | zcdp | gaussian_dp | renyi_dp, order a |
-|---|---|---|---|---|---|
-| gaussian, full batch | none | tight at d | sens^2 T / (2 s^2) | sens^2 T / s^2 | a sens^2 T / (2 s^2) |
-| gaussian, sampled | none | tight at d | UNAMPLIFIED, warning | UNAMPLIFIED, warning | moment of the sampled pair |
-| gaussian_mixture | none | tight at d | sens^2 T / (2 min s^2) | sens^2 T / min s^2 | exact moment |
-| gaussian_mixture, sampled | none | tight at d | UNAMPLIFIED, warning | UNAMPLIFIED, warning | sampled moment |
-| laplace | T eps | T eps | T (eps + e^-eps - 1) | T m(e^(-eps/2) / 2) | exact moment |
-| laplace, sampled | T eps' | T eps' | best of both | best of both | moment of the sampled pair |
-| gaussian or laplace, with replacement or truncated Poisson | none | tight at d | none | none | none |
-| pure_dp or approximate_dp, shuffle model | none | tight at d | none | none | none |
-| pure_dp | T eps | T eps | T eps tanh(eps / 2) | T m(1 / (1 + e^eps)) | moment of randomised response |
-| generalized_gaussian | none | tight at d | kappa sens^2 T / (2 s^2) | none | a kappa sens^2 T / (2 s^2) |
-| tree_aggregation, h nodes | none | tight at d | sens^2 T h / (2 s^2) | sens^2 T h / s^2 | a sens^2 T h / (2 s^2) |
-| randomized_response | T eps | tight at d | T smallest rho | T smallest mu^2 | exact moment |
-| discrete_laplace | T eps | tight at d | T smallest rho | T smallest mu^2 | exact moment |
-| discrete_gaussian | none | tight at d | sens^2 T / (2 s^2) | none | a sens^2 T / (2 s^2) |
-| exponential, report_noisy_max (gumbel) | T eps | tight at d | T eps^2 / 8 at most | as pure_dp | largest moment |
-| report_noisy_max (laplace, exponential) | T eps | tight at d | as pure_dp | as pure_dp | as pure_dp |
-| zcdp | none | tight at d | T rho | none | T rho a |
-| renyi_dp | none | tight at d | none | none | T divergence, interpolated between its orders |
-| approximate_dp | none | T eps, T delta | none | none | none |
+| event | pure_dp | approximate_dp | approximate_gaussian_dp | zcdp | gaussian_dp | renyi_dp, order a |
+|---|---|---|---|---|---|---|
+| gaussian, full batch | none | tight at d | covered | sens^2 T / (2 s^2) | sens^2 T / s^2 | a sens^2 T / (2 s^2) |
+| gaussian, sampled | none | tight at d | covered | UNAMPLIFIED | UNAMPLIFIED | moment of the sampled pair |
+| gaussian_mixture | none | tight at d | covered | sens^2 T / (2 min s^2) | sens^2 T / min s^2 | exact moment |
+| gaussian_mixture, sampled | none | tight at d | covered | UNAMPLIFIED | UNAMPLIFIED | sampled moment |
+| laplace | T eps | T eps | covered | T (eps + e^-eps - 1) | T m(e^(-eps/2) / 2) | exact moment |
+| laplace, sampled | T eps' | T eps' | covered | best of both | best of both | moment of the sampled pair |
+| gaussian or laplace, with replacement or truncated Poisson | none | tight at d | covered | none | none | none |
+| pure_dp or approximate_dp, shuffle model | none | tight at d | covered | none | none | none |
+| pure_dp | T eps | T eps | covered | T eps tanh(eps / 2) | T m(1 / (1 + e^eps)) | moment of randomised response |
+| generalized_gaussian | none | tight at d | covered | kappa sens^2 T / (2 s^2) | none | a kappa sens^2 T / (2 s^2) |
+| tree_aggregation | none | tight at d | covered | sens^2 T h / (2 s^2) | sens^2 T h / s^2 | a sens^2 T h / (2 s^2) |
+| randomized_response | T eps | tight at d | covered | T smallest rho | T smallest mu^2 | exact moment |
+| discrete_laplace | T eps | tight at d | covered | T smallest rho | T smallest mu^2 | exact moment |
+| discrete_gaussian | none | tight at d | covered | sens^2 T / (2 s^2) | none | a sens^2 T / (2 s^2) |
+| exponential, noisy max (gumbel) | T eps | tight at d | covered | T eps^2 / 8 at most | as pure_dp | largest moment |
+| noisy max (laplace, exponential) | T eps | tight at d | covered | as pure_dp | as pure_dp | as pure_dp |
+| zcdp | none | tight at d | covered | T rho | none | T rho a |
+| renyi_dp | none | tight at d | covered | none | none | T divergence, interpolated between its orders |
+| approximate_dp | none | T eps, T delta | covered, and T delta | none | none | none |
 
 m(x) = (2 Phi^-1(x))^2; eps' is the sampled step's largest loss; "best of both": of the unsampled step's cost, which no
-sampling exceeds, and that of an eps'-DP step. There is no conversion outside this table. A sampled Gaussian has no
-amplified cost in zcdp (its Renyi divergence over the order tends to 1 / (2 s^2) at least as the order grows, whatever
-the sampling probability) and none in gaussian_dp (a mu-GDP step has divergence a mu^2 / 2 at most).
+sampling exceeds, and that of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian with a profile
+above that of the whole list, and the delta with which it fails; or the gaussian_dp cell and no delta, where that is
+smaller. The pure_dp cell is charged beside it where there is one (`gaussian_cover`).
+
+There is no conversion outside this table. A sampled Gaussian has no amplified cost in zcdp (its Renyi divergence over
+the order tends to 1 / (2 s^2) at least as the order grows, whatever the sampling probability) and none in gaussian_dp
+(a mu-GDP step has divergence a mu^2 / 2 at most).
 
 Sampled in fixed sizes under replace_special, the batches are drawn from a public number of positions, and the null
 record keeps the replaced one's: given the batches, neighbours differ in at most T of them, by at most the contribution
@@ -56,7 +60,8 @@ from accounting.events import Event
 from accounting.events.schedules import is_sampled, resolve_schedules
 from accounting.losses.rules import rules_of
 from accounting.relations import NeighboringRelation
-from accounting.units import Amounts, Between
+from accounting.schedule_warnings import same_randomizer_required
+from accounting.units import Amounts, Between, exact
 
 NO_AMPLIFICATION = "no_amplification"
 SAME_RANDOMIZER_REQUIRED = "same_randomizer_required"
@@ -142,3 +147,22 @@ def unamplified(events: tuple[Event, ...], kind: str) -> tuple[CostWarning, ...]
         "amplified cost."
     )
     return (CostWarning(NO_AMPLIFICATION, detail),)
+
+
+def without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Fraction]:
+    """Return the events with stated deltas as what they are otherwise, and the sum of those deltas."""
+    parts, stated = [], Fraction(0)
+    for event in events:
+        if is_sampled(event):
+            parts.append(event)
+            continue
+        mechanism, delta = rules_of(event.mechanism).without_failure(event.mechanism)
+        stated += event.count * exact(delta)
+        parts.append(Event(mechanism, event.sampling, event.count))
+    return tuple(parts), stated
+
+
+def same_randomizer_warning(events: tuple[Event, ...]) -> tuple[CostWarning, ...]:
+    """Return the warning that the shuffle model asks for one randomizer, where a list has such events."""
+    requirement = same_randomizer_required(events)
+    return () if requirement is None else (CostWarning(SAME_RANDOMIZER_REQUIRED, requirement),)

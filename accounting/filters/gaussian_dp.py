@@ -33,10 +33,11 @@ def gaussian_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -
     (2000000000,)
     """
     events = checked(events, relation, "gaussian_dp")
-    return Cost((to_nano_up(total(events, relation, _mu_squared).most),), unamplified(events, "gaussian_dp"))
+    return Cost((to_nano_up(total(events, relation, mu_squared).most),), unamplified(events, "gaussian_dp"))
 
 
-def _mu_squared(event: Event, relation: NeighboringRelation) -> Between:
+def mu_squared(event: Event, relation: NeighboringRelation) -> Between:
+    """Return mu squared of one step of a resolved event; a sampled Gaussian's is that of a full batch."""
     return rules_of(event.mechanism).mu_squared(event.mechanism, ChargedStep(event, relation))
 
 
@@ -78,7 +79,7 @@ class GaussianDpFilter(PrivacyFilter):
     ) -> Amounts:
         """Return the sum with the rounding of each step's cost taken off, up to whole units."""
         steps = checked(check_events(events), relation, self.kind)
-        return (to_nano_up(total(steps, relation, _mu_squared).least),)
+        return (to_nano_up(total(steps, relation, mu_squared).least),)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
         """Return the epsilon of the Gaussian with the charges' mu, which attains it; None at delta 0."""

@@ -6,16 +6,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from typing import ClassVar, Self
 
 from accounting.canonical import Json
+from accounting.conversions.rounding import rounded_up
 from accounting.errors import InvalidValue, one_of
 from accounting.events import Event, check_events, prefix_of_events
 from accounting.filters.costs import Cost
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
-from accounting.units import MAX_LIMIT, NANO, Amounts, add_saturating, exact
+from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, add_saturating, exact
 
 
 class PrivacyFilter(ABC):
@@ -24,16 +26,19 @@ class PrivacyFilter(ABC):
     Attributes:
         kind: Name in the HTTP contract and in stored descriptions.
         limits: The fields that say how much it admits, in their order.
+        price_tolerance: How far a price may be above the least one that could be proved, relatively.
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
-        orders: Of a filter that keeps an amount per Renyi order; of the others none.
+        price_terms: What prices depend on beside the kind, as field and numbers: a budget keeps it for ever, and
+            budgets under it share it. None where the kind says it all.
         caps: Of each amount, in the filter's units, rounded down.
     """
 
     kind: ClassVar[str]
     limits: ClassVar[tuple[str, ...]]
+    price_tolerance: ClassVar[float] = 0.0
     prefix_may_depend_on_outputs: ClassVar[bool] = True
-    orders: tuple[float, ...] = ()
+    price_terms: tuple[str, tuple[float, ...]] | None = None
     caps: Amounts
 
     @abstractmethod
@@ -80,6 +85,26 @@ class PrivacyFilter(ABC):
         Guarantees: admits_exactly_where_not_negative, for ``used`` of at least 0.
         """
         return max(cap - amount for cap, amount in zip(self.caps, used, strict=True))
+
+    def share(self, amounts: Amounts, room: Amounts) -> float:
+        """Return which part of a room amounts are: of several orders at the one where it is smallest.
+
+        Args:
+            amounts, room: In the filter's units; the room is that of the whole limit, or what remains of it.
+
+        Returns:
+            Rounded up; inf where there is no room.
+        """
+        return float(min(shares_of(amounts, room), default=math.inf))
+
+    def estimate(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return amounts near the cost, for a search that certifies where it ends; they bound nothing.
+
+        Args, Raises: as `cost`.
+        """
+        return self.cost(events, relation, charge_delta).amounts
 
     def add(self, first: Amounts, second: Amounts) -> Amounts:
         """The sum, per position, saturating at `units.SATURATED`: beyond every cap, far from overflow."""
@@ -145,14 +170,14 @@ class PrivacyFilter(ABC):
         return self.epsilon_at(self.caps, delta)
 
     def with_limit(self, limit: Mapping[str, object]) -> Self:
-        """A filter of the same kind, and of the same orders, with another limit.
+        """A filter of the same kind, and of the same price terms, with another limit.
 
         Args:
             limit: Fields of `to_json`, as numbers or their canonical strings. Those that are absent or None stay.
 
         Raises:
-            InvalidValue: another kind, other orders, an unknown field, or a limit that is refused; the pointer names
-                the field.
+            InvalidValue: another kind, other price terms, an unknown field, or a limit that is refused; the pointer
+                names the field.
 
         >>> from accounting.filters import ZcdpFilter
         >>> ZcdpFilter(1.0).with_limit({"rho": "0.25"})
@@ -173,15 +198,18 @@ class PrivacyFilter(ABC):
         """Refuse a filter whose charges a budget with the filter ``parent`` could not add to its own.
 
         Raises:
-            InvalidValue: another kind, or other orders.
+            InvalidValue: another kind, or other price terms.
         """
         if self.kind != parent.kind:
             raise parent._other_kind()
-        if self.orders != parent.orders:
+        if self.price_terms != parent.price_terms:
+            assert parent.price_terms is not None, "filters of one kind have the same terms"
+            name, values = parent.price_terms
+            shown = ", ".join(repr(value).removesuffix(".0") for value in values)
             raise InvalidValue(
-                f"orders must be {', '.join(f'{order:g}' for order in parent.orders)}, or left out: a budget keeps the "
-                "orders that it was created with, and budgets under it share them",
-                pointer=("orders",),
+                f"{name} must be {shown}, or left out: a budget keeps what it was created with, "
+                "and budgets under it share it",
+                pointer=(name,),
             )
 
     def _other_kind(self) -> InvalidValue:
@@ -211,6 +239,12 @@ class PrivacyFilter(ABC):
     def from_json(cls, value: Mapping[str, object]) -> Self:
         """Read what `to_json` wrote (numbers, or their canonical strings)."""
         return cls(*(read_number(value, name) for name in cls.limits))
+
+
+def shares_of(amounts: Amounts, room: Amounts) -> list[float]:
+    """Return amounts over rooms, rounded up, where there is room and the amount is known."""
+    known = (pair for pair in zip(amounts, room, strict=True) if pair[1] > 0 and pair[0] < SATURATED)
+    return [rounded_up(Fraction(amount, left)) for amount, left in known]
 
 
 def read_limit(name: str, value: object, *, smallest: float = 1e-9, largest: float = MAX_LIMIT) -> float:

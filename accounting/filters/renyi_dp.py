@@ -1,14 +1,22 @@
 """The filter of Renyi differential privacy at orders that are fixed at creation.
 
-Feldman & Zrnic 2021 and Lecuyer 2021 prove it at one fixed order; several orders stay open through a union bound, which
-costs ln(K) of K orders: cap(order) = epsilon - ln(K / delta) / (order - 1).
+Feldman & Zrnic 2021 and Lecuyer 2021 prove it at one fixed order a. Several orders stay open, each with a K-th of
+delta: let A_j be the outcomes whose first order within its cap at the end is j. Amounts only grow, so on A_j order j
+was within its cap all the time, and the interaction is the one that stops at that cap alone, whose delta at epsilon is
+at most e^((a - 1)(rho - epsilon)) (1 - 1 / a)^(a - 1) / a (Canonne, Kamath & Steinke 2020). The A_j are a partition, so
+that the deltas add up:
+
+    cap(a) = epsilon - (ln(K / delta) - ln(a)) / (a - 1) - ln(1 - 1 / a).
+
+Budgets that are older than this bound have smaller caps, epsilon - ln(K / delta) / (a - 1) (Mironov 2017), until their
+limit is changed. Whatever was admitted is within the larger caps, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -39,6 +47,10 @@ from accounting.units import (
 )
 
 DEFAULT_NUM_ORDERS = 16
+#: How a divergence becomes an epsilon: the sources of both bounds.
+CANONNE, MIRONOV = "canonne_2020", "mironov_2017"
+#: Logarithms are rounded by less, also of orders that are rounded themselves.
+_UP, _DOWN = 1.0 + 1e-15, 1.0 - 1e-15
 
 
 @dataclass(frozen=True)
@@ -48,10 +60,11 @@ class RenyiFilter(PrivacyFilter):
     Attributes:
         epsilon, delta: What everything charged together satisfies, adaptively.
         orders: Above 1, increasing; `default_orders` when empty.
-        caps: epsilon - ln(K / delta) / (order - 1) in nano-units, rounded down; `units.CLOSED` (-1, which no amount is
-            within, not even 0) where that is negative.
+        conversion: `CANONNE`, or `MIRONOV` for a budget that is older than it.
+        caps: As above in nano-units, rounded down; `units.CLOSED` (-1, which no amount is within, not even 0) where
+            that is negative.
 
-    Guarantees: union_bound_over_orders; closed_orders_admit_nothing.
+    Guarantees: each_order_has_its_share_of_delta; closed_orders_admit_nothing.
 
     Raises:
         InvalidValue: no order is open at this (epsilon, delta).
@@ -62,9 +75,12 @@ class RenyiFilter(PrivacyFilter):
     epsilon: float
     delta: float
     orders: tuple[float, ...] = ()
+    conversion: str = CANONNE
     caps: Amounts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.conversion not in (CANONNE, MIRONOV):
+            raise InvalidValue(f"conversion must be {CANONNE} or {MIRONOV}", pointer=("conversion",))
         epsilon = read_limit("epsilon", self.epsilon)
         delta = read_real("delta", self.delta, 0.0, 0.5, open_lower=True)
         orders = tuple(read_real("orders", order, 1.0, MAX_ORDER, open_lower=True) for order in self.orders)
@@ -73,16 +89,20 @@ class RenyiFilter(PrivacyFilter):
             raise InvalidValue(f"orders must be 1 to {MAX_ORDERS} numbers above 1, increasing", pointer=("orders",))
         for name, value in (("epsilon", epsilon), ("delta", delta), ("orders", orders)):
             object.__setattr__(self, name, value)
-        caps = _caps(epsilon, delta, orders)
+        caps = _caps(epsilon, delta, orders, self.conversion)
         object.__setattr__(self, "caps", caps)
         if all(cap == CLOSED for cap in caps):
-            union = _log_union(delta, len(orders))
+            least = 1.001 * float(min(_penalties(delta, orders, self.conversion)))
             raise InvalidValue(
                 f"no order is open: with order {orders[-1]:g} at delta {delta:g} epsilon must be at least about "
-                f"{1.001 * union / (orders[-1] - 1.0):.4g}; at epsilon {epsilon:g} an order must be above about "
-                f"{1.0 + union / epsilon:.4g}",
+                f"{least:.4g}; at epsilon {epsilon:g} an order above "
+                f"{1.0 + _log_union(delta, len(orders)) / epsilon:.4g} is open",
                 pointer=("epsilon",),
             )
+
+    @property
+    def price_terms(self) -> tuple[str, tuple[float, ...]]:  # type: ignore[override]  # of an instance, not of the class
+        return "orders", self.orders
 
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
         return renyi_dp_cost(check_events(events), relation, self.orders)
@@ -95,7 +115,7 @@ class RenyiFilter(PrivacyFilter):
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
         """Return epsilon at a delta by the best order, which may be one that is closed at the budget's own delta."""
-        least = _least_epsilon(amounts, self.orders, delta) if delta > 0.0 else SATURATED
+        least = _least_epsilon(amounts, self.orders, delta, self.conversion) if delta > 0.0 else SATURATED
         return float_of_nano(least) if least < SATURATED else None
 
     def limit_epsilon_at(self, delta: float) -> float | None:
@@ -129,7 +149,13 @@ class RenyiFilter(PrivacyFilter):
         return {"epsilon": limit, "orders": list(self.orders), "epsilons": epsilons}
 
     def to_json(self) -> dict[str, Json]:
-        return PrivacyFilter.to_json(self) | {"orders": list(self.orders)}
+        written = PrivacyFilter.to_json(self) | {"orders": list(self.orders)}
+        # As the oldest budgets are written, so that their entries keep their hashes.
+        return written if self.conversion == MIRONOV else written | {"conversion": self.conversion}
+
+    def with_limit(self, limit: Mapping[str, object]) -> Self:
+        """Return the filter with another limit and the newest conversion, whose caps are never smaller."""
+        return super(RenyiFilter, replace(self, conversion=CANONNE)).with_limit(limit)
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
@@ -137,44 +163,50 @@ class RenyiFilter(PrivacyFilter):
         if not isinstance(orders, Sequence) or isinstance(orders, str):
             raise InvalidValue("orders must be a list of numbers", pointer=("orders",))
         numbers = tuple(to_number(order, "orders", index) for index, order in enumerate(orders))
-        return cls(read_number(value, "epsilon"), read_number(value, "delta"), numbers)
+        conversion = str(value.get("conversion") or MIRONOV)
+        return cls(read_number(value, "epsilon"), read_number(value, "delta"), numbers, conversion)
 
     def _own_epsilon(self, amounts: Amounts) -> int:
         """`epsilon_at` the budget's own delta, in nano-units; `SATURATED` where none is finite."""
-        return _least_epsilon(amounts, self.orders, self.delta) if any(amounts) else 0
+        return _least_epsilon(amounts, self.orders, self.delta, self.conversion) if any(amounts) else 0
 
 
-def _least_epsilon(amounts: Amounts, orders: tuple[float, ...], delta: float) -> int:
-    """Smallest amount + ln(K / delta) / (order - 1) over the orders, in nano-units.
+def _least_epsilon(amounts: Amounts, orders: tuple[float, ...], delta: float, conversion: str) -> int:
+    """Smallest epsilon of the amounts over the orders, each with its share of delta, in nano-units.
 
     An amount that is not known is saturated, and `SATURATED` the answer where none is known.
     """
-    penalties = _penalties_in_nano(delta, orders)
-    epsilons = (amount + penalty for amount, penalty in zip(amounts, penalties, strict=True))
-    return min(SATURATED, *epsilons)
+    penalties = _penalties_in_nano(delta, orders, conversion)
+    epsilons = (amount + penalty for amount, penalty in zip(amounts, penalties, strict=True) if amount < SATURATED)
+    return max(0, min((SATURATED, *epsilons)))
 
 
 # A ledger reads its filters again for every command: what they are made of is remembered.
 @lru_cache(maxsize=1024)
-def _caps(epsilon: float, delta: float, orders: tuple[float, ...]) -> Amounts:
-    rooms = (exact(epsilon) - penalty for penalty in _penalties(delta, orders))
+def _caps(epsilon: float, delta: float, orders: tuple[float, ...], conversion: str) -> Amounts:
+    rooms = (exact(epsilon) - penalty for penalty in _penalties(delta, orders, conversion))
     return tuple(to_nano_down(room) if room >= 0 else CLOSED for room in rooms)
 
 
 @lru_cache(maxsize=1024)
-def _penalties_in_nano(delta: float, orders: tuple[float, ...]) -> Amounts:
-    return tuple(to_nano_up(penalty) for penalty in _penalties(delta, orders))
+def _penalties_in_nano(delta: float, orders: tuple[float, ...], conversion: str) -> Amounts:
+    return tuple(to_nano_up(penalty) for penalty in _penalties(delta, orders, conversion))
 
 
-def _penalties(delta: float, orders: tuple[float, ...]) -> list[Fraction]:
-    """ln(K / delta) / (order - 1) at each order, rounded up."""
+def _penalties(delta: float, orders: tuple[float, ...], conversion: str) -> list[Fraction]:
+    """What epsilon is above the divergence at each order, rounded up; it may be negative."""
     union = Fraction(_log_union(delta, len(orders)))
-    return [union / (exact(order) - 1) for order in orders]
+    if conversion == MIRONOV:
+        return [union / (exact(order) - 1) for order in orders]
+    return [
+        (union - Fraction(math.log(order) * _DOWN)) / (exact(order) - 1) - Fraction(-math.log1p(-1.0 / order) * _DOWN)
+        for order in orders
+    ]
 
 
 def _log_union(delta: float, count: int) -> float:
     """ln(K / delta) of K orders, rounded up."""
-    return (math.log(count) - math.log(delta)) * (1.0 + 1e-15)
+    return (math.log(count) - math.log(delta)) * _UP
 
 
 def default_orders(epsilon: float, delta: float) -> tuple[float, ...]:

@@ -84,7 +84,8 @@ def moments_at(
             rounding[i] = 2.0 * spread + 2.0 * own * abs(change)
         else:
             logs[i] = shift + math.log(total)
-            rounding[i] = ACCUMULATION + 8.0 * largest + own
+            # The exponents of the terms that count are about as large as log M itself, whatever they are sums of.
+            rounding[i] = ACCUMULATION + 8.0 * largest + 4.0 * abs(logs[i]) + own
             if from_one:
                 rounding[i] += 2.0 * own * abs(math.expm1(min(logs[i], 1.0)))
     return logs, means, variances, rounding

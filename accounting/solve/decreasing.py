@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 from accounting.intervals import Answer
-from accounting.solve.solution import Range, Solution, log_level
+from accounting.solve.solution import Estimate, Range, Solution, log_level
 from accounting.targets import Target
 
 #: A cost that jumps is bracketed to this, relatively.
@@ -14,6 +15,9 @@ JUMP_TOLERANCE = 1e-7
 _MAX_EVALUATIONS = 80
 _MOST_ESTIMATES = 40
 _MOST_STARTS = 12
+_MOST_REFINEMENTS = 12
+#: Of one secant between close estimates, in the logarithm of the unknown.
+_LONGEST_STEP = 0.5
 
 Assess = Callable[[float], Answer]
 
@@ -27,6 +31,7 @@ def smallest_that_meets(
     tolerance: float,
     *,
     guess: float = 1.0,
+    close: Estimate = lambda _: None,
 ) -> Solution:
     """The smallest value whose certified cost meets the target.
 
@@ -38,6 +43,7 @@ def smallest_that_meets(
         words: how the ends are spoken of.
         tolerance: relative, in the target's level.
         guess: where to begin; nothing but the time depends on it.
+        close: a number much closer to it, which bounds nothing either.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned value itself.
@@ -47,7 +53,7 @@ def smallest_that_meets(
     Raises:
         Unreachable: no value in the range meets the target, or every one does.
     """
-    start, failing, slope = _start(assess, quick, target, limits, tolerance, guess)
+    start, failing, slope = _start(assess, cache(quick), close, target, limits, tolerance, guess)
     if start.achieved.value.upper > target.limit:
         raise words.too_costly(target, start.achieved.value.upper)
     best = start
@@ -72,20 +78,29 @@ def smallest_that_meets(
 
 
 def _start(
-    assess: Assess, quick: Assess, target: Target, limits: tuple[float, float], tolerance: float, guess: float
+    assess: Assess,
+    quick: Assess,
+    close: Estimate,
+    target: Target,
+    limits: tuple[float, float],
+    tolerance: float,
+    guess: float,
 ) -> tuple[Solution, float, float]:
     """A value that meets the target, one that fails (0 where none is known), and the slope there, in logs.
 
-    The quick estimate says about where. What it is off by at the first certified cost is about what it is off by
-    nearby, so its second proposal is nearly exact; from there on only certified costs count.
+    The quick estimate says about where, and the close one exactly. Where there is none: what the quick one is off by at
+    the first certified cost is about what it is off by nearby, so that its second proposal is nearly exact. From there
+    on only certified costs count.
     """
     aim = log_level(target.level(target.limit))
     x, slope = _estimated(quick, target, limits, aim, (math.log(guess), -1.0), 1e-3)
+    refined = _refined(close, target, limits, aim + math.log1p(-0.3 * tolerance), (x, slope), tolerance)
+    x, slope = refined or (x, slope)
     failing, value = 0.0, min(max(math.exp(x), limits[0]), limits[1])
     found = Solution(value, assess(value))
     for trial in range(_MOST_STARTS):
         excess = log_level(target.level(found.achieved.value.upper)) - aim
-        if trial == 0 and math.isfinite(excess) and abs(excess) > tolerance:
+        if trial == 0 and refined is None and math.isfinite(excess) and abs(excess) > tolerance:
             off = log_level(target.level(found.achieved.value.upper)) - _log_estimate(quick, target, value)
             before = found
             if math.isfinite(off):
@@ -139,6 +154,44 @@ def _estimated(
         before = (x, y)
         step = x - y / slope
         x = step if math.isfinite(y) and low < step < high else 0.5 * (low + high)
+    return x, slope
+
+
+def _refined(
+    close: Estimate,
+    target: Target,
+    limits: tuple[float, float],
+    aim: float,
+    start: tuple[float, float],
+    tolerance: float,
+) -> tuple[float, float] | None:
+    """Find where the close estimate's level is ``aim``, by secants inside a bracket, and the slope there; all in logs.
+
+    Args:
+        start: where to begin, and the slope that is expected there.
+
+    Returns:
+        None where there is no close estimate on the way.
+    """
+    low, high = math.log(limits[0]), math.log(limits[1])
+    x, slope = start
+    before: tuple[float, float] | None = None
+    for _ in range(_MOST_REFINEMENTS):
+        figure = close(math.exp(x))
+        y = math.nan if figure is None else log_level(target.level(figure)) - aim
+        if not math.isfinite(y):
+            return None
+        low, high = (x, high) if y > 0.0 else (low, x)
+        if before is not None and x != before[0]:
+            found = (y - before[1]) / (x - before[0])
+            slope = found if found < -1e-3 else slope
+        moved = x + min(max(-y / slope, -_LONGEST_STEP), _LONGEST_STEP)
+        # What is left after a secant is about the product of what was left after the two before it.
+        left = abs(y) if before is None else min(abs(y), abs(y * before[1]))
+        if left <= 0.1 * tolerance:
+            return moved, slope
+        before = (x, y)
+        x = moved if low < moved < high else 0.5 * (low + high)
     return x, slope
 
 

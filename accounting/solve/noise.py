@@ -10,7 +10,7 @@ from accounting.intervals import Answer
 from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 from accounting.relations import NeighboringRelation
 from accounting.solve.decreasing import smallest_that_meets
-from accounting.solve.solution import EventsAt, Range, Solution
+from accounting.solve.solution import EventsAt, Range, Solution, close_estimate
 from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
 
 _WORDS = Range(
@@ -96,10 +96,13 @@ def solve_noise(events_at: EventsAt, relation: NeighboringRelation, target: Targ
     limits = (MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
     tolerance, guess = _TOLERANCE, 1.0
     # What a ledger counts in whole units is not solved to the last digits.
-    if not isinstance(target, BudgetTarget):
+    if isinstance(target, BudgetTarget):
+        tolerance = max(tolerance, 2.0 * target.filter.price_tolerance)
+    else:
         pair = None if target.additive else compose(events_at(1.0), relation).gaussian_only
         if target.additive or pair is not None:
             tolerance = _CLOSED_FORM_TOLERANCE
         if pair is not None and isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:
             guess = pair.mu / mu_of_gaussian(target.epsilon * (1.0 - 0.3 * tolerance), target.delta)
-    return smallest_that_meets(assess, quick, target, limits, _WORDS, tolerance, guess=guess)
+    close = close_estimate(target, events_at, relation)
+    return smallest_that_meets(assess, quick, target, limits, _WORDS, tolerance, guess=guess, close=close)

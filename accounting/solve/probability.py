@@ -5,7 +5,7 @@ from __future__ import annotations
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
 from accounting.solve.decreasing import smallest_that_meets
-from accounting.solve.solution import EventsAt, Range, Solution, refuse_if_indifferent
+from accounting.solve.solution import EventsAt, Range, Solution, close_estimate, refuse_if_indifferent
 from accounting.targets import Target
 
 MIN_SAMPLING_PROBABILITY = 1e-8
@@ -51,7 +51,8 @@ def solve_sampling_probability(events_at: EventsAt, relation: NeighboringRelatio
 
     refuse_if_indifferent(target, relation, "sampling probability", events_at(MIN_SAMPLING_PROBABILITY), events_at(1.0))
     limits = (1.0, 1.0 / MIN_SAMPLING_PROBABILITY)
-    found = smallest_that_meets(assess, quick, target, limits, _WORDS, _TOLERANCE)
+    close = close_estimate(target, lambda inverse: events_at(_probability(inverse)), relation)
+    found = smallest_that_meets(assess, quick, target, limits, _WORDS, _TOLERANCE, close=close)
     return Solution(_probability(found.value), found.achieved)
 
 

@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from accounting.accountant import closely_estimate_epsilon
 from accounting.errors import Unreachable, Unsupported
 from accounting.events import Event
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
-from accounting.targets import Target
+from accounting.targets import ApproximateDpTarget, Target
 
 EventsAt = Callable[[float], Sequence[Event]]
+#: What a certified cost says from above, nearly, in less time; None where nothing is quicker.
+Estimate = Callable[[float], float | None]
 EventsAtInteger = Callable[[int], Sequence[Event]]
 
 
@@ -84,6 +87,14 @@ def log_level(level: float) -> float:
     if level <= 0.0:
         return -math.inf
     return math.log(level) if math.isfinite(level) else math.inf
+
+
+def close_estimate(target: Target, events_at: EventsAt, relation: NeighboringRelation) -> Estimate:
+    """What a search may ask before it certifies a cost; nothing but the time depends on it."""
+    if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
+        return lambda _: None
+    delta = target.delta
+    return lambda value: closely_estimate_epsilon(events_at(value), relation, delta)
 
 
 def refuse_if_indifferent(

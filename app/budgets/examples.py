@@ -5,10 +5,19 @@ from __future__ import annotations
 from fastapi.openapi.models import Example
 
 BUDGET_EXAMPLES: dict[str, Example] = {
-    "renyi_dp": {
-        "summary": "Rényi filter (the default kind)",
+    "approximate_gaussian_dp": {
+        "summary": "(epsilon, delta): each plan costs about its tight epsilon (the default kind)",
         "value": {
             "name": "wisconsin, 2026",
+            "neighboring_relation": "add_or_remove_one",
+            "privacy_unit": "patient",
+            "filter": {"kind": "approximate_gaussian_dp", "epsilon": 1.6, "delta": 1e-5},
+        },
+    },
+    "renyi_dp": {
+        "summary": "Rényi filter: divergences add up at several orders",
+        "value": {
+            "name": "wisconsin, by orders",
             "neighboring_relation": "add_or_remove_one",
             "privacy_unit": "patient",
             "filter": {"kind": "renyi_dp", "epsilon": 1.6, "delta": 1e-5},

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
+from accounting.filters import SMALLEST_DELTA_OF_FAILURES
+from accounting.filters.renyi_dp import CANONNE
 from accounting.numbers import MAX_ORDERS
 from accounting.relations import NeighboringRelation
 from app.budgets.amounts import MIN_AMOUNT, MIN_DELTA, Amount, rounded_down, whole_nano_units
@@ -25,9 +27,16 @@ Order = Annotated[float, Field(gt=1, le=10**4)]
 
 
 class _Limit(Schema):
-    def description(self) -> dict[str, Any]:
-        """What the filters read: amounts rounded down to their grain, fields that are absent left out."""
-        given = {name: value for name, value in self if value is not None}
+    _is_assumed: bool = PrivateAttr(default=False)
+
+    def description(self, *, of_another: bool = False) -> dict[str, Any]:
+        """What the filters read: amounts rounded down to their grain, fields that are absent left out.
+
+        Args:
+            of_another: Whether the kind is left out that the request did not say: it is that of another budget.
+        """
+        left_out = ("kind",) if of_another and self._is_assumed else ()
+        given = {name: value for name, value in self if value is not None and name not in left_out}
         amounts = {
             name: rounded_down(value) if name == "delta" else whole_nano_units(value)
             for name, value in given.items()
@@ -36,10 +45,38 @@ class _Limit(Schema):
         return {**given, **amounts}
 
 
+class ApproximateGaussianDpLimit(_Limit):
+    """(epsilon, delta) over charges chosen adaptively; each plan costs about its tight epsilon."""
+
+    kind: Literal["approximate_gaussian_dp"] = "approximate_gaussian_dp"
+    epsilon: Amount = Field(ge=MIN_AMOUNT, le=MAX_AMOUNT)
+    delta: Amount = Field(ge=SMALLEST_DELTA_OF_FAILURES, le=0.5)
+    failure_share: float | None = Field(
+        None,
+        gt=0,
+        le=0.9,
+        description="Part of delta that prices of sampled steps may fail with: 0.1, or 0.3 where plans have few "
+        "participations or noise below 0.7. Fixed for ever. Not for a budget under another, whose rate it has.",
+    )
+    reserve_share: float | None = Field(
+        None, ge=0, le=0.9, description="Part of delta that is kept for steps with a stated delta; absent: 0.01."
+    )
+    delta_per_mu_squared: float | None = Field(
+        None, gt=0, le=1e9, description="The rate itself, in place of failure_share. Fixed for ever."
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _remember_who_chose_the_kind(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        limit = handler(value)
+        limit._is_assumed = isinstance(value, _WithoutKind)
+        return limit
+
+
 class RenyiDpLimit(_Limit):
     """Rényi filter: (epsilon, delta) over charges chosen adaptively, by the order that turns out best."""
 
-    kind: Literal["renyi_dp"] = "renyi_dp"
+    kind: Literal["renyi_dp"]
     epsilon: Amount = Field(ge=MIN_AMOUNT, le=MAX_AMOUNT)
     delta: Amount = Field(gt=0, le=0.5)
     orders: list[Order] | None = Field(
@@ -48,6 +85,10 @@ class RenyiDpLimit(_Limit):
         max_length=MAX_ORDERS,
         description="Increasing, fixed for ever; absent: 16 are chosen.",
     )
+
+    def description(self, *, of_another: bool = False) -> dict[str, Any]:
+        """What the filter reads; a new budget has the newest conversion, and none is that of the oldest ones."""
+        return {**super().description(of_another=of_another), "conversion": CANONNE}
 
 
 class ZcdpLimit(_Limit):
@@ -79,12 +120,20 @@ class GaussianDpLimit(_Limit):
     mu: Amount = Field(ge=MIN_AMOUNT, le=1000)
 
 
+class _WithoutKind(dict[str, Any]):
+    """A limit whose kind the request does not say."""
+
+
 def _default_kind(value: Any) -> Any:
-    return {"kind": "renyi_dp", **value} if isinstance(value, dict) else value
+    if not isinstance(value, dict) or "kind" in value:
+        return value
+    if "orders" in value:
+        return {"kind": "renyi_dp", **value}
+    return _WithoutKind(kind="approximate_gaussian_dp", **value)
 
 
 FilterSchema = Annotated[
-    RenyiDpLimit | ZcdpLimit | PureDpLimit | ApproximateDpLimit | GaussianDpLimit,
+    ApproximateGaussianDpLimit | RenyiDpLimit | ZcdpLimit | PureDpLimit | ApproximateDpLimit | GaussianDpLimit,
     Field(discriminator="kind", title="Filter"),
     BeforeValidator(_default_kind),
 ]
@@ -103,15 +152,15 @@ class BudgetRequest(Schema):
         None,
         max_length=64,
         description="A budget above this one: every charge here is charged there, too, and must fit both. Both share "
-        "the relation, the unit, the kind of filter and its orders. Limits of children may add up to more than the "
-        "parent's.",
+        "the relation, the unit, the kind of filter, and its orders or its rate of failures. Limits of children may "
+        "add up to more than the parent's.",
     )
     report_delta: float | None = Field(None, gt=0, le=0.5, description="The delta at which reports state epsilon.")
     labels: dict[LabelName, LabelValue] = Field(default_factory=dict, max_length=MAX_LABELS)
 
 
 class LimitRequest(Schema):
-    """The new limit. The kind of the filter and its orders stay."""
+    """The new limit. The kind of the filter stays, and its orders or its rate of failures."""
 
     filter: FilterSchema
     reason: Name = Field(description="Why, for every later reader of the ledger.")

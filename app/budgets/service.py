@@ -66,7 +66,7 @@ def changed_filter(budget: Budget, given: FilterSchema) -> PrivacyFilter:
     """The budget's filter with another limit.
 
     Raises:
-        Problem: 422 when the kind or the orders differ.
+        Problem: 422 when the kind or its price terms differ.
     """
     return _filter(given, budget.filter)
 
@@ -136,9 +136,13 @@ def _privacy_unit(request: BudgetRequest, parent: Budget | None) -> str:
 
 
 def _filter(given: FilterSchema, parent: PrivacyFilter | None) -> PrivacyFilter:
-    """The given limit, in a filter of the parent's kind and orders if there is a parent."""
+    """The given limit, in a filter of the parent's kind and price terms if there is a parent."""
     try:
-        return filter_from_json(given.description()) if parent is None else parent.with_limit(given.description())
+        if parent is None:
+            return filter_from_json(given.description())
+        # A request that does not say a kind means the parent's, where that has such fields.
+        fields = given.description(of_another=True)
+        return parent.with_limit(fields if fields.keys() <= parent.to_json().keys() else given.description())
     except AccountingError as error:
         raise from_accounting(error, "filter") from None
 

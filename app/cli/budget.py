@@ -322,8 +322,8 @@ def _decide(
 def _limit_fields(
     epsilon: str | None, delta: str | None, rho: str | None, mu: str | None, kind: str | None
 ) -> list[tuple[str, str, object]]:
-    """The fields of a limit; its kind is told by which amounts there are, unless it is given."""
-    given = {"renyi_dp": delta, "pure_dp": epsilon, "zcdp": rho, "gaussian_dp": mu}
+    """The fields of a limit; its kind is told by which amounts there are, or by the service, unless it is given."""
+    given = {"pure_dp": epsilon if delta is None else None, "zcdp": rho, "gaussian_dp": mu}
     found = next((name for name, value in given.items() if value is not None), None)
     return [
         ("--epsilon", "/filter", None),

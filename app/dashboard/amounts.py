@@ -9,7 +9,22 @@ from typing import Any
 from app.dashboard.wording import at_least, at_most
 
 #: The field of an amount that people read, by the kind of filter.
-READ = {"pure_dp": "epsilon", "approximate_dp": "epsilon", "zcdp": "rho", "gaussian_dp": "mu", "renyi_dp": "epsilon"}
+READ = {
+    "pure_dp": "epsilon",
+    "approximate_dp": "epsilon",
+    "approximate_gaussian_dp": "epsilon",
+    "zcdp": "rho",
+    "gaussian_dp": "mu",
+    "renyi_dp": "epsilon",
+}
+
+
+#: The fields that add up, where these are others; each must stay within its limit.
+_ADDED = {
+    "gaussian_dp": ("mu_squared",),
+    "approximate_dp": ("epsilon", "delta"),
+    "approximate_gaussian_dp": ("mu_squared", "failure_delta"),
+}
 
 
 @dataclass(frozen=True)
@@ -65,7 +80,8 @@ def left_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
 def shares(budget: Mapping[str, Any]) -> Shares:
     """The parts of a budget's own limit. Of several amounts, the one of which the largest part is used.
 
-    A Rényi filter admits what fits at one of its orders: the one with the most room counts.
+    A Rényi filter admits what fits at one of its orders: the one with the most room counts. So does the pure epsilon of
+    an approximate Gaussian filter, where it has more room than the other two amounts.
     """
     amounts = [budget[name] for name in ("limit", "spent", "started", "reserved", "remaining")]
     kind = budget["filter"]["kind"]
@@ -73,8 +89,12 @@ def shares(budget: Mapping[str, Any]) -> Shares:
         room = amounts[-1]["epsilons"]
         best = max(range(len(room)), key=room.__getitem__)
         return _of(*(amount["epsilons"][best] for amount in amounts[:-1]))
-    fields = {"gaussian_dp": ("mu_squared",), "approximate_dp": ("epsilon", "delta")}.get(kind, (READ[kind],))
-    return max((_of(*(amount[field] for amount in amounts[:-1])) for field in fields), key=lambda each: each.used)
+    fields = _ADDED.get(kind, (READ[kind],))
+    found = max((_of(*(amount[field] for amount in amounts[:-1])) for field in fields), key=lambda each: each.used)
+    pure = [amount.get("pure_epsilon") for amount in amounts[:-1]]
+    if kind != "approximate_gaussian_dp" or None in pure:
+        return found
+    return min(found, _of(*pure), key=lambda each: each.used)
 
 
 def _of(limit: float, spent: float, started: float, reserved: float) -> Shares:
@@ -87,7 +107,7 @@ def _in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any], write: Call
     kind = filter_["kind"]
     field = READ[kind]
     said = f"{field} {write(amount[field])}"
-    if kind == "renyi_dp":
+    if kind in ("renyi_dp", "approximate_gaussian_dp"):
         return f"{said} at delta {at_most(filter_['delta'])}"
     if kind == "approximate_dp":
         return f"{said}, delta {write(amount['delta'])}"

@@ -21,12 +21,13 @@ from app.dashboard.wording import told_apart, words
 router = APIRouter(include_in_schema=False)
 
 PATH = "/dashboard/budgets/new"
-_START: Mapping[str, str] = {"kind": "renyi_dp", "neighboring_relation": "add_or_remove_one"}
+_START: Mapping[str, str] = {"kind": "approximate_gaussian_dp", "neighboring_relation": "add_or_remove_one"}
 #: As many budgets are there to choose the parent from.
 _PARENTS = 200
 #: Kinds of filter; the first is the service's own choice.
 _KINDS: Mapping[str, str] = {
-    "renyi_dp": "Divergences add up at several orders, and the best one counts. For training on sampled batches.",
+    "approximate_gaussian_dp": "Each plan costs about its tight epsilon. For training, and for everything else.",
+    "renyi_dp": "Divergences add up at several orders, and the best one counts.",
     "zcdp": "Rho adds up. Gaussian noise on sampled batches costs as much as on all records.",
     "pure_dp": "Epsilon adds up. Gaussian noise has no cost in it, and is refused.",
     "approximate_dp": "Epsilon and delta add up. Each reservation is priced tightly, as a whole, at its own delta.",

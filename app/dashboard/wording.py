@@ -19,6 +19,7 @@ _NAMES = {
     "approximate_dp": "approximate DP",
     "zcdp": "zCDP",
     "gaussian_dp": "Gaussian DP",
+    "approximate_gaussian_dp": "approximate Gaussian DP",
     "renyi_dp": "Rényi DP",
     "poisson": "Poisson batches",
     "gaussian": "Gaussian",

@@ -6,7 +6,6 @@ entry before.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -21,12 +20,8 @@ from accounting.events import Event, event_from_json
 from app.entries.kinds import ChargedData, EntryKind
 from app.kit.timestamps import format_moment
 
-#: The hash "before" a budget's first entry.
-GENESIS = "0" * 64
 #: Of the bytes that are written now. Those of the first version are read for ever.
 RECORD_VERSION = 2
-# Says how the hash is made; another way of making it gets another byte.
-_HASH_VERSION = b"\x01"
 
 
 @dataclass(frozen=True)
@@ -254,13 +249,3 @@ def _events(plain: list[Any]) -> tuple[Event, ...]:
             _EVENTS.clear()
         _EVENTS[text] = found
     return found
-
-
-def chain_hash(previous_hash: str, canonical: bytes) -> str:
-    """SHA-256 of the version byte, the length (8 bytes, big-endian) and the bytes of the entry, and the hash before.
-
-    >>> chain_hash(GENESIS, b"{}")[:8]
-    '94dd13fd'
-    """
-    length = len(canonical).to_bytes(8, "big")
-    return hashlib.sha256(_HASH_VERSION + length + canonical + bytes.fromhex(previous_hash)).hexdigest()

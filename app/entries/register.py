@@ -6,13 +6,14 @@ says; a later one says what has changed; none follows its end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from accounting.canonical import Json
 from app.entries.kinds import EntryKind
-from app.entries.records import GENESIS, EntryRecord
+from app.entries.records import EntryRecord
 from app.entries.subjects import LATER, Subject
+from app.kit.hash_chain import GENESIS
 
 
 class Refused(Exception):
@@ -96,3 +97,21 @@ class Register:
         if not said.keys() <= set(later[record.kind]):
             raise Refused(f"it changes what the first entry about a {subject} has fixed")
         return Told(subject, before.id, {**before.columns, **said}, has_ended=record.kind is EntryKind.END)
+
+
+def told_by(entries: Iterable[tuple[EntryRecord, str]]) -> Told | None:
+    """What all entries about one thing say of it in the end; None where there are none.
+
+    Args:
+        entries: With their hashes, oldest first.
+
+    Raises:
+        Refused: the service would not have entered one of them.
+        KeyError, TypeError, ValueError: one does not say what an entry of the register says.
+    """
+    register, told = Register(), None
+    for record, hashed in entries:
+        if told is not None and told.is_final:
+            raise Refused(f"nothing follows what the register has said of {told.id}")
+        told = register.enter(record, hashed) or register.told[str(record.subject_id)]
+    return told

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Row, Table, true
+from sqlalchemy import ColumnElement, Table, true
 
 from accounting.canonical import Json, canonical_text, sha256_hex
 from app.entries.kinds import ChargedData, EntryKind
@@ -58,11 +58,11 @@ class Registered:
         """Return the column that both the first entry and the end say: the first says that it has not ended."""
         return set() if self.ends is None else {self.ends}
 
-    def says(self, row: Row[Any], kind: EntryKind) -> dict[str, Json]:
+    def says(self, row: Mapping[str, Any], kind: EntryKind) -> dict[str, Json]:
         """Return what an entry of a kind says of a row as it is stored."""
         return {name: self._said(name, row) for name in self.columns(kind)}
 
-    def different(self, row: Row[Any], said: Mapping[str, Json]) -> str | None:
+    def different(self, row: Mapping[str, Any], said: Mapping[str, Json]) -> str | None:
         """The first column of the row that is not what the entries have said last, if there is one.
 
         A column that there was not yet at the first entry is null in the row.
@@ -71,16 +71,16 @@ class Registered:
         for name in [column.name for column in self.table.c if column.name in told]:
             if canonical_text(self._said(name, row)) != canonical_text(said.get(name)):
                 return name
-        if self.ended_states and "state" not in said and row._mapping["state"] in self.ended_states:
+        if self.ended_states and "state" not in said and row["state"] in self.ended_states:
             return "state"
         return None
 
-    def _said(self, name: str, row: Row[Any]) -> Json:
-        value = row._mapping[name]
+    def _said(self, name: str, row: Mapping[str, Any]) -> Json:
+        value = row[name]
         if name == "content_hash" and value is not None:
             # The first version stands in the row of its data set.
-            dataset_id, version = row._mapping.get("dataset_id", row._mapping["id"]), row._mapping.get("version", 1)
-            return content_under(row._mapping["budget_id"], dataset_id, version, value)
+            dataset_id, version = row.get("dataset_id", row["id"]), row.get("version", 1)
+            return content_under(row["budget_id"], dataset_id, version, value)
         if value is None:
             return None
         if name in self.shortened:

@@ -17,10 +17,9 @@ from accounting import ENGINE_VERSION
 from accounting.canonical import Json
 from app.entries.kinds import SERVICE, EntryKind
 from app.entries.metering import Meter
-from app.entries.records import EntryRecord, chain_hash, record_from_canonical
-from app.entries.register import Refused, Register, Told
+from app.entries.records import EntryRecord
 from app.entries.registered import REGISTERED, Registered
-from app.entries.statements import ENTRIES, entry_row, insert_entries
+from app.entries.statements import entry_row, insert_entries
 from app.entries.subjects import Subject
 from app.fence.marks import Head
 from app.fence.service import touch
@@ -79,33 +78,11 @@ def enter(session: Session, now: datetime, registrations: Sequence[Registration]
     writer.write()
 
 
-def has_begun(session: Session) -> bool:
-    """Return whether the rows that are older than the register are entered."""
-    return bool(session.scalar(select(REGISTERS.c.sequence > 0)))
-
-
 def begin(session: Session, now: datetime) -> None:
     """Enter what was there before there was a register, unless it has begun."""
     writer = _Writer(session, now)
     writer.begin(())
     writer.write()
-
-
-def told_of(session: Session, subject_id: str) -> Told | None:
-    """Return what the register says of something now; None where it says nothing.
-
-    Raises:
-        app.entries.register.UNREADABLE: an entry is not what the service wrote.
-    """
-    columns = (ENTRIES.c.canonical, ENTRIES.c.previous_hash, ENTRIES.c.hash)
-    statement = select(*columns).where(ENTRIES.c.budget_id == REGISTER, ENTRIES.c.subject_id == subject_id)
-    register, told = Register(), None
-    for row in session.execute(statement.order_by(ENTRIES.c.sequence)):
-        if chain_hash(row.previous_hash, row.canonical) != row.hash:
-            raise Refused("its bytes do not have its hash")
-        record = record_from_canonical(row.canonical)
-        told = register.enter(record, row.hash) or register.told[subject_id]
-    return told
 
 
 class _Writer:
@@ -135,7 +112,7 @@ class _Writer:
         Raises:
             Problem: 429 ``quota_exceeded``.
         """
-        details: dict[str, Json] = {"subject": str(registered.subject), "says": registered.says(row, kind)}
+        details: dict[str, Json] = {"subject": str(registered.subject), "says": registered.says(row._asdict(), kind)}
         record = EntryRecord(
             id=new_id("ent"),
             budget_id=REGISTER,

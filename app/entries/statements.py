@@ -8,7 +8,8 @@ from sqlalchemy import Connection, Table, insert
 
 from accounting.events import Event
 from app.entries.metering import Meter
-from app.entries.records import EntryRecord, chain_hash, mechanisms_of
+from app.entries.records import EntryRecord, mechanisms_of
+from app.kit.hash_chain import chain_hash
 from app.tables.ledger import Entry
 
 ENTRIES = cast(Table, Entry.__table__)

@@ -7,9 +7,11 @@ earlier one that was acknowledged. A chain has no gaps, and one that holds an en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from app.kit.hash_chain import chain_hash
 
 
 @dataclass(frozen=True)
@@ -128,15 +130,19 @@ def compare(
     ledger_id: str,
     life: str | None,
     heads: Mapping[str, Head],
-    hash_at: Callable[[str, int], str | None],
+    entries_between: Callable[[str, int, int], Iterable[tuple[object, object]]],
 ) -> Loss | None:
     """What the database lacks of what the fence has.
+
+    A chain that is longer in the database must follow from the end that the fence has, entry by entry. So each end
+    that the fence ever gets vouches for all the ends before it.
 
     Args:
         kept: What the fence says. It was read before the database, which may therefore be ahead.
         ledger_id, life: Of the database; it has no life where it never had a fence.
         heads: The ends of the chains in the database, of the budgets in ``kept`` at least.
-        hash_at: The hash of an entry in the database, by its budget and its sequence.
+        entries_between: The hashes and the bytes of the entries in the database, by their budget, the first sequence
+            and the last.
     """
     if kept.ledger_id != ledger_id:
         return Loss(Reason.OTHER_LEDGER)
@@ -146,10 +152,27 @@ def compare(
         if head.sequence < mark.sequence:
             missing.append(Missing(budget_id, mark.sequence, head.sequence))
             continue
-        found = head.hash if head.sequence == mark.sequence else hash_at(budget_id, mark.sequence)
-        if found != mark.hash:
+        if head == mark:
+            continue
+        between = entries_between(budget_id, mark.sequence, head.sequence)
+        if not _follows(mark, head, between):
             missing.append(Missing(budget_id, mark.sequence, head.sequence, is_rewritten=True))
     acknowledged = sum(mark.sequence for mark in kept.heads.values())
     if life is not None and kept.life != life:
         return Loss(Reason.OTHER_LIFE, acknowledged, tuple(missing))
     return Loss(Reason.BEHIND, acknowledged, tuple(missing)) if missing else None
+
+
+def _follows(mark: Head, head: Head, entries: Iterable[tuple[object, object]]) -> bool:
+    """Whether the entries from the mark's own on lead to the head."""
+    sequence, hashed = mark.sequence - 1, mark.hash
+    for stored_hash, canonical in entries:
+        sequence += 1
+        if sequence == mark.sequence:
+            if stored_hash != mark.hash:
+                return False
+        elif not isinstance(canonical, bytes):
+            return False
+        else:
+            hashed = chain_hash(hashed, canonical)
+    return Head(sequence, hashed) == head

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Any, cast
 
@@ -64,7 +64,10 @@ def heads(connection: Connection, ids: Collection[str] | None = None) -> dict[st
     return {row[0]: Head(row[1], row[2]) for row in connection.execute(union_all(chains, register, starts), values)}
 
 
-def hash_at(connection: Connection, budget_id: str, sequence: int) -> str | None:
-    """The hash of one entry."""
-    statement = select(ENTRIES.c.hash).where(ENTRIES.c.budget_id == budget_id, ENTRIES.c.sequence == sequence)
-    return connection.scalar(statement)
+def entries_between(connection: Connection, budget_id: str, first: int, last: int) -> Iterator[tuple[str, bytes]]:
+    """The hashes and the bytes of the entries of a chain from one sequence to another."""
+    sequence = ENTRIES.c.sequence
+    statement = select(ENTRIES.c.hash, ENTRIES.c.canonical)
+    statement = statement.where(ENTRIES.c.budget_id == budget_id, sequence >= first, sequence <= last)
+    for row in connection.execute(statement.order_by(sequence), execution_options={"yield_per": 500}):
+        yield row.hash, row.canonical

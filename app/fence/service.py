@@ -214,6 +214,20 @@ class Fence:
         if loss is not None:
             raise refusal(loss)
 
+    def heads(self, ids: Collection[str]) -> Mapping[str, Head]:
+        """The ends of some chains that the fence has, once it has all that is committed; of those alone that begun.
+
+        A view of the database that begins afterwards has all entries up to them.
+
+        Raises:
+            Unfenced: the database is behind, or the fence cannot be read or written.
+        """
+        with self._lock:
+            kept = self._compare(ids)
+        if self._loss is not None:
+            raise refusal(self._loss)
+        return kept
+
     def close(self) -> None:
         """Close what the fence is kept in; it is opened again when it is needed."""
         if "store" in vars(self):
@@ -232,32 +246,33 @@ class Fence:
         known = self._known.get(budget_id)
         return base is not None and known is not None and (base.sequence < known.sequence or _differ(base, known))
 
-    def _compare(self, ids: Collection[str] | None) -> None:
-        """Compare some chains, or all, and move the fence where the database is ahead."""
+    def _compare(self, ids: Collection[str] | None) -> Mapping[str, Head]:
+        """Compare some chains, or all, and move the fence where the database is ahead.
+
+        Returns:
+            The ends that the fence has then; none where the database is refused.
+        """
         try:
             # First: whatever is committed meanwhile makes the database ahead, and never behind.
             with _failures_told():
                 kept = self.store.read(ids)
         except DamagedFence:
-            self._refuse(Loss(Reason.DAMAGED))
-            return
+            return self._refuse(Loss(Reason.DAMAGED))
         with self._database.read() as session:
             connection = session.connection()
             ledger_id, life = repository.ledger_id(connection), repository.newest_life(connection)
             if kept is None:
-                self._without_fence(ledger_id, life)
-                return
+                return self._without_fence(ledger_id, life)
             heads = repository.heads(connection, ids)
             loss = compare(
                 kept,
                 ledger_id,
                 None if life is None else life[1],
                 heads,
-                lambda budget_id, sequence: repository.hash_at(connection, budget_id, sequence),
+                lambda budget_id, first, last: repository.entries_between(connection, budget_id, first, last),
             )
         if loss is not None:
-            self._refuse(loss)
-            return
+            return self._refuse(loss)
         if life is None:
             # The fence was made, and whoever made it did not come to enter its life.
             self._enter_first_life(kept.life)
@@ -267,23 +282,24 @@ class Fence:
                 self.store.raise_to(ahead)
         self._known |= heads
         self._loss = self._loss if ids is not None else None
+        return {**kept.heads, **ahead}
 
-    def _without_fence(self, ledger_id: str, life: tuple[int, str] | None) -> None:
+    def _without_fence(self, ledger_id: str, life: tuple[int, str] | None) -> Mapping[str, Head]:
         if life is not None:
-            self._refuse(Loss(Reason.NO_FENCE))
-            return
+            return self._refuse(Loss(Reason.NO_FENCE))
         # The fence first: a database that has a life and finds no fence is refused.
         with _failures_told():
             self.store.create(Kept(ledger_id, secrets.token_hex(16)))
-        self._compare(None)
+        return self._compare(None)
 
     def _enter_first_life(self, life: str) -> None:
         with self._database.engine.begin() as connection:
             repository.enter_first_life(connection, life, self._clock())
 
-    def _refuse(self, loss: Loss) -> None:
+    def _refuse(self, loss: Loss) -> Mapping[str, Head]:
         self._loss = loss
         self._known.clear()
+        return {}
 
 
 def refusal(loss: Loss) -> Unfenced:

@@ -7,10 +7,14 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from accounting.filters import ApproximateDpFilter, PrivacyFilter
+from accounting.filters import PrivacyFilter
 from app.ledger.states import Path
 from app.tables.states import Amounts
 
+#: A share that is not known is shown as this: an amount is beyond what is counted.
+MOST_SHARE = 1e9
+#: Fields of a filter that are no numbers.
+_WORDS = ("kind", "conversion")
 #: What a filter counts, field by field.
 FilterAmounts = dict[str, Any]
 
@@ -53,21 +57,18 @@ def limit_in_words(budget_filter: PrivacyFilter) -> dict[str, Any]:
 
 
 def share_used(budget_filter: PrivacyFilter, used: Amounts) -> float:
-    """Return amounts over the limit: where several orders would admit, at the one with most room.
+    """Return amounts over the limit, as `PrivacyFilter.share`; `MOST_SHARE` where no amount is known.
 
     >>> from accounting.filters import ZcdpFilter
     >>> share_used(ZcdpFilter(1.0), (250_000_000,))
     0.25
     """
-    shares = [amount / cap for amount, cap in zip(used, budget_filter.caps, strict=True) if cap > 0]
-    if isinstance(budget_filter, ApproximateDpFilter):
-        return max(shares, default=1.0)  # each of its caps must hold
-    return min(shares, default=1.0)
+    return min(budget_filter.share(used, budget_filter.caps), MOST_SHARE)
 
 
 def numbers(amounts: Mapping[str, Any]) -> dict[str, Any]:
     """The filter's fields with its exact decimal strings as JSON numbers, at the top level and in lists."""
-    return {key: value if key == "kind" else _number(value) for key, value in amounts.items()}
+    return {key: value if key in _WORDS else _number(value) for key, value in amounts.items()}
 
 
 def _number(value: Any) -> Any:

@@ -20,8 +20,9 @@ from accounting.events import Event
 from accounting.events.schedules import resolve_schedules
 from accounting.relations import NeighboringRelation
 from app.entries.kinds import EntryKind
-from app.entries.records import GENESIS, EntryRecord
+from app.entries.records import EntryRecord
 from app.entries.register import Refused, Register, Told
+from app.kit.hash_chain import GENESIS
 from app.ledger import rebuild
 from app.ledger.rebuild import UNREADABLE, BrokenChain, Chained, History, details_of
 from app.ledger.states import BudgetState, ReservationState, plus

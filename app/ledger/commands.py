@@ -15,7 +15,7 @@ from app.tables.states import Amounts
 
 @dataclass(frozen=True)
 class Quote:
-    """What events cost in a budget's filter, which knows them by kind and orders and so never changes its mind.
+    """What events cost in a budget's filter, which knows them by kind and price terms and so never changes its mind.
 
     Attributes:
         amounts: The price, rounded up.
@@ -129,7 +129,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class ChangeLimit:
-    """Set another limit from now on; the kind, the orders and what is used stay."""
+    """Set another limit from now on; the kind, its price terms and what is used stay."""
 
     filter: PrivacyFilter
     reason: str

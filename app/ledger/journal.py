@@ -22,10 +22,11 @@ from accounting.events import Event
 from app.db.database import Database
 from app.entries.kinds import EntryKind
 from app.entries.metering import Meter
-from app.entries.records import GENESIS, EntryRecord
+from app.entries.records import EntryRecord
 from app.entries.statements import entry_row, insert_entries
 from app.fence.marks import Head
 from app.fence.service import touch
+from app.kit.hash_chain import GENESIS
 from app.kit.ids import new_id
 from app.ledger import news, repository, rows, statements
 from app.ledger.commands import AskLimit, BudgetCommand, Command, LimitDecision, LimitRequestCommand

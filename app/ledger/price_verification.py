@@ -179,7 +179,7 @@ class PriceVerification:
             return
         budget_filter = history.filter
         named = self._lists.get(id(events)) or self._named(events)
-        key = (budget_filter.kind, budget_filter.orders, history.relation, after.charge_delta, named)
+        key = (budget_filter.kind, budget_filter.price_terms, history.relation, after.charge_delta, named)
         charged = (record.amounts, held)
         met = self._held.setdefault(key, {})
         first = met.get(charged)
@@ -302,7 +302,7 @@ class _Met:
     entries: int = 1
 
 
-#: The filter's kind and orders, the relation, the charge's delta, and the events.
-_Key = tuple[str, tuple[float, ...], NeighboringRelation, float | None, _List]
+#: The filter's kind and price terms, the relation, the charge's delta, and the events.
+_Key = tuple[str, tuple[str, tuple[float, ...]] | None, NeighboringRelation, float | None, _List]
 #: What is charged, and what was held where that bounds it.
 _Charged = tuple[Amounts, Amounts | None]

@@ -117,7 +117,7 @@ def _price(
 ) -> Quote:
     if not events:
         return Quote(budget_filter.zero, ENGINE_VERSION)
-    if charge_delta is None:
+    if budget_filter.prefix_may_depend_on_outputs:  # only then is a list priced step by step
         with suppress(NoCostInFilter):  # said below, with the event's place in the list
             _price_the_sampled_steps(budget_filter, events, relation)
     cost = budget_filter.cost(events, relation, charge_delta)

@@ -17,7 +17,8 @@ from accounting.errors import AccountingError
 from accounting.filters import PrivacyFilter, filter_from_json
 from accounting.relations import NeighboringRelation
 from app.entries.kinds import EntryKind
-from app.entries.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
+from app.entries.records import EntryRecord, record_from_canonical
+from app.kit.hash_chain import GENESIS, chain_hash
 from app.ledger.states import Approval, LimitRequestState, ReservationState, is_prefix, plus
 from app.tables.states import REGISTER, Amounts, LimitRequestStatus, ReservationStatus
 

@@ -148,7 +148,7 @@ _RUN_WITHOUT_CHARGE = _run_without_charge()
 def _fault(registered: Registered, told: Told, row: Row[Any] | None) -> str | None:
     if row is None:
         return f"the {told.subject} {told.id} has no row"
-    column = registered.different(row, told.columns)
+    column = registered.different(row._asdict(), told.columns)
     return column and f"the column {column} of the {told.subject} {told.id} is not what the register says"
 
 

@@ -13,7 +13,7 @@ from app.tables.states import LimitRequestStatus
 
 
 class AskRequest(Schema):
-    """The limit that is wanted. The kind of the filter and its orders stay."""
+    """The limit that is wanted. The kind of the filter stays, and its orders or its rate of failures."""
 
     filter: FilterSchema
     reason: Name = Field(description="Why, for whoever decides and for every later reader of the ledger.")

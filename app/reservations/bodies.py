@@ -40,6 +40,7 @@ def reservation_body(state: ReservationState, path: Path, now: datetime) -> dict
         "expires_at": format_moment(state.expires_at),
         "resolved_at": None if state.resolved_at is None else format_moment(state.resolved_at),
         "warnings": [{"code": code, "detail": detail} for code, detail in state.warnings],
+        "price": None,
     }
 
 

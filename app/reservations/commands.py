@@ -27,10 +27,11 @@ from app.ledger.commands import Quote, Reserve, Resolution
 from app.ledger.denials import Denial
 from app.ledger.executor import Exceeded, Request, carry_out_one, execute
 from app.ledger.journal import Instruction
+from app.ledger.repository import get_budget
 from app.ledger.transitions import Transition, decide
 from app.outbox.writing import write_denial
 from app.problems import Problem
-from app.reservations import holders, quotes, service
+from app.reservations import holders, prices, quotes, service
 from app.reservations.bodies import reservation_body
 
 
@@ -216,11 +217,16 @@ def dry_run(context: Context, principal: Principal, asked: Asked) -> dict[str, A
     command = asked.command(context, quote)
     with context.database.read() as session:
         path = service.path_without_due_holds(session, asked.budget_id, now)
+        report_delta = get_budget(session, asked.budget_id).report_delta
+    delta = None if report_delta is None else float(report_delta)
+    price = prices.explained(context, path[0], delta, asked.events, asked.charge_delta)
     outcome = decide(path, None, command, now, quote.engine_version)
     if isinstance(outcome, Denial):
-        raise _budget_exceeded(context, principal, Exceeded(outcome, path, command, room_can_be_made=False))
+        problem = _budget_exceeded(context, principal, Exceeded(outcome, path, command, room_can_be_made=False))
+        problem.members["price"] = price
+        raise problem
     assert outcome.reservation is not None, "a reservation would be made"
-    return {**reservation_body(outcome.reservation, outcome.path, now), "id": None}
+    return {**reservation_body(outcome.reservation, outcome.path, now), "id": None, "price": price}
 
 
 def _budget_exceeded(context: Context, principal: Principal, exceeded: Exceeded) -> Problem:

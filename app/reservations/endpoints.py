@@ -184,8 +184,8 @@ async def commit_reservation(
     request: Annotated[CommitRequest | None, Body(openapi_examples=COMMIT_EXAMPLES)] = None,
 ) -> JSONResponse:
     """A commit without a body spends everything that is reserved. One with `events` spends these, the part that
-    happened, and releases the rest; an approximate_dp budget charges everything nevertheless, because a
-    part that was chosen by looking at outputs is not worth its own price.
+    happened, and releases the rest; an approximate_dp or approximate_gaussian_dp budget charges everything
+    nevertheless, because a part that was chosen by looking at outputs is not worth its own price.
     """
     given = None if request is None else request.events
     events = None if given is None else to_events(given)

@@ -102,7 +102,7 @@ def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> fl
     return delta if _terms(context, budget_id)[0].kind == "approximate_dp" else None
 
 
-# What a price depends on never changes: the filter's kind and orders, and the relation.
+# What a price depends on never changes: the filter's kind and price terms, and the relation.
 _TERMS: WeakKeyDictionary[Database, dict[str, tuple[PrivacyFilter, NeighboringRelation]]] = WeakKeyDictionary()
 _MOST_TERMS = 100_000
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from app.kit.fields import Integer, Name, Schema
 from app.ledger.amounts import FilterAmounts
 from app.tables.states import ReservationStatus
+from app.wire.answers import IntervalBody
 from app.wire.events import Events, EventSchema
 
 #: A hold may wait for its start at most so long, in seconds: 30 days.
@@ -68,6 +69,31 @@ class LedgerWarning(Schema):
     detail: str
 
 
+class PartsBody(Schema):
+    """The plan in equal parts, each reserved for itself when the one before it is over."""
+
+    parts: int
+    epsilon: float | None = Field(
+        description="The price of all parts; null where the counts of its events cannot be cut so."
+    )
+
+
+class PriceBody(Schema):
+    """What the plan alone costs, as an epsilon at one delta."""
+
+    delta: float = Field(description="The budget's own, else the one of its reports.")
+    tight: IntervalBody = Field(description="If everything was fixed before any output was seen.")
+    charged: float | None = Field(
+        description="The price in this budget; null where no finite epsilon follows at this delta."
+    )
+    why: str = Field(description="Why these differ.")
+    kinds: dict[str, float | None] = Field(
+        description="The price in a budget of each kind that is about as large as the plan; null where it has no price "
+        "there. An approximate_dp budget is charged half of delta with it."
+    )
+    in_parts: list[PartsBody]
+
+
 class ReservationBody(Schema):
     """A reservation; `remaining` is what its budget still admits now."""
 
@@ -89,3 +115,7 @@ class ReservationBody(Schema):
     expires_at: datetime
     resolved_at: datetime | None
     warnings: list[LedgerWarning]
+    price: PriceBody | None = Field(
+        None,
+        description="The answer to a dry run has it, denied or not, where the budget or its reports have a delta.",
+    )

@@ -15,7 +15,7 @@ from accounting.filters import RenyiFilter
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget
-from accounting.tuning import selection_charge, selection_event, trials_of
+from accounting.tuning import DEFAULT_ORDERS, selection_charge, selection_event, trials_of
 from accounting.tuning.candidates import bounding_events
 from accounting.tuning.cost import MAX_STATED
 from accounting.tuning.drawing import most_trials
@@ -275,7 +275,7 @@ def _charge_of_best(
 
 
 def _filter_of(context: Context, budget_id: str | None) -> tuple[str | None, tuple[float, ...] | None]:
-    """The kind of the budget's filter, and its orders where it has some."""
+    """The kind of the budget's filter, and the orders of the moments that it prices a selection by, if it does."""
     if budget_id is None:
         return None, None
     with context.database.read() as session:
@@ -286,7 +286,9 @@ def _filter_of(context: Context, budget_id: str | None) -> tuple[str | None, tup
             "pure_dp budget, or select all"
         )
         raise unprocessable("no_cost_in_filter", detail, "budget_id")
-    return budget_filter.kind, budget_filter.orders if isinstance(budget_filter, RenyiFilter) else None
+    if isinstance(budget_filter, RenyiFilter):
+        return budget_filter.kind, budget_filter.orders
+    return budget_filter.kind, DEFAULT_ORDERS if budget_filter.kind == "approximate_gaussian_dp" else None
 
 
 def _within_limits(

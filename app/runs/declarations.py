@@ -1,101 +1,176 @@
-"""The check that a run, its data sets and its charge are what the register says: before a worker looks at any row.
+"""The check that a run, its data sets and its charge are what the books say: before a worker looks at any row.
 
-Whoever can write to the database could else declare private rows public, or take the charge from a run.
+Whoever can write to the database could else declare private rows public, take the charge from a run, or pay for another
+one. What the books say is what the fence vouches for (`app.ledger.vouched`): the entries cannot be written anew either.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Row, select
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import inspect, select
 from sqlalchemy.orm import Session
 
 from app.context import Context
 from app.datasets import versions
-from app.datasets.versions import Version
 from app.entries import registering
-from app.entries.register import UNREADABLE, Told
 from app.entries.registered import REGISTERED, charged_data
 from app.entries.subjects import Subject
-from app.ledger.repository import get_budget
-from app.reservations.service import get_reservation
-from app.runs import sweep_repository
+from app.fence.watching import fence_of
+from app.ledger import books_repository as books
+from app.ledger import tables
+from app.ledger.rebuild import BrokenChain, details_of
+from app.ledger.statements import RESERVATIONS
+from app.ledger.states import ReservationState
+from app.ledger.tables import Comparison
+from app.ledger.vouched import Vouched
+from app.runs import lifecycle, sweep_repository
 from app.runs.lifecycle import DECLARATION_ALTERED, RefusedError
 from app.tables.datasets import Dataset
 from app.tables.runs import Run
+from app.tables.states import REGISTER, ReservationStatus
+from calibrators.plan import Plan
 
 
-def check(context: Context, run: Run) -> None:
-    """Compare a claimed run with the register.
+def check(context: Context, run: Run, *, is_started: bool = False) -> None:
+    """Compare a claimed run with the books.
+
+    Args:
+        context: The process's context.
+        run: As it was claimed.
+        is_started: Whether its charge must have started: what its row said at that moment is in an entry then.
 
     Raises:
-        RefusedError: the run, or a data set of it, is not what was registered; or private data would be trained on
-            without a charge to their root budget.
+        RefusedError: the run, a data set of it or its charge is not what the books say; the plan is not the one that
+            is charged; or private data would be trained on without a charge to their root budget.
+        Unfenced: the database is behind its fence.
     """
-    with context.database.read() as session:
-        has_begun = registering.has_begun(session)
-    if not has_begun:
+    with checked(context, run, is_started=is_started):
+        pass
+
+
+@contextmanager
+def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator[Session]:
+    """A read session in whose view the run, as it was claimed, is what the books say.
+
+    What is read of its data sets in this session cannot be something else.
+
+    Raises:
+        RefusedError, Unfenced: as `check`.
+    """
+    plan = lifecycle.read_plan(run)
+    fence = fence_of(context)
+    chains = [REGISTER, *([] if run.budget_id is None else [run.budget_id])]
+    ends = fence.heads(chains)
+    if REGISTER not in ends:
         with context.database.write() as session:
             registering.begin(session, context.clock())
+        ends = fence.heads(chains)
     with context.database.read() as session:
-        _check_run(session, run)
+        try:
+            charge = _Check(session, Vouched(session, context.database, ends)).check(run, plan)
+        except BrokenChain:
+            raise RefusedError(DECLARATION_ALTERED) from None
+        if is_started and charge is not None and charge.state.status is not ReservationStatus.STARTED:
+            raise RefusedError(DECLARATION_ALTERED)
+        yield session
+
+
+class _Check:
+    """Compares rows in a session's view with what the books say of them."""
+
+    def __init__(self, session: Session, vouched: Vouched) -> None:
+        self._session, self._vouched = session, vouched
+
+    def check(self, run: Run, plan: Plan) -> _Charge | None:
+        """Compare the run, its data sets and its charge, which is returned if there is one."""
+        self._check_run(run)
         for dataset_id in (run.dataset_id, run.test_dataset_id):
             if dataset_id is not None:
-                _check_row(session, Subject.DATASET, dataset_id)
-        dataset = None if run.dataset_id is None else session.get_one(Dataset, run.dataset_id)
-        if dataset is not None and not dataset.is_public:
-            version = versions.find(session, dataset, run.dataset_version or 1)
-            if version is None:
-                raise RefusedError(DECLARATION_ALTERED)
-            if version.number > 1:
-                _check_row(session, Subject.VERSION, version.id)
-            _check_charge(session, run, dataset, version)
+                self._check_row(Subject.DATASET, dataset_id)
+        charge = self._check_charge(run, plan)
+        dataset = None if run.dataset_id is None else self._session.get_one(Dataset, run.dataset_id)
+        if dataset is None or dataset.is_public:
+            return charge
+        version = versions.find(self._session, dataset, run.dataset_version or 1)
+        if version is None or charge is None:
+            raise RefusedError(DECLARATION_ALTERED)
+        if version.number > 1:
+            self._check_row(Subject.VERSION, version.id)
+        charged = charged_data(dataset, version.number, version.content_hash)
+        if charge.root_id != dataset.budget_id or charge.state.dataset not in (None, charged):
+            raise RefusedError(DECLARATION_ALTERED)
+        return charge
+
+    def _check_run(self, run: Run) -> None:
+        """Compare the run with its entry; a trial of a sweep for the best has none, and is what its cell says."""
+        if not run.is_withheld:
+            # As it was claimed: its row may be another one by now.
+            self._compare(Subject.RUN, run.id, {name: getattr(run, name) for name in _COLUMNS_OF_RUNS})
+            return
+        sweep = None if run.sweep_id is None else sweep_repository.find(self._session, run.sweep_id)
+        cell = None
+        if sweep is not None and run.sweep_cell is not None:
+            cell = sweep_repository.cell(self._session, sweep.id, run.sweep_cell)
+        # The register says nothing of trials: one that it knows was hidden by hand.
+        if cell is None or cell.draft is None or self._vouched.told(run.id) is not None:
+            raise RefusedError(DECLARATION_ALTERED)
+        # A trial has no seed: whoever knew it would subtract the noise.
+        if run.seed is not None or any(_drafted(run, name) != said for name, said in cell.draft.items()):
+            raise RefusedError(DECLARATION_ALTERED)
+
+    def _check_row(self, subject: Subject, subject_id: str) -> None:
+        table = REGISTERED[subject].table
+        row = self._session.execute(select(table).where(table.c.id == subject_id)).one()
+        self._compare(subject, subject_id, row._asdict())
+
+    def _compare(self, subject: Subject, subject_id: str, row: Mapping[str, Any]) -> None:
+        told = self._vouched.told(subject_id)
+        if told is None or told.subject is not subject or REGISTERED[subject].different(row, told.columns) is not None:
+            raise RefusedError(DECLARATION_ALTERED)
+
+    def _check_charge(self, run: Run, plan: Plan) -> _Charge | None:
+        """Compare the row of the charge with its entries, and these with the plan; None where nothing is charged."""
+        sweep = None if run.sweep_id is None else sweep_repository.find(self._session, run.sweep_id)
+        reservation_id = run.reservation_id if sweep is None else sweep.reservation_id
+        if run.budget_id is None and reservation_id is None:
+            return None
+        if run.budget_id is None or reservation_id is None:
+            raise RefusedError(DECLARATION_ALTERED)
+        history, known = self._vouched.reservation(run.budget_id, reservation_id)
+        row = None if known is None else books.reservations(self._session, [known]).get(reservation_id)
+        if known is None or row is None or known.state.run_id != (run.sweep_id or run.id):
+            raise RefusedError(DECLARATION_ALTERED)
+        if Comparison(self._session, RESERVATIONS).different(row, tables.reservation_row(known)) is not None:
+            raise RefusedError(DECLARATION_ALTERED)
+        if sweep is None:
+            lifecycle.check_plan(plan, known.state)
+        else:
+            lifecycle.check_plan_of_sweep(self._session, sweep, run, plan, known.state)
+        # The first entries of all do not name the path: there were no trees.
+        path = str(details_of(history.made).get("path", history.budget_id))
+        return _Charge(known.state, path.partition("/")[0])
 
 
-def _check_run(session: Session, run: Run) -> None:
-    """Compare the run with its entry; a trial of a sweep for the best has none, and is what its cell says."""
-    if not run.is_withheld:
-        _check_row(session, Subject.RUN, run.id)
-        return
-    sweep = None if run.sweep_id is None else sweep_repository.find(session, run.sweep_id)
-    cell = None if sweep is None or run.sweep_cell is None else sweep_repository.cell(session, sweep.id, run.sweep_cell)
-    # The register says nothing of trials: one that it knows was hidden by hand.
-    if cell is None or cell.draft is None or _told(session, run.id) is not None:
-        raise RefusedError(DECLARATION_ALTERED)
-    # A trial has no seed: whoever knew it would subtract the noise.
-    if run.seed is not None or any(_drafted(run, name) != said for name, said in cell.draft.items()):
-        raise RefusedError(DECLARATION_ALTERED)
+@dataclass(frozen=True)
+class _Charge:
+    """What is charged for a run.
+
+    Attributes:
+        state: The reservation, as its entries make it.
+        root_id: The root budget that it is charged to.
+    """
+
+    state: ReservationState
+    root_id: str
+
+
+_COLUMNS_OF_RUNS = [column.key for column in inspect(Run).column_attrs]
 
 
 def _drafted(run: Run, name: str) -> object:
     value = getattr(run, name)
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _check_row(session: Session, subject: Subject, subject_id: str) -> None:
-    registered = REGISTERED[subject]
-    statement = select(registered.table).where(registered.table.c.id == subject_id)
-    row: Row[tuple[object, ...]] = session.execute(statement).one()
-    told = _told(session, subject_id)
-    if told is None or told.subject is not subject or registered.different(row, told.columns) is not None:
-        raise RefusedError(DECLARATION_ALTERED)
-
-
-def _told(session: Session, subject_id: str) -> Told | None:
-    try:
-        return registering.told_of(session, subject_id)
-    except UNREADABLE:
-        raise RefusedError(DECLARATION_ALTERED) from None
-
-
-def _check_charge(session: Session, run: Run, dataset: Dataset, version: Version) -> None:
-    reservation_id = run.reservation_id
-    if run.sweep_id is not None:
-        sweep = sweep_repository.find(session, run.sweep_id)
-        reservation_id = None if sweep is None else sweep.reservation_id
-    if reservation_id is None:
-        raise RefusedError(DECLARATION_ALTERED)
-    reservation = get_reservation(session, reservation_id)
-    is_bound = get_budget(session, reservation.budget_id).root_id == dataset.budget_id
-    charged = charged_data(dataset, version.number, version.content_hash)
-    is_for_it = reservation.dataset in (None, charged.to_json())
-    if not is_bound or not is_for_it or reservation.run_id != (run.sweep_id or run.id):
-        raise RefusedError(DECLARATION_ALTERED)

@@ -17,7 +17,7 @@ from app.datasets.schemas import InlineDataset
 from app.datasets.service import LoadedDataset
 from app.db.failures import DATABASE_FAILURES
 from app.problems import Problem
-from app.runs import repository
+from app.runs import declarations, repository
 from app.runs.executors.interface import Executor
 from app.runs.job import Job
 from app.runs.lifecycle import DATASET_GONE, DATASET_TOO_FULL, RefusedError
@@ -41,10 +41,11 @@ def load_job(context: Context, run: Run, plan: Plan) -> Job:
     """Read the rows and build the model, before the charge starts.
 
     Raises:
-        RefusedError: a data set is deleted, or its version erased, or it has more rows than its capacity.
+        RefusedError: a data set is deleted, or its version erased, or it has more rows than its capacity; or something
+            was changed since the run was claimed.
     """
     try:
-        with context.database.read() as session:
+        with declarations.checked(context, run) as session:
             test = None if run.test_dataset_id is None else datasets.load(context, session, run.test_dataset_id)
             if run.dataset_id is not None:
                 training = datasets.load(context, session, run.dataset_id, run.dataset_version or 1)

@@ -31,6 +31,7 @@ from app.entries.registering import Registration
 from app.entries.subjects import Subject
 from app.fence.service import touch
 from app.ledger.commands import Commit, Start, Void
+from app.ledger.states import ReservationState
 from app.problems import Problem
 from app.reservations import service as reservations
 from app.runs import repository
@@ -41,6 +42,7 @@ from app.runs.sweep_charges import hash_of, law_of, quantile_of
 from app.runs.sweep_progression import advance
 from app.runs.sweep_repository import find_for_update as find_sweep_for_update
 from app.runs.sweep_repository import plan_hashes
+from app.tables.ledger import Reservation
 from app.tables.runs import Run, RunSweep
 from app.tables.states import IN_PROGRESS, ReservationStatus, RunState
 from calibrators.plan import Plan, plan_from_canonical
@@ -79,7 +81,7 @@ PLAN_REFUSED = {
 }
 DECLARATION_ALTERED = {
     "code": "declaration_altered",
-    "detail": "The run, its charge or one of its data sets is not what the register says, so the worker refused "
+    "detail": "The run, its charge or one of its data sets is not what the books say, so the worker refused "
     "it. Nothing was charged. Somebody has changed the database: `epsilond ledger verify` names the place.",
 }
 
@@ -146,6 +148,34 @@ def read_plan(run: Run) -> Plan:
         raise RefusedError(PLAN_REFUSED) from None
 
 
+def check_plan(plan: Plan, charged: Reservation | ReservationState) -> None:
+    """Compare what a run is about to do with what is charged for it.
+
+    Raises:
+        RefusedError: it is something else.
+    """
+    if (charged.events, charged.plan_hash) != (plan.events, plan.plan_hash):
+        raise RefusedError(PLAN_REFUSED)
+
+
+def check_plan_of_sweep(
+    session: Session, sweep: RunSweep, run: Run, plan: Plan, charged: Reservation | ReservationState
+) -> None:
+    """Compare what a run of a sweep is about to do with what is charged for the sweep.
+
+    Raises:
+        RefusedError: it is something else.
+    """
+    assert run.sweep_cell is not None, "a run that waits has a cell"
+    hashes = plan_hashes(session, sweep.id)
+    said = hash_of(sweep, hashes, charged.events)
+    if hashes[run.sweep_cell] != plan.plan_hash or not sweep.sweep_hash == charged.plan_hash == said:
+        raise RefusedError(PLAN_REFUSED)
+    if run.score_noise_multiplier != (sweep.score or {}).get("noise_multiplier"):
+        # A score is a release too, and no part of the plan.
+        raise RefusedError(PLAN_REFUSED)
+
+
 def start(context: Context, claimed: Run, plan: Plan, stream_id: str, steps_done: int = 0) -> None:
     """Start the reservation: once this returns, noise of this stream may be drawn and the charge stands.
 
@@ -183,18 +213,11 @@ def start(context: Context, claimed: Run, plan: Plan, stream_id: str, steps_done
 def _start_charge_of_sweep(
     session: Session, context: Context, sweep: RunSweep, run: Run, plan: Plan, stream_id: str
 ) -> None:
-    assert run.sweep_cell is not None, "a run that waits has a cell"
-    hashes = plan_hashes(session, sweep.id)
     if sweep.reservation_id is not None:
         if run.stream_id not in (None, stream_id):
             raise RefusedError(WORKER_LOST)
         reservation = reservations.get_reservation(session, sweep.reservation_id)
-        charged = hash_of(sweep, hashes, reservation.events)
-        if hashes[run.sweep_cell] != plan.plan_hash or not sweep.sweep_hash == reservation.plan_hash == charged:
-            raise RefusedError(PLAN_REFUSED)
-        if run.score_noise_multiplier != (sweep.score or {}).get("noise_multiplier"):
-            # A score is a release too, and no part of the plan.
-            raise RefusedError(PLAN_REFUSED)
+        check_plan_of_sweep(session, sweep, run, plan, reservation)
         if reservation.state == ReservationStatus.STARTED:
             touch(session.connection(), reservation.budget_id, None)
         else:
@@ -219,8 +242,7 @@ def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
 
 def _start_charge(session: Session, context: Context, reservation_id: str, plan: Plan, *, is_same_stream: bool) -> None:
     reservation = reservations.get_reservation(session, reservation_id)
-    if (reservation.events, reservation.plan_hash) != (plan.events, plan.plan_hash):
-        raise RefusedError(PLAN_REFUSED)
+    check_plan(plan, reservation)
     if reservation.state == ReservationStatus.STARTED:
         # By an earlier claim, or by this one, which did not hear of it.
         if not is_same_stream:
@@ -329,7 +351,7 @@ def settle(session: Session, context: Context, run: Run, ending: Ending) -> None
     registering.lock(session)
     run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
     if run.sweep_id is not None and run.problem in _UNCHARGED:
-        run.problem = _without_a_word_of_the_charge(run.problem)
+        run.problem = _with_charge(run.problem, "The charge is the sweep's")
     if run.reservation_id is not None:
         _settle_charge(session, context, run, run.reservation_id)
     if not run.is_withheld:
@@ -338,7 +360,9 @@ def settle(session: Session, context: Context, run: Run, ending: Ending) -> None
 
 def _settle_charge(session: Session, context: Context, run: Run, reservation_id: str) -> None:
     if _is_started(session, run):
-        if run.problem in _UNCHARGED:
+        if run.problem == DECLARATION_ALTERED:
+            run.problem = _with_charge(run.problem, "Its charge stands")
+        elif run.problem in _UNCHARGED:
             run.problem = WORKER_LOST
         reservations.resolve(session, context, reservation_id, Commit(by_run=True))
     else:
@@ -346,5 +370,6 @@ def _settle_charge(session: Session, context: Context, run: Run, reservation_id:
             reservations.resolve(session, context, reservation_id, Void(by_run=True))
 
 
-def _without_a_word_of_the_charge(problem: dict[str, str]) -> dict[str, str]:
-    return {**problem, "detail": problem["detail"].replace("Nothing was charged", "The charge is the sweep's")}
+def _with_charge(problem: dict[str, str], charge: str) -> dict[str, str]:
+    """The problem with what is so of its charge in place of that nothing was charged."""
+    return {**problem, "detail": problem["detail"].replace("Nothing was charged", charge)}

@@ -10,6 +10,7 @@ import math
 
 from app.context import Context
 from app.datasets import repository as datasets
+from app.runs import declarations
 from app.runs import sweep_repository as sweeps
 from app.runs.executors.interface import Executor
 from app.runs.executors.paces import Pace
@@ -33,7 +34,7 @@ def schedule_for(context: Context, run: Run, executor: Executor) -> Schedule | N
     """
     if run.dataset_id is None:
         return None
-    with context.database.read() as session:
+    with declarations.checked(context, run) as session:
         dataset = datasets.find(session, run.dataset_id)
         assert dataset is not None, "data sets are marked deleted, and stay"
         if dataset.is_public:

@@ -23,6 +23,7 @@ from app.runs.pacing import schedule_for
 from app.runs.schedule import Schedule, next_multiple, seconds_to_release
 from app.tables.runs import Run
 from app.tables.states import RunState
+from trainer.exact.gaussian import load_noise
 
 log = structlog.get_logger()
 
@@ -150,6 +151,8 @@ def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetab
     schedule = schedule_for(context, claimed, executor)
     if schedule is None:
         return None
+    # The schedule may come from another process, and leaves no time for loading.
+    load_noise()
     now = context.clock()
     planned_s = None if claimed.release_at is None else (claimed.release_at - now).total_seconds()
     bound_s = schedule.bound_s(schedule.first_step(claimed.steps_done))

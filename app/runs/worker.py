@@ -163,6 +163,8 @@ def _outcome(
         beginning = begin(context, job)
         steps = beginning.steps if timetable is None else min(beginning.steps, timetable.first)
         persist(lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, steps), must_stop)
+        # What the start has entered is what a row said. No noise is drawn under another charge than was reserved.
+        persist(lambda: declarations.check(context, job.run, is_started=True), must_stop)
     except DATABASE_FAILURES:
         raise
     except Exception as error:

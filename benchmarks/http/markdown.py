@@ -22,7 +22,8 @@ def http_section(figures: Figures) -> list[str]:
         "another core, each asking again",
         "as soon as it is answered; the engine has the server's core. Measured in turns: a ratio is the median over "
         f"{figures['rounds']} rounds",
-        f"of ours over theirs. The load average was {figures['load_average_before']:.1f} before.",
+        "of ours over theirs. CPU time is that of one connection's requests, by all processes of the server. The load",
+        f"average was {figures['load_average_before']:.1f} before.",
         "Everything, each round included: [http.json](benchmarks/results/http.json).",
         "",
         *markdown_table(
@@ -33,14 +34,14 @@ def http_section(figures: Figures) -> list[str]:
             ],
         ),
         "",
-        *markdown_table(["", "a second", "p50, ms", "p99, ms", "ratio"], _rows(figures)),
+        *markdown_table(["", "a second", "p50, ms", "p99, ms", "ratio", "server CPU, ms"], _rows(figures)),
     ]
 
 
 def _rows(figures: Figures) -> Iterator[list[str]]:
     for row in figures["new"]:
         yield _row(f"the engine, {row['kind']}", row["engine"], None)
-        yield _row(f"new over HTTP, {row['kind']}", row["http"], row["over_engine"])
+        yield _row(f"new over HTTP, {row['kind']}", row["http"], row["over_engine"], row["cpu_milliseconds"])
     remembered = figures["remembered"]
     for path, bare in remembered["bare"].items():
         yield _row(f"bare `{path}`, {figures['answer_bytes']} bytes", bare, None)
@@ -48,7 +49,7 @@ def _rows(figures: Figures) -> Iterator[list[str]]:
         yield _row(f"remembered over HTTP, beside `{path}`", remembered["http"], ratio)
 
 
-def _row(name: str, row: Figures, ratio: Figures | None) -> list[str]:
+def _row(name: str, row: Figures, ratio: Figures | None, cpu: float | None = None) -> list[str]:
     shown = (
         "" if ratio is None else f"{ratio['ratio']:.2f} ({ratio['smallest_ratio']:.2f} to {ratio['largest_ratio']:.2f})"
     )
@@ -58,4 +59,5 @@ def _row(name: str, row: Figures, ratio: Figures | None) -> list[str]:
         f"{row['p50_milliseconds']:.1f}",
         f"{row['p99_milliseconds']:.1f}",
         shown,
+        "" if cpu is None else f"{cpu:.2f}",
     ]

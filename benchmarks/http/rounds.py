@@ -1,4 +1,4 @@
-"""Both comparisons, in turns: the server has one core with all its processes, the load has another."""
+"""Comparisons in turns, and the server's own time: the server has one core with all its processes, the load another."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import random
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -46,13 +47,12 @@ def measure(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, 
     """
     server_core, load_core = cores()
     with ExitStack() as stack:
-        port = stack.enter_context(http_servers.service(url, data_dir, core=server_core))
-        size = _size_of_answer(port)
-        module = bare.__name__
-        bare_port = stack.enter_context(http_servers.bare(module, server_core, **{bare.SIZE: str(size)}))
+        server = stack.enter_context(http_servers.service(url, data_dir, core=server_core))
+        size = _size_of_answer(server)
+        bare_server = stack.enter_context(http_servers.bare(bare.__name__, server_core, **{bare.SIZE: str(size)}))
 
-        def over_http(at_port: int, make_turn: Any, argument: Any) -> Load:
-            return at_once(load, [(at_port, make_turn, argument, seconds, _seed(), CONNECTIONS, load_core)])[0]
+        def over_http(at: http_servers.Server, make_turn: Any, argument: Any) -> Load:
+            return at_once(load, [(at.port, make_turn, argument, seconds, _seed(), CONNECTIONS, load_core)])[0]
 
         def in_process(kind: str) -> Load:
             return at_once(calibrate_for, [(kind, seconds, _seed(), server_core)])[0]
@@ -60,19 +60,38 @@ def measure(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, 
         asks_again = partial(over_http, make_turn=work.same_each_time)
         contenders: dict[str, Callable[[], Load]] = {
             **{f"engine, {kind}": partial(in_process, kind) for kind in work.KINDS},
-            **{f"new, {kind}": partial(over_http, port, work.new_each_time, kind) for kind in work.KINDS},
-            "remembered": partial(asks_again, port, argument=(work.CALIBRATE, REMEMBERED)),
-            **{path: partial(asks_again, bare_port, argument=(path, REMEMBERED)) for path in BARE},
+            **{f"new, {kind}": partial(over_http, server, work.new_each_time, kind) for kind in work.KINDS},
+            "remembered": partial(asks_again, server, argument=(work.CALIBRATE, REMEMBERED)),
+            **{path: partial(asks_again, bare_server, argument=(path, REMEMBERED)) for path in BARE},
         }
         measured: dict[str, list[Load]] = {name: [] for name in contenders}
+        own: dict[str, list[float]] = {kind: [] for kind in work.KINDS}
         for turn in range(rounds):
             for name in list(contenders)[:: 1 if turn % 2 == 0 else -1]:
                 measured[name].append(contenders[name]())
-    return figures(measured, size, seconds)
+            for kind in work.KINDS:
+                own[kind].append(cpu_milliseconds(server, kind, seconds))
+    return figures(measured, own, size, seconds)
 
 
-def figures(measured: Measured, size: int, seconds: float) -> dict[str, Any]:
-    """Medians over the rounds, and the ratios of each round."""
+def cpu_milliseconds(server: http_servers.Server, kind: str, seconds: float) -> float:
+    """CPU time of the server and its processes for a new calibration, one after the other on one connection."""
+    body, draw = work.request(kind), random.Random(_seed())
+    with http_servers.client(server) as client:
+        client.post(work.CALIBRATE, work.with_another_target(body, draw), 200)
+        asked, before, until = 0, server.cpu_seconds(), time.monotonic() + seconds
+        while time.monotonic() < until:
+            client.post(work.CALIBRATE, work.with_another_target(body, draw), 200)
+            asked += 1
+        return 1e3 * (server.cpu_seconds() - before) / asked
+
+
+def figures(measured: Measured, own: Mapping[str, Sequence[float]], size: int, seconds: float) -> dict[str, Any]:
+    """Medians over the rounds, and the ratios of each round.
+
+    Args:
+        own: `cpu_milliseconds` of each kind, round by round.
+    """
     return {
         "seconds": seconds,
         "rounds": len(measured[HEADLINE]),
@@ -82,6 +101,7 @@ def figures(measured: Measured, size: int, seconds: float) -> dict[str, Any]:
         "new": [
             {"kind": kind, "over_engine": _over(measured[f"new, {kind}"], measured[f"engine, {kind}"])}
             | {"http": _row(measured[f"new, {kind}"]), "engine": _row(measured[f"engine, {kind}"])}
+            | {"cpu_milliseconds": statistics.median(own[kind]), "cpu_milliseconds_each_round": own[kind]}
             for kind in work.KINDS
         ],
         "remembered": {
@@ -114,9 +134,9 @@ def _seed() -> int:
     return random.randrange(2**32)
 
 
-def _size_of_answer(port: int) -> int:
+def _size_of_answer(server: http_servers.Server) -> int:
     """Of the answer that is asked again and again; the first one also starts what the service starts when needed."""
-    with http_servers.client(port) as client:
+    with http_servers.client(server) as client:
         client.connection.request(
             "POST", work.CALIBRATE, json.dumps(work.request(REMEMBERED)), {"Content-Type": "application/json"}
         )

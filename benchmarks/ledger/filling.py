@@ -23,7 +23,8 @@ from accounting.events import Event, event_from_json
 from accounting.filters import filter_from_json
 from accounting.units import Amounts, add_saturating
 from app.context import Context
-from app.entries.records import chain_hash, record_from_canonical
+from app.entries.records import record_from_canonical
+from app.kit.hash_chain import chain_hash
 from app.kit.ids import new_id
 from benchmarks.ledger import ours, work
 from benchmarks.ledger.postgresql import libpq_url

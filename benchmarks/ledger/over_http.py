@@ -44,18 +44,18 @@ def beside_bare_endpoint(url: str, data_dir: Path, rounds: int, seconds: float) 
         rounds: how many; every other one in the reverse order.
         seconds: how long one measurement takes.
     """
-    with http_servers.bare() as bare_port, http_servers.service(url, data_dir) as port:
-        bare = [
-            Contender(HEADLINE, bare_port, bare_turn, "/async"),
-            Contender("def, in a thread", bare_port, bare_turn, "/sync"),
+    with http_servers.bare() as bare, http_servers.service(url, data_dir) as server:
+        theirs = [
+            Contender(HEADLINE, bare.port, bare_turn, "/async"),
+            Contender("def, in a thread", bare.port, bare_turn, "/sync"),
         ]
-        ours = [Contender(kind, port, ledger_turn, _open_budgets(port, kind)) for kind in work.FILTERS]
-        measured: dict[str, list[Load]] = {contender.name: [] for contender in [*bare, *ours]}
+        ours = [Contender(kind, server.port, ledger_turn, _open_budgets(server, kind)) for kind in work.FILTERS]
+        measured: dict[str, list[Load]] = {contender.name: [] for contender in [*theirs, *ours]}
         for turn in range(rounds):
-            for contender in [*bare, *ours][:: 1 if turn % 2 == 0 else -1]:
+            for contender in [*theirs, *ours][:: 1 if turn % 2 == 0 else -1]:
                 measured[contender.name].append(contender.measure(seconds))
     return figures(
-        {one.name: measured[one.name] for one in bare}, {one.name: measured[one.name] for one in ours}, seconds
+        {one.name: measured[one.name] for one in theirs}, {one.name: measured[one.name] for one in ours}, seconds
     )
 
 
@@ -87,7 +87,7 @@ def _row(loads: Sequence[Load]) -> dict[str, Any]:
     }
 
 
-def _open_budgets(port: int, kind: str) -> list[str]:
-    with http_servers.client(port) as client:
+def _open_budgets(server: http_servers.Server, kind: str) -> list[str]:
+    with http_servers.client(server) as client:
         request = work.budget_request(kind, LIMIT)
         return [str(client.post("/v1/budgets", request, 201)["id"]) for _ in range(BUDGETS)]

@@ -39,7 +39,7 @@ def of_long_and_short(url: str, data_dir: Path, few: int, many: int, effort: Eff
         "entries_by_single_commands": 2 * TEMPLATES + 1,
         "seconds_to_fill": filled,
     }
-    with http_servers.service(url, data_dir) as port, http_servers.client(port) as client:
+    with http_servers.service(url, data_dir) as server, http_servers.client(server) as client:
         for read, path in paths().items():
             of_short, of_long = _reader(client, path(short, few)), _reader(client, path(long, many))
             _, comparison = in_turns(of_short, of_long, effort, calls_of_first=1)

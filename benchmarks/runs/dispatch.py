@@ -23,7 +23,7 @@ from app.runs.lifecycle import read_plan
 from app.settings import Settings
 from app.tables.runs import Run
 from app.tables.states import IN_PROGRESS, RunState
-from benchmarks.http_servers import client, migrated, service
+from benchmarks.http_servers import Server, client, migrated, service
 from benchmarks.runs.work import BUDGET, run_request
 from trainer.run import run as train
 
@@ -56,10 +56,10 @@ def dispatch(url: str, folder: Path, runs: int) -> Dispatch:
     """Measure ``runs`` runs, one after the other, on the database at ``url``."""
     context = fenced_context(Settings(data_dir=folder, database_url=migrated(url)), Database(url))
     try:
-        with service(url, folder, workers=1) as port:
-            budget_id = _post(port, "/v1/budgets", BUDGET, 201)
+        with service(url, folder, workers=1) as server:
+            budget_id = _post(server, "/v1/budgets", BUDGET, 201)
             request = run_request(budget_id, "ds_breast_cancer", "logistic_regression", iterations=5)
-            measured = [_one(context, port, request) for _ in range(WARM_UP + runs)][WARM_UP:]
+            measured = [_one(context, server, request) for _ in range(WARM_UP + runs)][WARM_UP:]
     finally:
         context.database.dispose()
     overheads = [one.ending - one.training for one in measured]
@@ -79,9 +79,9 @@ class _One(NamedTuple):
     training: float
 
 
-def _one(context: Context, port: int, request: Mapping[str, Any]) -> _One:
+def _one(context: Context, server: Server, request: Mapping[str, Any]) -> _One:
     moments = [time.perf_counter()]
-    run_id = _post(port, "/v1/runs", request, 202)
+    run_id = _post(server, "/v1/runs", request, 202)
     moments.append(time.perf_counter())
     run = _ended(context, run_id)
     moments.append(time.perf_counter())
@@ -95,9 +95,9 @@ def _one(context: Context, port: int, request: Mapping[str, Any]) -> _One:
     return _One(*(1e3 * span for span in (answered - asked, ended - answered, trained - prepared)))
 
 
-def _post(port: int, path: str, body: Mapping[str, Any], status: int) -> str:
+def _post(server: Server, path: str, body: Mapping[str, Any], status: int) -> str:
     # Over a connection of its own: a kept one may have been closed while its run was carried out.
-    with client(port) as http:
+    with client(server) as http:
         return str(http.post(path, body, status)["id"])
 
 

@@ -81,7 +81,7 @@ def _all_of(folder: Path, runs: int, workers: int) -> float:
     data_dir = folder / os.urandom(4).hex()
     data_dir.mkdir()
     url = migrated(f"sqlite:///{data_dir / 'runs.sqlite3'}")
-    with service(url, data_dir) as port, client(port) as http:
+    with service(url, data_dir) as server, client(server) as http:
         budget = http.post("/v1/budgets", BUDGET, 201)["id"]
         for seed in range(runs):
             http.post("/v1/runs", run_request(budget, "ds_digits", "softmax_regression", ITERATIONS, seed=seed), 202)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from accounting import compiled
+
 _ROOT = Path(__file__).parents[2]
 _ASK = """
 import json, sys
@@ -31,7 +33,7 @@ LISTS = [
 
 
 def run(script: str, **environment: str) -> Any:
-    """What a script prints as JSON, in a process of its own."""
+    """Return what a script prints as JSON, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", _ASK + script],
         cwd=_ROOT,
@@ -55,11 +57,25 @@ json.dump([[value.lower, value.upper] for value in found], sys.stdout)
         assert one == pytest.approx(other, rel=1e-12)
 
 
+def test_uncompiled_loops_draw_the_same_noise() -> None:
+    script = """
+from trainer.exact.gaussian import rounded_normals
+from trainer.exact.ziggurat import Sources
+from trainer.streams import random_streams
+
+json.dump(rounded_normals(Sources.of(random_streams(3).noise), 5000, 2.0**34).tolist(), sys.stdout)
+"""
+    assert run(script) == run(script, NUMBA_DISABLE_JIT="1")
+
+
 @pytest.mark.thorough
 def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
     script = """
 from accounting.compiled import compiled_functions
-from accounting.warm_up import warm_up
+from trainer.exact.gaussian import rounded_normals
+from trainer.exact.ziggurat import Sources
+from trainer.streams import random_streams
+from trainer.warm_up import warm_up
 
 def misses():
     return {f"{f.__module__}.{f.__name__}": sum(f.stats.cache_misses.values()) for f in compiled_functions()}
@@ -68,14 +84,16 @@ warm_up()
 before = misses()
 for each in LISTS:
     epsilon_for_delta(*each)
+rounded_normals(Sources.of(random_streams().noise), 40_000, 2.0**34)
 json.dump([name for name, count in misses().items() if count != before[name]], sys.stdout)
 """
     assert run(script, NUMBA_CACHE_DIR=str(tmp_path)) == []
     assert any(tmp_path.rglob("*.nbi"))
 
 
-def test_no_process_loads_the_compiler_before_it_needs_it() -> None:
-    assert run('import app.main; json.dump("numba" in sys.modules, sys.stdout)') is False
+@pytest.mark.parametrize("module", ["app.main", "app.runs.worker", "trainer.run"])
+def test_no_process_loads_the_compiler_before_it_needs_it(module: str) -> None:
+    assert run(f'import {module}; json.dump("numba" in sys.modules, sys.stdout)') is False
 
 
 @pytest.mark.parametrize("home", ["writable", "missing"])
@@ -83,9 +101,8 @@ def test_an_installation_that_cannot_be_written_takes_what_was_compiled_with_it(
     """It is copied to the user's cache once, or to a folder of the process."""
     script = """
 import accounting.compiled as compiled
-beside = compiled._FOLDER / "__pycache__" / "compiled"
 writable = compiled._is_writable
-compiled._is_writable = lambda folder: False if beside in folder.parents else writable(folder)
+compiled._is_writable = lambda folder: "__pycache__" not in folder.parts and writable(folder)
 functions = compiled.compiled_functions()
 epsilon_for_delta(*LISTS[0])
 misses = sum(sum(f.stats.cache_misses.values()) for f in functions)
@@ -98,3 +115,42 @@ json.dump([misses, hits], sys.stdout)
     misses, hits = run(script, XDG_CACHE_HOME=str(cache))
     assert (misses, hits > 5) == (0, True)
     assert any(tmp_path.glob("epsilond/*/*/*.nbi")) == (home == "writable")
+
+
+def test_what_is_kept_goes_by_all_sources_of_a_folder(tmp_path: Path) -> None:
+    """A caller is compiled with what it calls in it, and numba looks at the caller's own file alone."""
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        for name in ("caller.py", "called.py"):
+            (tmp_path / folder / name).write_text(f"# {folder}")
+    kept = compiled._cache_folder.__wrapped__(tmp_path / "one")
+    assert kept == compiled._cache_folder.__wrapped__(tmp_path / "one")
+    assert Path(kept).parents[2] == tmp_path / "one"
+    (tmp_path / "other" / "called.py").write_text("# changed")
+    assert compiled._cache_folder.__wrapped__(tmp_path / "one") == kept
+    (tmp_path / "one" / "called.py").write_text("# changed")
+    assert compiled._cache_folder.__wrapped__(tmp_path / "one") != kept
+
+
+def test_compiled_functions_call_each_other_within_a_folder_alone() -> None:
+    """What is kept of a caller goes by the sources of its own folder, so it must contain nothing of another."""
+    script = """
+import accounting.fourier.choice, accounting.fourier.pairs, accounting.fourier.tails, trainer.exact.ziggurat
+from accounting.compiled import _functions
+
+folders, calls = {}, []
+for each in _functions:
+    function = each.function
+    folder = function.__module__.rpartition(".")[0]
+    folders[folder] = folders.get(folder, 0) + 1
+    for name in function.__code__.co_names:
+        called = function.__globals__.get(name)
+        if called in _functions:
+            calls.append([folder, called.function.__module__.rpartition(".")[0]])
+json.dump([folders, calls], sys.stdout)
+"""
+    folders, calls = run(script)
+    assert folders["accounting.fourier"] > 30
+    assert folders["trainer.exact"] == 4
+    assert len(calls) > 10
+    assert all(caller == called for caller, called in calls)

@@ -113,9 +113,9 @@ def test_an_answer_with_another_status_is_an_error() -> None:
 def test_the_requests_that_are_counted_are_entries_of_the_ledger(
     sqlite_databases: DatabaseFactory, tmp_path: Path
 ) -> None:
-    with http_servers.service(sqlite_databases.migrated(), tmp_path) as port, http_servers.client(port) as client:
+    with http_servers.service(sqlite_databases.migrated(), tmp_path) as server, http_servers.client(server) as client:
         budget_id = client.post("/v1/budgets", work.budget_request("zcdp", 1000.0), 201)["id"]
-        (loaded,) = at_once(load, [(port, ledger_turn, [budget_id], 0.5, 1)])
+        (loaded,) = at_once(load, [(server.port, ledger_turn, [budget_id], 0.5, 1)])
         page = client.get(f"/v1/budgets/{budget_id}/entries?limit=200")
         entries = len(page["items"])
         while page["next_cursor"]:

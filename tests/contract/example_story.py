@@ -146,7 +146,7 @@ class Story:
         return answer.json() if _is_json(answer) else None
 
 
-_OTHER_KINDS = ("zcdp", "gaussian_dp", "pure_dp", "approximate_dp")
+_OTHER_KINDS = ("renyi_dp", "zcdp", "gaussian_dp", "pure_dp", "approximate_dp")
 
 
 def _is_json(answer: Response) -> bool:

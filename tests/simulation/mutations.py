@@ -10,9 +10,9 @@ from typing import Any
 from unittest.mock import patch
 
 from app.entries import statements
-from app.entries.records import GENESIS, chain_hash
 from app.idempotency import once
 from app.idempotency import records as remembered
+from app.kit.hash_chain import GENESIS, chain_hash
 from app.ledger import transitions
 from app.ledger.commands import Expire, Void
 from app.ledger.denials import DenialCode

@@ -409,9 +409,11 @@ def heads(connection: Connection, ids: Collection[str] | None = None) -> dict[st
     return {row["id"]: Head(row["sequence"], row["head_hash"]) for row in rows}
 
 
-def hash_at(connection: Connection, budget_id: str, sequence: int) -> str | None:
-    row = connection.tables.places.get((budget_id, sequence))
-    return None if row is None else row["hash"]
+def entries_between(connection: Connection, budget_id: str, first: int, last: int) -> Iterator[tuple[str, bytes]]:
+    for sequence in range(first, last + 1):
+        row = connection.tables.places.get((budget_id, sequence))
+        if row is not None:
+            yield row["hash"], row["canonical"]
 
 
 class Session:

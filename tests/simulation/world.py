@@ -669,7 +669,7 @@ class World:
         repository = SimpleNamespace(
             **{
                 name: getattr(simulated, name)
-                for name in ("ledger_id", "newest_life", "enter_first_life", "heads", "hash_at")
+                for name in ("ledger_id", "newest_life", "enter_first_life", "heads", "entries_between")
             }
         )
         holds = SimpleNamespace(find_budget=simulated.find_budget, due_holds=simulated.due_holds)

@@ -70,3 +70,18 @@ def test_later_steps_with_more_records_count_for_more() -> None:
     assert pace._heavier(plan(heavy), 3) == 1.0
     # Lighter steps are not counted for less: what made the first ones heavy may be something else.
     assert pace._heavier(plan(heavy, light), 2) == 1.0
+
+
+def test_loading_the_noise_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the first step of a process would wait for it, and use up the whole budget."""
+    now = itertools.count()
+    read: list[int] = []
+
+    def clock() -> float:
+        read.append(1)
+        return float(next(now))
+
+    monkeypatch.setattr(pace, "load_noise", lambda: read.append(0))
+    pace.measure(plan(phase(40)), logistic_regression(3), 32, budget_s=8.0, clock=clock)
+    assert read[0] == 0
+    assert read.count(0) == 1

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from randomgen import AESCounter
 
 from trainer.exact.layers import Layers
+from trainer.exact.loops import Floats
 from trainer.exact.normal_layers import AREA, CERTAIN, HEIGHTS, TAIL_START
-from trainer.exact.ziggurat import Floats, Known, Sources, State, Tables, rounded
+from trainer.exact.ziggurat import Known, Sources, State, Tables, rounded
 
 #: Outputs of a chunk, at most, unless one draw has more.
 _LARGEST_CHUNK = 1 << 17
@@ -145,6 +146,12 @@ class RoundedGaussian:
 def rounded_normals(sources: Sources, size: int, scale: float) -> Floats:
     """Return so many numbers round(K Z): shape (size,), whole numbers."""
     return rounded(_tables(scale), sources, size, scale)
+
+
+@cache
+def load_noise() -> None:
+    """Load the compiled loops of the noise, which takes half a second, once in a process: before anything is timed."""
+    rounded_normals(Sources.of(AESCounter(key=0)), 1, 1.0)
 
 
 @lru_cache(maxsize=64)

@@ -44,8 +44,9 @@ from randomgen import AESCounter
 from trainer.exact.enclosures import Interval
 from trainer.exact.gaussian import rounded_normals
 from trainer.exact.layers import check_order, power_layers
+from trainer.exact.loops import Floats
 from trainer.exact.mixing import Multiplier, mixing
-from trainer.exact.ziggurat import Floats, Sources, State, Tables, rounded
+from trainer.exact.ziggurat import Sources, State, Tables, rounded
 
 #: -ln of the probability that G is above what `spread_of` takes for it: above 100 ln 2.
 _RARE = 70.0

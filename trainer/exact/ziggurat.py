@@ -35,6 +35,9 @@ t = fl(fl(w) c_i) and T_i = fl(2^11 k_i c_i), where k_i is a lower bound of 2^52
 
 What falls within the slack is decided by `trainer.exact.enclosures` and by more bits.
 
+**Loops.** What is done for each word is a loop of `trainer.exact.loops`, which numba compiles: each operation is
+rounded by itself and none is fused with another, as the bounds above assume. exp, log and power stay NumPy's.
+
 **Constant work.** So many numbers are made of a fixed number of words, and a fixed number of places in them are worked
 on as undecided, so that the time does not tell the noise; exceeding either has a probability below 2^-100, and then the
 work takes longer and the law is kept. A rejected word's place is filled by a surplus one, by acceptance alone.
@@ -51,15 +54,12 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from randomgen import AESCounter
 
 from trainer.exact.enclosures import Interval, ln, times
 from trainer.exact.layers import Layers
+from trainer.exact.loops import Floats, Places, Signed, Words, decide_at_once, judge, locate
 
-Floats = npt.NDArray[np.float64]
-Words = npt.NDArray[np.uint64]
-Places = npt.NDArray[np.intp]
 State = dict[str, Any]
 
 #: Words that are worked on at a time: they stay in a cache.
@@ -68,12 +68,6 @@ _AT_ONCE = 1 << 14
 _SCALE_BITS = 100
 #: Slack of comparisons in floating point: of heights, of ties, and of ties in the tail over the scale.
 _HEIGHT_SLACK, _TIE_SLACK, _TAIL_SLACK = 2.0**-40, 2.0**-50, 2.0**-46
-#: Smaller words say too little of the tail in floating point.
-_SMALLEST_TAIL = np.uint64(1 << 44)
-_LAYER = np.uint64(255)
-_TOP = np.uint64(2**64 - 2**11)
-#: Dekker's: a product with it splits a float64 into halves whose products are exact.
-_SPLITTER = 2.0**27 + 1.0
 
 
 class Scale(Protocol):
@@ -182,25 +176,14 @@ def _candidates(tables: Tables, sources: Sources, count: int, most: float) -> tu
     """Return ``count`` trials: what each is rounded to, and the places of those that are rejected, in order."""
     made = np.empty(count)
     places, words = [], []
-    room: Words = np.empty(_AT_ONCE, np.uint64)
-    numbers, flags = np.empty((2, _AT_ONCE)), np.empty((2, _AT_ONCE), np.bool_)
+    undecided: Places = np.empty(_AT_ONCE, np.intp)
     for start in range(0, count, _AT_ONCE):
         part: Words = sources.candidates.random_raw(min(_AT_ONCE, count - start))
-        size = part.size
-        whole, layers = made[start : start + size], room[:size].view(np.intp)
-        entries, values, inside, near = *numbers[:, :size], *flags[:, :size]
-        np.bitwise_and(part, _LAYER, out=room[:size])
-        np.copyto(values, part.view(np.int64))
-        values *= np.take(tables.factors, layers, out=entries, mode="clip")
-        np.rint(values, out=whole)
-        np.take(tables.limits, layers, out=entries, mode="clip")
-        rests = np.subtract(values, whole, out=room[:size].view(np.float64))  # the layers are used up
-        np.less(np.abs(values, out=values), entries, out=inside)
-        np.less(np.abs(rests, out=rests), tables.surely, out=near)
-        inside &= near
-        undecided = np.flatnonzero(np.logical_not(inside, out=inside))
-        places.append(start + undecided)
-        words.append(part[undecided])
+        whole = made[start : start + part.size]
+        number = decide_at_once(part.view(np.int64), tables.factors, tables.limits, tables.surely, whole, undecided)
+        found = undecided[:number]
+        places.append(start + found)
+        words.append(part[found])
     share = min(1.0, tables.layers.undecided + most * 2.0**-46)
     planned = math.ceil(count * share + 13.0 * math.sqrt(count * share) + 16.0)
     return made, _decide(tables, sources, np.concatenate(words), np.concatenate(places), planned, made)
@@ -216,56 +199,48 @@ def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room
     widths, starts, spans = of.floats
     rate, order, tail_start, tail_rate = (float(x) for x in (of.rate, of.order, of.tail_start, of.tail_rate))
     room = max(room, places.size)
-    chosen = np.zeros(room, dtype=np.uint64)
-    chosen[: places.size] = words
+    padded = np.zeros(room, dtype=np.uint64)
+    padded[: places.size] = words
+    chosen: Signed = padded.view(np.int64)
     own: Words = sources.places.random_raw(3 * room).reshape(3, room)
-    layers = (chosen & _LAYER).view(np.intp)
-    signed = (chosen & _TOP).view(np.int64).astype(np.float64)  # 2^11 s
-    x = signed * widths[layers] * 2.0**-63
-    # Under f, or not: by the height in the layer, or in the tail by its height under the envelope.
-    height = own[1].astype(np.float64) * 2.0**-64
-    in_tail = (layers == 0) & (np.abs(x) >= tail_start)
-    place = np.maximum(own[2].astype(np.float64) * 2.0**-64, 2.0**-64)
-    t = np.log(place) / -tail_rate
-    exponents = np.where(in_tail, tail_rate * t - rate * (tail_start + t) ** order, -rate * np.abs(x) ** order)
-    above = np.exp(exponents)
-    above -= np.where(in_tail, height * float(of.tail_height), starts[layers] + height * spans[layers])
-    whole, tie = _rounded(tables, signed, own[0], layers)
-    beyond = tables.lower * np.copysign(tail_start + t, x)
-    further = np.rint(beyond)
-    whole = np.where(in_tail, further, whole)
-    tie = np.where(in_tail, np.abs(beyond - further) >= 0.5 - tables.lower * (_TAIL_SLACK + 2.0**-65 / place), tie)
-    near_tail = (layers == 0) & (np.abs(np.abs(x) - tail_start) <= 2.0**-44)
-    exactly = tie | (np.abs(above) <= _HEIGHT_SLACK) | near_tail | (in_tail & (own[2] < _SMALLEST_TAIL))
-    accepted = above > 0.0
+    sizes, tails = np.empty((2, room))
+    locate(chosen, own, widths, sizes, tails)
+    in_tail = ((chosen & 255) == 0) & (sizes >= tail_start)
+    # NumPy's functions, of which the slack knows the errors.
+    beyond = np.log(tails) / -tail_rate
+    exponents = -rate * np.where(in_tail, tail_start + beyond, sizes) ** order
+    exponents += np.where(in_tail, tail_rate * beyond, 0.0)
+    density = np.exp(exponents)
+    whole, accepted, exactly = np.empty(room), *np.empty((2, room), np.bool_)
+    judge(
+        chosen,
+        own,
+        sizes,
+        tails,
+        in_tail,
+        beyond,
+        density,
+        tables.factors,
+        tables.rests,
+        starts,
+        spans,
+        tail_start,
+        float(of.tail_height),
+        tables.lower,
+        _HEIGHT_SLACK,
+        _TIE_SLACK,
+        _TAIL_SLACK,
+        whole,
+        accepted,
+        exactly,
+    )
     for index in np.flatnonzero(exactly[: places.size]).tolist():
-        trial = Trial(of, int(layers[index]), int(signed[index]) >> 11, tuple(own[:, index].tolist()))
+        word = int(chosen[index])
+        trial = Trial(of, word & 255, word >> 11, tuple(own[:, index].tolist()))
         accepted[index], whole[index] = trial.outcome(tables.scale, sources.more)
     made[places] = whole[: places.size]
     rejected: Places = places[~accepted[: places.size]]
     return rejected
-
-
-def _rounded(tables: Tables, signed: Floats, words: Words, layers: Places) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return round(c x) by the first 64 bits of W, and whether these leave it open.
-
-    Args:
-        tables: Of the scale.
-        signed: 2^11 s.
-        words: The bits of W.
-        layers: i.
-    """
-    factors = tables.factors[layers]
-    product = signed * factors
-    s_high, c_high = (_SPLITTER * array - (_SPLITTER * array - array) for array in (signed, factors))
-    s_low, c_low = signed - s_high, factors - c_high
-    rest = ((s_high * c_high - product) + s_high * c_low + s_low * c_high) + s_low * c_low
-    rest += signed * tables.rests[layers] + words.astype(np.float64) * 2.0**-53 * factors
-    whole = np.rint(product)
-    rest += product - whole
-    carried = np.rint(rest)
-    tie = np.abs(rest - carried) >= 0.5 - _TIE_SLACK
-    return whole + carried, tie
 
 
 class Trial:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ from accounting.events import (
 )
 from accounting.filters import (
     ApproximateDpFilter,
+    ApproximateGaussianDpFilter,
     GaussianDpFilter,
     PrivacyFilter,
     PureDpFilter,
@@ -29,9 +32,11 @@ from accounting.relations import NeighboringRelation
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = NeighboringRelation.REPLACE_ONE
+SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 FILTERS: list[PrivacyFilter] = [
     PureDpFilter(1.0),
     ApproximateDpFilter(1.0, 1e-5),
+    ApproximateGaussianDpFilter(1.0, 1e-5),
     ZcdpFilter(0.5),
     GaussianDpFilter(1.1),
     RenyiFilter(1.6, 1e-5),
@@ -58,4 +63,14 @@ def _has_noise(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, Gaussian | Laplace)
 
 
+#: Where a list costs what its steps cost alone: everywhere but where it is covered as a whole.
+ADDITIVE = [budget for budget in FILTERS if budget.kind != "approximate_gaussian_dp"]
 by_kind = pytest.mark.parametrize("budget", FILTERS, ids=lambda budget: budget.kind)
+by_additive_kind = pytest.mark.parametrize("budget", ADDITIVE, ids=lambda budget: budget.kind)
+
+
+def is_within(kind: str, within: Sequence[bool]) -> bool:
+    """Whether a filter admits amounts of which some are within their caps."""
+    if kind == "approximate_dp":
+        return all(within)
+    return (within[0] and within[1]) or within[2] if kind == "approximate_gaussian_dp" else any(within)

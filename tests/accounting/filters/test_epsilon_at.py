@@ -17,6 +17,7 @@ from accounting.errors import InvalidValue
 from accounting.events import Event, Gaussian
 from accounting.filters import (
     ApproximateDpFilter,
+    ApproximateGaussianDpFilter,
     GaussianDpFilter,
     PrivacyFilter,
     PureDpFilter,
@@ -50,7 +51,7 @@ def test_nothing_charged_is_epsilon_zero_and_saturated_amounts_are_none(budget: 
 @by_kind
 def test_at_delta_zero_only_what_has_no_delta_has_an_epsilon(budget: PrivacyFilter) -> None:
     one = (1,) * len(budget.caps)
-    assert budget.epsilon_at(one, 0.0) == (1e-9 if budget.kind == "pure_dp" else None)
+    assert budget.epsilon_at(one, 0.0) == (1e-9 if budget.kind in ("pure_dp", "approximate_gaussian_dp") else None)
     assert budget.limit_epsilon_at(0.0) == (1.0 if budget.kind == "pure_dp" else None)
 
 
@@ -106,29 +107,34 @@ def test_gaussian_limit_is_that_of_its_mu() -> None:
 # -- renyi_dp ---------------------------------------------------------------------------------------------------------
 
 
-def test_renyi_charges_cost_their_best_order_with_a_union_bound_over_all() -> None:
+def penalty(order: float, delta: float) -> float:
+    """What epsilon is above the divergence (Canonne, Kamath & Steinke 2020)."""
+    return (-math.log(delta) - math.log(order)) / (order - 1) + math.log1p(-1 / order)
+
+
+def test_renyi_charges_cost_their_best_order_with_its_share_of_delta() -> None:
     budget = RenyiFilter(2.0, 1e-5, (20.0, 64.0, 300.0))
     amounts = (100_000_000, 400_000_000, 1_900_000_000)
     for delta in DELTAS:
         by_hand = [
-            amount / NANO + math.log(3 / delta) / (order - 1)
-            for amount, order in zip(amounts, budget.orders, strict=True)
+            amount / NANO + penalty(order, delta / 3) for amount, order in zip(amounts, budget.orders, strict=True)
         ]
         found = budget.epsilon_at(amounts, delta)
         assert found is not None
-        assert 0 <= found - min(by_hand) <= 1.001e-9
+        assert 0 <= found - max(0.0, min(by_hand)) <= 1.001e-9
     # Another order is best at another delta.
     assert by_hand.index(min(by_hand)) == 0
-    assert 0.4 + math.log(3e18) / 63 < 0.1 + math.log(3e18) / 19
+    assert 0.4 + penalty(64.0, 3e-18) < 0.1 + penalty(20.0, 3e-18)
 
 
 def test_a_closed_order_is_open_at_a_larger_delta_and_an_unknown_amount_is_passed_over() -> None:
-    budget = RenyiFilter(1.0, 1e-12, (4.0, 64.0))
+    budget, delta = RenyiFilter(1.0, 1e-12, (4.0, 64.0)), 1e-3
     assert budget.caps[0] == CLOSED
-    assert budget.epsilon_at((10**7, 9 * 10**8), 0.1) == pytest.approx(0.9 + math.log(20) / 63, abs=2e-9)
-    assert budget.epsilon_at((10**7, 2 * NANO), 0.1) == pytest.approx(0.01 + math.log(20) / 3, abs=2e-9)
-    assert budget.epsilon_at((10**7, SATURATED), 0.1) == pytest.approx(0.01 + math.log(20) / 3, abs=2e-9)
-    assert budget.epsilon_at((SATURATED, 10**8), 0.1) == pytest.approx(0.1 + math.log(20) / 63, abs=2e-9)
+    low, high = (penalty(order, delta / 2) for order in budget.orders)
+    assert budget.epsilon_at((10**7, 9 * 10**8), delta) == pytest.approx(0.9 + high, abs=2e-9)
+    assert budget.epsilon_at((10**7, 4 * NANO), delta) == pytest.approx(0.01 + low, abs=2e-9)
+    assert budget.epsilon_at((10**7, SATURATED), delta) == pytest.approx(0.01 + low, abs=2e-9)
+    assert budget.epsilon_at((SATURATED, 10**8), delta) == pytest.approx(0.1 + high, abs=2e-9)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -215,6 +221,10 @@ def test_a_gaussian_that_was_charged_is_as_private_as_is_said(budget: PrivacyFil
     amounts = budget.cost([Event(Gaussian(noise), count=4)], ADD_REMOVE).amounts
     for delta in DELTAS:
         epsilon = budget.epsilon_at(amounts, delta)
+        if isinstance(budget, ApproximateGaussianDpFilter) and epsilon is None:
+            # More goes with this mu squared than there is.
+            assert amounts[0] / NANO * budget.price_terms[1][0] > 0.98 * delta
+            continue
         assert epsilon is not None
         assert gaussian_delta(2.0 / noise, epsilon) <= delta
 

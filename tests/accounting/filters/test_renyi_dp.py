@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath as mp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,18 +12,35 @@ from hypothesis import strategies as st
 from accounting.errors import InvalidValue
 from accounting.events import Event, Gaussian, Poisson
 from accounting.filters import RenyiFilter, default_orders
+from accounting.filters.renyi_dp import MIRONOV
 from accounting.solve import solve_noise_multiplier
 from accounting.units import CLOSED, NANO
 from tests.accounting.filters.budgets import ADD_REMOVE
 
 
-def test_union_bound_over_orders() -> None:
-    """cap(order) = epsilon - ln(K / delta) / (order - 1), with the K; two orders checked by hand."""
+def test_each_order_has_its_share_of_delta() -> None:
+    """At its cap the bound of an order's delta is a K-th of the budget's, to the digits of a nano-unit."""
     budget = RenyiFilter(2.0, 1e-5, (20.0, 64.0))
-    for order, cap in zip(budget.orders, budget.caps, strict=True):
-        exact = (2.0 - math.log(2 / 1e-5) / (order - 1)) * NANO
-        assert exact - 2 <= cap <= exact
-    assert budget.caps[0] < (2.0 - math.log(1 / 1e-5) / 19) * NANO - 10**7
+    old = RenyiFilter(2.0, 1e-5, (20.0, 64.0), MIRONOV)
+    for a, cap, before in zip(budget.orders, budget.caps, old.caps, strict=True):
+        rho = mp.mpf(cap) / NANO
+        delta = mp.exp((a - 1) * (rho - 2)) * (1 - mp.mpf(1) / a) ** (a - 1) / a
+        assert 0.5e-5 * (1 - 1e-6) < delta <= mp.mpf("0.5e-5")
+        exact = (2.0 - math.log(2 / 1e-5) / (a - 1)) * NANO
+        assert exact - 2 <= before <= exact
+        assert before < cap
+
+
+def test_an_older_budget_keeps_its_caps_until_its_limit_changes() -> None:
+    stored = {"kind": "renyi_dp", "epsilon": "2", "delta": "0.00001", "orders": ["20", "64"]}
+    old = RenyiFilter.from_json(stored)
+    assert "conversion" not in old.to_json()
+    assert RenyiFilter.from_json(old.to_json()).caps == old.caps == RenyiFilter(2.0, 1e-5, (20.0, 64.0), MIRONOV).caps
+    changed = old.with_limit({"epsilon": 2.0})
+    assert changed == RenyiFilter(2.0, 1e-5, (20.0, 64.0))
+    assert RenyiFilter.from_json(changed.to_json()) == changed
+    with pytest.raises(InvalidValue, match="canonne_2020 or mironov_2017"):
+        RenyiFilter(2.0, 1e-5, (20.0,), "other")
 
 
 def test_closed_orders_admit_nothing() -> None:
@@ -31,11 +49,11 @@ def test_closed_orders_admit_nothing() -> None:
     assert not budget.admits((0, budget.caps[1] + 1))
     assert budget.admits((0, budget.caps[1]))
     assert budget.remaining(budget.zero)[0] == 0
-    names_both = r"no order is open: with order 3 .* at least about 6\.109; .* above about 13"
+    names_both = r"no order is open: with order 3 .* at least about 5\.153; .* above 13"
     with pytest.raises(InvalidValue, match=names_both) as no:
         RenyiFilter(1.0, 1e-5, (2.0, 3.0))
     assert no.value.pointer == ("epsilon",)
-    assert RenyiFilter(6.109, 1e-5, (2.0, 3.0)).caps[1] >= 0
+    assert RenyiFilter(5.153, 1e-5, (2.0, 3.0)).caps[1] >= 0
     assert RenyiFilter(1.0, 1e-5, (2.0, 13.3)).caps[1] >= 0
     with pytest.raises(InvalidValue, match="increasing"):
         RenyiFilter(1.0, 1e-5, (64.0, 32.0))
@@ -59,9 +77,9 @@ def test_a_plan_calibrated_to_one_fits_once_in_one_point_six(probability: float,
     events = [Event(Gaussian(found.noise_multiplier), Poisson(probability), count)]
     budget = RenyiFilter(1.6, 1e-5)
     amounts = budget.cost(events, ADD_REMOVE).amounts
-    assert 1.27 <= float(str(budget.describe(amounts)["epsilon"])) <= 1.485
+    assert 1.15 <= float(str(budget.describe(amounts)["epsilon"])) <= 1.28
     assert budget.admits(amounts)
     twice = budget.add(amounts, amounts)
     assert not budget.admits(twice)
     fits = budget.largest_count_that_fits(events, ADD_REMOVE, amounts)
-    assert 0 < fits < count / 2
+    assert 0 < fits < 0.6 * count

@@ -125,7 +125,7 @@ def test_same_bits_and_refusals() -> None:
     assert repr(same[0]) == repr(same[1])
     with pytest.raises(InvalidValue):
         GeneralizedGaussian(2.5, 10, 9.0, 1.0)
-    with pytest.raises(NoCostInFilter, match="approximate_dp, zcdp or renyi_dp"):
+    with pytest.raises(NoCostInFilter, match="approximate_dp, approximate_gaussian_dp, zcdp or renyi_dp"):
         gaussian_dp_cost((Event(same[0]),), REPLACE)
     with pytest.raises(ValueError, match="no amplification"):
         Event(same[0], Poisson(0.1))

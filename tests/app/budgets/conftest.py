@@ -159,3 +159,7 @@ def gaussian(noise_multiplier: float, count: int = 1, sampling_probability: floa
     if sampling_probability is not None:
         event["sampling"] = {"kind": "poisson", "sampling_probability": sampling_probability}
     return event
+
+
+def laplace(noise_multiplier: float, count: int = 1) -> dict[str, Any]:
+    return {"mechanism": {"kind": "laplace", "noise_multiplier": noise_multiplier}, "count": count}

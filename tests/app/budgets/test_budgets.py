@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.budgets.conftest import Api, gaussian, zcdp
+from tests.app.budgets.conftest import Api, gaussian, laplace, made, zcdp
 from tests.app.problem_assertions import assert_problem
 
 
@@ -58,9 +58,57 @@ def test_amounts_after_reserve_and_commit(api: Api) -> None:
     assert (body["spent"], body["reserved"], body["remaining"]) == ({"epsilon": 0.4}, {"epsilon": 0}, {"epsilon": 0.6})
 
 
-def test_the_renyi_filter_is_the_default_and_tells_every_order(api: Api) -> None:
+def test_epsilon_and_delta_alone_open_a_budget_that_charges_near_the_tight_epsilon(api: Api) -> None:
     budget = api.budget({"epsilon": 1.6, "delta": 1e-5})
-    assert budget["filter"]["kind"] == "renyi_dp"
+    assert budget["filter"]["kind"] == "approximate_gaussian_dp"
+    assert budget["spent"] == {"epsilon": 0, "mu_squared": 0, "failure_delta": 0, "pure_epsilon": 0}
+    training = {"mechanism": {"kind": "gaussian", "noise_multiplier": 4.0}, "count": 600}
+    sampled = training | {"sampling": {"kind": "poisson", "sampling_probability": 0.05}}
+    tight = api.post("/v1/account", {"events": [sampled], "neighboring_relation": "add_or_remove_one", "delta": 1e-5})
+    held = api.hold(budget["id"], [sampled])
+    epsilon = made(tight)["epsilon"]["upper"]
+    assert epsilon < held["cost"]["epsilon"] < 1.01 * epsilon
+    assert held["cost"]["pure_epsilon"] is None
+    assert api.get(f"/v1/budgets/{budget['id']}").json()["limit"]["epsilon"] == pytest.approx(1.6, abs=1e-8)
+    # The sum of pure epsilons is within epsilon, whatever the Gaussian limit says.
+    other = api.budget({"epsilon": 1.6, "delta": 1e-5})
+    for _ in range(2):
+        api.spend(other["id"], [laplace(1.25)])
+    spent = api.get(f"/v1/budgets/{other['id']}").json()
+    assert spent["spent"]["epsilon"] == spent["spent"]["pure_epsilon"] == 1.6
+    assert spent["spent"]["mu_squared"] > spent["limit"]["mu_squared"]
+    assert_problem(api.reserve(other["id"], [laplace(1e6)]), 409, "budget_exceeded")
+
+
+def test_a_dry_run_explains_its_price(api: Api) -> None:
+    """Beside the tight number, in budgets of other kinds, and in parts; also where it does not fit."""
+    budget = api.budget({"epsilon": 1.6, "delta": 1e-5})
+    plan = gaussian(4.0, 600, sampling_probability=0.05)
+
+    def dry_run(where: dict[str, Any], event: dict[str, Any]) -> Any:
+        asked = {"events": [event], "purpose": "mean"}
+        return api.post(f"/v1/budgets/{where['id']}/reservations", asked, dry_run="true")
+
+    asked = dry_run(budget, plan)
+    price = made(asked)["price"]
+    tight = price["tight"]["upper"]
+    assert price["delta"] == 1e-5
+    assert tight < price["charged"] < 1.01 * tight
+    assert price["charged"] == pytest.approx(made(asked)["cost"]["epsilon"], abs=1e-9)
+    assert price["kinds"]["renyi_dp"] > 1.2 * tight
+    assert price["kinds"]["pure_dp"] is None
+    assert price["kinds"]["approximate_gaussian_dp"] == price["charged"]
+    in_parts = [part["epsilon"] for part in price["in_parts"]]
+    assert [part["parts"] for part in price["in_parts"]] == [2, 4, 12]
+    assert price["charged"] < in_parts[0] < in_parts[1] < in_parts[2] < 1.2 * tight
+    denied = assert_problem(dry_run(budget, plan | {"count": 6000}), 409, "budget_exceeded")
+    assert denied["price"]["charged"] > 1.6
+    rho = api.budget({"kind": "zcdp", "rho": 1.0})
+    assert made(dry_run(rho, gaussian(4.0)))["price"] is None, "nothing has a delta"
+
+
+def test_a_renyi_filter_tells_every_order(api: Api) -> None:
+    budget = api.budget({"kind": "renyi_dp", "epsilon": 1.6, "delta": 1e-5})
     orders = budget["filter"]["orders"]
     assert len(orders) == len(set(orders)) == 16
     assert budget["spent"]["epsilon"] == 0

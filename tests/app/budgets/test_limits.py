@@ -76,11 +76,12 @@ def test_a_renyi_limit_keeps_its_orders(api: Api) -> None:
     budget = api.budget({"epsilon": 2, "delta": 1e-5, "orders": [16, 64]})
     api.spend(budget["id"], [gaussian(10.0, 4)])
     changed = made(api.change_limit(budget["id"], {"kind": "renyi_dp", "epsilon": 3, "delta": 1e-6}))
-    assert changed["filter"] == {"kind": "renyi_dp", "epsilon": 3, "delta": 1e-6, "orders": [16, 64]}
+    limit = {"kind": "renyi_dp", "epsilon": 3, "delta": 1e-6, "orders": [16, 64]}
+    assert changed["filter"] == limit | {"conversion": "canonne_2020"}
     same = {"epsilon": 4, "delta": 1e-6, "orders": [16.0, 64]}
     assert made(api.change_limit(budget["id"], same))["limit"]["epsilon"] == 4
-    # Some order must still be within its cap. At 1.0 both are closed to what is spent.
-    assert_problem(api.change_limit(budget["id"], {"epsilon": 1.0, "delta": 1e-5}), 409, "limit_below_use")
+    # Some order must still be within its cap. At 0.7 both are closed to what is spent.
+    assert_problem(api.change_limit(budget["id"], {"epsilon": 0.7, "delta": 1e-5}), 409, "limit_below_use")
 
 
 REFUSED = """

@@ -15,18 +15,14 @@ from app.budgets import report as reports
 from app.context import Context
 from app.kit.process_pool import ProcessPool
 from app.main import create_app
-from tests.app.budgets.conftest import Api, gaussian, made, zcdp
+from tests.app.budgets.conftest import Api, gaussian, laplace, made, zcdp
 from tests.app.problem_assertions import assert_problem
 from tests.databases import on_one_engine
 from tests.local_access import local_client
 
 DELTA = 1e-5
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
-RENYI = {"epsilon": 4, "delta": DELTA}
-
-
-def laplace(noise_multiplier: float, count: int = 1) -> dict[str, Any]:
-    return {"mechanism": {"kind": "laplace", "noise_multiplier": noise_multiplier}, "count": count}
+RENYI = {"kind": "renyi_dp", "epsilon": 4, "delta": DELTA}
 
 
 def tight(*events: Event, delta: float = DELTA) -> Interval:

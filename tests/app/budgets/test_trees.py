@@ -48,12 +48,20 @@ def test_a_child_says_where_it_stands(api: Api) -> None:
 
 def test_children_share_the_kind_and_the_orders_of_their_parent(api: Api) -> None:
     root = api.budget({"epsilon": 3, "delta": 1e-5, "orders": [8, 16, 32]})
-    child = api.child(root, {"epsilon": 1.5, "delta": 1e-6})
-    assert child["filter"] == {"kind": "renyi_dp", "epsilon": 1.5, "delta": 1e-6, "orders": [8, 16, 32]}
+    child = api.child(root, {"epsilon": 1.5, "delta": 1e-6})  # the parent's kind, not the default
+    assert child["filter"] == {
+        "kind": "renyi_dp",
+        "epsilon": 1.5,
+        "delta": 1e-6,
+        "orders": [8, 16, 32],
+        "conversion": "canonne_2020",
+    }
     same = api.child(root, {"kind": "renyi_dp", "epsilon": 2, "delta": 1e-5, "orders": [8.0, 16, 32]})
     assert same["filter"]["orders"] == [8, 16, 32]
-    default = api.budget({"epsilon": 1.6, "delta": 1e-5})
-    assert api.child(default, {"epsilon": 0.8, "delta": 1e-4})["filter"]["orders"] == default["filter"]["orders"]
+    chosen = api.budget({"kind": "renyi_dp", "epsilon": 1.6, "delta": 1e-5})
+    assert api.child(chosen, {"epsilon": 0.8, "delta": 1e-4})["filter"]["orders"] == chosen["filter"]["orders"]
+    default, rate = api.budget({"epsilon": 1.6, "delta": 1e-5}), "delta_per_mu_squared"
+    assert api.child(default, {"epsilon": 0.8, "delta": 1e-4})["filter"][rate] == default["filter"][rate]
 
 
 REFUSED = """
@@ -64,6 +72,7 @@ another unit                               422 privacy_unit_mismatch  /privacy_u
 another kind                               422 invalid_value          /filter/kind
 the default kind, which is another         422 invalid_value          /filter/kind
 other orders                               422 invalid_value          /filter/orders
+another rate                               422 invalid_value          /filter/delta_per_mu_squared
 too many orders                            422 invalid_value          /filter/orders
 no open order                              422 invalid_value          /filter/epsilon
 no such parent, another kind               422 unknown_budget         /parent_id
@@ -75,6 +84,7 @@ another unit and kind                      422 privacy_unit_mismatch  /privacy_u
 def test_what_a_child_cannot_be_is_refused_in_this_order(api: Api) -> None:
     zcdp_root = api.budget(privacy_unit="patient")["id"]
     renyi_root = api.budget({"epsilon": 3, "delta": 1e-5, "orders": [8, 16]})["id"]
+    gaussian_root = api.budget({"epsilon": 3, "delta": 1e-5})["id"]
     relation: dict[str, Any] = {"neighboring_relation": "replace_one"}
     unit: dict[str, Any] = {"privacy_unit": "visit"}
     pure: dict[str, Any] = {"kind": "pure_dp", "epsilon": 1}
@@ -86,6 +96,7 @@ def test_what_a_child_cannot_be_is_refused_in_this_order(api: Api) -> None:
         "another kind": lambda: api.ask_budget(pure, parent_id=zcdp_root),
         "the default kind, which is another": lambda: api.ask_budget(renyi, parent_id=zcdp_root),
         "other orders": lambda: api.ask_budget({**renyi, "orders": [8, 17]}, parent_id=renyi_root),
+        "another rate": lambda: api.ask_budget({**renyi, "delta_per_mu_squared": 1e-9}, parent_id=gaussian_root),
         "too many orders": lambda: api.ask_budget({**renyi, "orders": [8, 16, 32]}, parent_id=renyi_root),
         "no open order": lambda: api.ask_budget({**renyi, "epsilon": 0.1}, parent_id=renyi_root),
         "no such parent, another kind": lambda: api.ask_budget(pure, parent_id="bud_nope"),
@@ -97,7 +108,7 @@ def test_what_a_child_cannot_be_is_refused_in_this_order(api: Api) -> None:
     for line in lines:
         status, code, pointer = line[43:].split()
         assert_problem(asked[line[:43].strip()](), int(status), code, pointer)
-    assert len(api.get("/v1/budgets").json()["items"]) == 2
+    assert len(api.get("/v1/budgets").json()["items"]) == 3
 
 
 def test_eight_budgets_above_one_another_work_and_nine_are_refused(api: Api) -> None:

@@ -23,7 +23,10 @@ def opened(live: Live, *options: str, name: str = "survey") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("options", "limit"),
     [
-        (("--epsilon", "1.6", "--delta", "1e-5", "--unit", "person"), {"kind": "renyi_dp", "epsilon": 1.6}),
+        (
+            ("--epsilon", "1.6", "--delta", "1e-5", "--unit", "person"),
+            {"kind": "approximate_gaussian_dp", "epsilon": 1.6},
+        ),
         (("--rho", "0.25"), {"kind": "zcdp", "rho": 0.25}),
         (("--mu", "0.5"), {"kind": "gaussian_dp", "mu": 0.5}),
         (("--epsilon", "2"), {"kind": "pure_dp", "epsilon": 2.0}),

@@ -31,6 +31,25 @@ def test_of_two_amounts_the_one_counts_of_which_more_is_used(epsilon: float, del
     assert shares(budget) == Shares(pytest.approx(share), 0.0, 0.0)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("pure", "share"), [(0.5, 0.25), (1.9, 0.75), (None, 0.75)])
+def test_pure_epsilons_count_beside_a_gaussian_where_they_have_more_room(pure: float | None, share: float) -> None:
+    """Epsilon itself does not add up: the bar shows what does, and its parts are those of one amount."""
+
+    def amounts(epsilon: float, mu_squared: float, failure: float, sum_of_epsilons: float | None) -> dict[str, Any]:
+        names = ("epsilon", "mu_squared", "failure_delta", "pure_epsilon")
+        return dict(zip(names, (epsilon, mu_squared, failure, sum_of_epsilons), strict=True))
+
+    budget: dict[str, Any] = {
+        "filter": {"kind": "approximate_gaussian_dp", "epsilon": 2.0, "delta": 1e-5},
+        "limit": amounts(2.0, 0.4, 1e-6, 2.0),
+        "spent": amounts(1.2, 0.2, 7.5e-7, pure),
+        "started": amounts(0.0, 0.0, 0.0, 0.0),
+        "reserved": amounts(0.0, 0.0, 0.0, 0.0),
+        "remaining": amounts(0.8, 0.2, 2.5e-7, 0.0),
+    }
+    assert shares(budget).used == pytest.approx(share)
+
+
 def test_of_a_limit_of_zero_nothing_is_left() -> None:
     zero = {"rho": 0.0}
     budget: dict[str, Any] = dict.fromkeys(("limit", "spent", "started", "reserved", "remaining"), zero)

@@ -16,11 +16,11 @@ from app.auth.service import create_key
 from app.context import Context
 from app.datasets import repository
 from app.datasets.files import DatasetFiles
-from app.entries import registering
 from app.ledger.transparency import verified
 from app.runs import execution, lifecycle
 from app.runs import service as runs
 from app.runs.schemas import RunRequest
+from tests.app.entries.found import forget_register, told_of
 from tests.app.ledger import attacks
 from tests.app.problem_assertions import assert_problem
 from tests.app.run_sweeps.conftest import BEST, Sweeps
@@ -95,13 +95,13 @@ def test_a_run_trains_on_the_version_that_it_was_charged_for(service: Sweeps, id
     assert [run["plan"]["dataset_size"] for run in (before, older, newest)] == [1000, 1000, 2000]
     assert [charged(service, run)["version"] for run in (before, older, newest)] == [1, 1, 2]
     assert charged(service, before) == charged(service, older)
+    first = told_of(service.context, ids["dataset_id"])
     with service.context.database.read() as session:
-        first = registering.told_of(session, ids["dataset_id"])
         dataset = repository.find(session, ids["dataset_id"])
         assert dataset is not None
         second = repository.find_version(session, dataset.id, 2)
         assert second is not None
-        told = registering.told_of(session, second.id)
+    told = told_of(service.context, second.id)
     assert first is not None
     assert told is not None
     assert charged(service, older)["content"] == first.columns["content_hash"]
@@ -396,4 +396,5 @@ def test_a_run_from_before_there_were_versions_is_on_the_first(service: Sweeps, 
     service.version(ids["dataset_id"])
     with service.context.database.write() as session:
         session.execute(text("UPDATE runs SET dataset_version = NULL"))
+    forget_register(service.context)
     assert rows_of(service, run) == 4

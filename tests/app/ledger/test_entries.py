@@ -17,7 +17,8 @@ from accounting.canonical import Json, canonical_bytes, canonical_text
 from accounting.events import Event, Gaussian, Poisson
 from app.context import Context
 from app.entries.kinds import ChargedData, EntryKind
-from app.entries.records import GENESIS, EntryRecord, chain_hash, record_from_canonical
+from app.entries.records import EntryRecord, record_from_canonical
+from app.kit.hash_chain import GENESIS, chain_hash
 from app.kit.ids import new_id
 from app.ledger.amounts import numbers
 from app.ledger.commands import ApproveLimit, AskLimit, EnterLoss, LimitDecision, RefuseLimit, WithdrawLimit

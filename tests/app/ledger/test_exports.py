@@ -21,8 +21,8 @@ from accounting.events import Event, ZcDp
 from app.auth.principal import Scope
 from app.context import Context
 from app.db.database import Database
-from app.entries.records import GENESIS, chain_hash
 from app.fence.watching import fenced_context
+from app.kit.hash_chain import GENESIS, chain_hash
 from app.kit.ids import new_id
 from app.ledger import exports
 from app.ledger.books import BadPlace, Head, digest_of

@@ -46,6 +46,7 @@ RELATION = "replace_one"
 LIMITS: dict[str, dict[str, Any]] = {
     "pure_dp": {"epsilon": 100.0},
     "approximate_dp": {"epsilon": 100.0, "delta": 0.01},
+    "approximate_gaussian_dp": {"epsilon": 100.0, "delta": 0.01},
     "zcdp": {"rho": 1e6},
     "gaussian_dp": {"mu": 1e3},
     "renyi_dp": {"epsilon": 1e3, "delta": 1e-5, "orders": [1.5, 2.0, 8.0, 32.0]},
@@ -138,6 +139,7 @@ def test_an_appended_entry_that_charges_a_loud_million_with_a_unit_is_named(
 CHARGES: dict[str, tuple[tuple[Event, ...], float | None]] = {
     "pure_dp": ((Event(Laplace(4.0), count=3),), None),
     "approximate_dp": ((Event(Gaussian(4.0), count=3),), 1e-6),
+    "approximate_gaussian_dp": ((Event(Gaussian(4.0), Poisson(0.05), 1000),), None),
     "zcdp": ((Event(PureDp(0.5)), Event(Gaussian(4.0))), None),
     "gaussian_dp": ((Event(Gaussian(4.0), count=3),), None),
     "renyi_dp": ((Event(Gaussian(4.0), Poisson(0.05), 1000), Event(PureDp(0.1))), None),

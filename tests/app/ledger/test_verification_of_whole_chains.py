@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from app.context import Context
 from app.db.database import Database
-from app.entries.records import GENESIS, chain_hash
+from app.kit.hash_chain import GENESIS, chain_hash
 from app.ledger import exports
 from app.ledger.export_verification import read_past
 from app.ledger.exports import ExportFormat

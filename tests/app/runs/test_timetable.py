@@ -11,7 +11,7 @@ import pytest
 
 from app.datasets import service as datasets
 from app.fence.watching import fenced_context
-from app.runs import artifacts, execution, worker
+from app.runs import artifacts, execution, timetable, worker
 from app.runs.executors import local
 from app.runs.schedule import Schedule
 from app.runs.timetable import Timetable
@@ -174,6 +174,20 @@ def test_loading_that_is_late_delays_the_start_by_whole_intervals(turned):
     late = (turned.watch.told["start"][0] - schedule.loading_s) / schedule.interval_s
     assert late > 1.0
     assert late == pytest.approx(round(late), abs=1e-4)
+
+
+@on_one_engine
+def test_the_times_of_a_claim_are_fixed_when_the_noise_is_loaded(turned, monkeypatch):
+    """A process that has drawn no noise yet takes a while to load it, and the schedule leaves no time for that."""
+    context, waited = turned.service.context, []
+    monkeypatch.setattr(timetable, "load_noise", lambda: waited.append(20))
+    slow = fenced_context(context.settings, context.database, lambda: context.clock() + timedelta(seconds=sum(waited)))
+    run = queued(turned.service, rows(3))
+    began = context.clock()
+    assert worker.work_once(slow, "wrk_test", executor=turned.executor)
+    stored = turned.service.stored(run)
+    assert (stored.state, waited) == ("succeeded", [20])
+    assert stored.release_at >= began + timedelta(seconds=20 + schedule_of(turned.service, run).bound_s())
 
 
 def test_the_schedule_of_neighbours_is_the_same_and_is_shown(service):

@@ -113,7 +113,7 @@ def test_a_run_whose_reservation_holds_other_events_is_refused(service):
         reservation = session.get(Reservation, run["reservation_id"])
         events = (replace(reservation.events[0], count=1), *reservation.events[1:])
         session.execute(update(Reservation).where(Reservation.id == reservation.id).values(events=events))
-    refuse(service, run, "plan_hash_mismatch")
+    refuse(service, run, "declaration_altered")
     assert service.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "voided"
 
 

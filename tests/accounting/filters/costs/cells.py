@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import mpmath as mp
 
@@ -28,7 +29,15 @@ from accounting.events import (
     WithoutReplacement,
     ZcDp,
 )
-from accounting.filters import Cost, approximate_dp_cost, gaussian_dp_cost, pure_dp_cost, renyi_dp_cost, zcdp_cost
+from accounting.filters import (
+    Cost,
+    approximate_dp_cost,
+    approximate_gaussian_dp_cost,
+    gaussian_dp_cost,
+    pure_dp_cost,
+    renyi_dp_cost,
+    zcdp_cost,
+)
 from accounting.relations import NeighboringRelation
 from accounting.units import NANO
 
@@ -38,7 +47,9 @@ SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 FULL = Event(Gaussian(4.0), count=8)
 SAMPLED = Event(Gaussian(5.346), Poisson(0.02), 5000)
 ORDERS = (1.5, 2.0, 8.0, 32.0)
-KINDS = ("pure_dp", "approximate_dp", "zcdp", "gaussian_dp", "renyi_dp")
+#: delta per unit of mu squared.
+RATE = Fraction(1, 10**5)
+KINDS = ("pure_dp", "approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
 ONE_OF_EACH = {
     "gaussian": Event(Gaussian(4.0)),
     "gaussian_mixture": Event(GaussianMixture((0.5, 0.5), (4.0, 8.0))),
@@ -69,6 +80,8 @@ def cost_in(kind: str, events: Sequence[Event], relation: NeighboringRelation, c
         return renyi_dp_cost(events, relation, ORDERS)
     if kind == "approximate_dp":
         return approximate_dp_cost(events, relation, charge_delta)
+    if kind == "approximate_gaussian_dp":
+        return approximate_gaussian_dp_cost(events, relation, RATE)
     return {"pure_dp": pure_dp_cost, "zcdp": zcdp_cost, "gaussian_dp": gaussian_dp_cost}[kind](events, relation)
 
 

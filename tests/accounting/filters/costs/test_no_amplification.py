@@ -13,7 +13,7 @@ from accounting.events import Event, Gaussian, Poisson, WithoutReplacement
 from accounting.filters import NO_AMPLIFICATION, gaussian_dp_cost, renyi_dp_cost, zcdp_cost
 from accounting.relations import NeighboringRelation
 from accounting.units import NANO, Between, exactly
-from tests.accounting.filters.costs.cells import ADD_REMOVE, KINDS, REPLACE, SAMPLED, SPECIAL, cost_in
+from tests.accounting.filters.costs.cells import ADD_REMOVE, REPLACE, SAMPLED, SPECIAL, cost_in
 
 
 @pytest.mark.parametrize("kind", ["zcdp", "gaussian_dp"])
@@ -107,8 +107,8 @@ def scaled(share: Callable[[float, float], float]) -> Callable[[Event, Neighbori
         ("zcdp.zcdp_rho", "zcdp", "scaled by q squared", lambda q, size: q * q * size / 2),
         ("zcdp.zcdp_rho", "zcdp", "scaled by q", lambda q, size: q * size / 2),
         ("zcdp.zcdp_rho", "zcdp", "central limit", lambda q, size: q * q * math.expm1(size) / 2),
-        ("gaussian_dp._mu_squared", "gaussian_dp", "scaled by q squared", lambda q, size: q * q * size),
-        ("gaussian_dp._mu_squared", "gaussian_dp", "central limit", lambda q, size: q * q * math.expm1(size)),
+        ("gaussian_dp.mu_squared", "gaussian_dp", "scaled by q squared", lambda q, size: q * q * size),
+        ("gaussian_dp.mu_squared", "gaussian_dp", "central limit", lambda q, size: q * q * math.expm1(size)),
         ("renyi_dp.zcdp_rho", "renyi_dp", "scaled by q squared", lambda q, size: q * q * size / 2),
     ],
 )
@@ -144,8 +144,10 @@ def test_the_two_tempting_numbers_of_the_reference_plan_are_nowhere() -> None:
     assert zcdp_cost((SAMPLED,), ADD_REMOVE).amounts[0] / NANO == pytest.approx(87.474, abs=1e-2)
     wrong = [scaled_rho, 2 * scaled_rho, math.sqrt(2 * scaled_rho), central_limit_mu, central_limit_mu**2]
     from_mu = epsilon_of_gaussian(central_limit_mu, 1e-5, upward=True)
+    # A cover is near the central limit's mu, and has failures.
+    kinds = ("approximate_dp", "zcdp", "gaussian_dp")
     for relation in NeighboringRelation:
-        returned = [cost_in(kind, [SAMPLED], relation, 1e-5).amounts[0] / NANO for kind in KINDS[1:4]]
+        returned = [cost_in(kind, [SAMPLED], relation, 1e-5).amounts[0] / NANO for kind in kinds]
         assert all(abs(value / number - 1) > 0.05 for value in returned for number in wrong)
         assert returned[0] != pytest.approx(from_mu, rel=1e-4)
     assert gaussian_dp_cost((SAMPLED,), ADD_REMOVE).amounts[0] / NANO == pytest.approx(174.95, abs=1e-2)

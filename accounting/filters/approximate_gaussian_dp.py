@@ -1,0 +1,342 @@
+"""The filter of approximate Gaussian DP: mu squared, the failures' delta, and beside both the pure epsilon add up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar, Self
+
+from accounting.canonical import Json
+from accounting.composition.composition import compose
+from accounting.composition.gaussian_dp import delta_of_gaussian, mu_of_gaussian
+from accounting.conversions.regions import GaussianRegion
+from accounting.conversions.rounding import root_rounded_up
+from accounting.errors import InvalidValue
+from accounting.events import Event, check_events
+from accounting.filters.costs import Cost, checked, same_randomizer_warning, total, without_failures
+from accounting.filters.gaussian_cover import TOLERANCE, Cover, about, cover, failure_of
+from accounting.filters.gaussian_dp import mu_squared
+from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number, shares_of
+from accounting.filters.pure_dp import pure_epsilon
+from accounting.numbers import read_real
+from accounting.relations import NeighboringRelation
+from accounting.units import (
+    ATTO,
+    NANO,
+    SATURATED,
+    Amounts,
+    Between,
+    exact,
+    from_atto,
+    from_nano,
+    to_atto_down,
+    to_atto_up,
+    to_nano_down,
+    to_nano_up,
+)
+
+#: Of delta: what prices of sampled steps may fail with, and what is kept for stated deltas and given-up tails.
+FAILURE_SHARE, RESERVE_SHARE = 0.1, 0.01
+#: Of a budget: failures are counted in units of 1e-18.
+SMALLEST_DELTA_OF_FAILURES = 1e-15
+#: A rate is written with so many digits.
+_RATE_DIGITS = 6
+
+
+def approximate_gaussian_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fraction) -> Cost:
+    """Price a list: the failing Gaussian that covers it, and what it costs as a list of pure steps.
+
+    Full-batch Gaussians alone are covered by their own mu squared, without failures, as is every list with a sum of
+    squares of mu that is smaller than its cover. Stated deltas are failures, too.
+
+    Args:
+        events: One reservation.
+        relation: Of the budget.
+        rate: The delta that goes with a unit of mu squared.
+
+    Returns:
+        Nano-units of mu squared, atto-units of delta, and nano-units of the pure epsilon; `SATURATED` where no bound
+        is finite.
+
+    Guarantees:
+        no_attained_pair_costs_more; a_concatenation_costs_no_more_than_its_parts: up to the search's tolerance, and for
+            mechanisms with a known pair. Of stated moments the profile of a list is a bound, which may be farther off.
+
+    Raises:
+        NoCostInFilter, Unsupported: as `pure_dp_cost`.
+
+    >>> from accounting.events import Gaussian, Poisson
+    >>> rate = Fraction(1, 10**5)
+    >>> approximate_gaussian_dp_cost((Event(Gaussian(4.0)),), NeighboringRelation.ADD_OR_REMOVE_ONE, rate).amounts[:2]
+    (62500000, 0)
+    >>> training = (Event(Gaussian(4.0), Poisson(0.01), 10_000),)
+    >>> mu_squared, delta, _ = approximate_gaussian_dp_cost(
+    ...     training, NeighboringRelation.ADD_OR_REMOVE_ONE, rate
+    ... ).amounts
+    >>> round(mu_squared / 1e9, 3), delta == mu_squared * 10**4
+    (0.065, True)
+    """
+    parts = _parts(events, relation, rate)
+    amount, failure = parts.most
+    failure = SATURATED if amount >= SATURATED else _failing(failure, parts.stated)
+    return Cost((amount, failure, parts.pure_most), same_randomizer_warning(parts.events))
+
+
+def least_approximate_gaussian_dp_cost(
+    events: tuple[Event, ...], relation: NeighboringRelation, rate: Fraction
+) -> Amounts:
+    """Return the lower end of `approximate_gaussian_dp_cost`.
+
+    Raises:
+        NoCostInFilter, Unsupported: as `approximate_gaussian_dp_cost`.
+    """
+    parts = _parts(events, relation, rate)
+    amount, failure = parts.least
+    return amount, _failing(failure, parts.stated), parts.pure_least
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a price consists of: mu squared with its failures, both ends, the stated deltas, and the pure epsilon."""
+
+    events: tuple[Event, ...]
+    least: tuple[int, int]
+    most: tuple[int, int]
+    stated: Fraction
+    pure_least: int
+    pure_most: int
+
+
+# Both ends of a price are asked for one after the other where prices are verified, and take seconds.
+@lru_cache(maxsize=64)
+def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fraction) -> _Parts:
+    events = checked(events, relation, "approximate_gaussian_dp")
+    as_pure, stated = without_failures(events)
+    as_pure = tuple(event for event in as_pure if not event.mechanism.reveals_nothing)
+    summed = _sum(as_pure, relation, "gaussian_dp")
+    found = Cover(0, SATURATED if as_pure else 0)
+    if as_pure and (summed is None or compose(as_pure, relation).gaussian_only is None):
+        found = cover(as_pure, relation, rate)
+    # A loss is positive where something is revealed, however little.
+    unit = 1 if as_pure else 0
+    least = max(found.least, unit), failure_of(found.least, rate)
+    most = max(found.most, unit), failure_of(found.most, rate)
+    if summed is not None:
+        if found.most == SATURATED or to_nano_up(summed.most) <= most[0]:
+            most = max(to_nano_up(summed.most), unit), 0
+        if found.most == SATURATED or to_nano_up(summed.least) <= least[0]:
+            least = max(to_nano_up(summed.least), unit), 0
+        least = min(least[0], most[0]), min(least[1], most[1])
+    pure = None if stated else _sum(as_pure, relation, "pure_dp")
+    pure_least, pure_most = (SATURATED, SATURATED) if pure is None else (to_nano_up(pure.least), to_nano_up(pure.most))
+    return _Parts(events, least, most, stated, pure_least, pure_most)
+
+
+def _sum(events: tuple[Event, ...], relation: NeighboringRelation, kind: str) -> Between | None:
+    """Return what a list costs in another budget where costs add up step by step; None where it has no cost there."""
+    for event in events:
+        working = event.sampling.filters
+        if kind not in event.mechanism.filters or (working is not None and kind not in working):
+            return None
+    return total(events, relation, pure_epsilon if kind == "pure_dp" else mu_squared)
+
+
+def _failing(failure: int, stated: Fraction) -> int:
+    """Return the probability that the cover or a step fails, in atto-units, rounded up."""
+    return to_atto_up(1 - (1 - Fraction(failure, ATTO)) * (1 - min(stated, Fraction(1)))) if stated else failure
+
+
+@dataclass(frozen=True)
+class ApproximateGaussianDpFilter(PrivacyFilter):
+    """A budget in (epsilon, delta) whose plans are priced as Gaussians that may fail: near their tight epsilon.
+
+    It admits what is within one of two limits: mu squared and the failures' delta both within theirs, or the sum of
+    pure epsilons within epsilon.
+
+    Attributes:
+        epsilon, delta: What everything charged together satisfies, adaptively, plans interleaved and stopped early.
+        reserve_share: Of delta, kept for stated deltas and for tails that are given up.
+        delta_per_mu_squared: The failures' delta that goes with a unit of mu squared, of which prices are made. The
+            budget keeps it for ever. None chooses it so that failures get ``failure_share`` of delta.
+        failure_share: Read where there is no ``delta_per_mu_squared``: 0.1 where plans have hundreds of
+            participations, 0.3 where they have few, or noise below 0.7.
+        caps: mu squared in nano-units, delta in atto-units, the pure epsilon in nano-units.
+
+    The price of a reservation is that of its whole list, fixed in advance. Its plans may be interleaved and abandoned.
+
+    Guarantees: never_passes_both_limits.
+
+    Source: this project, `docs/concepts/gaussian_filter.md`.
+
+    >>> budget = ApproximateGaussianDpFilter(1.0, 1e-5)
+    >>> budget.delta_per_mu_squared, budget.caps
+    (1.41131e-05, (70855779, 1099994694604, 1000000000))
+    >>> budget.admits((70_855_779, 0, 2**61)), budget.admits((70_855_780, 0, 2**61)), budget.admits((2**61, 0, 10**9))
+    (True, False, True)
+    """
+
+    kind: ClassVar[str] = "approximate_gaussian_dp"
+    limits = ("epsilon", "delta")
+    price_tolerance: ClassVar[float] = TOLERANCE
+    prefix_may_depend_on_outputs: ClassVar[bool] = False
+    epsilon: float
+    delta: float
+    reserve_share: float = RESERVE_SHARE
+    delta_per_mu_squared: float | None = None
+    failure_share: float = field(default=FAILURE_SHARE, compare=False, repr=False)
+    caps: Amounts = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        epsilon = read_limit("epsilon", self.epsilon)
+        delta = read_limit("delta", self.delta, smallest=SMALLEST_DELTA_OF_FAILURES, largest=0.5)
+        reserve = read_real("reserve_share", self.reserve_share, 0.0, 0.9)
+        rate = self.delta_per_mu_squared
+        if rate is None:
+            share = read_real("failure_share", self.failure_share, 0.0, 0.9 - reserve, open_lower=True)
+            rate = _rate_for(epsilon, delta, share, reserve)
+        rate = read_real("delta_per_mu_squared", rate, 0.0, 1e9, open_lower=True)
+        named = ("epsilon", epsilon), ("delta", delta), ("reserve_share", reserve), ("delta_per_mu_squared", rate)
+        for name, value in named:
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "caps", _caps(epsilon, delta, reserve, rate))
+
+    @property
+    def price_terms(self) -> tuple[str, tuple[float, ...]]:  # type: ignore[override]  # of an instance, not of the class
+        assert self.delta_per_mu_squared is not None, "chosen at creation"
+        return "delta_per_mu_squared", (self.delta_per_mu_squared,)
+
+    @property
+    def _rate(self) -> Fraction:
+        return exact(self.price_terms[1][0])
+
+    def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
+        return approximate_gaussian_dp_cost(check_events(events), relation, self._rate)
+
+    def least_cost(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return what no cover of the list is below, and the lower end of the pure epsilon."""
+        return least_approximate_gaussian_dp_cost(check_events(events), relation, self._rate)
+
+    def estimate(
+        self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
+    ) -> Amounts:
+        """Return about what a list costs by a few estimates of epsilon, where its cost takes a search."""
+        steps = check_events(events)
+        if compose(steps, relation).gaussian_only is not None:
+            return self.cost(steps, relation).amounts
+        amount = to_nano_up(Fraction(about(steps, relation, self._rate)))
+        return amount, failure_of(amount, self._rate), SATURATED
+
+    def share(self, amounts: Amounts, room: Amounts) -> float:
+        """The smaller of the pure epsilon's share and of the Gaussian's, of which both caps must hold."""
+        gaussian, pure = shares_of(amounts[:2], room[:2]), shares_of(amounts[2:], room[2:])
+        return min(max(gaussian) if len(gaussian) == 2 else math.inf, *pure, math.inf)
+
+    def headroom(self, used: Amounts) -> int:
+        """The room of the limit with more of it: of the Gaussian one, the smaller of both rooms."""
+        amount, failure, pure = (cap - each for cap, each in zip(self.caps, used, strict=True))
+        return max(min(amount, failure), pure)
+
+    def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
+        """The smaller of the pure epsilon and of that at which the failing Gaussian's profile is delta.
+
+        The Gaussian is that of the smallest full budget which has room for the amounts, in a fixed family of budgets:
+        those of this rate and reserve at ``delta``. So, for an epsilon fixed beforehand, what stops before the number
+        would pass it has stayed within one box of amounts, or within that much pure epsilon.
+        """
+        amount, failure, pure = amounts
+        found = math.inf if pure >= SATURATED else float_of_nano(pure)
+        kept = to_atto_down(exact(self.reserve_share) * exact(delta))
+        if failure > kept:
+            amount = max(amount, math.ceil(Fraction(failure - kept, ATTO // NANO) / self._rate))
+        failing = failure_of(amount, self._rate) + kept
+        left = _left_of(delta, failing)
+        if amount < SATURATED and left > 0.0:
+            found = min(found, GaussianRegion(root_rounded_up(Fraction(amount, NANO))).epsilon(left))
+        return None if math.isinf(found) else found
+
+    def limit_epsilon_at(self, delta: float) -> float | None:
+        """A full budget may be full in either limit, so that the worse of both counts."""
+        amount, failure, pure = self.caps
+        gaussian = self.epsilon_at((amount, failure, SATURATED), delta)
+        return None if gaussian is None else max(gaussian, float_of_nano(pure))
+
+    def describe(self, amounts: Amounts) -> dict[str, Json]:
+        """The amounts, and the epsilon that they cost at the budget's delta (0 where nothing is used)."""
+        epsilon = self.epsilon_at(amounts, self.delta)
+        shown = SATURATED if epsilon is None else to_nano_up(exact(epsilon))
+        return {"epsilon": from_nano(shown)} | self._own(amounts)
+
+    def describe_remaining(self, used: Amounts) -> dict[str, Json]:
+        """What is left of each; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
+        epsilon = self.epsilon_at(used, self.delta)
+        left = 0 if epsilon is None else max(0, to_nano_down(exact(self.epsilon)) - to_nano_up(exact(epsilon)))
+        return {"epsilon": from_nano(left)} | self._own(self.remaining(used))
+
+    def describe_limit(self) -> dict[str, Json]:
+        return {"epsilon": from_nano(self.caps[2])} | self._own(self.caps)
+
+    def _own(self, amounts: Amounts) -> dict[str, Json]:
+        amount, failure, pure = amounts
+        return {
+            "mu_squared": from_nano(amount),
+            "failure_delta": from_atto(failure),
+            "pure_epsilon": None if pure >= SATURATED else from_nano(pure),
+        }
+
+    def to_json(self) -> dict[str, Json]:
+        terms = {"reserve_share": self.reserve_share, "delta_per_mu_squared": self.delta_per_mu_squared}
+        return PrivacyFilter.to_json(self) | terms
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> Self:
+        epsilon, delta = (read_number(value, name) for name in cls.limits)
+        others = ("reserve_share", "delta_per_mu_squared", "failure_share")
+        return cls(epsilon, delta, **{name: read_number(value, name) for name in others if value.get(name) is not None})
+
+
+def _left_of(delta: float, failing: int) -> float:
+    """Return (delta - d) / (1 - d), rounded down, d in atto-units; not positive where failures take all of delta."""
+    share = Fraction(failing, ATTO)
+    if share >= 1:
+        return -1.0
+    left = (exact(delta) - share) / (1 - share)
+    return math.nextafter(float(left), -math.inf) if left > 0 else -1.0
+
+
+def _rate_for(epsilon: float, delta: float, share: float, reserve: float) -> float:
+    """Return the rate with which failures get their share of delta where mu squared is full, rounded down."""
+    failing = exact(share) * exact(delta)
+    left = (exact(delta) * (1 - exact(reserve)) - failing) / (1 - failing)
+    full = mu_of_gaussian(epsilon, float(left)) ** 2
+    rate = Decimal(float(failing)) / Decimal(full)
+    return float(Context(prec=_RATE_DIGITS, rounding=ROUND_FLOOR).plus(rate))
+
+
+# A ledger reads its filters again for every command: what they are made of is remembered.
+@lru_cache(maxsize=1024)
+def _caps(epsilon: float, delta: float, reserve: float, rate: float) -> Amounts:
+    """Return the largest mu squared with d + (1 - d) delta_G(epsilon) <= delta, d with it, and epsilon."""
+    kept = to_atto_down(exact(reserve) * exact(delta))
+
+    def fits(amount: int) -> bool:
+        left = _left_of(delta, failure_of(amount, exact(rate)) + kept)
+        mu = root_rounded_up(Fraction(amount, NANO))
+        return left > 0.0 and delta_of_gaussian(mu, epsilon, upward=True) <= left
+
+    low, high = 0, max(1, math.ceil(mu_of_gaussian(epsilon, delta) ** 2 * 1.001 * NANO))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    if low == 0:
+        raise InvalidValue(
+            f"epsilon {epsilon:g} is too small at delta {delta:g}: mu squared is counted in 1e-9, and the limit would "
+            "have none of it; take a larger epsilon or delta, or a smaller failure_share and reserve_share",
+            pointer=("epsilon",),
+        )
+    return low, failure_of(low, exact(rate)) + kept, to_nano_down(exact(epsilon))

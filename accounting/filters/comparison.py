@@ -1,0 +1,121 @@
+"""What a plan costs in one budget, beside its tight number and its price in budgets of other kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from accounting.accountant import epsilon_for_delta
+from accounting.errors import AccountingError
+from accounting.events import Event, check_events
+from accounting.filters import FILTERS
+from accounting.filters.privacy_filter import PrivacyFilter
+from accounting.filters.renyi_dp import CANONNE
+from accounting.intervals import Interval
+from accounting.relations import NeighboringRelation
+
+#: Into how many equal parts a plan is cut.
+PARTS = (2, 4, 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Prices as epsilons at one delta.
+
+    Attributes:
+        delta: At which all of them are stated.
+        tight: Of the plan, if everything was fixed before any output was seen.
+        charged: What the budget's filter charges for the plan alone; None where no finite epsilon follows.
+        kinds: The same in a budget of each kind, by kind; None where the plan has no price there.
+        parts: The same where the plan is reserved in so many equal parts; None where it cannot be cut so.
+    """
+
+    delta: float
+    tight: Interval
+    charged: float | None
+    kinds: dict[str, float | None]
+    parts: dict[int, float | None]
+
+
+def compare(
+    budget_filter: PrivacyFilter,
+    events: Sequence[Event],
+    relation: NeighboringRelation,
+    delta: float,
+    charge_delta: float | None = None,
+) -> Comparison:
+    """Price a plan in every kind of budget, whole and in parts.
+
+    Args:
+        budget_filter: Of the budget.
+        events: The plan.
+        relation: Of the budget.
+        delta: At which prices are stated as epsilons; in (0, 0.5].
+        charge_delta: The delta at which an approximate_dp budget prices it.
+
+    Guarantees: charged_is_the_price: of the budget's own filter.
+
+    Raises:
+        NoCostInFilter, Unsupported, AccountingError: the budget's own filter has no price.
+
+    >>> from accounting.events import Gaussian
+    >>> from accounting.filters import ZcdpFilter
+    >>> found = compare(ZcdpFilter(1.0), [Event(Gaussian(4.0), count=8)], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5)
+    >>> round(found.tight.upper, 4), round(found.charged, 4), found.kinds["pure_dp"]
+    (2.9432, 3.189, None)
+    """
+    steps = check_events(events)
+    tight = epsilon_for_delta(steps, relation, delta).value
+    charged = _epsilon(budget_filter, steps, relation, delta, charge_delta, 1)
+    kinds: dict[str, float | None] = {}
+    for kind in FILTERS:
+        if kind == budget_filter.kind:
+            kinds[kind] = charged
+            continue
+        try:
+            kinds[kind] = _epsilon(_budget_of(kind, tight.upper, delta), steps, relation, delta, 0.5 * delta, 1)
+        except AccountingError:
+            kinds[kind] = None
+    parts = {number: _in_parts(budget_filter, steps, relation, delta, charge_delta, number) for number in PARTS}
+    return Comparison(delta, tight, charged, kinds, parts)
+
+
+def _in_parts(
+    budget_filter: PrivacyFilter,
+    events: tuple[Event, ...],
+    relation: NeighboringRelation,
+    delta: float,
+    charge_delta: float | None,
+    number: int,
+) -> float | None:
+    if any(event.count % number for event in events):
+        return None
+    part = tuple(replace(event, count=event.count // number) for event in events)
+    try:
+        return _epsilon(budget_filter, part, relation, delta, charge_delta, number)
+    except AccountingError:
+        return None
+
+
+def _epsilon(
+    budget_filter: PrivacyFilter,
+    events: tuple[Event, ...],
+    relation: NeighboringRelation,
+    delta: float,
+    charge_delta: float | None,
+    times: int,
+) -> float | None:
+    """Return the epsilon of so many charges of these events."""
+    at = charge_delta if budget_filter.kind == "approximate_dp" else None
+    amounts = budget_filter.cost(events, relation, at).amounts
+    return budget_filter.epsilon_at(tuple(times * amount for amount in amounts), delta)
+
+
+def _budget_of(kind: str, epsilon: float, delta: float) -> PrivacyFilter:
+    """Return a filter of a kind in which a plan of about this epsilon is all that fits, or one whose size is no matter.
+
+    Raises:
+        InvalidValue: there is none of this size.
+    """
+    described = {"epsilon": epsilon, "delta": delta, "rho": 1.0, "mu": 1.0}
+    return FILTERS[kind].from_json({"conversion": CANONNE, **{name: described[name] for name in FILTERS[kind].limits}})

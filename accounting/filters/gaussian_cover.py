@@ -1,0 +1,287 @@
+"""How large a Gaussian covers a list of events, when it may fail now and then: the price of approximate Gaussian DP.
+
+G_m is the pair N(sqrt m, 1), N(0, 1). The *failing Gaussian* F(m, d) tells with probability d which of both hypotheses
+holds, and a draw of G_m otherwise; its profile is d + (1 - d) delta_G(e; m), in both orders. With r delta per unit of
+mu squared, the *cover* of a list is the smallest m with
+
+    H(e) <= d + (1 - d) delta_G(e; m),   d = r m,   for every e >= 0 and in both directions,                      (1)
+
+H the profile of the list. What (1) says for e >= 0 in both directions it says for every real e.
+
+**Between nodes.** H is known from above at some epsilons, and in x = exp(e) it is convex and decreasing, so that it is
+below the chord from one node to the next, and below the last node's bound beyond it. The right side of (1) is convex in
+x, too, with the derivative -(1 - d) Phi(-e / mu - mu / 2): where that is the chord's slope it is nearest to the chord,
+and a convex function is above each of its tangents. So one comparison proves a whole segment.
+
+**Where the nodes are.** At every node (1) asks for some m, which no cover is below. Segments that ask for more than two
+ten-thousandths above the largest of these are divided further.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+import scipy
+
+from accounting.accountant import delta_for_epsilon, epsilons_for_deltas, estimate_epsilon
+from accounting.composition.gaussian_dp import delta_of_gaussian, mu_of_gaussian
+from accounting.events import Event
+from accounting.relations import NeighboringRelation
+from accounting.units import ATTO, NANO, SATURATED
+
+#: Nodes to begin with, and in all; a segment is divided into so many at once.
+_FIRST_NODES, _MOST_NODES, _MOST_PIECES = 12, 400, 3
+#: What a cover may be above the largest m that a node asks for, relatively.
+TOLERANCE = 2e-4
+#: A guess is what a node asks for whose delta is so many times that of the cover.
+_GUESSES, _GUESSED_SHARE = 6, 3.0
+_LEAST_DELTA, _MOST_DELTA = 1e-30, 1.0 - 1e-13
+_ULP = 2.0**-52
+#: Relative errors of a chord, of its slope and of logarithms of probabilities.
+_ROUNDING = 32.0 * _ULP
+_NEWTON_STEPS = 30
+#: Where a larger number's exponential would overflow.
+_LARGEST_EXPONENT = 700.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """What a list costs, in nano-units of mu squared.
+
+    Attributes:
+        least: No cover is below it.
+        most: (1) is proved for it and for the delta that `failure_of` says of it.
+    """
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What is known of the profile: it is at most ``delta`` at ``epsilon``, and at least the other where it says so."""
+
+    epsilon: float
+    delta: float
+    least_epsilon: float
+    least_delta: float
+
+
+def failure_of(amount: int, rate: Fraction) -> int:
+    """Return the delta that goes with a cover, in atto-units, rounded down.
+
+    Args:
+        amount: mu squared in nano-units.
+        rate: delta per unit of mu squared.
+
+    >>> failure_of(2_000_000_000, Fraction(1, 10**7))
+    200000000000
+    """
+    return amount * rate.numerator * (ATTO // NANO) // rate.denominator
+
+
+def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction) -> Cover:
+    """Find the cover of a list of events, up to a ten-thousandth.
+
+    Args:
+        events: Fixed before the first output is seen.
+        relation: The neighbouring relation.
+        rate: delta per unit of mu squared, positive.
+
+    Returns:
+        Both ends; ``most`` is `SATURATED` where none is proved.
+
+    Guarantees:
+        covers: (1) holds at ``most``.
+        no_attained_pair_is_above: at ``least``, and so at every cover, (1) holds for what the list attains.
+
+    Raises:
+        Unsupported: a scheme is not accounted under the relation.
+
+    Source: this project, `docs/concepts/gaussian_filter.md`.
+
+    >>> from accounting.events import Gaussian, Poisson
+    >>> events = [Event(Gaussian(4.0), Poisson(0.01), 10_000)]
+    >>> found = cover(events, NeighboringRelation.ADD_OR_REMOVE_ONE, Fraction(1, 10**5))
+    >>> 0.06 < found.least / NANO <= found.most / NANO < 0.07
+    True
+    """
+    top = delta_for_epsilon(events, relation, 0.0).value
+    if top.upper == 0.0:
+        return Cover(0, 0)
+    if top.upper > _MOST_DELTA:
+        return Cover(0, SATURATED)
+    if top.upper * ATTO < failure_of(1, rate):
+        return Cover(0, 1)
+    scale, least = float(rate), 0.0
+    found = [_Node(0.0, top.upper, 0.0, top.lower)]
+    nodes: list[_Node] = []
+    settled: set[tuple[_Node, _Node]] = set()
+    last = min(max(0.9 * scale * about(events, relation, rate), _LEAST_DELTA), 0.1 * top.upper)
+    asked = [*_between(top.upper, last, _FIRST_NODES), last]
+    while True:
+        found += _at(events, relation, asked)
+        nodes = _merged(nodes, found)
+        for node in found:
+            least = _asked_for(node.epsilon, node.delta, scale, least)
+        if math.isinf(nodes[-1].epsilon):
+            break
+        asked, found = _divided(nodes, settled, scale, least), []
+        if nodes[-1].delta > scale * least > 0.0:
+            asked.append(0.99 * scale * least)
+        if not asked or len(nodes) + len(asked) > _MOST_NODES:
+            break
+    attained = 0.0
+    for node in nodes:
+        attained = _asked_for(node.least_epsilon, node.least_delta, scale, attained)
+    return Cover(math.floor(attained * (1.0 - 1e-9) * NANO), _proved(nodes, rate, least))
+
+
+def about(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction) -> float:
+    """Return about the cover of a list, in units of mu squared, by a few estimates of epsilon; it bounds nothing.
+
+    Args:
+        events, relation, rate: As `cover`.
+    """
+    delta, covered = 1e-6, 0.0
+    for _ in range(_GUESSES):
+        covered = _asked_for(estimate_epsilon(events, relation, delta), delta, float(rate), 0.0)
+        wanted = min(max(_GUESSED_SHARE * float(rate) * covered, _LEAST_DELTA), 0.1)
+        is_near = 0.9 < wanted / delta < 1.1
+        delta = wanted
+        if is_near:
+            break
+    return covered
+
+
+def _between(high: float, low: float, pieces: int) -> list[float]:
+    """Return the deltas that divide the way from one to a smaller one: evenly in what a normal variate would exceed."""
+    start, end = float(scipy.special.ndtri(high)), float(scipy.special.ndtri(low))
+    found = [float(scipy.special.ndtr(start + (end - start) * index / pieces)) for index in range(1, pieces)]
+    return [delta for delta in found if low < delta < high]
+
+
+def _at(events: Sequence[Event], relation: NeighboringRelation, deltas: Sequence[float]) -> list[_Node]:
+    answers = [answer.value for answer in epsilons_for_deltas(events, relation, deltas)]
+    # Of a lower end 0 nothing is attained: the profile may be below delta everywhere.
+    return [
+        _Node(value.upper, delta, value.lower, delta if value.lower > 0.0 else 0.0)
+        for value, delta in zip(answers, deltas, strict=True)
+    ]
+
+
+def _merged(nodes: list[_Node], found: list[_Node]) -> list[_Node]:
+    """Return all nodes by epsilon, without those that say no more than one before them."""
+    kept: list[_Node] = []
+    for node in sorted(nodes + found, key=lambda each: (each.epsilon, each.delta)):
+        if not kept or node.delta < kept[-1].delta:
+            kept.append(node)
+    return kept
+
+
+def _asked_for(epsilon: float, delta: float, rate: float, start: float) -> float:
+    """Return the m that (1) asks for where H is ``delta`` at ``epsilon``, about, or ``start`` if that is more."""
+    if not delta > 0.0 or math.isinf(epsilon) or (start > 0.0 and _right_side(epsilon, start, rate) >= delta):
+        return start
+    # With d = 0 the Gaussian is larger than it must be, as is the one whose d is all of delta.
+    most = min(mu_of_gaussian(epsilon, delta) ** 2, delta / rate)
+    low, high = max(start, 0.0), most
+    m = most
+    for _ in range(_NEWTON_STEPS):
+        value = _right_side(epsilon, m, rate)
+        low, high = (m, high) if value < delta else (low, m)
+        slope = _slope(epsilon, m, rate)
+        before, m = m, m * math.exp(min(max((delta - value) / slope, -1.0), 1.0)) if slope > 0.0 else 0.5 * (low + high)
+        if not low <= m <= high:
+            m = 0.5 * (low + high)
+        if abs(m - before) <= 1e-12 * before:
+            break
+    return max(start, m)
+
+
+def _right_side(epsilon: float, m: float, rate: float) -> float:
+    d = min(rate * m, 1.0)
+    return d + (1.0 - d) * delta_of_gaussian(math.sqrt(m), epsilon, upward=False)
+
+
+def _slope(epsilon: float, m: float, rate: float) -> float:
+    """Return the derivative of (1)'s right side in log m."""
+    mu, d = math.sqrt(m), rate * m
+    a = epsilon / mu - 0.5 * mu
+    return d * (1.0 - delta_of_gaussian(mu, epsilon, upward=False)) + (1.0 - d) * 0.5 * mu * math.exp(-0.5 * a * a) / (
+        math.sqrt(2.0 * math.pi)
+    )
+
+
+def _divided(nodes: Sequence[_Node], settled: set[tuple[_Node, _Node]], rate: float, least: float) -> list[float]:
+    """Return the deltas that divide the segments which ask for too much; the others are settled from then on."""
+    m = max(least * (1.0 + 0.5 * TOLERANCE), math.ceil(least * NANO) / NANO)
+    asked: list[float] = []
+    for left, right in pairwise(nodes):
+        if (left, right) in settled:
+            continue
+        missing, epsilon = _missing(left, right, min(rate * m, 1.0), math.sqrt(m))
+        if missing <= 0.0:
+            settled.add((left, right))
+            continue
+        excess = missing / max(_slope(epsilon, m, rate), 1e-300)
+        pieces = min(_MOST_PIECES, 1 + math.ceil(math.sqrt(2.0 * excess / TOLERANCE)))
+        asked += _between(left.delta, right.delta, pieces)
+    return asked
+
+
+def _missing(left: _Node, right: _Node, d: float, mu: float) -> tuple[float, float]:
+    """Return a bound of how far the chord is above (1)'s right side at most, and at which epsilon that is.
+
+    Args:
+        left, right: The ends of the chord.
+        d, mu: Of the failing Gaussian, rounded down.
+    """
+    drop, width = left.delta - right.delta, right.epsilon - left.epsilon
+    if width <= 0.0:
+        return -1.0, left.epsilon
+    # The slope of the chord in x, over 1 - d.
+    log_slope = math.log(drop) - right.epsilon - math.log(-math.expm1(-width)) - math.log1p(-d) if d < 1.0 else 0.0
+    nearest = -mu * (float(scipy.special.ndtri_exp(log_slope)) + 0.5 * mu) if log_slope < 0.0 else left.epsilon
+    epsilon = min(max(nearest, left.epsilon), right.epsilon)
+    part = math.exp(epsilon - right.epsilon) * (math.expm1(left.epsilon - epsilon) / math.expm1(-width))
+    chord = left.delta - drop * part + _ROUNDING * left.delta
+    value = (d + (1.0 - d) * delta_of_gaussian(mu, epsilon, upward=False)) * (1.0 - _ROUNDING)
+    # How far the tangent of the difference falls inside the segment: not at all where its slope is exactly 0.
+    place = -epsilon / mu - 0.5 * mu
+    ratio = math.expm1(min(float(scipy.special.log_ndtr(place)) - log_slope, _LARGEST_EXPONENT))
+    error = _ROUNDING * (1.0 + place * place + abs(log_slope))
+    if epsilon == left.epsilon:
+        falls = max(ratio, 0.0)
+    elif epsilon == right.epsilon:
+        falls = max(-ratio, 0.0)
+    else:
+        falls = abs(ratio)
+    return chord - value + (falls + error) * drop, epsilon
+
+
+def _proved(nodes: Sequence[_Node], rate: Fraction, start: float) -> int:
+    """Return the first amount from ``start`` on, in growing steps, that is found to prove (1), in nano-units."""
+    if math.isinf(nodes[-1].epsilon) or not start > 0.0:
+        return SATURATED
+    growth = 0.0
+    while (amount := math.ceil(start * (1.0 + growth) * NANO)) < SATURATED:
+        if _is_proved(nodes, amount, rate):
+            return amount
+        growth = max(0.1 * TOLERANCE, 2.0 * growth)
+    return SATURATED
+
+
+def _is_proved(nodes: Sequence[_Node], amount: int, rate: Fraction) -> bool:
+    failure = failure_of(amount, rate)
+    d = math.nextafter(failure / ATTO, 0.0) if failure else 0.0
+    if d >= 1.0:
+        return False
+    mu = math.sqrt(amount / NANO) * (1.0 - 4.0 * _ULP)
+    if nodes[-1].delta > d:
+        return False
+    return all(_missing(left, right, d, mu)[0] <= 0.0 for left, right in pairwise(nodes))

@@ -1,0 +1,20 @@
+"""A chain of hashes: each covers the bytes of one entry, and the hash of the entry before."""
+
+from __future__ import annotations
+
+import hashlib
+
+#: The hash "before" the first entry of a chain.
+GENESIS = "0" * 64
+# Says how the hash is made; another way of making it gets another byte.
+_VERSION = b"\x01"
+
+
+def chain_hash(previous_hash: str, canonical: bytes) -> str:
+    """SHA-256 of the version byte, the length (8 bytes, big-endian) and the bytes of the entry, and the hash before.
+
+    >>> chain_hash(GENESIS, b"{}")[:8]
+    '94dd13fd'
+    """
+    length = len(canonical).to_bytes(8, "big")
+    return hashlib.sha256(_VERSION + length + canonical + bytes.fromhex(previous_hash)).hexdigest()

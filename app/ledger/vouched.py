@@ -1,0 +1,212 @@
+"""Entries that the fence vouches for, so that what decides a charge can be believed before it is acted upon.
+
+Whoever can write to the database can write an entry anew, with its hash and the hashes of all that follow. But the end
+of the chain is then another one than the fence has. So a process reads a chain from its first entry to that end, once,
+and keeps the hash of each entry. Later it reads what has come since, and the entries that it asks for: each must still
+have its hash. The fence never moves to an end that does not follow from the one before (`app.fence.marks.compare`).
+
+Entries behind the end that the fence has follow from it. Whoever can write to the database can write such ones, too, in
+the name of anybody; they stay in the books for everybody to see.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.database import Database
+from app.entries.records import EntryRecord
+from app.entries.register import UNREADABLE, Told, told_by
+from app.entries.statements import ENTRIES
+from app.fence.marks import Head
+from app.kit.hash_chain import GENESIS
+from app.ledger.books import Known
+from app.ledger.rebuild import BrokenChain, Chained, History, checked_record, opened, replay
+from app.tables.states import REGISTER
+
+_AT_ONCE = 500
+_HASH_BYTES = 32
+
+
+class VouchedEntry(NamedTuple):
+    """An entry that belongs to its chain.
+
+    Attributes:
+        record: What it says.
+        hash: Its hash.
+    """
+
+    record: EntryRecord
+    hash: str
+
+
+class Vouched:
+    """What the fence vouches for, in the view of one session.
+
+    Args:
+        session: A session, whose view does not change.
+        database: The session's, for which the process keeps what it has read.
+        ends: Of the chains that are asked for, as the fence had them before the view began.
+    """
+
+    def __init__(self, session: Session, database: Database, ends: Mapping[str, Head]) -> None:
+        self._session, self._database, self._ends = session, database, ends
+
+    def told(self, subject_id: str) -> Told | None:
+        """What the register says of something; None where it says nothing.
+
+        Raises:
+            BrokenChain: the register is not the one that the fence vouches for, or the service would not have entered
+                what it says.
+        """
+        about = self._entries(REGISTER, subject_id)
+        try:
+            return told_by(about)
+        except UNREADABLE as error:
+            raise BrokenChain(about[-1].record.sequence, str(error)) from None
+
+    def reservation(self, budget_id: str, reservation_id: str) -> tuple[History, Known | None]:
+        """A reservation as the entries of its budget make it; None where no entry does.
+
+        Returns:
+            The budget as its first entry made it, and the reservation.
+
+        Raises:
+            BrokenChain: the budget's chain is not the one that the fence vouches for.
+        """
+        about = self._entries(budget_id, reservation_id)
+        history = opened(self._first(budget_id).record)
+        for record, hashed in about:
+            replay(history, record, hashed)
+        if not about:
+            return history, None
+        made = about[0].record
+        return history, Known(history.reservations[reservation_id], made.sequence, made.principal_id)
+
+    def _entries(self, chain_id: str, about: str) -> list[VouchedEntry]:
+        """The entries of a chain that are about something, oldest first."""
+        with _LOCK:
+            chain, behind = self._read(chain_id)
+            found = [*self._again(chain_id, chain, chain.places(about)), *behind]
+        return [entry for entry in found if _about(entry.record) == about]
+
+    def _first(self, chain_id: str) -> VouchedEntry:
+        with _LOCK:
+            chain, _ = self._read(chain_id)
+            return self._again(chain_id, chain, [1])[0]
+
+    def _read(self, chain_id: str) -> tuple[_Chain, list[VouchedEntry]]:
+        """The chain up to the end that the fence has, and the entries behind it."""
+        end = self._ends.get(chain_id)
+        if end is None:
+            raise BrokenChain(1, "the fence does not know the chain")
+        chains = _CHAINS.setdefault(self._database, {})
+        known = chains.get(chain_id, _Chain())
+        try:
+            behind = self._read_on(chain_id, known, end)
+        except BrokenChain:
+            if not len(known):
+                raise
+            # Since a loss was acknowledged, the chain may have gone on otherwise.
+            known = _Chain()
+            behind = self._read_on(chain_id, known, end)
+        chains[chain_id] = known
+        return known, behind
+
+    def _read_on(self, chain_id: str, known: _Chain, end: Head) -> list[VouchedEntry]:
+        """Read what a chain has behind the known part, which becomes longer where all is well."""
+        more, behind = _Chain(), []
+        place, hashed = len(known), known.hash_at(len(known))
+        for row in self._rows(chain_id, place):
+            place += 1
+            record = _checked(row, chain_id, place, hashed)
+            hashed = row.hash
+            if place <= end.sequence:
+                more.add(record, hashed)
+            else:
+                behind.append(VouchedEntry(record, hashed))
+        if place < end.sequence:
+            raise BrokenChain(place + 1, "it is missing: the fence has a later one")
+        is_known = end.sequence <= len(known)
+        found = known.hash_at(end.sequence) if is_known else more.hash_at(end.sequence - len(known))
+        if found != end.hash:
+            raise BrokenChain(end.sequence, "it has another hash than the fence has")
+        known.extend(more)
+        return behind
+
+    def _rows(self, chain_id: str, after: int) -> Iterator[Chained]:
+        sequence = ENTRIES.c.sequence
+        statement = select(ENTRIES.c.canonical, ENTRIES.c.previous_hash, ENTRIES.c.hash)
+        statement = statement.where(ENTRIES.c.budget_id == chain_id).order_by(sequence).limit(_AT_ONCE)
+        while batch := self._session.execute(statement.where(sequence > after)).all():
+            yield from batch
+            after += len(batch)
+
+    def _again(self, chain_id: str, chain: _Chain, places: Collection[int]) -> list[VouchedEntry]:
+        """Entries that were read before, as they are now."""
+        if not places:
+            return []
+        sequence = ENTRIES.c.sequence
+        statement = select(sequence, ENTRIES.c.canonical, ENTRIES.c.previous_hash, ENTRIES.c.hash)
+        statement = statement.where(ENTRIES.c.budget_id == chain_id, sequence.in_(places))
+        rows = {row.sequence: row for row in self._session.execute(statement)}
+        found = []
+        for place in places:
+            row, hashed = rows.get(place), chain.hash_at(place)
+            if row is None or row.hash != hashed:
+                raise BrokenChain(place, "it is not the one that was read before")
+            found.append(VouchedEntry(_checked(row, chain_id, place, chain.hash_at(place - 1)), hashed))
+        return found
+
+
+class _Chain:
+    """The entries of a chain up to an end that the fence had: 40 bytes for each of them."""
+
+    def __init__(self) -> None:
+        self._hashes, self._subjects = bytearray(), array("q")
+
+    def __len__(self) -> int:
+        return len(self._subjects)
+
+    def add(self, record: EntryRecord, hashed: str) -> None:
+        """Take the next entry."""
+        self._hashes += bytes.fromhex(hashed)
+        self._subjects.append(hash(_about(record)))
+
+    def extend(self, more: _Chain) -> None:
+        """Take all entries of the part that follows."""
+        self._hashes += more._hashes
+        self._subjects.extend(more._subjects)
+
+    def hash_at(self, place: int) -> str:
+        """The hash of the entry with a sequence; the hash before the first for 0."""
+        end = place * _HASH_BYTES
+        return self._hashes[end - _HASH_BYTES : end].hex() if place else GENESIS
+
+    def places(self, about: str) -> list[int]:
+        """The sequences of the entries that are about something, and of few others."""
+        subjects = np.frombuffer(self._subjects, dtype=np.int64)
+        return [int(place) + 1 for place in np.flatnonzero(subjects == hash(about))]
+
+
+# What this process has read, and the lock of it.
+_CHAINS: WeakKeyDictionary[Database, dict[str, _Chain]] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def _checked(row: Chained, chain_id: str, place: int, before: str) -> EntryRecord:
+    record = checked_record(row, place, before)
+    if record.budget_id != chain_id:
+        raise BrokenChain(place, "it belongs to another chain")
+    return record
+
+
+def _about(record: EntryRecord) -> str:
+    return record.reservation_id or record.subject_id or record.budget_id

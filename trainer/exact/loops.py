@@ -1,0 +1,142 @@
+"""The loops of the exact noise over words, compiled by numba (`accounting.compiled`): the fast path of the ziggurat.
+
+`trainer.exact.ziggurat` defines the names and proves the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.compiled import compiled
+
+Floats = npt.NDArray[np.float64]
+Words = npt.NDArray[np.uint64]
+Signed = npt.NDArray[np.int64]
+Places = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+#: The low bits of a word are a layer, its top bits a place in it.
+_LAYER, _TOP = 255, -(2**11)
+#: Smaller words say too little of the tail in floating point.
+_SMALLEST_TAIL = np.uint64(1 << 44)
+#: Dekker's: a product with it splits a float64 into halves whose products are exact.
+_SPLITTER = 2.0**27 + 1.0
+
+
+@compiled
+def decide_at_once(
+    words: Signed, factors: Floats, limits: Floats, surely: float, whole: Floats, undecided: Places
+) -> int:
+    """Write rint(t) for each word, and in order the places where it is open whether that is R. Return their number.
+
+    Nothing branches on a word: each place is written down, and the next one over it unless it is undecided.
+
+    Args:
+        words: w, as signed numbers; shape (n,).
+        factors, limits, surely: Of `Tables`.
+        whole: Written to, shape (n,).
+        undecided: Written to; no shorter than n.
+    """
+    count = 0
+    for place in range(words.size):
+        word = words[place]
+        layer = word & _LAYER
+        value = word * factors[layer]
+        nearest = np.rint(value)
+        whole[place] = nearest
+        undecided[count] = place
+        count += not ((abs(value) < limits[layer]) & (abs(value - nearest) < surely))
+    return count
+
+
+@compiled
+def locate(words: Signed, own: Words, widths: Floats, sizes: Floats, tails: Floats) -> None:
+    """Write |x| without W, and V of the tail, no less than 2^-64: shape (n,) each."""
+    for place in range(words.size):
+        word = words[place]
+        sizes[place] = abs((word & _TOP) * widths[word & _LAYER] * 2.0**-63)
+        tails[place] = max(own[2, place] * 2.0**-64, 2.0**-64)
+
+
+@compiled
+def judge(
+    words: Signed,
+    own: Words,
+    sizes: Floats,
+    tails: Floats,
+    in_tail: Flags,
+    beyond: Floats,
+    density: Floats,
+    factors: Floats,
+    rests: Floats,
+    starts: Floats,
+    spans: Floats,
+    tail_start: float,
+    tail_height: float,
+    lower: float,
+    height_slack: float,
+    tie_slack: float,
+    tail_slack: float,
+    whole: Floats,
+    accepted: Flags,
+    exactly: Flags,
+) -> None:
+    """Write what each place becomes: round(c x), whether it is under f, and whether only exact numbers can tell.
+
+    Args:
+        words: w, as signed numbers; shape (n,), as all that is of places.
+        own: Three words of each place; shape (3, n).
+        sizes, tails: As `locate` wrote them.
+        in_tail: Whether a place is in the tail.
+        beyond: t, how far it is in the tail if so.
+        density: f at the place; in the tail over exp(-l t).
+        factors, rests, lower: Of `Tables`.
+        starts, spans, tail_start, tail_height: Of `Layers`.
+        height_slack, tie_slack, tail_slack: What floating point does not decide.
+        whole, accepted, exactly: Written to.
+    """
+    for place in range(words.size):
+        layer = words[place] & _LAYER
+        signed = float(words[place] & _TOP)  # 2^11 s
+        height = own[1, place] * 2.0**-64
+        inside, open_inside = _rounded(signed, own[0, place], factors[layer], rests[layer], tie_slack)
+        exact_tail = lower * math.copysign(tail_start + beyond[place], signed)
+        outside = np.rint(exact_tail)
+        open_outside = abs(exact_tail - outside) >= 0.5 - lower * (tail_slack + 2.0**-65 / tails[place])
+        is_out = in_tail[place]
+        in_layer, under_envelope = starts[layer] + height * spans[layer], height * tail_height
+        above = density[place] - (under_envelope if is_out else in_layer)
+        near_tail = (layer == 0) & (abs(sizes[place] - tail_start) <= 2.0**-44)
+        whole[place] = outside if is_out else inside
+        accepted[place] = above > 0.0
+        exactly[place] = (
+            (open_outside if is_out else open_inside)
+            | (abs(above) <= height_slack)
+            | near_tail
+            | (is_out & (own[2, place] < _SMALLEST_TAIL))
+        )
+
+
+@compiled
+def _rounded(signed: float, word: int, factor: float, rest: float, slack: float) -> tuple[float, bool]:
+    """Return round(c x) by the first 64 bits of W, and whether these leave it open.
+
+    Args:
+        signed: 2^11 s.
+        word: The bits of W.
+        factor, rest: c_i, and a_i - c_i.
+        slack: How near a tie it is open.
+    """
+    product = signed * factor
+    s_high = _SPLITTER * signed - (_SPLITTER * signed - signed)
+    c_high = _SPLITTER * factor - (_SPLITTER * factor - factor)
+    s_low, c_low = signed - s_high, factor - c_high
+    left = ((s_high * c_high - product) + s_high * c_low + s_low * c_high) + s_low * c_low
+    left += signed * rest + word * 2.0**-53 * factor
+    whole = np.rint(product)
+    left += product - whole
+    carried = np.rint(left)
+    return whole + carried, abs(left - carried) >= 0.5 - slack
