@@ -57,7 +57,7 @@ def moments_at(
             exponent = base[j] + x * loss[j]
             if exponent + log_mass[j] > top - _NOTHING:
                 largest = max(largest, abs(exponent))
-            if shift == 0.0 and exponent < 1.0:
+            if from_one and shift == 0.0 and exponent < 1.0:
                 grown = math.expm1(exponent)
                 weight, term = mass[j] * (1.0 + grown), mass[j] * grown
             else:

@@ -31,6 +31,8 @@ Ends = tuple[float, float, float]
 EVERYTHING: Ends = (-math.inf, math.inf, 1.0)
 #: Of the complex error function, relatively.
 SHARE_ERROR = 2e-13
+#: x^2 - y^2 left of 0 from which on 1 - Phi(x + iy) is 1 within e^-40.
+_FAR_LEFT = 80.0
 
 
 class Pair(Enum):
@@ -89,14 +91,18 @@ class Band:
 
 def log_normal_tail(z: Complex) -> Complex:
     """log of 1 - Phi(z) = erfc(z / sqrt 2) / 2, continued, within `SHARE_ERROR`."""
-    v = z / math.sqrt(2.0)
+    log_tail = np.zeros(z.shape, np.complex128)
+    # |Phi(z)| <= e^((y^2 - x^2) / 2) where x = Re z < 0: far to the left it is nothing.
+    near = (z.real >= 0.0) | (z.real * z.real - z.imag * z.imag < _FAR_LEFT)
+    v = z[near] / math.sqrt(2.0)
     # erfc(v) = e^(-v^2) wofz(iv) where Re v >= 0, by reflection elsewhere.
     right = v.real >= 0.0
     folded = np.where(right, v, -v)
-    log_tail = np.log(0.5 * scipy.special.wofz(1j * folded)) - folded * folded
+    own = np.log(0.5 * scipy.special.wofz(1j * folded)) - folded * folded
     with np.errstate(under="ignore"):
-        tail = np.exp(np.where(right, -800.0, log_tail))
-    return np.where(right, log_tail, np.log1p(-tail))
+        tail = np.exp(np.where(right, -800.0, own))
+    log_tail[near] = np.where(right, own, np.log1p(-tail))
+    return log_tail
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from accounting.fourier.choice import DirectedComposition, Lines, choose_line, contour_at, guess_epsilon
 from accounting.fourier.contour import Contour, truncation_point
+from accounting.fourier.effort import left, share_of_effort
 from accounting.fourier.outcomes import OutcomesProfile
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
@@ -54,6 +55,8 @@ _REST_TILTS, _NEAREST, _STEEPEST = 36, 40.0, 3000.0
 _BELOW = 0.98
 #: A bound of the bulk's delta below this fraction of delta stands for it.
 _NEGLIGIBLE = 3e-9
+#: Of the effort that is left, what `split` leaves to the methods after it, and what one cut may take of the rest.
+_RESERVED, _ONE_CUT = 0.2, 0.8
 
 
 class Profile(Protocol):
@@ -241,6 +244,7 @@ class DirectedProfiles:
         log_left_out = _log_left_out(log_scale, count)
         # Deviations of a cut within which what is left out weighs nothing.
         reach = -float(scipy.special.ndtri_exp(log_left_out))
+        reserved = _RESERVED * left()
         for first, width in self._cuts(epsilon, widest, reach):
             cut, top = Cut(step, pair, width), top_for(pair, width, log_left_out)
             lowest, highest = pair.exponents(np.array([first, top]))[1].tolist()
@@ -253,7 +257,8 @@ class DirectedProfiles:
             if not places:
                 continue
             try:
-                profile = _split_at(cut, count, [*places, top], epsilon, count * cut.mass_beyond(top))
+                with share_of_effort(_ONE_CUT, reserved):
+                    profile = _split_at(cut, count, [*places, top], epsilon, count * cut.mass_beyond(top))
             except OverflowError:
                 continue
             if profile is not None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.fourier.effort import TILT, spend
+from accounting.compiled import compiled
+from accounting.fourier.effort import LINE, POINT, TILT, spend
 from accounting.fourier.moments import moments_at
 from accounting.fourier.outcomes import Outcomes, OutcomesProfile
 from accounting.fourier.pairs import SHARE_ERROR, Band, GaussianPair, steepest_tilt
@@ -31,6 +32,8 @@ _SETTLED = 1.1
 _FEWER_DIGITS = 22.0
 #: Of the largest tilt, below which no smaller one is tried.
 _LEAST_SHARE = 1e-12
+#: log of what no number of nodes adds up to a unit.
+_NOTHING = -100.0
 #: Relative accuracy of masses and places of atoms.
 _ATOM_ERROR = 16.0 * UNIT
 
@@ -185,6 +188,7 @@ class RatioStep:
             scale, growth, reach = part.best_scale(2.0 * LINE_ANGLE, tilt, self.digits)
             spacing = 2.0 * math.pi * LINE_ANGLE / (self.digits + growth)
             nodes = part.grid(scale, spacing, self.digits, reach)
+            spend(LINE * nodes.size)
             log_weight, loss = part.line_nodes(nodes, spacing, scale, tilt)
             log_weight = log_weight - log_moment
             kept = log_weight.real > -self.digits - 6.0
@@ -268,6 +272,7 @@ class RatioStep:
         last = int(settled[0]) if settled.size else knots.size - 1
         knots, behind = knots[: last + 1], behind[: last + 1]
         spread = self._second_moment(tilt, line.first_moment)
+        spend(POINT * knots.size * line.weights.size)
         values = line.moduli(knots)
         rounding = line.rounding * np.minimum(2.0 * line.mass, knots * line.first_moment) + 4.0 * UNIT * line.mass
         values = values + line.relative_error + rounding
@@ -287,14 +292,22 @@ class RatioStep:
         return float(np.expm1(change[0] + error[0]) + np.expm1(change[2] + error[2])) / step**2
 
 
+@compiled
 def _rounding_of_shares(log_mass: Array, log_share: Array, loss: Array, tilts: Array, moments: Array) -> Array:
     """Rounding of log M by the shares of a cut, in units of the unit roundoff.
 
     log Phi(x) is wrong by 8 (1 + x^2) units of its size: by 8 where x > 0, and left of 0 x^2 <= -2 log Phi(x).
     """
-    cut = log_share < 0.0
-    size = -log_share[cut]
-    wrong = np.log(8.0 * (1.0 + size) * (1.0 + 2.0 * size))
-    exponents = log_mass[cut] - size + wrong + tilts[:, None] * loss[cut] - moments[:, None]
-    rounding: Array = np.exp(np.minimum(exponents, 700.0)).sum(axis=1)
+    rounding, bases, losses, count = np.zeros(tilts.size), np.empty(loss.size), np.empty(loss.size), 0
+    for j in range(loss.size):
+        size = -log_share[j]
+        if size > 0.0:
+            bases[count] = log_mass[j] - size + math.log(8.0 * (1.0 + size) * (1.0 + 2.0 * size))
+            losses[count] = loss[j]
+            count += 1
+    for i in range(tilts.size):
+        for j in range(count):
+            exponent = bases[j] + tilts[i] * losses[j] - moments[i]
+            if exponent > _NOTHING:
+                rounding[i] += math.exp(min(exponent, 700.0))
     return rounding

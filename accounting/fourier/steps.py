@@ -26,6 +26,8 @@ TERM_ROUNDING = 64.0
 #: The logarithm of a number that M(x)^count e^(-x eps) does not reach at a saddle point.
 FAR_ABOVE = 60.0
 _SMALLEST = 1e-290
+#: What is below e^-45 of a weight is nothing beside its rounding.
+_DEAD = 45.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,9 @@ class StepLine:
 
         e^(x+y) - 1 = (e^x - 1)(e^y - 1) + (e^x - 1) + (e^y - 1) makes it one matrix product.
         """
-        spend(blocks * width * self.weights.size)
+        # A node's term moves no more once e^(itl) has fallen to nothing.
+        live = np.minimum(_DEAD / np.maximum(self.losses.imag * (width * spacing), 1e-300) + 1.0, blocks)
+        spend(width * int(live.sum() + 0.25 * (blocks - live).sum()))
         rounding = self.rounding + self.log_moment_error
         return _log_ratios(
             self.weights,
@@ -169,6 +173,12 @@ def _log_ratios(
             fine_r[k] = w.real * fine.real - w.imag * fine.imag
             fine_i[k] = w.real * fine.imag + w.imag * fine.real
         for block in range(blocks):
+            if loss.imag * (block * (width * spacing)) >= _DEAD:
+                # From here on e^(itl) - 1 is -1.
+                for k in range(block * width, size):
+                    real[k] -= w.real
+                    imaginary[k] -= w.imag
+                break
             coarse = _expm1_it(block * (width * spacing), loss)
             own_r, own_i = w.real * coarse.real - w.imag * coarse.imag, w.real * coarse.imag + w.imag * coarse.real
             start, coarse_r, coarse_i = block * width, coarse.real, coarse.imag
