@@ -10,7 +10,6 @@ a sum of positive terms (Kairouz, Oh & Viswanath 2015, Theorem 3.3; Murtagh & Va
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -18,44 +17,14 @@ import scipy
 from numpy.typing import NDArray
 
 from accounting.composition.composition import Composition
+from accounting.fourier.outcomes import MOST_OUTCOMES, Outcomes
+from accounting.fourier.steps import UNIT
 from accounting.intervals import Bounds
 from accounting.losses.stated import RandomizedResponseLoss
 
 Array = NDArray[np.float64]
 
-#: Losses of a list; more are left to other evaluators.
-MAX_LOSSES = 60_000
-_UNIT = 2.0**-53
 _BISECTIONS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcomes:
-    """The law of the loss under P.
-
-    Attributes:
-        log_masses, losses: One entry per outcome; not sorted, and equal losses may repeat.
-        mass_error: Relative error of every mass.
-        loss_error: Absolute error of every loss.
-    """
-
-    log_masses: Array
-    losses: Array
-    mass_error: float
-    loss_error: float
-
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        """Two numbers around delta(eps)."""
-        return (
-            self._at(epsilon + self.loss_error) * (1.0 - self.mass_error),
-            # Every term may have underflowed.
-            self._at(epsilon - self.loss_error) * (1.0 + self.mass_error) + 5e-324 * (self.losses.size + 1),
-        )
-
-    def _at(self, epsilon: float) -> float:
-        above = self.losses > epsilon
-        missed = -np.expm1(epsilon - self.losses[above])
-        return float(np.exp(self.log_masses[above]) @ missed)
 
 
 class BinomialComposition:
@@ -81,7 +50,7 @@ class BinomialComposition:
         return Bounds(low, high, 0.5 * (low + high), {"rounding": high - low})
 
 
-def _crossing(outcomes: _Outcomes, delta: float, *, upward: bool) -> tuple[float, float]:
+def _crossing(outcomes: Outcomes, delta: float, *, upward: bool) -> tuple[float, float]:
     """Neighbouring numbers between which the bound falls to ``delta``; (0, 0) where it is not above it."""
     low, high = 0.0, float(outcomes.losses.max()) + 2.0 * outcomes.loss_error
     if not outcomes.delta(low)[upward] > delta:
@@ -94,14 +63,14 @@ def _crossing(outcomes: _Outcomes, delta: float, *, upward: bool) -> tuple[float
     return low, high
 
 
-def _outcomes(composition: Composition) -> _Outcomes | None:
+def _outcomes(composition: Composition) -> Outcomes | None:
     """None where a step is something else, or there are too many losses."""
     groups: dict[float, int] = {}
     for loss, count in composition.steps:
         if not isinstance(loss, RandomizedResponseLoss):
             return None
         groups[loss.epsilon] = groups.get(loss.epsilon, 0) + count
-    if math.prod(count + 1 for count in groups.values()) > MAX_LOSSES:
+    if math.prod(count + 1 for count in groups.values()) > MOST_OUTCOMES:
         return None
     laws = [_binomial(size, count) for size, count in groups.items()]
     log_masses = reduce(lambda left, right: np.add.outer(left, right).ravel(), (law[0] for law in laws))
@@ -109,8 +78,8 @@ def _outcomes(composition: Composition) -> _Outcomes | None:
     # Factorials' logarithms are the largest terms, and powers' exponents; each is good to a few units.
     terms = sum(8.0 * math.lgamma(count + 2.0) + 4.0 * count * (size + 1.0) for size, count in groups.items())
     largest = math.fsum(size * count for size, count in groups.items())
-    error = _UNIT * (16.0 * terms + 64.0 + losses.size)
-    return _Outcomes(log_masses, losses, math.expm1(error), _UNIT * (8.0 + 2.0 * len(groups)) * largest)
+    error = UNIT * (16.0 * terms + 64.0 + losses.size)
+    return Outcomes(log_masses, losses, math.expm1(error), UNIT * (8.0 + 2.0 * len(groups)) * largest)
 
 
 def _binomial(size: float, count: int) -> tuple[Array, Array]:

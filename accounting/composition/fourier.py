@@ -138,8 +138,8 @@ def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: flo
 
 
 def _on_plain_line(profiles: DirectedProfiles, delta: float) -> Bounds:
-    """Bounds of epsilon from the plain contour near the saddle-point estimate; none where that takes many points."""
-    best = Bounds(method=_CHERNOFF)
+    """Bounds of epsilon from the plain contour near the saddle-point estimate; the trivial ones where it is long."""
+    best = Bounds(upper=profiles.composition.largest_loss, method=_CHERNOFF)
     epsilon, table = guess_epsilon(profiles.composition, delta)
     plain = profiles.plain(table, epsilon, math.log(delta))
     if plain is None:
@@ -179,8 +179,12 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
     Yields:
         Bounds of epsilon, each at least as narrow as the one before.
     """
+    largest = profiles.composition.largest_loss
+    blind: list[float] = []
     for _ in range(_MOST_TRIALS):
         epsilon = min(max(epsilon, best.lower), best.upper)
+        if epsilon >= largest:
+            epsilon = 0.5 * (best.lower + largest)
         following = math.nan
         for profile, method in profiles.near(epsilon, math.log(delta)):
             here = profile.delta_bounds(epsilon)
@@ -189,7 +193,7 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
             elif here.lower > delta:
                 best = _intersection(best, Bounds(epsilon, math.inf, epsilon), method)
             if here.lower > 0.5 * here.upper:
-                root = _root(profile, epsilon, delta)
+                root = _root(profile, epsilon, delta, largest)
                 best = _intersection(best, _certified(profile, root, delta), method)
                 following = root
             yield best
@@ -201,12 +205,24 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
         else:
             if not math.isnan(following):
                 return
-        if math.isnan(following) or not best.lower <= following <= best.upper:
-            low, high = max(best.lower, 0.5 * lowest, 1e-3 * best.upper), best.upper
-            following = math.sqrt(low * high) if low < high < math.inf else 0.5 * epsilon
+        blind += [epsilon] if math.isnan(following) else []
+        following = _following(following, blind, best, lowest)
         if abs(following - epsilon) <= 1e-9 * epsilon:
             break
         epsilon = following
+
+
+def _following(root: float, blind: list[float], best: Bounds, lowest: float) -> float:
+    """Return where to look next: at the root that a profile expects, or in the middle.
+
+    Args:
+        blind: places at which no profile saw its own delta, and would see it no better when asked again.
+        lowest: as `_search`.
+    """
+    if best.lower <= root <= best.upper and not any(abs(root - place) <= 1e-4 * place for place in blind):
+        return root
+    low, high = max(best.lower, 0.5 * lowest, 1e-3 * best.upper), best.upper
+    return math.sqrt(low * high) if low < high < math.inf else 0.5 * (blind[-1] if blind else root)
 
 
 def _intersection(first: Bounds, second: Bounds, method: str) -> Bounds:
@@ -220,13 +236,18 @@ def _intersection(first: Bounds, second: Bounds, method: str) -> Bounds:
     return Bounds(lower, upper, min(max(better.estimate, lower), upper), better.error_budget, name)
 
 
-def _root(profile: Profile, epsilon: float, delta: float) -> float:
-    """Newton on log delta: the eps at which the profile's estimate is ``delta``."""
+def _root(profile: Profile, epsilon: float, delta: float, largest: float = math.inf) -> float:
+    """Newton on log delta: the eps at which the profile's estimate is ``delta``; it is below ``largest``."""
     for _ in range(12):
         estimate, slope = profile.estimate(epsilon)
         if not estimate > 0.0 or not slope > 0.0:
             return epsilon
         moved = max(0.0, epsilon + math.log(estimate / delta) * estimate / slope)
+        if moved >= largest:
+            # delta is convex in e^eps, so that the tangent there stays before the root, but for rounding.
+            moved = epsilon + math.log1p((estimate - delta) / slope)
+            if moved >= largest:
+                return epsilon
         if abs(moved - epsilon) <= 1e-13 * max(1.0, epsilon):
             return moved
         epsilon = moved

@@ -240,7 +240,7 @@ def contour_at(
     gaussian = composition.mu_squared + window * window
     if window > 0.0:
         table = table.plus(gaussian_table(window * window, table.tilts))
-    known, largest = {} if known is None else known, math.inf
+    known, largest, fewest = {} if known is None else known, math.inf, math.inf
     for share in _SHARES if window == 0.0 else _SHARES[:1]:
         choice = choose_line(table, epsilon, log_delta, largest)
         if choice.tilt > largest:
@@ -253,8 +253,10 @@ def contour_at(
         if points <= max_points and choice.period > 0.0:
             values = power_values(lines, gaussian, choice.tilt, choice.period, max(8, math.ceil(points) + 1))
             return Contour(choice.tilt, choice.period, values, window, table)
-        # Where moments explode the estimate of the decay misleads: a smaller tilt may do.
-        largest = share * choice.tilt
+        # Where moments explode the estimate of the decay misleads: a smaller tilt may do, if it takes fewer points.
+        if points > fewest:
+            break
+        fewest, largest = points, share * choice.tilt
     return None
 
 

@@ -1,24 +1,25 @@
 """Effort: how many operations a question may take before it is answered with the bounds that are at hand.
 
 Operations are counted and not timed, so that the digits of an answer depend on the question alone. An operation is
-about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take two to three seconds on one
+about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take one to two seconds on one
 core.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 DEFAULT_EFFORT, LEAST_EFFORT, MOST_EFFORT = 1_000_000_000, 1_000_000, 3_000_000_000
-#: Operations of a node at a real tilt, and of a node of a line with its envelope.
-TILT, LINE = 6, 150
+#: Operations of a node at a real tilt, of a node of a line with its envelope, and of a node at one point of a line.
+TILT, LINE, POINT = 10, 300, 20
 
 
-class OutOfEffort(ArithmeticError):
-    """The question has taken as many operations as it may."""
+class OutOfEffort(OverflowError):
+    """This would take more operations than the question may still take; something cheaper may do."""
 
 
 @dataclass
@@ -82,12 +83,33 @@ def spend(operations: int) -> None:
     """Count operations before they are done.
 
     Raises:
-        OutOfEffort: They are more than are left.
+        OutOfEffort: They are more than are left. They do not count, as they are not done.
     """
     effort = _current.get()
     if effort is None:
         return
-    effort.spent += operations
-    if effort.spent > effort.limit:
+    if effort.spent + operations > effort.limit:
         effort.is_reached = True
         raise OutOfEffort(f"the question takes more than {effort.limit} operations")
+    effort.spent += operations
+
+
+@contextmanager
+def share_of_effort(share: float, reserved: float) -> Iterator[None]:
+    """Let the block take a share of the operations that are left, without those that are reserved."""
+    effort = _current.get()
+    if effort is None:
+        yield
+        return
+    limit = effort.limit
+    effort.limit = effort.spent + max(0, int(share * (limit - effort.spent - reserved)))
+    try:
+        yield
+    finally:
+        effort.limit = limit
+
+
+def left() -> float:
+    """How many operations this direction may still take."""
+    effort = _current.get()
+    return math.inf if effort is None else float(effort.limit - effort.spent)

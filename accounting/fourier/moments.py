@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 ACCUMULATION = 44.0
 #: Above it e^exponent nears the largest number, and sums are taken relative to the largest term.
 _LARGE = 600.0
+#: log of what is nothing beside the largest term, and slow to find.
+_UNDERFLOW = -700.0
 #: A term that is e^-46 of the largest is wrong by less than a unit of the sum, whatever its own rounding.
 _NOTHING = 46.0
 
@@ -57,11 +59,12 @@ def moments_at(
             exponent = base[j] + x * loss[j]
             if exponent + log_mass[j] > top - _NOTHING:
                 largest = max(largest, abs(exponent))
-            if shift == 0.0 and exponent < 1.0:
+            if from_one and shift == 0.0 and exponent < 1.0:
                 grown = math.expm1(exponent)
                 weight, term = mass[j] * (1.0 + grown), mass[j] * grown
             else:
-                weight = math.exp(exponent + log_mass[j] - shift)
+                log = exponent + log_mass[j] - shift
+                weight = math.exp(log) if log > _UNDERFLOW else 0.0
                 term = weight - mass[j]
             moved = weight - lost
             raised = total + moved

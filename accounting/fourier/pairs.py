@@ -29,6 +29,10 @@ REMOVE, ADD, REPLACE = 0, 1, 2
 #: A band in the compiled loops: low, high and width.
 Ends = tuple[float, float, float]
 EVERYTHING: Ends = (-math.inf, math.inf, 1.0)
+#: Of the complex error function, relatively.
+SHARE_ERROR = 2e-13
+#: x^2 - y^2 left of 0 from which on 1 - Phi(x + iy) is 1 within e^-40.
+_FAR_LEFT = 80.0
 
 
 class Pair(Enum):
@@ -73,28 +77,32 @@ class Band:
         """Return log of the share at u + i shift: its real part is at most shift^2 / (2 width^2) above that at u."""
         x: Complex = (u + 1j * shift).astype(np.complex128)
         if math.isinf(self.low):
-            return _log_normal_tail((x - self.high) / self.width)
+            return log_normal_tail((x - self.high) / self.width)
         if math.isinf(self.high):
-            return _log_normal_tail((self.low - x) / self.width)
+            return log_normal_tail((self.low - x) / self.width)
         # Each side from the end that it is near, so that nothing cancels.
         left = u < 0.5 * (self.low + self.high)
         near: Complex = np.where(left, self.low - x, x - self.high)
         far: Complex = np.where(left, self.high - x, x - self.low)
-        larger, smaller = _log_normal_tail(near / self.width), _log_normal_tail(far / self.width)
+        larger, smaller = log_normal_tail(near / self.width), log_normal_tail(far / self.width)
         share: Complex = larger + np.log1p(-np.exp(smaller - larger))
         return share
 
 
-def _log_normal_tail(z: Complex) -> Complex:
-    """log of 1 - Phi(z) = erfc(z / sqrt 2) / 2, continued."""
-    v = z / math.sqrt(2.0)
+def log_normal_tail(z: Complex) -> Complex:
+    """log of 1 - Phi(z) = erfc(z / sqrt 2) / 2, continued, within `SHARE_ERROR`."""
+    log_tail = np.zeros(z.shape, np.complex128)
+    # |Phi(z)| <= e^((y^2 - x^2) / 2) where x = Re z < 0: far to the left it is nothing.
+    near = (z.real >= 0.0) | (z.real * z.real - z.imag * z.imag < _FAR_LEFT)
+    v = z[near] / math.sqrt(2.0)
     # erfc(v) = e^(-v^2) wofz(iv) where Re v >= 0, by reflection elsewhere.
     right = v.real >= 0.0
     folded = np.where(right, v, -v)
-    log_tail = np.log(0.5 * scipy.special.wofz(1j * folded)) - folded * folded
+    own = np.log(0.5 * scipy.special.wofz(1j * folded)) - folded * folded
     with np.errstate(under="ignore"):
-        tail = np.exp(np.where(right, -800.0, log_tail))
-    return np.where(right, log_tail, np.log1p(-tail))
+        tail = np.exp(np.where(right, -800.0, own))
+    log_tail[near] = np.where(right, own, np.log1p(-tail))
+    return log_tail
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """delta(eps) of one direction near one epsilon, and the rule by which a profile of it is made.
 
 1. `plain`: the contour of the whole, where it needs few points; once more with what it found of delta.
-2. Where one record takes part fewer than three times, expected: `split`, equal subsampled steps with the bulk of their
-   losses split off and the rest in bands.
+2. `_without_atoms`: the outcomes of atoms summed, and a contour of the rest, where one step is repeated.
 3. `capped`: the contour without the far tail, whose moments explode.
-4. `windowed_contours`: with a Gaussian window, which always converges; with few points first.
-5. `split`, where participations are many.
-6. The window again, with many points.
+4. Where one record takes part fewer than three times, expected: `split`, equal subsampled steps with the bulk of their
+   losses split off and the rest in bands.
+5. `windowed_contours`: with a Gaussian window, which always converges; with few points first.
+6. `split`, where participations are many.
+7. The window again, with many points.
 
 `near` yields them in this order, and whoever asks stops at the first that is narrow enough.
 """
@@ -20,13 +21,17 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from accounting.fourier.choice import DirectedComposition, Lines, choose_line, contour_at, guess_epsilon
 from accounting.fourier.contour import Contour, truncation_point
-from accounting.fourier.pairs import Band, GaussianPair, Pair
+from accounting.fourier.effort import left, share_of_effort
+from accounting.fourier.outcomes import OutcomesProfile
+from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
-from accounting.fourier.split import SplitStep, mass_beyond, top_for
+from accounting.fourier.ratio_step import RatioStep
+from accounting.fourier.split import Cut, SplitStep, top_for
 from accounting.fourier.steps import UNIT, TiltTable, log_kernel
 from accounting.intervals import Bounds
 
@@ -41,8 +46,17 @@ WINDOW_POINTS = 120_000
 FEW_PARTICIPATIONS = 3.0
 #: Where losses are cut, over epsilon.
 _SHARES = (0.47, 0.27, 0.15, 0.08, 0.04, 0.75, 0.02, 0.01)
+#: Steps up to which losses are cut where no sum of those below is above epsilon.
+_FEW_STEPS = 64
+#: Tilts at which the law without its atoms is tabulated: how many, and the largest, over the distance of epsilon from
+#: the largest loss and over one step's largest loss.
+_REST_TILTS, _NEAREST, _STEEPEST = 36, 40.0, 3000.0
+#: The bulk is bounded a little below epsilon, so that the bound holds around it.
+_BELOW = 0.98
 #: A bound of the bulk's delta below this fraction of delta stands for it.
 _NEGLIGIBLE = 3e-9
+#: Of the effort that is left, what `split` leaves to the methods after it, and what one cut may take of the rest.
+_RESERVED, _ONE_CUT = 0.2, 0.8
 
 
 class Profile(Protocol):
@@ -59,14 +73,16 @@ class SumProfile:
     """A profile in parts: see `accounting.fourier.split`.
 
     Attributes:
-        parts: Contours whose profiles add up.
+        parts: What adds up.
         bound: Bound of everything else.
         least: The epsilon from which on it holds.
+        too_much: Bound of the mass that the parts have and the law has not.
     """
 
-    parts: tuple[Contour, ...]
+    parts: tuple[Contour | OutcomesProfile, ...]
     bound: float
     least: float
+    too_much: float = 0.0
 
     @property
     def tilt(self) -> float:
@@ -79,9 +95,9 @@ class SumProfile:
             for name, width in part.error_budget.items():
                 budget[name] = budget.get(name, 0.0) + width
         bound = self.bound if epsilon >= self.least else math.inf
-        budget["left_out"] = bound
+        budget["left_out"] = bound + self.too_much
         lower, upper = sum(part.lower for part in bounds), sum(part.upper for part in bounds)
-        return Bounds(lower, upper + bound, sum(part.estimate for part in bounds), budget)
+        return Bounds(max(lower - self.too_much, 0.0), upper + bound, sum(part.estimate for part in bounds), budget)
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
         deltas, slopes = zip(*(part.estimate(epsilon) for part in self.parts), strict=True)
@@ -112,9 +128,14 @@ class DirectedProfiles:
             again = contour_at(self.composition, table, epsilon, PLAIN_POINTS, log_delta=log_delta, known=known)
             if log_delta is not None and again is not None:
                 yield again, "fourier_inversion"
+        if self._repeated is None:
+            without = _without_atoms(self.composition, table, epsilon)
+            if without is not None:
+                yield without, "split_fourier_inversion"
+        yield from self._named(self.capped(epsilon, log_scale, windowed=False), "fourier_inversion")
         if self.participations < FEW_PARTICIPATIONS:
             yield from self._named(self.split(epsilon, log_scale), "split_fourier_inversion")
-        yield from self._named(self.capped(epsilon, log_scale), "fourier_inversion")
+        yield from self._named(self.capped(epsilon, log_scale, windowed=True), "windowed_fourier_inversion")
         windowed = windowed_contours(self.composition, table, epsilon, log_delta, PLAIN_POINTS, known)
         yield from self._named(windowed, "windowed_fourier_inversion")
         if self.participations >= FEW_PARTICIPATIONS:
@@ -141,28 +162,30 @@ class DirectedProfiles:
             yield profile, method
 
     @property
-    def _repeated(self) -> tuple[GaussianPairStep, int] | None:
-        """The one subsampled step that is repeated, where losses have no upper end."""
+    def _repeated(self) -> tuple[GaussianPairStep | RatioStep, GaussianPair, int] | None:
+        """The one subsampled step that is repeated, the pair of its losses, and how often, where they have no end."""
         if len(self.composition.steps) != 1 or self.composition.mu_squared > 0.0:
             return None
         step, count = self.composition.steps[0]
-        if not isinstance(step, GaussianPairStep) or step.pair.pair is Pair.ADD:
+        if not isinstance(step, GaussianPairStep | RatioStep) or step.pair is None or step.pair.pair is Pair.ADD:
             return None
-        return step, count
+        return step, step.pair, count
 
-    def capped(self, epsilon: float, log_scale: float) -> Iterator[SumProfile]:
-        """The plain contour without the far tail, whose moments explode; with a window where it takes many points."""
+    def capped(self, epsilon: float, log_scale: float, *, windowed: bool) -> Iterator[SumProfile]:
+        """The whole without the far tail, whose moments explode: on a plain contour, or on a windowed one."""
         if self._repeated is None:
             return
         mean, variance = self.composition.moments
         capped, left_out = self._capped(log_scale, max(epsilon - mean, math.sqrt(variance)) / variance)
         with suppress(OverflowError):
             table = capped.table_at(epsilon)
-            contour = contour_at(capped, table, epsilon, PLAIN_POINTS)
-            if contour is None:
-                contour = next(windowed_contours(capped, table, epsilon, None, PLAIN_POINTS, {}), None)
-            if contour is not None:
+            if windowed:
+                contours = windowed_contours(capped, table, epsilon, None, PLAIN_POINTS, {})
+                yield from (SumProfile((contour,), left_out, 0.0) for contour in contours)
+            elif (contour := contour_at(capped, table, epsilon, PLAIN_POINTS)) is not None:
                 yield SumProfile((contour,), left_out, 0.0)
+            elif (without := _without_atoms(capped, table, epsilon)) is not None:
+                yield replace(without, bound=without.bound + left_out)
 
     def chernoff_epsilon(self, delta: float) -> float:
         """The smallest eps at which some tilt's M(x) B(x) e^(-x eps) is at most delta."""
@@ -205,37 +228,56 @@ class DirectedProfiles:
             tilt: about the largest for which moments are needed: the band must end before they grow again.
         """
         assert self._repeated is not None
-        step, count = self._repeated
-        width = min(0.25 * step.pair.noise, _narrow_enough(step.pair, 4.0 * tilt))
-        top = top_for(step.pair, width, _log_left_out(log_scale, count))
-        capped = DirectedComposition(((replace(step, band=Band(-math.inf, top, width)), count),), 0.0)
-        return capped, count * mass_beyond(step.pair, top, width)
+        step, pair, count = self._repeated
+        cut = Cut(step, pair, min(0.25 * pair.noise, _narrow_enough(pair, 4.0 * tilt)))
+        top = top_for(pair, cut.width, _log_left_out(log_scale, count))
+        return DirectedComposition(((cut.below(top), count),), 0.0), count * cut.mass_beyond(top)
 
     def split(self, epsilon: float, log_scale: float) -> Iterator[SumProfile]:
         """Nothing where the composition is no repetition of one subsampled step, or no cut serves."""
         if self._repeated is None or epsilon <= 0.0:
             return
-        step, count = self._repeated
-        noise, place = step.pair.noise, step.pair.place_of_loss(epsilon)
-        steepest = max(place / noise**2 / max(step.pair.slope(place), 1e-300), 4.0 / epsilon)
-        width = min(0.25 * noise**2, 0.25 * noise, _narrow_enough(step.pair, 3.0 * steepest))
-        top = top_for(step.pair, width, _log_left_out(log_scale, count))
-        left_out = count * mass_beyond(step.pair, top, width)
-        highest = float(step.pair.exponents(np.array([top]))[1][0])
-        for share in _SHARES:
+        step, pair, count = self._repeated
+        noise, place = pair.noise, pair.place_of_loss(epsilon)
+        steepest = max(place / noise**2 / max(pair.slope(place), 1e-300), 4.0 / epsilon)
+        widest = min(0.25 * noise**2, 0.25 * noise, _narrow_enough(pair, 3.0 * steepest))
+        log_left_out = _log_left_out(log_scale, count)
+        # Deviations of a cut within which what is left out weighs nothing.
+        reach = -float(scipy.special.ndtri_exp(log_left_out))
+        reserved = _RESERVED * left()
+        for first, width in self._cuts(epsilon, widest, reach):
+            cut, top = Cut(step, pair, width), top_for(pair, width, log_left_out)
+            lowest, highest = pair.exponents(np.array([first, top]))[1].tolist()
+            if not lowest > 0.0:
+                continue
             # Losses of very different sizes need lines of their own: from the first cut on, bands of a fixed ratio.
-            levels = 1 + max(0, round(math.log(max(highest / (share * epsilon), 1.0)) / math.log(_BAND_RATIO)))
-            edges = [share * epsilon * _BAND_RATIO**level for level in range(levels)]
-            places = [place for edge in edges if (place := step.pair.place_of_loss(edge)) < top - 4.0 * width]
+            levels = 1 + max(0, round(math.log(max(highest / lowest, 1.0)) / math.log(_BAND_RATIO)))
+            edges = [first, *(pair.place_of_loss(lowest * _BAND_RATIO**level) for level in range(1, levels))]
+            places = [place for place in edges if place < top - 4.0 * width]
             if not places:
                 continue
-            splits = SplitStep.chain(step, count, [*places, top], width)
             try:
-                profile = _split_at(splits, epsilon, left_out)
+                with share_of_effort(_ONE_CUT, reserved):
+                    profile = _split_at(cut, count, [*places, top], epsilon, count * cut.mass_beyond(top))
             except OverflowError:
                 continue
             if profile is not None:
                 yield profile
+
+    def _cuts(self, epsilon: float, widest: float, reach: float) -> Iterator[tuple[float, float]]:
+        """Places of the first cut with its width."""
+        assert self._repeated is not None
+        step, pair, count = self._repeated
+        # Losses below 0 are not those of the pair: a cut leaves nothing there.
+        least = 0.5 if isinstance(step, RatioStep) else -math.inf
+        if count <= _FEW_STEPS:
+            # No sum of losses below it is above epsilon.
+            place = pair.place_of_loss(_BELOW * epsilon / count)
+            width = min(widest, 0.5 * (place - least) / reach)
+            yield place - reach * width, width
+        for share in _SHARES:
+            place = pair.place_of_loss(share * epsilon)
+            yield place, min(widest, (place - least) / reach)
 
 
 def windowed_contours(
@@ -266,7 +308,7 @@ def goal(epsilon: float) -> float:
     """Width at which an interval of epsilon is narrow enough."""
     if math.isinf(epsilon):
         return 0.0
-    return 1e-6 * max(1.0, epsilon) if epsilon <= 200.0 else 1e-3 * epsilon
+    return 1e-6 * max(1e-3, epsilon) if epsilon <= 200.0 else 1e-3 * epsilon
 
 
 def chernoff_delta(table: TiltTable, epsilon: float) -> float:
@@ -295,13 +337,13 @@ def _log_left_out(log_scale: float, count: int) -> float:
     return log_scale - 23.0 - math.log(count)
 
 
-def _split_at(splits: Sequence[SplitStep], epsilon: float, left_out: float) -> SumProfile | None:
+def _split_at(cut: Cut, count: int, places: Sequence[float], epsilon: float, left_out: float) -> SumProfile | None:
+    splits = cut.chain(count, places)
     rests = [split.rest_table(_rest_tilts(split, epsilon)) for split in splits]
     log_delta = float(np.logaddexp.reduce([choose_line(rest, epsilon).log_delta for rest in rests]))
-    # The bulk is bounded a little below eps, so that the bound holds around it.
-    least = 0.98 * epsilon
-    bulk_bound = splits[0].bulk_bound(least)
-    parts: list[Contour] = []
+    least = _BELOW * epsilon
+    bulk_bound = cut.bulk_bound(places[0], count, least)
+    parts: list[Contour | OutcomesProfile] = []
     # A relative error e of delta moves epsilon by about e over the tilt.
     tilt = choose_line(rests[0], epsilon).tilt
     negligible = min(max(_NEGLIGIBLE, 0.05 * goal(epsilon) * tilt), 1e-3)
@@ -311,22 +353,61 @@ def _split_at(splits: Sequence[SplitStep], epsilon: float, left_out: float) -> S
         table = composition.table_at(epsilon)
         log_delta = float(np.logaddexp(choose_line(table, epsilon).log_delta, log_delta))
         bulk = contour_at(composition, table, epsilon, SPLIT_POINTS, log_delta=log_delta)
-        if bulk is None:
+        without = _without_atoms(composition, table, epsilon, log_delta) if bulk is None else None
+        if without is not None:
+            parts, bulk_bound, least = [*without.parts], without.bound, without.least
+        elif bulk is not None:
+            parts = [bulk]
+        else:
             return None
-        parts.append(bulk)
     for split, rest in zip(splits, rests, strict=True):
         contour = _rest_contour(split, rest, epsilon, log_delta)
         if contour is None:
             return None
         parts.append(contour)
-    profile = SumProfile(tuple(parts), bulk_bound + left_out, least)
+    too_much = math.expm1(count * math.log1p(cut.excess_below_zero(places[0])))
+    profile = SumProfile(tuple(parts), bulk_bound + left_out, least, too_much)
     known = known_log_delta(profile, epsilon)
     if known is None or known > log_delta - 2.0:
         return profile
     # The saddle-point estimates were too large, and with them what was left out.
     again = [_rest_contour(split, rest, epsilon, known) for split, rest in zip(splits, rests, strict=True)]
     kept = tuple(new or old for new, old in zip(again, parts[-len(again) :], strict=True))
-    return SumProfile((*parts[: -len(again)], *kept), bulk_bound + left_out, least)
+    return SumProfile((*parts[: -len(again)], *kept), bulk_bound + left_out, least, too_much)
+
+
+def _without_atoms(
+    composition: DirectedComposition, table: TiltTable, epsilon: float, log_delta: float | None = None
+) -> SumProfile | None:
+    """The atoms of one repeated step as a sum over their outcomes, and the rest on a line.
+
+    None where the composition is something else, where the outcomes are too many, or the points.
+
+    Args:
+        table: of the composition.
+        log_delta: logarithm of a delta of which this is a part, if it is a part.
+    """
+    step, count = composition.steps[0]
+    if len(composition.steps) > 1 or composition.mu_squared > 0.0 or not isinstance(step, RatioStep):
+        return None
+    outcomes = step.outcomes(count)
+    if outcomes is None:
+        return None
+    split = SplitStep(step.atoms_alone, step.without_atoms, count, None, leading=bool(outcomes.parts))
+    # Next to the largest loss the saddle points are as large as the distance is small.
+    steepest = min(_NEAREST / (composition.largest_loss - epsilon), _STEEPEST / step.largest_loss)
+    largest = max(float(table.tilts.max()), steepest)
+    rest = split.rest_table(np.concatenate([[0.0], np.geomspace(table.tilts.min(), largest, _REST_TILTS)]))
+    least, (exact, slope) = epsilon - goal(epsilon), outcomes.estimate(epsilon)
+    outcomes, bound = replace(outcomes, tilt=slope / max(exact, 1e-300)), chernoff_delta(rest, least)
+    if bound > _NEGLIGIBLE * exact:
+        expected = np.logaddexp(choose_line(rest, epsilon).log_delta, math.log(max(exact, 1e-300)))
+        log_delta = float(expected if log_delta is None else np.logaddexp(expected, log_delta))
+        contour = _rest_contour(split, rest, epsilon, log_delta)
+        if contour is not None:
+            return SumProfile((contour, outcomes), 0.0, 0.0)
+    # It may be wide for delta and narrow for epsilon.
+    return SumProfile((outcomes,), bound, least) if bound <= max(_NEGLIGIBLE * exact, goal(epsilon) * slope) else None
 
 
 def _rest_tilts(split: SplitStep, epsilon: float) -> Array:
@@ -336,8 +417,9 @@ def _rest_tilts(split: SplitStep, epsilon: float) -> Array:
 
 def _rest_contour(split: SplitStep, rest: TiltTable, epsilon: float, log_delta: float) -> Contour | None:
     choice = choose_line(rest, epsilon, log_delta)
-    line = split.rest_line(choice.tilt, split.decay)
-    last = truncation_point(line.log_envelope, split.decay, choice.log_tolerance)
+    decay = choice.decay if split.decay is None else split.decay
+    line = split.rest_line(choice.tilt, decay)
+    last = truncation_point(line.log_envelope, decay, choice.log_tolerance)
     points = last * choice.period / (2.0 * math.pi)
     if not points <= SPLIT_POINTS:
         return None

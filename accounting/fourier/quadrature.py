@@ -28,6 +28,7 @@ from accounting.fourier.moments import moments_at
 from accounting.fourier.pairs import (
     ADD,
     EVERYTHING,
+    SHARE_ERROR,
     Band,
     Ends,
     GaussianPair,
@@ -44,8 +45,6 @@ from accounting.fourier.tails import log_tail
 Array = NDArray[np.float64]
 
 MAX_NODES = 400_000
-#: Of the complex error function, relatively.
-_SHARE_ERROR = 2e-13
 #: By how many fewer digits an envelope's rule has than a line's, and how many it has at least.
 _FEWER_DIGITS, _LEAST_DIGITS = 24.0, 20.0
 #: Of the lines whose weights an envelope is made of, over the best one at the decay that is asked for.
@@ -117,7 +116,7 @@ class GaussianPairStep:
             log_moment_error=log_moment_error,
             relative_error=2.0 * (quadrature + tail),
             rounding=UNIT * (weights.size + TERM_ROUNDING + 4.0 * size + pair.cancellation * (tilt + 1.0))
-            + (0.0 if self.band is None else _SHARE_ERROR),
+            + (0.0 if self.band is None else SHARE_ERROR),
             mass=mass,
             first_moment=first_moment,
             envelope=self._envelope(tilt, decay, log_moment - log_moment_error),

@@ -15,6 +15,8 @@ is the mirror image below the axis.) With r = 2 phi, |1 + e^(u + ir)| is between
 (one cosine and only the lower sign where there is no upper end), which bounds the norm on the line at r by the real
 one: see `RatioPart.log_growth`. The modulus of the integrand on the line at phi is analytic too, with the geometric
 mean of the norms on the lines at 0 and at 2 phi: the same rule sums it with the same error.
+
+The losses log f may be cut smoothly at y = b: the density times Phi((b - y) / w), which is entire in y.
 """
 
 from __future__ import annotations
@@ -26,19 +28,23 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from accounting.fourier.pairs import log_normal_tail
 from accounting.fourier.steps import Complex, log1p_complex
 
 Array = NDArray[np.float64]
 
-MAX_NODES = 20_000
+MAX_NODES = 200_000
 #: Angles: of the shifted line (its strip reaches to twice that), and of the strip around the real line.
 LINE_ANGLE = 1.0
 REAL_ANGLE = 1.5
 #: Widest excursion from the real line, below pi, where f is not zero.
 _HIGHEST = 2.5
 _REACH = 13.0
-#: Panels of the tail, in units of the noise.
+#: Ends that are farther apart have densities that underflow.
+_WIDEST = 600.0
+#: Panels of the tail, in units of the noise; finer and farther where losses are cut, because tilts there are larger.
 _FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
+_CUT_STEPS = np.concatenate([np.arange(80) * 0.125, 10.0 * 1.1 ** np.arange(120)])
 _SCALES = 0.5 ** np.arange(0.0, 30.0, 0.5)
 
 
@@ -52,6 +58,8 @@ class RatioPart:
         curvature: k; s^2 for Gaussian noise, 0 for Laplace noise.
         low, high: The ends; high is inf where k > 0, and then low is 0.
         upward: Losses log f with masses density f; otherwise -log f with masses density.
+        cut: (b, w) of the share Phi((b - y) / w) of the density that is meant, where k > 0 and ``upward``; None for all
+            of it.
     """
 
     probability: float
@@ -60,6 +68,7 @@ class RatioPart:
     low: float
     high: float
     upward: bool
+    cut: tuple[float, float] | None = None
 
     def log_f(self, y: Array) -> Array:
         """Return log f on the real line."""
@@ -69,8 +78,50 @@ class RatioPart:
         log_density: Array = self.log_scale - 0.5 * y - 0.5 * self.curvature * y * y
         return log_density
 
+    @property
+    def has_profile(self) -> bool:
+        """Whether `profile` applies."""
+        return self.curvature == 0.0 and self.high - self.low < _WIDEST
+
+    def profile(self, epsilons: Array) -> tuple[Array, Array]:
+        """The integral's profile D(eps) at every real eps and -dD/d eps, in closed form; only where k = 0.
+
+        With y* where f(y*) = e^eps, the integral of density (f - f(y*)) over y > y* is 8 q e^(a + y*/2) sinh^2(h / 4),
+        h = high - y*; that of density (1 - f / f(y*)) over y < y*, f(y*) = e^-eps, is e^eps times the same with
+        h = y* - low. Where y* lies outside, all of the density has the loss of the nearer end or more. Nothing cancels.
+        """
+        q, length = self.probability, self.high - self.low
+        lowest, highest = self.log_f(np.array([self.low, self.high])).tolist()
+        scale, mass = math.exp(self.log_scale), math.exp(self.log_scale - 0.5 * self.low)
+        mass *= -2.0 * math.expm1(-0.5 * length)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if self.upward:
+                # From the upper end, and where that is far from the lower one, which f tells apart better there.
+                inside = np.clip(epsilons, lowest, highest)
+                rise = -np.expm1(inside - highest) * math.exp(highest - self.high - math.log(q))
+                from_low = np.log1p(np.expm1(inside - lowest) * math.exp(lowest - self.low - math.log(q)))
+                h = np.where(rise < 0.5, -np.log1p(-np.minimum(rise, 0.5)), length - np.minimum(from_low, length))
+                h = np.where(epsilons <= lowest, length, h)
+                root = np.exp(0.5 * (self.high - h))
+                delta = 8.0 * q * scale * root * np.sinh(0.25 * h) ** 2
+                delta += math.exp(lowest) * np.maximum(-np.expm1(epsilons - lowest), 0.0) * mass
+                slope = np.exp(epsilons) * scale * 2.0 / root * -np.expm1(-0.5 * h)
+            else:
+                inside = np.clip(epsilons, -highest, -lowest)
+                h = np.log1p(-np.expm1(inside + lowest) * np.exp(-inside - self.low - math.log(q)))
+                h = np.where(epsilons <= -highest, length, np.minimum(h, length))
+                root = np.exp(0.5 * (self.low + h))
+                grown = np.exp(np.minimum(epsilons, -lowest))
+                delta = 8.0 * q * scale * grown * root * np.sinh(0.25 * h) ** 2
+                delta += np.maximum(-np.expm1(epsilons + highest), 0.0) * mass
+                first = np.exp(-0.5 * self.low) - 1.0 / root
+                slope = 2.0 * scale * grown * ((1.0 - q) * first + q * (root - math.exp(0.5 * self.low)))
+        return delta, slope
+
     def log_growth(self, scales: Array, angle: float, tilt: float, reach: float) -> Array:
-        """log of a bound of the integrand's norm on the line Im u = ``angle`` over M(``tilt``), for every t >= 0.
+        """log of a bound of the integrand's norm on the line Im u = ``angle``, over M(``tilt``) or 1 if that is larger.
+
+        It holds for every t >= 0.
 
         Args:
             reach: y up to which f's growth is bounded by its growth there; the rest weighs what `_log_tail` says.
@@ -78,7 +129,9 @@ class RatioPart:
         |f(y)| <= f(Re y), and |f|^2 = f^2 (1 - 4 p (1-p) sin^2(Im y / 2)), p = q e^y / f at Re y. With an upper end,
         f(y + d) / f(y) = 1 + p (e^d - 1) is largest at the end. Without one (k > 0), the normal density at y - d is the
         one at y times e^(kyd + d/2 - kd^2/2): completing the square moves f by d, and f(y + d) <= e^d f(y). There
-        |f(y)| grows with Re y and falls with Im y below pi/2, so that it is smallest at -d + i height.
+        |f(y)| grows with Re y and falls with Im y below pi/2, so that it is smallest at -d + i height. The share of a
+        cut is the mass of a normal law: at y its modulus is at most e^((Im y)^2 / (2 w^2)) times its value at Re y, and
+        that falls, so that it moves with the density.
         """
         d = -scales * math.log(math.cos(0.5 * angle))
         height, k = scales * angle, self.curvature
@@ -92,11 +145,13 @@ class RatioPart:
             dip = -0.5 * np.log1p(-4.0 * beyond * (1.0 - beyond) * np.sin(0.5 * height) ** 2)
             return np.asarray(spread + tilt * (dip - np.log1p(share * np.expm1(-d))))
         spread = turn + 0.5 * k * (height * height + d * d)
+        if self.cut is not None:
+            spread = spread + 0.5 * (height / self.cut[1]) ** 2
         if self.upward:
-            # The part of the square below y = 0 holds less than 1, and M is at least 1.
-            tail = float(self._log_tail(reach, np.array([tilt]), np.array([tilt + 1.0]))[0])
+            # The part of the square below y = 0 holds less than 1.
+            tails = self._log_tail(reach, np.full(d.shape, tilt), np.full(d.shape, tilt + 1.0), d)
             near = (tilt + 1.0) * np.log1p(share * np.expm1(d)) + math.log(2.0)
-            return np.asarray(spread + np.logaddexp(near, (tilt + 1.0) * d + tail))
+            return np.asarray(spread + np.logaddexp(near, tails))
         smallest = self._log_f(-d + 1j * height).real
         return np.asarray(spread - tilt * np.where(height <= 0.5 * math.pi, smallest, -math.inf))
 
@@ -118,12 +173,17 @@ class RatioPart:
         s = math.sqrt(self.curvature)
         if not self.upward:
             return _REACH / s
+        farthest = math.inf
+        if self.cut is not None:
+            # Beyond its end the share falls like a normal law of deviation w, which the tilt moves by less than this.
+            end, width = self.cut
+            farthest = max(end, 0.0) + _REACH * width + 2.0 * (tilt + 1.0) * width * width
         # Small q: f does not move the law as far as the tilt could.
         for share in (0.0, 0.03, 0.1, 0.3):
-            place = _REACH / s + share * (tilt + 1.0) / self.curvature
+            place = min(_REACH / s + share * (tilt + 1.0) / self.curvature, farthest)
             if float(self._log_tail(place, np.array([tilt]), np.array([tilt + 1.0]))[0]) < -digits - 25.0:
                 return place
-        return _REACH / s + (tilt + 1.0) / self.curvature
+        return min(_REACH / s + (tilt + 1.0) / self.curvature, farthest)
 
     def grid(self, scale: float, spacing: float, digits: float, reach: float) -> Array:
         """Nodes u, from where the rule's weights are e^-digits to where they are again, or to ``reach``."""
@@ -134,11 +194,12 @@ class RatioPart:
             raise OverflowError("the quadrature would need too many nodes")
         return np.arange(math.floor(left / spacing), math.ceil(right / spacing) + 1, dtype=np.float64) * spacing
 
-    def log_left_out(self, nodes: Array, scale: float, tilts: Array, growth: float = 0.0) -> Array:
+    def log_left_out(self, nodes: Array, scale: float, tilts: Array, growth: float = 0.0, angle: float = 0.0) -> Array:
         """log of a bound of what the rule leaves out beyond its nodes, for every tilt.
 
         Args:
             growth: `log_growth` of a shifted line. At the ends themselves the path does not leave the axis.
+            angle: of that line, which moves the tail by the d of the module's page.
         """
         power = tilts + 1.0 if self.upward else -tilts
 
@@ -151,10 +212,11 @@ class RatioPart:
         if math.isfinite(self.high):
             length = (self.high - self.low) / scale
             return np.asarray(np.logaddexp(total, beside(self.high, length - float(nodes[-1]))))
-        return np.asarray(np.logaddexp(total, growth + self._log_tail(scale * float(nodes[-2]), tilts, power)))
+        beyond = scale * (float(nodes[-2]) + math.log(math.cos(0.5 * angle)))
+        return np.asarray(np.logaddexp(total, growth + self._log_tail(beyond, tilts, power)))
 
-    def _log_tail(self, end: float, tilts: Array, power: Array) -> Array:
-        """log of a bound of the integral beyond ``end``, where there is no upper end.
+    def _log_tail(self, end: float, tilts: Array, power: Array, ahead: Array | None = None) -> Array:
+        """log of a bound of the integral beyond ``end``, where there is no upper end; f may be taken at y + ``ahead``.
 
         Seen from the last node but one: a sum over a falling function is below the integral from one node earlier.
         """
@@ -163,29 +225,38 @@ class RatioPart:
             return np.full(tilts.shape, float(scipy.special.log_ndtr(-s * end - 0.5 / s)))
         # Over panels, f at the farther end times the mass beyond the nearer one; behind the last, f e^-y falls, so that
         # f^p <= (f e^-y)^p e^(py), a Gaussian.
-        ends = end + _FAR_STEPS / s
-        log_f = self.log_f(ends)
-        mass = scipy.special.log_ndtr(-s * ends - 0.5 / s)
-        panels = np.logaddexp.reduce(power[:, None] * log_f[1:] + mass[:-1], axis=1)
-        shifted = scipy.special.log_ndtr(-s * ends[-1] - 0.5 / s + power / s)
-        far = power * (log_f[-1] - ends[-1]) + 0.5 * tilts * power / self.curvature + shifted
+        ends = end + (_FAR_STEPS if self.cut is None else _CUT_STEPS) / s
+        log_f = self.log_f(ends[None, :] if ahead is None else ends + ahead[:, None])
+        mass = scipy.special.log_ndtr(-s * ends - 0.5 / s) + self._log_share(ends)
+        panels = np.logaddexp.reduce(power[:, None] * log_f[:, 1:] + mass[:-1], axis=1)
+        shifted = scipy.special.log_ndtr(-s * ends[-1] - 0.5 / s + power / s) + self._log_share(ends[-1:])
+        far = power * (log_f[:, -1] - ends[-1]) + 0.5 * tilts * power / self.curvature + shifted
         return np.asarray(np.logaddexp(panels, far))
 
-    def real_nodes(self, nodes: Array, spacing: float, scale: float) -> tuple[Array, Array]:
-        """(log masses, losses) of the rule on the real line."""
+    def real_nodes(self, nodes: Array, spacing: float, scale: float) -> tuple[Array, Array, Array]:
+        """(log masses of the law without a cut, log shares, losses) of the rule on the real line."""
         y, derivative = self._path(nodes, 0.0, scale)
         log_f = self.log_f(y.real)
         log_mass = self.log_density(y.real) + np.log(np.maximum(derivative.real, 1e-300) * spacing)
-        return (log_mass + log_f, log_f) if self.upward else (log_mass, -log_f)
+        shares = self._log_share(y.real)
+        return (log_mass + log_f, shares, log_f) if self.upward else (log_mass, shares, -log_f)
 
     def line_nodes(self, nodes: Array, spacing: float, scale: float, tilt: float) -> tuple[Complex, Complex]:
         """(log weights, losses) of the rule on the shifted line, weights with the factor e^(tilt L)."""
         y, derivative = self._path(nodes, LINE_ANGLE, scale)
         log_f = self._log_f(y)
         log_mass = self.log_scale - 0.5 * y - 0.5 * self.curvature * y * y + np.log(derivative * spacing)
+        if self.cut is not None:
+            log_mass = log_mass + log_normal_tail((y - self.cut[0]) / self.cut[1])
         if self.upward:
             return log_mass + (tilt + 1.0) * log_f, log_f
         return np.conj(log_mass - tilt * log_f), -np.conj(log_f)
+
+    def _log_share(self, y: Array) -> Array:
+        """log of the share that a cut leaves, on the real line."""
+        if self.cut is None:
+            return np.zeros(y.size)
+        return np.asarray(scipy.special.log_ndtr((self.cut[0] - y) / self.cut[1]))
 
     def _share(self, y: float) -> float:
         """q e^y / f."""

@@ -7,14 +7,17 @@ covers Laplace noise, with and without sampling, and the symmetrised pairs of ba
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.fourier.effort import TILT, spend
+from accounting.compiled import compiled
+from accounting.fourier.effort import LINE, POINT, TILT, spend
 from accounting.fourier.moments import moments_at
-from accounting.fourier.pairs import steepest_tilt
+from accounting.fourier.outcomes import Outcomes, OutcomesProfile
+from accounting.fourier.pairs import SHARE_ERROR, Band, GaussianPair, steepest_tilt
+from accounting.fourier.quadrature import GaussianPairStep
 from accounting.fourier.ratio_path import LINE_ANGLE, REAL_ANGLE, RatioPart
 from accounting.fourier.steps import FAR_ABOVE, TERM_ROUNDING, UNIT, Complex, StepLine, TiltTable
 
@@ -29,6 +32,8 @@ _SETTLED = 1.1
 _FEWER_DIGITS = 22.0
 #: Of the largest tilt, below which no smaller one is tried.
 _LEAST_SHARE = 1e-12
+#: log of what no number of nodes adds up to a unit.
+_NOTHING = -100.0
 #: Relative accuracy of masses and places of atoms.
 _ATOM_ERROR = 16.0 * UNIT
 
@@ -62,6 +67,8 @@ class RatioStep:
         at_zero: Mass of loss 0.
         digits: Quadrature errors of a line are below e^-digits, relatively; those of a table are larger.
         participation, largest_loss: As in `steps.Step`.
+        is_whole: Whether all of it adds up to a mass of 1, before a cut.
+        pair: The sampled Gaussian pair whose losses above 0 the step has; None where it has others.
     """
 
     parts: tuple[RatioPart, ...]
@@ -70,6 +77,44 @@ class RatioStep:
     digits: float
     participation: float
     largest_loss: float
+    is_whole: bool = True
+    pair: GaussianPair | None = None
+
+    @property
+    def atoms_alone(self) -> RatioStep:
+        """The atoms, the mass at 0 among them, without the integrals."""
+        atoms = self.atoms if self.at_zero == 0.0 else (*self.atoms, (self.at_zero, 0.0))
+        return replace(self, parts=(), atoms=atoms, at_zero=0.0, is_whole=False)
+
+    @property
+    def without_atoms(self) -> RatioStep:
+        """The integrals alone."""
+        return replace(self, atoms=(), at_zero=0.0, is_whole=False)
+
+    def outcomes(self, count: int) -> OutcomesProfile | None:
+        """The profile of ``count`` > 1 steps that take atoms alone; with Laplace noise, of those that all but one do.
+
+        None without atoms, or with too many outcomes.
+        """
+        atoms = self.atoms_alone.atoms
+        if not atoms or not self.parts or count == 1:
+            return None
+        outcomes, but_one = (Outcomes.of_atoms(atoms, _ATOM_ERROR, number) for number in (count, count - 1))
+        if outcomes is None or but_one is None:
+            return None
+        closed = all(part.has_profile for part in self.parts)
+        size = (
+            16.0 * max(abs(part.log_scale) + abs(part.low) + abs(part.high) for part in self.parts) if closed else 0.0
+        )
+        parts = self.parts if closed else ()
+        return OutcomesProfile(outcomes, but_one, parts, UNIT * (256.0 + size), count)
+
+    def below(self, high: float, width: float) -> RatioStep:
+        """The share of the law with x below ``high``, as a `Band` of ``pair``; losses below 0 are all in it."""
+        assert self.pair is not None
+        variance = self.pair.noise**2
+        cut = ((high - 0.5) / variance, width / variance)
+        return replace(self, parts=tuple(replace(part, cut=cut) if part.upward else part for part in self.parts))
 
     def table(self, tilts: Array) -> TiltTable:
         """K and its derivatives; inf beyond the tilts that a rule can reach, where no bound is best.
@@ -96,21 +141,36 @@ class RatioStep:
 
     def _table(self, tilts: Array, largest: float, digits: float) -> TiltTable:
         log_masses, losses, left_out = [self._log_atoms], [self._atom_losses], [np.full(tilts.shape, -math.inf)]
+        log_shares = [np.zeros(self._atom_losses.size)]
         for part in self.parts:
             scale, growth, reach = part.best_scale(REAL_ANGLE, largest, digits)
             spacing = 2.0 * math.pi * REAL_ANGLE / (digits + growth)
-            nodes = part.grid(scale, spacing, digits, reach)
-            log_mass, loss = part.real_nodes(nodes, spacing, scale)
+            if self.is_whole and part.cut is not None:
+                # Differences from 1 need every node that carries mass, beyond the cut too.
+                uncut = replace(part, cut=None)
+                nodes = part.grid(scale, spacing, digits, max(reach, uncut.reach(0.0, digits)))
+                left_out.append(uncut.log_left_out(nodes, scale, np.zeros(tilts.size)))
+            else:
+                nodes = part.grid(scale, spacing, digits, reach)
+            log_mass, log_share, loss = part.real_nodes(nodes, spacing, scale)
             log_masses.append(log_mass)
+            log_shares.append(log_share)
             losses.append(loss)
             left_out.append(part.log_left_out(nodes, scale, tilts))
-        log_mass, loss = np.concatenate(log_masses), np.concatenate(losses)
+        log_mass, log_share, loss = np.concatenate(log_masses), np.concatenate(log_shares), np.concatenate(losses)
         spend(TILT * loss.size * (tilts.size + 10))
         moments, means, variances, rounding = moments_at(
-            log_mass, np.zeros(loss.size), loss, self.at_zero, tilts, True, 8.0 * float(np.abs(loss).max())
+            log_mass,
+            log_share,
+            loss,
+            self.at_zero,
+            tilts,
+            self.is_whole,
+            8.0 * float(np.abs(loss).max(initial=0.0)),
         )
         ends = np.exp(np.minimum(np.logaddexp.reduce(left_out) - moments, 700.0))
-        quadrature = 4.0 * len(self.parts) * math.exp(-digits)
+        quadrature = 4.0 * len(self.parts) * np.exp(np.maximum(-moments, 0.0) - digits)
+        rounding += _rounding_of_shares(log_mass, log_share, loss, tilts, moments)
         return TiltTable(tilts, moments, means, variances, UNIT * rounding + 2.0 * ends + 2.0 * quadrature)
 
     def line(self, tilt: float, decay: float) -> SampledLine:
@@ -128,14 +188,15 @@ class RatioStep:
             scale, growth, reach = part.best_scale(2.0 * LINE_ANGLE, tilt, self.digits)
             spacing = 2.0 * math.pi * LINE_ANGLE / (self.digits + growth)
             nodes = part.grid(scale, spacing, self.digits, reach)
+            spend(LINE * nodes.size)
             log_weight, loss = part.line_nodes(nodes, spacing, scale, tilt)
             log_weight = log_weight - log_moment
             kept = log_weight.real > -self.digits - 6.0
             left_out += float(np.exp(log_weight.real[~kept]).sum())
             weights.append(np.exp(log_weight[kept]))
             losses.append(loss[kept])
-            quadrature += (1.0 + math.exp(growth)) * math.exp(-self.digits - growth) * 1.01
-            beyond = float(part.log_left_out(nodes, scale, np.array([tilt]), growth)[0]) - log_moment
+            quadrature += (1.0 + math.exp(growth)) * math.exp(max(-log_moment, 0.0) - self.digits - growth) * 1.01
+            beyond = float(part.log_left_out(nodes, scale, np.array([tilt]), growth, LINE_ANGLE)[0]) - log_moment
             left_out += math.exp(min(beyond, 700.0))
             if kept.any():
                 size = max(size, float(np.abs(log_weight[kept]).max()), (tilt + 1.0) * float(np.abs(loss[kept]).max()))
@@ -154,7 +215,8 @@ class RatioStep:
             log_moment_error=log_moment_error,
             # Of M at c + it, and of M at c, which the differences are taken from.
             relative_error=2.0 * (quadrature + left_out),
-            rounding=UNIT * (weight.size + TERM_ROUNDING + 8.0 * size + 8.0 * abs(log_moment)) + _ATOM_ERROR,
+            rounding=UNIT * (weight.size + TERM_ROUNDING + 8.0 * size + 8.0 * abs(log_moment))
+            + (SHARE_ERROR if any(part.cut for part in self.parts) else _ATOM_ERROR),
             mass=float(modulus.sum()),
             first_moment=float(modulus @ np.abs(loss)),
             envelope=(log_modulus[None, moving], loss.imag[None, moving], extra),
@@ -175,7 +237,11 @@ class RatioStep:
         )
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Bound the tilt by M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or by the highest atom."""
+        """Bound the tilt by M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or by the highest atom; a cut, as its pair does."""
+        if self.pair is not None and (cut := self.parts[0].cut) is not None:
+            variance = self.pair.noise**2
+            band = Band(-math.inf, 0.5 + cut[0] * variance, cut[1] * variance)
+            return GaussianPairStep(self.pair, self.digits, band).largest_tilt(count, epsilon, level)
         if self.atoms:
             mass, loss = max(self.atoms, key=lambda atom: atom[1])
             room = loss * count - epsilon
@@ -206,6 +272,7 @@ class RatioStep:
         last = int(settled[0]) if settled.size else knots.size - 1
         knots, behind = knots[: last + 1], behind[: last + 1]
         spread = self._second_moment(tilt, line.first_moment)
+        spend(POINT * knots.size * line.weights.size)
         values = line.moduli(knots)
         rounding = line.rounding * np.minimum(2.0 * line.mass, knots * line.first_moment) + 4.0 * UNIT * line.mass
         values = values + line.relative_error + rounding
@@ -223,3 +290,24 @@ class RatioStep:
         change = table.moments - table.moments[1]
         error = table.errors + table.errors[1]
         return float(np.expm1(change[0] + error[0]) + np.expm1(change[2] + error[2])) / step**2
+
+
+@compiled
+def _rounding_of_shares(log_mass: Array, log_share: Array, loss: Array, tilts: Array, moments: Array) -> Array:
+    """Rounding of log M by the shares of a cut, in units of the unit roundoff.
+
+    log Phi(x) is wrong by 8 (1 + x^2) units of its size: by 8 where x > 0, and left of 0 x^2 <= -2 log Phi(x).
+    """
+    rounding, bases, losses, count = np.zeros(tilts.size), np.empty(loss.size), np.empty(loss.size), 0
+    for j in range(loss.size):
+        size = -log_share[j]
+        if size > 0.0:
+            bases[count] = log_mass[j] - size + math.log(8.0 * (1.0 + size) * (1.0 + 2.0 * size))
+            losses[count] = loss[j]
+            count += 1
+    for i in range(tilts.size):
+        for j in range(count):
+            exponent = bases[j] + tilts[i] * losses[j] - moments[i]
+            if exponent > _NOTHING:
+                rounding[i] += math.exp(min(exponent, 700.0))
+    return rounding

@@ -1,4 +1,4 @@
-"""Splitting off the losses of the bulk, where few participations make the line slow.
+"""Splitting off the losses of the bulk, where few participations make the line slow, and atoms, where these do.
 
 With T q small nearly all of a composition's mass sits near T log(1 - q). It makes the integrand decay only like 1/t^2
 and contributes nothing at eps. With smooth cuts at the loss R and far out, split each step's P into nu (small losses),
@@ -9,6 +9,13 @@ P^{*T} - nu^{*T}, whose transform is M^T - M_nu^T. Both are profiles of nonnegat
 bound of D_nu is negligible, the bound stands for it.
 
 M^T - M_nu^T = M_nu^T expm1(T log1p(M_gamma / M_nu)), so that a tiny D keeps its digits.
+
+The losses of batches of a fixed size are those of a `GaussianPair` above 0, and cut there in the same way: nu holds all
+losses below 0. Its gamma is the pair's on the whole line, whose losses below 0 are too many, and bounded.
+
+Or nu is the atoms of the law: then D_nu is a finite sum, and D has a transform that falls. With Laplace noise one
+step's gamma has a profile in closed form, so that T nu^{*(T-1)} * gamma is summed as well (``leading``), and what is
+left on the line is M^T - M_nu^T - T M_nu^(T-1) M_gamma, which falls like 1/t^2.
 """
 
 from __future__ import annotations
@@ -22,66 +29,109 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from accounting.compiled import compiled
 from accounting.fourier.contour import LineValues
 from accounting.fourier.pairs import Band, GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
-from accounting.fourier.steps import UNIT, Complex, StepLine, TiltTable, error_of_exponential, log1p_complex, log_kernel
+from accounting.fourier.ratio_step import RatioStep
+from accounting.fourier.steps import (
+    UNIT,
+    Complex,
+    Line,
+    Step,
+    TiltTable,
+    error_of_exponential_at,
+    log1p_complex_at,
+    log_kernel,
+)
 
 Array = NDArray[np.float64]
 
 _LARGEST_EXPONENT = 600.0
+#: Up to it a change of T log M is small, and keeps its digits.
+_SMALL_EXPONENT = 0.5
 _PANELS = 2000
+#: log of T r up to which a series stands for (1 + r)^T - 1 - T r, and how many terms it has.
+_SMALL_SERIES, _SERIES = -1.0, 24
 
 
 @dataclass(frozen=True, slots=True)
-class SplitStep:
-    """``count`` equal steps, cut at the loss ``threshold``.
+class Cut:
+    """A step whose losses are cut, all with one width.
 
     Attributes:
-        whole, bulk, rest: nu + gamma, nu and gamma of one step.
+        step: Of a subsampled Gaussian pair, or of batches of a fixed size.
+        pair: Whose losses are cut; a function of x.
+        width: Of every cut, in units of x.
     """
 
-    whole: GaussianPairStep
-    bulk: GaussianPairStep
-    rest: GaussianPairStep
-    count: int
+    step: GaussianPairStep | RatioStep
+    pair: GaussianPair
+    width: float
 
-    @classmethod
-    def chain(cls, step: GaussianPairStep, count: int, places: Sequence[float], width: float) -> list[SplitStep]:
+    def below(self, high: float) -> GaussianPairStep | RatioStep:
+        """The share of the law below a place."""
+        if isinstance(self.step, RatioStep):
+            return self.step.below(high, self.width)
+        return GaussianPairStep(self.pair, self.step.digits, Band(-math.inf, high, self.width))
+
+    def mass_beyond(self, top: float) -> float:
+        """P-mass of one step that a band ending at ``top`` leaves out, rounded up."""
+        return self.pair.mass_beyond(top, self.width) * (1.0 + 1e-9)
+
+    def excess_below_zero(self, low: float) -> float:
+        """Mass that a band from ``low`` on has too much: the pair's losses below 0, where the step has others.
+
+        Left of x = 1/2 the pair's density is at most N(0, s^2), and the share at most Phi((1/2 - low) / width).
+        """
+        if isinstance(self.step, GaussianPairStep):
+            return 0.0
+        return float(scipy.special.ndtr((0.5 - low) / self.width)) * (1.0 + 1e-9)
+
+    def chain(self, count: int, places: Sequence[float]) -> list[SplitStep]:
         """One split for each band between neighbouring places; what lies beyond the last place is left out."""
-
-        def part(low: float, high: float) -> GaussianPairStep:
-            return GaussianPairStep(step.pair, step.digits, Band(low, high, width))
-
         return [
-            cls(part(-math.inf, high), part(-math.inf, low), part(low, high), count) for low, high in pairwise(places)
+            SplitStep(
+                self.below(low),
+                GaussianPairStep(self.pair, self.step.digits, Band(low, high, self.width)),
+                count,
+                # There M_gamma has fallen to nothing: its density is smooth on the scale of the cut.
+                7.7 / (self.width * self.pair.slope(low)),
+            )
+            for low, high in pairwise(places)
         ]
 
-    def bulk_bound(self, epsilon: float) -> float:
+    def bulk_bound(self, high: float, count: int, epsilon: float) -> float:
         """Bound of D_nu(eps): Chernoff for the part of nu below some x_2, the mass of the rest beyond it.
 
         Without x_2 the Gaussian tail of psi would give Chernoff a phase transition that nu hardly has. The moments of
         the part are bounded by sums over panels: the largest value on the panel times the mass of N(0, s^2). For
-        REMOVE, E f = 1 and f > 1 where psi < 1, so E psi (f - 1) <= 0 and only f^p - 1 - p (f - 1) >= 0 is summed.
+        REMOVE, E f = 1 and f > 1 where psi < 1, so E psi (f - 1) <= 0 and only f^p - 1 - p (f - 1) >= 0 is summed. With
+        batches of a fixed size M_nu = 1 + E [psi (f^p - f) + f^(1-p) - 1] over x >= 1/2 less what lies beyond, and
+        f >= 1 there, so that the sum over psi (f^p + f^(1-p) - f - 1) is above it; that function grows with x.
         """
-        pair, band = self.whole.pair, self.bulk.band
-        assert band is not None
-        s = pair.noise
-        ends = np.linspace(-13.0 * s, band.high + 7.0 * band.width, _PANELS + 1)
-        low, high = ends[:-1] / s, ends[1:] / s
+        pair, symmetrized = self.pair, isinstance(self.step, RatioStep)
+        s, band = pair.noise, Band(-math.inf, high, self.width)
+        ends = np.linspace(0.5 if symmetrized else -13.0 * s, high + 7.0 * self.width, _PANELS + 1)
+        low, above = ends[:-1] / s, ends[1:] / s
         # From the nearer tail, where differences keep their digits.
         masses = np.where(
             low > 0.0,
-            scipy.special.ndtr(-low) - scipy.special.ndtr(-high),
-            scipy.special.ndtr(high) - scipy.special.ndtr(low),
+            scipy.special.ndtr(-low) - scipy.special.ndtr(-above),
+            scipy.special.ndtr(above) - scipy.special.ndtr(low),
         )
-        masses[0] += scipy.special.ndtr(ends[0] / s)
+        if not symmetrized:
+            masses[0] += scipy.special.ndtr(ends[0] / s)
         base, loss = pair.exponents(ends)
         log_share = band.log_share(ends[:-1])
         tilts = np.geomspace(1.0 / (1.0 + epsilon), 4000.0 / epsilon, 16)
         exponent = base + tilts[:, None] * loss
         with np.errstate(over="ignore", invalid="ignore"):
-            if pair.pair is Pair.REMOVE:
+            if symmetrized:
+                # (f^c - 1) f + f^-c - 1 = (f^c - 1) (f - f^-c).
+                product = np.expm1(tilts[:, None] * loss) * (np.expm1(base) - np.expm1(-tilts[:, None] * loss))
+                gain = np.exp(log_share) * product[:, 1:] * (1.0 + 1e-14)
+            elif pair.pair is Pair.REMOVE:
                 linear = (tilts[:, None] + 1.0) * np.expm1(base)
                 convex = np.expm1(exponent) - linear + 1e-15 * np.abs(linear)
                 gain = np.exp(log_share) * np.maximum(convex[:, 1:], convex[:, :-1])
@@ -89,64 +139,86 @@ class SplitStep:
                 gain = np.expm1(exponent[:, 1:] + log_share)
             terms = np.where(gain > 0.0, masses * (1.0 + 1e-11) + 1e-17, masses * (1.0 - 1e-11)) * gain
         moments = np.cumsum(terms, axis=1)
-        best = math.inf
+        # Where no part of nu is above eps / T, no sum of T is above eps.
+        apart = pair.place_of_loss(epsilon / count)
+        apart -= 1e-9 * (pair.noise + abs(apart))
+        best = math.inf if apart < high else count * self._mass_of_share_beyond(apart, band)
         for width in (2.5, 4.0, 5.5, 7.0):
-            end = band.high + width * band.width
+            end = high + width * self.width
             index = min(int(np.searchsorted(ends, end)), _PANELS)
             # What lies beyond the last panel counts as 1 in `moments`, and is bounded by its mass.
-            log_moments = self.count * np.log1p(np.maximum(moments[:, index - 1], -0.999))
+            log_moments = count * np.log1p(np.maximum(moments[:, index - 1], -0.999))
             log_bounds = log_moments + log_kernel(tilts) - tilts * epsilon
-            beyond = ends[index]
-            mass = pair.mass_beyond(float(beyond), 0.0)
-            outside = self.count * math.exp(float(band.log_share(np.array([beyond]))[0])) * mass
-            best = min(best, math.exp(min(float(log_bounds.min()), 700.0)) + outside * (1.0 + 1e-10))
+            outside = count * self._mass_of_share_beyond(float(ends[index]), band)
+            best = min(best, math.exp(min(float(np.nanmin(log_bounds)), 700.0)) + outside)
         return best * (1.0 + 1e-10)
 
+    def _mass_of_share_beyond(self, place: float, band: Band) -> float:
+        """Bound of the P-mass of a share that falls, beyond ``place``."""
+        share = math.exp(float(band.log_share(np.array([place]))[0]))
+        return share * self.pair.mass_beyond(place, 0.0) * (1.0 + 1e-10)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStep:
+    """``count`` equal steps, each in two parts.
+
+    Attributes:
+        bulk, rest: nu and gamma of one step.
+        decay: A value of Im z where M_gamma has fallen enough; None where its moments tell.
+        leading: Whether T nu^{*(T-1)} * gamma is left out too.
+    """
+
+    bulk: Step
+    rest: Step
+    count: int
+    decay: float | None
+    leading: bool = False
+
     def rest_table(self, tilts: Array) -> TiltTable:
-        """log of M^T - M_nu^T at tilts x >= 0, increasing."""
+        """log of the difference at tilts x >= 0, increasing; without those at which it is not known."""
         bulk, rest = self.bulk.table(tilts), self.rest.table(tilts)
-        power, sensitivity = _log_power_difference(rest.moments - bulk.moments, self.count)
+        known = np.isfinite(bulk.moments) & np.isfinite(rest.moments)
+        tilts, bulk, rest = tilts[known], bulk.where(known), rest.where(known)
+        power, sensitivity = _log_power_difference(rest.moments - bulk.moments, self.count, self.leading)
         moments = self.count * bulk.moments + power
         errors = self.count * bulk.errors + sensitivity * (rest.errors + bulk.errors) + 8.0 * UNIT * np.abs(moments)
         means = np.gradient(moments, tilts)
         return TiltTable(tilts, moments, means, np.maximum(np.gradient(means, tilts), 1e-300), errors)
 
-    @property
-    def decay(self) -> float:
-        """A value of Im z where M_gamma has fallen to nothing: its density is smooth on the scale of the cut."""
-        band = self.rest.band
-        assert band is not None
-        return 7.7 / (band.width * self.rest.pair.slope(band.low))
-
     def rest_line(self, tilt: float, decay: float) -> SplitLine:
-        whole, bulk, rest = (step.line(tilt, decay) for step in (self.whole, self.bulk, self.rest))
-        return SplitLine(whole, bulk, rest, self.count)
+        return SplitLine(self.bulk.line(tilt, decay), self.rest.line(tilt, decay), self.count, self.leading)
 
 
 @dataclass(frozen=True, slots=True)
 class SplitLine:
-    """M^T - M_nu^T on a line."""
+    """M^T - M_nu^T on a line, or without T M_nu^(T-1) M_gamma if that is ``leading``."""
 
-    whole: StepLine
-    bulk: StepLine
-    rest: StepLine
+    bulk: Line
+    rest: Line
     count: int
+    leading: bool = False
 
     @property
     def log_scale(self) -> float:
-        """log of M(c)^T - M_nu(c)^T."""
-        power, _ = _log_power_difference(np.array([self._log_share]), self.count)
-        return self.count * self.bulk.log_moment + float(power[0])
+        """log of the difference at c."""
+        return self.count * self.bulk.log_moment + self._power_at_tilt[0]
+
+    @property
+    def _power_at_tilt(self) -> tuple[float, float]:
+        power, sensitivity = _log_power_difference(np.array([self._log_share]), self.count, self.leading)
+        return float(power[0]), float(sensitivity[0])
 
     @property
     def _log_share(self) -> float:
         return self.rest.log_moment - self.bulk.log_moment
 
     def log_envelope(self, t: Array) -> Array:
-        """|M^T - M_nu^T| <= T (|M| + |M_gamma|)^(T-1) |M_gamma|, each bounded by its own decreasing envelope."""
+        """The same difference of bounds of |M_nu| and |M_gamma|, with which it grows; each has a falling envelope."""
+        bulk = self.bulk.log_moment + self.bulk.log_envelope(t)
         rest = self.rest.log_moment + self.rest.log_envelope(t)
-        either = np.logaddexp(self.whole.log_moment + self.whole.log_envelope(t), rest)
-        envelope: Array = math.log(self.count) + (self.count - 1) * either + rest - self.log_scale
+        power, _ = _log_power_difference(rest - bulk, self.count, self.leading)
+        envelope: Array = self.count * bulk + power - self.log_scale
         return np.minimum(envelope, 0.0)
 
     def values(self, period: float, points: int) -> LineValues:
@@ -155,43 +227,95 @@ class SplitLine:
         spacing = 2.0 * math.pi / period
         bulk, bulk_error, bulk_rounding = self.bulk.log_ratios(blocks, width, spacing)
         rest, rest_error, rest_rounding = self.rest.log_ratios(blocks, width, spacing)
-        share = np.exp(self._log_share + rest - bulk)
         largest = self.count * math.log1p(math.exp(self._log_share))
         if largest > _LARGEST_EXPONENT:
             raise OverflowError("too much mass lies beyond the cut")
-        inner = self.count * log1p_complex(share)
-        outer = self.count * bulk
-        scale = math.expm1(largest)
-        factor = np.exp(outer) / scale
-        ratios: Complex = (factor * np.expm1(inner)).astype(np.complex128)
-        # M_gamma / M_nu moves by a factor 1 + eta, |eta| <= e^error - 1, and (1 + share)^T with it.
-        moved = np.abs(share / (1.0 + share))
-        grown = np.abs(np.expm1(inner)) / scale
-
-        def through_share(error: Array) -> Array:
-            exponent = self.count * np.log1p(moved * np.expm1(np.minimum(error, 30.0)))
-            return error_of_exponential(outer + inner, exponent) / scale
-
-        inexact = rest_error + bulk_error
-        floating = rest_rounding + bulk_rounding + UNIT * (8.0 + 4.0 * np.abs(self._log_share + rest - bulk))
-        floating = floating + self.rest.log_moment_error + self.bulk.log_moment_error
-        errors = error_of_exponential(outer, self.count * bulk_error) * grown + through_share(inexact)
-        own = UNIT * (8.0 * np.abs(outer) + 16.0)
-        rounding = error_of_exponential(outer, self.count * bulk_rounding + own) * grown
-        rounding = rounding + through_share(inexact + floating) - through_share(inexact)
-        _, sensitivity = _log_power_difference(np.array([self._log_share]), self.count)
+        ratios, errors, rounding = _differences(
+            (bulk, bulk_error, bulk_rounding),
+            (rest, rest_error, rest_rounding),
+            (self._log_share, self.rest.log_moment_error + self.bulk.log_moment_error),
+            float(self.count),
+            self._power_at_tilt[0],
+            self.leading,
+        )
         scale_error = (
             self.count * self.bulk.log_moment_error
-            + float(sensitivity[0]) * (self.rest.log_moment_error + self.bulk.log_moment_error)
-            + 8.0 * UNIT * (abs(self.log_scale) + abs(self.count * self.bulk.log_moment))
+            + self._power_at_tilt[1] * (self.rest.log_moment_error + self.bulk.log_moment_error)
+            + 8.0 * UNIT * (8.0 + abs(self.log_scale) + abs(self.count * self.bulk.log_moment))
         )
         last = np.array([blocks * width * spacing])
         return LineValues(ratios, errors, rounding, self.log_scale, scale_error, float(self.log_envelope(last)[0]))
 
 
-def mass_beyond(pair: GaussianPair, top: float, width: float) -> float:
-    """P-mass of one step that a band ending at ``top`` leaves out, rounded up."""
-    return pair.mass_beyond(top, width) * (1.0 + 1e-9)
+@compiled
+def _differences(
+    bulk: tuple[Complex, Array, Array],
+    rest: tuple[Complex, Array, Array],
+    share: tuple[float, float],
+    count: float,
+    log_scale: float,
+    leading: bool,
+) -> tuple[Complex, Array, Array]:
+    """The difference over M_nu(c)^T e^log_scale at each point, and its absolute errors by quadrature and by rounding.
+
+    Args:
+        bulk, rest: log(M_nu / M_nu(c)) and log(M_gamma / M_gamma(c)) with their errors by quadrature and by rounding.
+        share: log(M_gamma(c) / M_nu(c)), and its error.
+
+    Where M_gamma is small beside M_nu it is M_nu^T expm1(T log1p(M_gamma / M_nu)), which loses nothing; elsewhere the
+    two powers are subtracted, and M_nu may be 0.
+    """
+    size, scale = bulk[0].size, math.exp(log_scale)
+    ratios, inexact, rounding = np.empty(size, np.complex128), np.empty(size), np.empty(size)
+    for k in range(size):
+        log_share = share[0] + rest[0][k] - bulk[0][k]
+        part = _exp(log_share)
+        inner, outer = count * log1p_complex_at(part), count * bulk[0][k]
+        # An error e of a logarithm moves its number by a factor within e^(+-e), also where that number is nearly 0.
+        own = UNIT * (16.0 + 8.0 * abs(outer) + 8.0 * abs(inner))
+        other = share[1] + UNIT * (8.0 + 4.0 * (abs(log_share) + abs(share[0]) + abs(rest[0][k])))
+        bulk_errors = bulk[1][k], bulk[1][k] + bulk[2][k]
+        rest_errors = rest[1][k], rest[1][k] + rest[2][k] + other
+        errors = np.empty(2)
+        if abs(inner) < _SMALL_EXPONENT:
+            change = _expm1(inner)
+            ratios[k] = _exp(outer) * change
+            moved = abs(part) / abs(1.0 + part)
+            for i in range(2):
+                through = count * math.log1p(moved * math.expm1(min(rest_errors[i] + bulk_errors[i], 700.0)))
+                errors[i] = error_of_exponential_at(outer.real + inner.real, through)
+                errors[i] += error_of_exponential_at(outer.real, count * bulk_errors[i] + i * own) * abs(change)
+        else:
+            whole = outer + inner
+            ratios[k] = _exp(whole) - _exp(outer)
+            # |M_nu| and |M_gamma| over |M|.
+            nu, gamma = math.exp(-inner.real / count), math.exp(log_share.real - inner.real / count)
+            for i in range(2):
+                wrong = nu * math.expm1(min(bulk_errors[i], 700.0)) + gamma * math.expm1(min(rest_errors[i], 700.0))
+                errors[i] = error_of_exponential_at(whole.real, count * math.log1p(wrong) + i * own)
+                errors[i] += error_of_exponential_at(outer.real, count * bulk_errors[i] + i * own)
+        if leading:
+            once = outer + log_share + math.log(count)
+            ratios[k] -= _exp(once)
+            for i in range(2):
+                wrong = (count - 1.0) * bulk_errors[i] + rest_errors[i] + i * own
+                errors[i] += error_of_exponential_at(once.real, wrong)
+        ratios[k] /= scale
+        inexact[k], rounding[k] = errors[0] / scale, (errors[1] - errors[0]) / scale
+    return ratios, inexact, rounding
+
+
+@compiled
+def _exp(z: complex) -> complex:
+    modulus = math.exp(z.real)
+    return complex(modulus * math.cos(z.imag), modulus * math.sin(z.imag))
+
+
+@compiled
+def _expm1(z: complex) -> complex:
+    """e^z - 1, without cancellation."""
+    grown, half = math.expm1(z.real), math.sin(0.5 * z.imag)
+    return complex(grown - 2.0 * half * half * (1.0 + grown), (1.0 + grown) * math.sin(z.imag))
 
 
 def top_for(pair: GaussianPair, width: float, log_mass: float) -> float:
@@ -201,12 +325,24 @@ def top_for(pair: GaussianPair, width: float, log_mass: float) -> float:
     return 1.0 + s * -float(scipy.special.ndtri_exp(min(log_mass, -1.0)))
 
 
-def _log_power_difference(log_share: Array, count: int) -> tuple[Array, Array]:
-    """log((1 + r)^T - 1) with r = e^log_share, and its derivative in log_share."""
-    with np.errstate(over="ignore"):
+def _log_power_difference(log_share: Array, count: int, leading: bool) -> tuple[Array, Array]:
+    """log((1 + r)^T - 1) with r = e^log_share, or log((1 + r)^T - 1 - T r), and a bound of the derivative in log_share.
+
+    The powers r^k of its binomial sum have k <= T, so that the derivative is at most T.
+    """
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         exponent = count * np.logaddexp(0.0, log_share)
         growth = -np.expm1(-exponent)
     small = log_share + math.log(count)
     power: Array = np.where(small < -600.0, small, exponent + np.log(np.maximum(growth, 1e-300)))
     sensitivity: Array = count * np.exp(log_share - np.logaddexp(0.0, log_share)) / np.maximum(growth, 1e-300)
-    return power, sensitivity
+    if not leading:
+        return power, sensitivity
+    # Where T r is small, by the binomial series, whose terms fall by a factor of T r / 3 and more.
+    series, term = np.full(log_share.shape, -math.inf), small
+    for k in range(2, min(count, _SERIES) + 1):
+        term = term + log_share + math.log((count - k + 1.0) / k)
+        series = np.logaddexp(series, term)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        direct = exponent + np.log(-np.expm1(-exponent) - np.exp(small - exponent))
+    return np.where(small < _SMALL_SERIES, series, direct), np.full(log_share.shape, float(count))

@@ -26,6 +26,8 @@ TERM_ROUNDING = 64.0
 #: The logarithm of a number that M(x)^count e^(-x eps) does not reach at a saddle point.
 FAR_ABOVE = 60.0
 _SMALLEST = 1e-290
+#: What is below e^-45 of a weight is nothing beside its rounding.
+_DEAD = 45.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,12 @@ class TiltTable:
         """Return the table of ``count`` independent steps."""
         return TiltTable(
             self.tilts, count * self.moments, count * self.means, count * self.variances, count * self.errors
+        )
+
+    def where(self, chosen: NDArray[np.bool_]) -> TiltTable:
+        """Return the table at some of its tilts."""
+        return TiltTable(
+            self.tilts[chosen], self.moments[chosen], self.means[chosen], self.variances[chosen], self.errors[chosen]
         )
 
     def plus(self, other: TiltTable) -> TiltTable:
@@ -92,7 +100,9 @@ class StepLine:
 
         e^(x+y) - 1 = (e^x - 1)(e^y - 1) + (e^x - 1) + (e^y - 1) makes it one matrix product.
         """
-        spend(blocks * width * self.weights.size)
+        # A node's term moves no more once e^(itl) has fallen to nothing.
+        live = np.minimum(_DEAD / np.maximum(self.losses.imag * (width * spacing), 1e-300) + 1.0, blocks)
+        spend(width * int(live.sum() + 0.25 * (blocks - live).sum()))
         rounding = self.rounding + self.log_moment_error
         return _log_ratios(
             self.weights,
@@ -163,6 +173,12 @@ def _log_ratios(
             fine_r[k] = w.real * fine.real - w.imag * fine.imag
             fine_i[k] = w.real * fine.imag + w.imag * fine.real
         for block in range(blocks):
+            if loss.imag * (block * (width * spacing)) >= _DEAD:
+                # From here on e^(itl) - 1 is -1.
+                for k in range(block * width, size):
+                    real[k] -= w.real
+                    imaginary[k] -= w.imag
+                break
             coarse = _expm1_it(block * (width * spacing), loss)
             own_r, own_i = w.real * coarse.real - w.imag * coarse.imag, w.real * coarse.imag + w.imag * coarse.real
             start, coarse_r, coarse_i = block * width, coarse.real, coarse.imag
@@ -175,7 +191,7 @@ def _log_ratios(
         modulus = max(math.hypot(1.0 + real[k], imaginary[k]), _SMALLEST)
         # The second term is the rounding of the arguments i t l themselves.
         rounding = relative_rounding * min(bounds[0], t * bounds[1]) + 4.0 * UNIT * t * bounds[1]
-        logs[k] = _log1p(complex(real[k], imaginary[k]))
+        logs[k] = log1p_complex_at(complex(real[k], imaginary[k]))
         inexact[k] = math.log1p(relative_error / modulus)
         floating[k] = math.log1p(rounding / modulus)
     return logs, inexact, floating
@@ -219,7 +235,8 @@ def _expm1_it(t: float, loss: complex) -> complex:
 
 
 @compiled
-def _moved(log: float, error: float) -> float:
+def error_of_exponential_at(log: float, error: float) -> float:
+    """Bound how far e^log moves when its exponent moves by ``error``, without overflow."""
     if error < 30.0:
         return math.exp(log) * math.expm1(error)
     return math.exp(min(log + error, 700.0))
@@ -227,15 +244,16 @@ def _moved(log: float, error: float) -> float:
 
 @compiled
 def error_of_exponential(logs: Complex, errors: Array) -> Array:
-    """Bound how far e^logs moves when its exponent moves by ``errors``, without overflow."""
+    """`error_of_exponential_at` each of ``logs``."""
     moved = np.empty(errors.size)
     for k in range(errors.size):
-        moved[k] = _moved(logs[k].real, errors[k])
+        moved[k] = error_of_exponential_at(logs[k].real, errors[k])
     return moved
 
 
 @compiled
-def _log1p(y: complex) -> complex:
+def log1p_complex_at(y: complex) -> complex:
+    """log(1 + y), relatively accurate for small y, which NumPy's is not."""
     square = y.real * (2.0 + y.real) + y.imag * y.imag
     if abs(square) < 0.5:
         modulus = 0.5 * math.log1p(square)
@@ -245,7 +263,7 @@ def _log1p(y: complex) -> complex:
 
 
 def log1p_complex(y: Complex) -> Complex:
-    """log(1 + y), relatively accurate for small y, which NumPy's is not."""
+    """`log1p_complex_at` each of ``y``."""
     return _log1p_of(y.reshape(-1)).reshape(y.shape)
 
 
@@ -253,7 +271,7 @@ def log1p_complex(y: Complex) -> Complex:
 def _log1p_of(y: Complex) -> Complex:
     logs = np.empty(y.size, np.complex128)
     for k in range(y.size):
-        logs[k] = _log1p(y[k])
+        logs[k] = log1p_complex_at(y[k])
     return logs
 
 

@@ -104,7 +104,8 @@ class PoissonGaussianLoss(PrivacyLoss):
         log_scale = math.log(s) - 0.5 * math.log(2.0 * math.pi) - 0.125 / s**2
         parts = tuple(RatioPart(q, log_scale, s * s, 0.0, math.inf, upward=upward) for upward in (True, False))
         at_zero = (1.0 - q) * math.erf(0.5 / s * math.sqrt(0.5))
-        return RatioStep(parts, (), at_zero, ratio_digits(log_count), q, math.inf)
+        pair = GaussianPair(Pair.REMOVE, s, q)
+        return RatioStep(parts, (), at_zero, ratio_digits(log_count), q, math.inf, pair=pair)
 
     def symmetrized_moment(self, tilt: float) -> float:
         """log M(tilt) of the symmetrised pair, rounded up."""

@@ -170,7 +170,10 @@ def test_a_capped_profile_counts_the_far_tail_as_lost() -> None:
     truth = repeated_delta("remove", s, q, count, epsilon)
     profiles = profiles_of(Pair.REMOVE, s, q, count)
     for log_scale in (math.log(truth), math.log(truth) + 12.0, math.log(truth) + 17.0):
-        made = profiles.capped(epsilon, log_scale)
+        made = [
+            *profiles.capped(epsilon, log_scale, windowed=False),
+            *profiles.capped(epsilon, log_scale, windowed=True),
+        ]
         for profile in made:
             bounds = profile.delta_bounds(epsilon)
             assert bounds.lower <= truth * (1.0 + 1e-9)
@@ -202,8 +205,8 @@ def test_known_log_delta_only_where_it_is_known() -> None:
     assert known_log_delta(contour, 60.0) is None
 
 
-def test_the_goal_is_relative_beyond_one() -> None:
-    assert goal(0.01) == goal(1.0) == 1e-6
+def test_the_goal_is_relative_beyond_a_thousandth() -> None:
+    assert goal(1e-5) == goal(1e-3) == 1e-9
     assert goal(30.0) == pytest.approx(3e-5)
 
 

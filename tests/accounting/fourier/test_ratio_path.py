@@ -78,7 +78,7 @@ def test_what_is_left_out_is_bounded(pair: PoissonGaussianLoss | PoissonLaplaceL
         scale, growth, reach = part.best_scale(1.5, 6.0, DIGITS)
         spacing = 2.0 * math.pi * 1.5 / (DIGITS + growth)
         nodes = part.grid(scale, spacing, DIGITS, reach)
-        masses, losses = part.real_nodes(nodes, spacing, scale)
+        masses, _, losses = part.real_nodes(nodes, spacing, scale)
         for first, last in ((0.1, 1.0), (0.3, 1.0), (0.0, 0.9), (0.0, 0.8), (0.2, 0.85)):
             kept = slice(int(first * nodes.size), int(last * nodes.size))
             bound = part.log_left_out(nodes[kept], scale, tilts)

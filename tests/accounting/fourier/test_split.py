@@ -13,10 +13,11 @@ import pytest
 
 from accounting.fourier.choice import DirectedComposition, choose_line, contour_at
 from accounting.fourier.contour import Contour, truncation_point
-from accounting.fourier.pairs import GaussianPair, Pair
+from accounting.fourier.pairs import Band, GaussianPair, Pair
 from accounting.fourier.profiles import DirectedProfiles
 from accounting.fourier.quadrature import GaussianPairStep
-from accounting.fourier.split import SplitStep, mass_beyond, top_for
+from accounting.fourier.split import Cut, SplitStep, top_for
+from accounting.fourier.steps import Step
 from accounting.intervals import Bounds
 from tests.accounting.fourier.truths import RealLine, repeated_delta
 
@@ -35,8 +36,21 @@ def chain(
     width = 0.25 * min(s, s * s)
     top = top_for(step.pair, width, log_left_out)
     places = [step.pair.place_of_loss(cut) for cut in cuts]
-    left_out = count * mass_beyond(step.pair, top, width)
-    return SplitStep.chain(step, count, [*places, top], width), width, left_out
+    cut = Cut(step, step.pair, width)
+    return cut.chain(count, [*places, top]), width, count * cut.mass_beyond(top)
+
+
+def band_of(step: Step) -> Band:
+    assert isinstance(step, GaussianPairStep)
+    assert step.band is not None
+    return step.band
+
+
+def bulk_bound(split: SplitStep, epsilon: float) -> float:
+    """The bound of D_nu without a line."""
+    bulk = split.bulk
+    assert isinstance(bulk, GaussianPairStep)
+    return Cut(bulk, bulk.pair, band_of(bulk).width).bulk_bound(band_of(bulk).high, split.count, epsilon)
 
 
 def rest_contour(split: SplitStep, epsilon: float, most: float = 300.0) -> Contour:
@@ -54,9 +68,9 @@ def bulk_bounds(split: SplitStep, epsilon: float) -> Bounds:
     composition = DirectedComposition(((split.bulk, split.count),), 0.0)
     contour = contour_at(composition, composition.table_at(epsilon), epsilon, 30_000)
     if contour is None:
-        return Bounds(0.0, split.bulk_bound(epsilon), 0.0)
+        return Bounds(0.0, bulk_bound(split, epsilon), 0.0)
     found = contour.delta_bounds(epsilon)
-    return replace(found, upper=min(found.upper, split.bulk_bound(epsilon)))
+    return replace(found, upper=min(found.upper, bulk_bound(split, epsilon)))
 
 
 def total(parts: Sequence[Bounds], left_out: float) -> Bounds:
@@ -95,9 +109,7 @@ def test_each_part_is_the_profile_of_its_measure(kind: Pair, epsilon: float) -> 
     """Two steps: D_nu of the bulk's own law, and every D_j the difference of two shares' profiles."""
     s, q = 0.7, 0.05
     splits, width, _ = chain(step_of(kind, s, q), 2, (0.4 * epsilon, 1.6 * epsilon))
-    ends = [split.bulk.band.high for split in splits if split.bulk.band] + [
-        split.whole.band.high for split in splits[-1:] if split.whole.band
-    ]
+    ends = [band_of(split.bulk).high for split in splits] + [band_of(splits[-1].rest).high]
     truths = [repeated_delta(kind.value, s, q, 2, epsilon, (-math.inf, end, width)) for end in ends]
     bulk = bulk_bounds(splits[0], epsilon)
     assert bulk.lower <= truths[0] * (1.0 + 1e-7)
@@ -151,10 +163,9 @@ def test_bulk_bound_is_above_the_bulk(kind: Pair, s: float, q: float, share: flo
     """Two steps, by nested quadrature; wherever the cut is, below eps and above."""
     for epsilon in (0.05, 0.6, 3.0):
         splits, width, _ = chain(step_of(kind, s, q), 2, (share * epsilon,))
-        assert splits[0].bulk.band is not None
-        end = splits[0].bulk.band.high
+        end = band_of(splits[0].bulk).high
         truth = repeated_delta(kind.value, s, q, 2, epsilon, (-math.inf, end, width))
-        assert splits[0].bulk_bound(epsilon) >= truth * (1.0 - 1e-6) - 1e-15
+        assert bulk_bound(splits[0], epsilon) >= truth * (1.0 - 1e-6) - 1e-15
 
 
 @pytest.mark.parametrize(
@@ -166,7 +177,7 @@ def test_bulk_bound_is_above_the_bulk_of_many_steps(s: float, q: float, count: i
     for share in (0.2, 0.4, 0.6, 0.9):
         splits, _, _ = chain(step_of(Pair.REMOVE, s, q), count, (share * epsilon,))
         bulk = bulk_bounds(splits[0], epsilon)
-        bound = splits[0].bulk_bound(epsilon)
+        bound = bulk_bound(splits[0], epsilon)
         assert bound >= bulk.lower
         if bulk.lower > 0.5 * bulk.upper:
             factors.append(bound / bulk.estimate)
@@ -179,8 +190,7 @@ def test_moments_of_a_rest_are_within_their_errors(kind: Pair, count: int) -> No
     """log(M^T - M_nu^T) at real tilts and M^T - M_nu^T on the line, in 30 digits."""
     s, q, epsilon, tilt = 0.8, 0.05, 0.5, 3.0
     split = chain(step_of(kind, s, q), count, (0.4 * epsilon, 3.0))[0][0]
-    bands = [part.band for part in (split.whole, split.bulk)]
-    shares = [(band.low, band.high, band.width) for band in bands if band is not None]
+    shares = [(-math.inf, band.high, band.width) for band in (band_of(split.rest), band_of(split.bulk))]
     lines = [RealLine(kind.value, s, q, tilt, 30.0, share) for share in shares]
 
     def rest(t: float) -> mp.mpc:
@@ -284,7 +294,7 @@ def test_what_lies_beyond_the_top_is_bounded(s: float, q: float) -> None:
     pair, width = GaussianPair(Pair.REMOVE, s, q), 0.2 * s
     for log_mass in (-3.0, -20.0, -60.0):
         top = top_for(pair, width, log_mass)
-        found = mass_beyond(pair, top, width)
+        found = Cut(GaussianPairStep(pair, DIGITS), pair, width).mass_beyond(top)
         assert 0.0 < found <= math.exp(log_mass)
         with mp.workdps(30):
             r = mp.sqrt(mp.mpf(s) ** 2 + mp.mpf(width) ** 2)

@@ -1,0 +1,133 @@
+"""The law of a loss that has countably few outcomes: its profile is a sum of positive terms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from accounting.fourier.effort import spend
+from accounting.fourier.steps import UNIT
+from accounting.intervals import Bounds
+
+Array = NDArray[np.float64]
+
+#: More outcomes are left to other methods.
+MOST_OUTCOMES = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """The law of the loss under P, or a part of it.
+
+    Attributes:
+        log_masses, losses: One entry per outcome; not sorted, and equal losses may repeat.
+        mass_error: Relative error of every mass.
+        loss_error: Absolute error of every loss.
+    """
+
+    log_masses: Array
+    losses: Array
+    mass_error: float
+    loss_error: float
+
+    @classmethod
+    def of_atoms(cls, atoms: Sequence[tuple[float, float]], error: float, count: int) -> Outcomes | None:
+        """``count`` equal steps, each of which takes one of a few atoms; None where they have too many outcomes.
+
+        Args:
+            atoms: (mass, loss) of each; the masses may add up to less than 1.
+            error: Relative error of a mass and of a loss.
+
+        >>> law = Outcomes.of_atoms([(0.5, 1.0), (0.25, -1.0)], 0.0, 2)
+        >>> sorted(zip(law.losses.tolist(), np.exp(law.log_masses).round(9).tolist()))
+        [(-2.0, 0.0625), (0.0, 0.25), (2.0, 0.25)]
+        """
+        if math.comb(count + len(atoms) - 1, len(atoms) - 1) > MOST_OUTCOMES:
+            return None
+        # How often each atom is taken; log of the multinomial coefficient and powers on the way.
+        left, log_masses, losses = np.array([count]), np.array([math.lgamma(count + 1.0)]), np.zeros(1)
+        for place, (mass, loss) in enumerate(atoms):
+            if place == len(atoms) - 1:
+                taken, origin = left, np.arange(left.size)
+            else:
+                taken = np.concatenate([np.arange(rest + 1) for rest in left.tolist()])
+                origin = np.repeat(np.arange(left.size), left + 1)
+            log_masses = log_masses[origin] + taken * math.log(mass) - scipy.special.gammaln(taken + 1.0)
+            losses, left = losses[origin] + taken * loss, left[origin] - taken
+        spend(40 * losses.size)
+        # Factorials' logarithms are the largest terms, and powers' exponents; each is good to a few units.
+        terms = 8.0 * (len(atoms) + 1.0) * math.lgamma(count + 2.0) + 4.0 * count * max(
+            1.0 - math.log(m) for m, _ in atoms
+        )
+        largest = count * max(abs(loss) for _, loss in atoms)
+        mass_error = math.expm1(UNIT * (16.0 * terms + 64.0 + losses.size) + 1.01 * count * error)
+        return cls(log_masses, losses, mass_error, (UNIT * 4.0 * (len(atoms) + 2.0) + error) * largest)
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """Two numbers around delta(eps)."""
+        return (
+            self._at(epsilon + self.loss_error) * (1.0 - self.mass_error),
+            # Every term may have underflowed.
+            self._at(epsilon - self.loss_error) * (1.0 + self.mass_error) + 5e-324 * (self.losses.size + 1),
+        )
+
+    def slope(self, epsilon: float) -> float:
+        """-d delta / d eps, an estimate."""
+        above = self.losses > epsilon
+        return float(np.exp(self.log_masses[above] + epsilon - self.losses[above]).sum())
+
+    def _at(self, epsilon: float) -> float:
+        above = self.losses > epsilon
+        missed = -np.expm1(epsilon - self.losses[above])
+        return float(np.exp(self.log_masses[above]) @ missed)
+
+
+class Part(Protocol):
+    """A part of a step's law with a profile in closed form."""
+
+    def profile(self, epsilons: Array) -> tuple[Array, Array]:
+        """D(eps) at every real eps, and an estimate of -dD / d eps."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesProfile:
+    """The profile of ``count`` steps that take atoms alone, or all but one do, as that of a `contour.Contour`.
+
+    Attributes:
+        outcomes: Of all steps.
+        but_one: Of one step fewer.
+        parts: What that one step takes instead; none, if that is left to others.
+        part_error: Relative error of their profiles.
+        tilt: -d log delta / d eps about where it is wanted.
+    """
+
+    outcomes: Outcomes
+    but_one: Outcomes
+    parts: tuple[Part, ...]
+    part_error: float
+    count: int
+    tilt: float = math.nan
+
+    def delta_bounds(self, epsilon: float) -> Bounds:
+        lower, upper = self.outcomes.delta(epsilon)
+        if self.parts:
+            error = 1.01 * (self.but_one.mass_error + self.part_error)
+            lower += self._with_one(epsilon + self.outcomes.loss_error)[0] * (1.0 - error)
+            upper += self._with_one(epsilon - self.outcomes.loss_error)[0] * (1.0 + error)
+        return Bounds(lower, upper, 0.5 * (lower + upper), {"rounding": upper - lower})
+
+    def estimate(self, epsilon: float) -> tuple[float, float]:
+        """Return delta and -d delta / d eps, estimates."""
+        delta, slope = self._with_one(epsilon)
+        return self.outcomes.delta(epsilon)[0] + delta, self.outcomes.slope(epsilon) + slope
+
+    def _with_one(self, epsilon: float) -> tuple[float, float]:
+        masses, left = self.count * np.exp(self.but_one.log_masses), epsilon - self.but_one.losses
+        profiles = [part.profile(left) for part in self.parts]
+        return sum(float(masses @ delta) for delta, _ in profiles), sum(float(masses @ slope) for _, slope in profiles)
