@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -164,21 +166,36 @@ def test_a_gpu_with_too_little_memory_says_so() -> None:
         there.xp.empty(2**46)
 
 
+FEWER_DIGITS = """
+import cupy
+from trainer.arithmetic import faults_of
+print(faults_of(cupy))
+"""
+
+
 @pytest.mark.gpu
 def test_a_gpu_that_takes_fewer_digits_is_noticed() -> None:
-    """TF32 is what CuPy would take with CUPY_TF32=1; pedantic products are what `cuda_device` asks for."""
+    """In a process that CUDA's libraries are told otherwise in."""
+    cuda()
+    told = {"NVIDIA_TF32_OVERRIDE": "1", "CUPY_TF32": "1"}
+    command = [sys.executable, "-c", FEWER_DIGITS]
+    found = subprocess.run(command, env=os.environ | told, capture_output=True, text=True, check=True).stdout
+    assert "TF32" in found, found
+
+
+@pytest.mark.gpu
+def test_fewer_digits_are_not_to_be_had_even_where_they_are_asked_for() -> None:
     cuda()
     core: Any = sys.modules["cupy._core"]
     kinds: Any = sys.modules["cupy._core._routines_linalg"]
     asked = core.get_compute_type(np.float32)
     core.set_compute_type(np.float32, kinds.COMPUTE_TYPE_TF32)
     try:
-        assert any("TF32" in fault for fault in faults_of(sys.modules["cupy"]))
+        assert faults_of(sys.modules["cupy"]) == ()
     finally:
         core.set_compute_type(np.float32, asked)
     assert asked == kinds.COMPUTE_TYPE_PEDANTIC
     assert core.get_reduction_accelerators() == core.get_routine_accelerators() == []
-    assert faults_of(sys.modules["cupy"]) == ()
 
 
 class Stub(SimpleNamespace):
