@@ -4,11 +4,18 @@
 FROM python:3.13-slim-trixie AS build
 # `dask` for a service whose runs are trained on a Dask cluster, and for the cluster: docs/operating/dask.md.
 ARG LOCK=runtime
+# 12 or 13 for workers on a GPU: docs/operating/gpu.md.
+ARG CUDA=
 WORKDIR /build
 COPY requirements/${LOCK}.lock ./packages.lock
+COPY requirements/cuda12.txt requirements/cuda13.txt ./
 RUN python -m venv /opt/epsilond/venv \
     && /opt/epsilond/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
-        --require-hashes --only-binary :all: -r packages.lock
+        --require-hashes --only-binary :all: -r packages.lock \
+    && if [ -n "${CUDA}" ]; then \
+        /opt/epsilond/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
+            --only-binary :all: -r "cuda${CUDA}.txt"; \
+    fi
 
 FROM python:3.13-slim-trixie
 LABEL org.opencontainers.image.title="epsilond" \

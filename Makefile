@@ -21,7 +21,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -34,6 +34,9 @@ worker: $(VENV)/.engine  ## execute queued runs in a process of their own (the s
 	@$(BIN)/python -m app worker
 
 dask: $(VENV)/.dask  ## install what runs need to be trained on a Dask cluster (docs/operating/dask.md)
+
+cuda12 cuda13: $(VENV)/.runtime  ## install what workers need for EPSILOND_DEVICE=cuda, by the machine's CUDA (docs/operating/gpu.md)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r requirements/$@.txt
 
 migrate: $(VENV)/.runtime  ## bring the database named by EPSILOND_DATABASE_URL to the newest schema
 	@$(BIN)/python -m app migrate
@@ -100,8 +103,8 @@ bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's an
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.trainer.release
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.table
 
-# CuPy is not locked: it has to be the one for the machine's CUDA, put into $(VENV) by hand (cupy-cuda12x, say).
-bench-gpu: $(VENV)/.runtime  ## a private step beside a plain one on CuPy; says so where there is no GPU
+# CuPy has to be the one for the machine's CUDA: `make cuda12` or `make cuda13` before.
+bench-gpu: $(VENV)/.runtime  ## a private step on a GPU beside a plain one there and ours on the host; says so where there is no GPU
 	@$(BIN)/python -m benchmarks.gpu
 	@$(BIN)/python -m benchmarks.table
 

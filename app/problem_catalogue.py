@@ -241,6 +241,7 @@ RUN_PROBLEMS: Mapping[str, str] = {
     "run_not_started": "The run could not be started; nothing was charged.",
     "declaration_altered": "A run, its charge or its data is not what the books say; `detail` says what is charged.",
     "dataset_too_full": "A private data set has more rows than its capacity; nothing was charged.",
+    "device_too_small": "The worker's device has too little memory for the data set's capacity; nothing was charged.",
     "dataset_deleted": "A data set of the run was deleted before a worker took it; nothing was charged.",
     "database_restored": "The database was restored from a backup while the run was in flight; its hold is charged.",
 }

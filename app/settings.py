@@ -81,6 +81,11 @@ class Settings(BaseSettings):
         description="Runs that the server carries out at once, in as many worker processes or on a Dask cluster; 0 "
         "leaves them to `worker`.",
     )
+    device: Literal["cpu", "cuda"] = Field(
+        "cpu",
+        description="What workers take the steps of runs on: their processor, or the first CUDA device that they see, "
+        "with CuPy (`docs/operating/gpu.md`). All workers of a database have the same.",
+    )
     dask_without_tls: bool = Field(
         False,
         description="Whether a Dask scheduler on another machine may be spoken to in the clear: rows and checkpoints "
@@ -299,6 +304,14 @@ class Settings(BaseSettings):
             raise PydanticCustomError("checkpoint_key_file", detail) from None
         return path.absolute()
 
+    @field_validator("device")
+    @classmethod
+    def _can_compute(cls, device: str) -> str:
+        if device == "cuda" and find_spec("cupy") is None:
+            detail = "runs are to be carried out by CuPy, which is not installed; `make cuda12` or `make cuda13` does"
+            raise PydanticCustomError("device", detail)
+        return device
+
     @field_validator("dask_scheduler")
     @classmethod
     def _can_be_spoken_to(cls, address: str | None, info: ValidationInfo) -> str | None:
@@ -306,6 +319,9 @@ class Settings(BaseSettings):
             return None
         if _DASK_ADDRESS.fullmatch(address) is None:
             detail = "it is not the address of a Dask scheduler, such as tls://scheduler.example:8786"
+            raise PydanticCustomError("dask_scheduler", detail)
+        if info.data.get("device") == "cuda":
+            detail = "a cluster takes the steps on its own processors; leave out this or EPSILOND_DEVICE=cuda"
             raise PydanticCustomError("dask_scheduler", detail)
         if find_spec("distributed") is None:
             detail = "runs are to be carried out by Dask, which is not installed; `make dask` installs it"

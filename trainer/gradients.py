@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol
 
-from trainer.arrays import TINY, Array, Namespace, as_float64, cleared, dtype_name, flushed, squared_norms
+from trainer.arrays import TINY, Array, Namespace, as_float64, cleared, dtype_name, flushed, on_host, squared_norms
 
 #: Rows that are summed by one product before the sum is rounded to the grid, by dtype: `trainer.grid` says why so few.
 PIECE_ROWS = {"float64": 2048, "float32": 320}
+#: The same where all pieces of a block are summed by one call: no more rows, and a power of two, as blocks have.
+_EVEN_PIECE_ROWS = {"float64": 2048, "float32": 256}
+#: Numbers that such a call makes, at most.
+_LARGEST_CALL = 2**26
 
 #: From upper bounds of gradients' norms, shape (B,), to factors on the gradients: what `trainer.clipping` makes.
 Factors = Callable[[Array], Array]
@@ -159,14 +164,8 @@ class OuterProducts:
         for layer in self.layers:
             inputs, weighted = layer.inputs, _weighted(xp, layer.deltas, weights * steps_per_unit)
             rows, columns = inputs.shape[1], weighted.shape[1]
-            # Products whose result is as wide as the inputs are the faster ones.
-            matrix = bias = None
-            for piece in _pieces(weighted):
-                chosen = weighted[piece, :]
-                matrix = _add_rounded(xp, matrix, chosen.T @ inputs[piece, :])
-                if layer.has_bias:
-                    bias = _add_rounded(xp, bias, xp.sum(chosen, axis=0))
-            assert matrix is not None, "a batch has rows"
+            sums = _rounded_sums if on_host(xp) else _rounded_sums_at_once
+            matrix, bias = sums(xp, weighted, inputs, layer.has_bias)
             end = start + rows * columns
             total[start:end] += xp.reshape(matrix.T, (-1,))
             start = end
@@ -228,6 +227,45 @@ def _pieces(rows: Array) -> Iterator[slice]:
     pieces = max(1, -(-count // most))
     for piece in range(pieces):
         yield slice(piece * count // pieces, (piece + 1) * count // pieces)
+
+
+def _rounded_sums(xp: Namespace, weighted: Array, inputs: Array, has_bias: bool) -> tuple[Array, Array | None]:
+    """Return the sums of outer(weighted_i, inputs_i) and of weighted_i, each piece's rounded to whole steps."""
+    matrix = bias = None
+    for piece in _pieces(weighted):
+        chosen = weighted[piece, :]
+        # Products whose result is as wide as the inputs are the faster ones.
+        matrix = _add_rounded(xp, matrix, chosen.T @ inputs[piece, :])
+        if has_bias:
+            bias = _add_rounded(xp, bias, xp.sum(chosen, axis=0))
+    return matrix, bias
+
+
+def _rounded_sums_at_once(xp: Namespace, weighted: Array, inputs: Array, has_bias: bool) -> tuple[Array, Array | None]:
+    """The same for a device, which takes as long to begin a call as for all pieces of a block.
+
+    Pieces are even, but for the last rows, which are a piece of their own.
+    """
+    count, rows, columns = weighted.shape[0], inputs.shape[1], weighted.shape[1]
+    most = _EVEN_PIECE_ROWS[dtype_name(weighted)]
+    at_once = max(1, _LARGEST_CALL // (rows * columns)) * most
+    even = count // most * most
+    edges = [*range(0, even, at_once), *sorted({even, count})]
+    matrix = bias = None
+    for first, last in pairwise(edges):
+        pieces, long = max(1, (last - first) // most), min(most, last - first)
+        chosen = xp.reshape(weighted[first:last, :], (pieces, long, columns))
+        products = xp.permute_dims(chosen, (0, 2, 1)) @ xp.reshape(inputs[first:last, :], (pieces, long, rows))
+        matrix = _add_pieces(xp, matrix, products)
+        if has_bias:
+            bias = _add_pieces(xp, bias, xp.sum(chosen, axis=1))
+    return matrix, bias
+
+
+def _add_pieces(xp: Namespace, total: Array | None, pieces: Array) -> Array:
+    """Add the sums of several pieces, each rounded, to a total in float64."""
+    added = xp.sum(xp.round(pieces), axis=0, dtype=xp.float64)
+    return added if total is None else total + added
 
 
 def _weighted(xp: Namespace, deltas: Array, weights: Array) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibrators.plan import Plan
+from trainer.devices import HOST, Device
 from trainer.exact.gaussian import load_noise
 from trainer.loop import Task, Trainer
 from trainer.models import Model
@@ -43,6 +44,7 @@ def measure(
     model: Model,
     capacity: int,
     *,
+    device: Device = HOST,
     budget_s: float = BUDGET_S,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Pace:
@@ -55,6 +57,7 @@ def measure(
         plan: What is to be carried out.
         model: What is to be trained.
         capacity: Slots of the data set, a public number.
+        device: Where it is to be carried out.
         budget_s: Steps are measured for about so long.
         clock: Monotonic, in seconds.
 
@@ -63,21 +66,33 @@ def measure(
 
     Raises:
         InvalidValue, Unsupported: as `trainer.run.run`.
+        DeviceFull: the device has too little memory.
     """
+    with device.used():
+        return _measured(plan, model, capacity, device, budget_s, clock)
+
+
+def _measured(
+    plan: Plan, model: Model, capacity: int, device: Device, budget_s: float, clock: Callable[[], float]
+) -> Pace:
     # Otherwise the first step would wait for it, and take the whole budget.
     load_noise()
     began = clock()
     streams = random_streams()
-    records = prepare(model, *dummy_rows(model, capacity), plan.dtype, capacity, streams.slots)
+    features, labels = map(device.holding, dummy_rows(model, capacity))
+    records = prepare(model, features, labels, plan.dtype, capacity, streams.slots)
+    device.settle()
     preparing_s = clock() - began
     execution = execution_of(plan)
+    if device is not HOST:
+        # The first step of all compiles what the device runs, which may take longer than the budget.
+        _steps(execution.make(Task(plan, model, records, random_streams())), 1, budget_s, clock, device)
     with cores_for(plan, model, records):
         warm = execution.make(Task(plan, model, records, random_streams()))
-        steps, seconds = _steps(warm, 1, budget_s, clock)
+        steps, seconds = _steps(warm, 1, budget_s, clock, device)
         if seconds < budget_s:
-            steps, seconds = _steps(
-                execution.make(Task(plan, model, records, streams)), plan.iterations, budget_s, clock
-            )
+            trainer = execution.make(Task(plan, model, records, streams))
+            steps, seconds = _steps(trainer, plan.iterations, budget_s, clock, device)
     return Pace(preparing_s, seconds / steps * _heavier(plan, steps))
 
 
@@ -88,12 +103,15 @@ def dummy_rows(model: Model, count: int) -> tuple[npt.NDArray[np.float64], npt.N
     return ramp, np.arange(count, dtype=np.float64) % model.num_classes if model.num_classes else labels
 
 
-def _steps(trainer: Trainer, most: int, budget_s: float, clock: Callable[[], float]) -> tuple[int, float]:
+def _steps(
+    trainer: Trainer, most: int, budget_s: float, clock: Callable[[], float], device: Device
+) -> tuple[int, float]:
     """Take ``most`` steps, or as many as the budget allows, at least one. Return their number and the seconds."""
     try:
         began = clock()
         while trainer.steps_done < most and (trainer.steps_done == 0 or clock() - began < budget_s):
             trainer.step()
+        device.settle()
         return trainer.steps_done, clock() - began
     finally:
         trainer.close()

@@ -13,12 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from calibrators.plan import GradientBound
-from trainer.arrays import TINY, Array, as_float64, cleared, float_dtype, flushed
+from trainer.arrays import TINY, Array, as_float64, cleared, float_dtype, flushed, on_host
 from trainer.clipping import contribution_factors
 from trainer.gradients import Gradients
 from trainer.grid import Grid
 from trainer.models import Model
 from trainer.records import Block, Records, Selection
+
+#: A device begins so many blocks' work at once, since it takes as long to begin a call as for what is in a block.
+_DEVICE_BLOCKS = 8
 
 #: From a block to its gradients and to factors that make each of them a contribution no longer than 1.
 Contributions = Callable[[Block], tuple[Gradients, Array]]
@@ -31,7 +34,7 @@ def summed(records: Records, slots: Selection, dimension: int, block_rows: int, 
         records: All slots.
         slots: Those that take part, padding included.
         dimension: d.
-        block_rows: Slots that are read at a time.
+        block_rows: Slots that the host reads at a time.
         grid: Where the sum lies.
         of: What a block contributes, in units of the contribution bound.
 
@@ -41,6 +44,7 @@ def summed(records: Records, slots: Selection, dimension: int, block_rows: int, 
     """
     xp = records.xp
     total = xp.zeros(dimension, dtype=xp.float64)
+    block_rows = block_rows if on_host(xp) else _DEVICE_BLOCKS * block_rows
     first, last = (slots.start, slots.stop) if isinstance(slots, slice) else (0, slots.size)
     for start in range(first, last, block_rows):
         chosen = slice(start, min(start + block_rows, last))

@@ -144,7 +144,7 @@ def _run(report: PrivacyReport) -> Section:
         facts.insert(2, ("why it did not succeed", f"{report.problem.code}: {report.problem.detail}"))
     tables = [_facts("The run", facts, codes=("run", "algorithm", "plan hash"))]
     if report.versions is not None:
-        tables.append(_facts("Versions of what trained", report.versions.items()))
+        tables.append(_facts("What trained", [("device", report.device), *report.versions.items()]))
     return Section("Run", tables=tuple(tables))
 
 

@@ -29,6 +29,7 @@ from app.tables.runs import Run
 from app.tables.states import RunState
 from calibrators.plan import Plan
 from trainer.checkpoint import Checkpoints
+from trainer.devices import Device
 from trainer.models import TASKS, Task
 from trainer.run import RunResult
 
@@ -103,8 +104,15 @@ def train(
     return executor.train(job, checkpoint, on_progress, lambda: cancelled or has_stopped())
 
 
-def summarize(job: Job, result: RunResult, score_key: int | None) -> dict[str, Any]:
-    """Return what is stored of a result beside the model file: shapes, public scores, and a score that is charged."""
+def summarize(job: Job, result: RunResult, score_key: int | None, device: Device) -> dict[str, Any]:
+    """Return what is stored of a result beside the model file: shapes, public scores, and a score that is charged.
+
+    Args:
+        job: The run.
+        result: What it releases.
+        score_key: Of the score's noise.
+        device: What computed.
+    """
     public = [data for data in (job.test, job.training) if data is not None and data.public]
     if TASKS[job.model.kind] is Task.MEAN:
         public = []  # it predicts no label
@@ -119,7 +127,8 @@ def summarize(job: Job, result: RunResult, score_key: int | None) -> dict[str, A
         "parameters": {name: list(array.shape) for name, array in result.parameters.items()},
         "metrics": [_score(job, result, data).model_dump(mode="json") for data in public if len(data.labels)],
         "assumptions": job.run.provenance["assumptions"],
-        "versions": versions(job.plan.engine),
+        "device": device.name,
+        "versions": versions(job.plan.engine, device),
     }
 
 

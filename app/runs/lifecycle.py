@@ -79,6 +79,11 @@ DATASET_TOO_FULL = {
     "detail": "The data set has more rows than its capacity, so no run on it can hide their number. Nothing was "
     "charged. Its owner can upload the file again with a larger capacity.",
 }
+DEVICE_TOO_SMALL = {
+    "code": "device_too_small",
+    "detail": "The worker's device has too little memory for as many rows as the data set has room for, and this "
+    "model. Nothing was charged. A worker that computes on its processor can take such runs.",
+}
 PLAN_REFUSED = {
     "code": "plan_hash_mismatch",
     "detail": "The stored plan is not the one that was charged, so the worker refused it. Nothing was charged.",
@@ -90,7 +95,15 @@ DECLARATION_ALTERED = {
 }
 
 #: What says that nothing was charged, and is not said where something was.
-_UNCHARGED = (NOT_STARTED, HOLD_LOST, DATASET_GONE, DATASET_TOO_FULL, PLAN_REFUSED, DECLARATION_ALTERED)
+_UNCHARGED = (
+    NOT_STARTED,
+    HOLD_LOST,
+    DATASET_GONE,
+    DATASET_TOO_FULL,
+    DEVICE_TOO_SMALL,
+    PLAN_REFUSED,
+    DECLARATION_ALTERED,
+)
 
 #: A run that has cost so many workers their lives is not given to another.
 MAX_WORKERS_LOST = 3

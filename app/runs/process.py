@@ -22,9 +22,10 @@ from app.observability.stack import stack_lines
 from app.runs import liveness
 from app.runs.doorbell import Doorbell
 from app.runs.executors.interface import Executor
-from app.runs.executors.local import LOCAL
+from app.runs.executors.local import LOCAL, LocalExecutor
 from app.runs.worker import work
 from app.settings import Settings
+from trainer.devices import DeviceUnusable, cuda_device
 
 
 def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
@@ -47,6 +48,9 @@ def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
                 work(context, worker_id, bell, lambda: told_to_stop.is_set() or os.getppid() != parent_pid, executor)
 
             _in_threads(slots, fill_slot, told_to_stop)
+    except DeviceUnusable as unusable:
+        structlog.get_logger().error("device_unusable", worker_id=worker_id, advice=str(unusable))
+        return 1
     except Exception as error:
         structlog.get_logger().error("worker_failed", worker_id=worker_id, stack_trace=stack_lines(error))
         return 1
@@ -56,7 +60,15 @@ def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
 
 
 def executor_for(settings: Settings) -> AbstractContextManager[Executor]:
-    """What takes the steps of runs, as the settings say; it is closed at the end of the block."""
+    """What takes the steps of runs, as the settings say; it is closed at the end of the block.
+
+    Raises:
+        DeviceUnusable: they say a device that is not there, or computes otherwise than private runs need.
+    """
+    if settings.device == "cuda":
+        device = cuda_device()
+        structlog.get_logger().info("device_found", device=device.name, **device.versions)
+        return nullcontext(LocalExecutor(device))
     if settings.dask_scheduler is None:
         return nullcontext(LOCAL)
     # Only here: Dask is installed where somebody wants it, and takes a while to load.

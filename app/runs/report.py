@@ -49,6 +49,7 @@ from app.wire.answers import ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema
 from calibrators.plan import Plan, plan_from_canonical
 from calibrators.registry import ALGORITHMS
+from trainer.devices import HOST
 
 NEIGHBOURS = {
     NeighboringRelation.ADD_OR_REMOVE_ONE: "one {unit} is added or removed",
@@ -187,6 +188,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         charge=charge_of(session, run),
         budget=None if run.budget_id is None else _budget_summary(session, run.budget_id),
         ledger=None if reservation is None else _ledger_summary(session, reservation),
+        device=None if run.result is None else run.result.get("device", HOST.name),
         versions=None if run.result is None else run.result["versions"],
         audits=[_audit_summary(audit) for audit in runs.newest_audits(session, run.id, MOST_AUDITS)],
         caveats=[*caveats, *([PUBLIC_ROWS] if data.public else []), *run.warnings],

@@ -162,6 +162,9 @@ class CardFacts(Schema):
     charge: dict[str, Any] | None
     budget: BudgetSummary | None
     ledger: LedgerSummary | None = Field(description="null for a run without a budget.")
+    device: str | None = Field(
+        description="What took the steps: cpu, or cuda with the name of the card; null before the run has trained."
+    )
     versions: dict[str, str] | None = Field(description="Versions of the worker that trained; null before it has.")
     audits: list[AuditSummary] = Field(description="The newest ones, at most 20.")
     caveats: list[str]

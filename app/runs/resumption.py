@@ -23,6 +23,7 @@ from app.runs.lifecycle import WORKER_LOST, RefusedError
 from app.runs.score_keys import kept_score_key, new_score_key
 from app.runs.versions import code_version
 from trainer.checkpoint import Binding, Checkpoints
+from trainer.devices import HOST, Device
 from trainer.run import first_checkpoint, steps_in
 
 log = structlog.get_logger()
@@ -47,16 +48,21 @@ class Beginning:
     score_key: int | None = None
 
 
-def begin(context: Context, job: Job) -> Beginning:
+def begin(context: Context, job: Job, device: Device = HOST) -> Beginning:
     """Go on from the farthest checkpoint of the stream that the run was started with, or keep the keys of a new one.
 
+    Args:
+        context: The process's context.
+        job: The run.
+        device: Where its steps are taken.
+
     Raises:
-        RefusedError: the charge has started, and nothing of its stream is left that belongs to this plan, these data
-            and this program.
+        RefusedError: the charge has started, and nothing of its stream is left that belongs to this plan, these data,
+            this program and this device.
         OSError: the keys cannot be kept.
     """
     run, files = job.run, CheckpointFiles(context)
-    binding = Binding(run.plan_hash, _data_tag(context, job), code_version())
+    binding = Binding(run.plan_hash, _data_tag(context, job), code_version(device))
     if run.stream_id is not None:
         found = [
             Beginning(run.stream_id, steps, binding, content)

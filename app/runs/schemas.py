@@ -70,6 +70,10 @@ class ResultBody(Schema):
         description="Share of training rows that the best run of a sweep predicts rightly, with the noise that was "
         "charged; null unless the sweep is scored so.",
     )
+    device: str = Field(
+        "cpu",
+        description="What took the steps: cpu, or cuda with the name of the card (`docs/operating/gpu.md`).",
+    )
     versions: dict[str, str] = Field(description="Versions of the accounting engine and of the worker that trained.")
     assumptions: dict[str, float] = Field(description="Constants behind the step size, where the service derived them.")
 

@@ -15,25 +15,43 @@ import calibrators
 import trainer
 from accounting import ENGINE_VERSION
 from accounting.canonical import canonical_bytes
+from trainer.devices import HOST, Device
 
 
-def versions(engine: str) -> dict[str, str]:
-    """Return the versions of the accounting engine that priced the plan, and of this process."""
+def versions(engine: str, device: Device = HOST) -> dict[str, str]:
+    """Return the versions of the accounting engine that priced the plan, of this process, and of a device's libraries.
+
+    Args:
+        engine: Of the plan.
+        device: Where steps are taken.
+    """
     return {
         "engine": engine,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "randomgen": randomgen.__version__,
+        **device.versions,
     }
 
 
-@cache
-def code_version() -> str:
+def code_version(device: Device = HOST) -> str:
     """Hash everything that decides what a run draws and computes next: a checkpoint goes on under the same hash alone.
 
-    A version's number is raised when somebody thinks of it, so the trainer's sources are part of it themselves.
+    A version's number is raised when somebody thinks of it, so the trainer's sources are part of it themselves. So is
+    a device, which rounds otherwise than the host.
+
+    Args:
+        device: Where steps are taken.
     """
+    on_device = {} if device is HOST else {"device": device.name}
+    return hashlib.sha256(
+        canonical_bytes({**versions(ENGINE_VERSION, device), "sources": _sources(), **on_device})
+    ).hexdigest()
+
+
+@cache
+def _sources() -> str:
     sources = hashlib.sha256()
     for package in (trainer, calibrators):
         folder = Path(package.__path__[0])
@@ -41,6 +59,4 @@ def code_version() -> str:
             content = path.read_bytes()
             sources.update(f"{folder.name}/{path.relative_to(folder)} {len(content)}\n".encode())
             sources.update(content)
-    return hashlib.sha256(
-        canonical_bytes({**versions(ENGINE_VERSION), "sources": sources.hexdigest()}),
-    ).hexdigest()
+    return sources.hexdigest()

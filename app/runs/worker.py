@@ -26,12 +26,13 @@ from app.runs.executors.interface import Executor, MachinesLost, TrainingFailed
 from app.runs.executors.local import LOCAL
 from app.runs.job import Job
 from app.runs.leases import Heartbeat
-from app.runs.lifecycle import FAILED, NOT_STARTED, WORKER_LOST, Ending, RefusedError
+from app.runs.lifecycle import DEVICE_TOO_SMALL, FAILED, NOT_STARTED, WORKER_LOST, Ending, RefusedError
 from app.runs.resumption import Keeper, begin
 from app.runs.timetable import Timetable, timetable_for
 from app.tables.runs import Run
 from app.tables.states import RunState
 from calibrators.plan import Plan
+from trainer.devices import DeviceFull
 from trainer.run import RunCancelled
 
 log = structlog.get_logger()
@@ -160,7 +161,7 @@ def _outcome(
             # The charge's start is public: it must not tell how long loading took, or that it failed.
             if timetable is not None:
                 timetable.wait_for_training()
-        beginning = begin(context, job)
+        beginning = begin(context, job, executor.device)
         steps = beginning.steps if timetable is None else min(beginning.steps, timetable.first)
         persist(lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, steps), must_stop)
         # What the start has entered is what a row said. No noise is drawn under another charge than was reserved.
@@ -178,6 +179,8 @@ def _outcome(
 
 
 def _not_started(error: Exception) -> _Outcome:
+    if isinstance(error, DeviceFull):
+        error = RefusedError(DEVICE_TOO_SMALL)
     if not isinstance(error, RefusedError):
         return _Outcome(Ending(RunState.FAILED, NOT_STARTED), "run_not_started", {"stack_trace": stack_lines(error)})
     state = RunState.CANCELLED if error.problem is None else RunState.FAILED
@@ -187,7 +190,7 @@ def _not_started(error: Exception) -> _Outcome:
 def _train(context: Context, job: Job, keeper: Keeper, executor: Executor, timetable: Timetable | None) -> _Outcome:
     try:
         trained = train(context, job, keeper.checkpoints(), lambda: keeper.has_stopped, executor, timetable)
-        summary = summarize(job, trained, keeper.score_key)
+        summary = summarize(job, trained, keeper.score_key, executor.device)
         artifacts.write_model(context, job.run, job.description, trained)
     except RunCancelled:
         return _Outcome(None if keeper.has_stopped else Ending(RunState.CANCELLED))

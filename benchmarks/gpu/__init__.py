@@ -1,1 +1,2 @@
-"""A private training step beside a plain one, both on CuPy. Without a GPU nothing is measured, and that is said."""
+"""A private training step on a GPU, beside a plain one there and a private one on the host. Without a GPU nothing is
+measured, and that is said."""

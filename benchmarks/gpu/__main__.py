@@ -16,11 +16,19 @@ from benchmarks.gpu import device
 from benchmarks.gpu.markdown import OVER_CUPY, verdict
 from benchmarks.trainer.__main__ import SOURCES
 from benchmarks.trainer.rounds import Scale, side_by_side
-from benchmarks.trainer.work import TASKS, write_data
+from benchmarks.trainer.work import Task, write_data
+from trainer.devices import DeviceUnusable, cuda_device
 
-SIDES = ("cupy", "ours_on_gpu")
-RATIOS = {"over_cupy": ("ours_on_gpu", "cupy")}
-SCALE = Scale(rounds=15, seconds=0.5, least_steps=2)
+SIDES = ("cupy", "ours_on_gpu", "ours")
+RATIOS = {"over_cupy": ("ours_on_gpu", "cupy"), "host_over_gpu": ("ours", "ours_on_gpu")}
+SCALE = Scale(rounds=9, seconds=0.3, least_steps=2)
+TASKS = (
+    Task("softmax", 256),
+    Task("softmax", 4096),
+    Task("mlp", 256),
+    Task("mlp", 4096),
+    Task("linear", 16384),
+)
 
 
 def main() -> None:
@@ -28,8 +36,8 @@ def main() -> None:
     output = report.FOLDER / "gpu.json"
     figures: dict[str, Any] = {"benchmark": "gpu", "command": "make bench-gpu"}
     try:
-        library = device.cupy()
-    except device.NoGpu as missing:
+        library, found = device.cupy(), cuda_device()
+    except (device.NoGpu, DeviceUnusable) as missing:
         sys.stdout.write(f"not run: no GPU ({missing})\n")
         if not (output.exists() and report.read("gpu")["ran"]):
             report.write(output, figures | {"ran": False, "goal": OVER_CUPY})
@@ -40,15 +48,26 @@ def main() -> None:
         "goal": OVER_CUPY,
         **report.provenance(("numpy", "randomgen", distribution), SOURCES),
         "gpu": device.name(library),
+        "libraries": dict(found.versions),
     }
     with tempfile.TemporaryDirectory(prefix="epsilond-bench-") as name:
-        write_data(Path(name))
-        figures["speed"] = [side_by_side(task, Path(name), SCALE, SIDES, RATIOS) for task in TASKS]
+        figures["speed"] = [side_by_side(task, _data_of(task, Path(name)), SCALE, SIDES, RATIOS) for task in TASKS]
     report.write(output, figures)
     for row in figures["speed"]:
+        over, under = (row["ratios"][name]["ratio"] for name in RATIOS)
         sys.stdout.write(
-            f"{verdict(row)} {row['model']}, {row['batch_size']}: {row['ratios']['over_cupy']['ratio']:.2f}\n"
+            f"{verdict(row)} {row['model']}, {row['batch_size']}: {over:.2f} times CuPy's step; the host takes "
+            f"{under:.2f} times ours\n"
         )
+
+
+def _data_of(task: Task, folder: Path) -> Path:
+    """Return the folder with the rows of a task, written where they are not there yet."""
+    own = folder / f"{task.rows}x{task.features}"
+    if not own.exists():
+        own.mkdir()
+        write_data(own, task.rows, task.features)
+    return own
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
-"""A private DP-SGD step of ours on CuPy's arrays: the trainer's one code, handed arrays that are on the device."""
+"""A private DP-SGD step of ours on a GPU, as a worker with EPSILOND_DEVICE=cuda takes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.gpu import device
 from benchmarks.trainer import ours
 from benchmarks.trainer.pace import Pace
 from benchmarks.trainer.work import Features, Labels, Task
+from trainer.devices import cuda_device
 
 
 def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
     """The answer trains on data until told to stop."""
-    library, on_arrays = device.cupy(), ours.prepare(side, task)
+    device, on_arrays = cuda_device(), ours.prepare(side, task)
 
     def train(features: Features, labels: Labels, pace: Pace) -> None:
-        pace.settle = library.cuda.Device().synchronize
-        on_arrays(library.asarray(features), library.asarray(labels), pace)
+        pace.settle = device.settle
+        on_arrays(device.holding(features), device.holding(labels), pace)
 
     return train

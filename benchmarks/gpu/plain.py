@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.gpu import device
 from benchmarks.trainer.pace import Pace
-from benchmarks.trainer.work import CLASSES, FEATURES, HIDDEN, STEP_SIZE, Features, Labels, Task
+from benchmarks.trainer.work import CLASSES, FEATURES, HIDDEN, LINEAR_FEATURES, STEP_SIZE, Features, Labels, Task
 
 Parameters = list[Any]
 
@@ -23,11 +23,12 @@ def prepare(_side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
     def train(features: Features, labels: Labels, pace: Pace) -> None:
         pace.settle = library.cuda.Device().synchronize
         inputs, classes = library.asarray(features), library.asarray(labels)
+        take_step = linear_step if task.model == "linear" else step
         parameters = initial(library, task.model)
         pace()
         while not pace.over:
             rows = library.random.randint(0, inputs.shape[0], task.batch_size)
-            step(library, parameters, inputs[rows], classes[rows])
+            take_step(library, parameters, inputs[rows], classes[rows])
             pace()
 
     return train
@@ -35,6 +36,8 @@ def prepare(_side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
 
 def initial(xp: Any, model: str) -> Parameters:
     """Weights and biases, layer after layer: zeros for one layer, small random numbers for two."""
+    if model == "linear":
+        return [xp.zeros((LINEAR_FEATURES, 1), dtype=xp.float32), xp.zeros(1, dtype=xp.float32)]
     if model == "softmax":
         return [xp.zeros((FEATURES, CLASSES), dtype=xp.float32), xp.zeros(CLASSES, dtype=xp.float32)]
     sizes = (FEATURES, HIDDEN, CLASSES)
@@ -43,6 +46,15 @@ def initial(xp: Any, model: str) -> Parameters:
         parameters.append((xp.random.standard_normal((inputs, outputs)) / inputs**0.5).astype(xp.float32))
         parameters.append(xp.zeros(outputs, dtype=xp.float32))
     return parameters
+
+
+def linear_step(xp: Any, parameters: Parameters, inputs: Any, labels: Any) -> None:
+    """Change the parameters in place, by the mean gradient of half the squared error; labels are clipped to [-1, 1]."""
+    weights, bias = parameters
+    deltas = inputs @ weights + bias - xp.clip(labels, -1, 1).astype(xp.float32)[:, None]
+    deltas /= labels.shape[0]
+    weights -= STEP_SIZE * (inputs.T @ deltas)
+    bias -= STEP_SIZE * deltas.sum(axis=0)
 
 
 def step(xp: Any, parameters: Parameters, inputs: Any, labels: Any) -> None:

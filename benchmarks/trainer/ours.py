@@ -17,13 +17,12 @@ from benchmarks.trainer.work import (
     HIDDEN,
     MAX_GRAD_NORM,
     NOISE_MULTIPLIER,
-    ROWS,
     STEP_SIZE,
     Task,
 )
 from calibrators.plan import Clip, Phase, Plan
 from trainer.arrays import Array
-from trainer.losses import Softmax
+from trainer.losses import Softmax, Squared
 from trainer.models import LinearModel, Model, MultilayerPerceptron
 from trainer.run import RunCancelled, run
 
@@ -56,11 +55,13 @@ def plan(task: Task) -> Plan:
     """DP-SGD with the noise, the bound and the batches that the other private sides have."""
     event = Event(Gaussian(NOISE_MULTIPLIER), Poisson(task.sampling_probability), count=MANY_STEPS)
     phase = Phase(event, Clip(MAX_GRAD_NORM), divisor=task.batch_size, step_size=STEP_SIZE)
-    return Plan("dp_sgd", ROWS, NeighboringRelation.ADD_OR_REMOVE_ONE, (phase,))
+    return Plan("dp_sgd", task.rows, NeighboringRelation.ADD_OR_REMOVE_ONE, (phase,))
 
 
 def model_of(task: Task) -> Model:
-    """The model that torch's sides have, too."""
+    """The model that torch's sides have, too, and least squares."""
+    if task.model == "linear":
+        return LinearModel(Squared(), task.features, fit_intercept=True)
     if task.model == "softmax":
         return LinearModel(Softmax(CLASSES), FEATURES, fit_intercept=True)
     return MultilayerPerceptron(FEATURES, CLASSES, hidden=(HIDDEN,), activation="relu")

@@ -13,6 +13,8 @@ ROWS = 60_000
 FEATURES = 784
 CLASSES = 10
 HIDDEN = 256
+#: Of the linear regression, which the GPU's benchmark alone has.
+LINEAR_ROWS, LINEAR_FEATURES = 10**6, 100
 MAX_GRAD_NORM = 1.0
 NOISE_MULTIPLIER = 1.0
 #: Small, so that no side's parameters run away in the thousands of steps that are timed.
@@ -29,7 +31,8 @@ class Task:
     """One training that all sides do.
 
     Attributes:
-        model: "softmax" (784 inputs with an intercept, 10 classes) or "mlp" (784-256-10, ReLU, biases).
+        model: "softmax" (784 inputs with an intercept, 10 classes), "mlp" (784-256-10, ReLU, biases) or "linear"
+            (least squares on 100 inputs with an intercept, many rows).
         batch_size: rows of a step; their expected number where batches are Poisson.
     """
 
@@ -37,8 +40,16 @@ class Task:
     batch_size: int
 
     @property
+    def rows(self) -> int:
+        return LINEAR_ROWS if self.model == "linear" else ROWS
+
+    @property
+    def features(self) -> int:
+        return LINEAR_FEATURES if self.model == "linear" else FEATURES
+
+    @property
     def sampling_probability(self) -> float:
-        return self.batch_size / ROWS
+        return self.batch_size / self.rows
 
 
 TASKS = tuple(Task(model, batch_size) for model in MODELS for batch_size in BATCH_SIZES)
@@ -47,17 +58,17 @@ Features = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 
 
-def write_data(folder: Path, rows: int = ROWS) -> None:
+def write_data(folder: Path, rows: int = ROWS, width: int = FEATURES) -> None:
     """Features in [0, 1) and, for labels, what a random linear rule makes of them, as files that each side reads."""
     draw = np.random.default_rng(0)
-    features = draw.random((rows, FEATURES), dtype=np.float32)
-    rule = draw.standard_normal((FEATURES, CLASSES), dtype=np.float32)
+    features = draw.random((rows, width), dtype=np.float32)
+    rule = draw.standard_normal((width, CLASSES), dtype=np.float32)
     np.save(folder / "features.npy", features)
     np.save(folder / "labels.npy", np.argmax((features - 0.5) @ rule, axis=1).astype(np.int64))
 
 
 def read_data(folder: Path) -> tuple[Features, Labels]:
-    """The arrays that `write_data` made: (n, 784) float32 and (n,) int64."""
+    """The arrays that `write_data` made: (n, p) float32 and (n,) int64."""
     features: Any = np.load(folder / "features.npy")
     labels: Any = np.load(folder / "labels.npy")
     return features, labels

@@ -111,7 +111,7 @@ def test_a_figure_that_changes_changes_the_section(path: tuple[str | int, ...]) 
 
 def gpu_figures(ratio: float = 1.3) -> Figures:
     row = asdict(TASKS[0]) | {
-        "sides": {"cupy": {"milliseconds": 0.25}, "ours_on_gpu": {"milliseconds": 0.5}},
+        "sides": {"cupy": {"milliseconds": 0.25}, "ours_on_gpu": {"milliseconds": 0.5}, "ours": {"milliseconds": 2.0}},
         "ratios": {"over_cupy": {"ratio": ratio, "smallest_ratio": 1.0, "largest_ratio": 2.0, "rounds": 3}},
     }
     names = {"commit": "0" * 40, "date": "2026-11-21", "gpu": "a device", "uncommitted_changes": False}
@@ -125,7 +125,7 @@ def test_without_a_gpu_the_section_says_not_run_and_has_no_figure_but_the_goal()
     assert "missed" not in line
 
 
-@pytest.mark.parametrize(("ratio", "verdict"), [(1.3, "| met |"), (1.31, "| **missed** |")])
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.3, "| met | 2.000 |"), (1.31, "| **missed** | 2.000 |")])
 def test_on_a_gpu_the_goal_is_met_or_missed(ratio: float, verdict: str) -> None:
     assert gpu_section(gpu_figures(ratio))[-1].endswith(verdict)
 

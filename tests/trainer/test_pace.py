@@ -26,7 +26,14 @@ def plan(*phases: Phase) -> Plan:
 
 
 def test_no_rows_are_measured() -> None:
-    assert set(inspect.signature(pace.measure).parameters) == {"plan", "model", "capacity", "budget_s", "clock"}
+    assert set(inspect.signature(pace.measure).parameters) == {
+        "plan",
+        "model",
+        "capacity",
+        "device",
+        "budget_s",
+        "clock",
+    }
     model = logistic_regression(3)
     features, labels = pace.dummy_rows(model, 16)
     again = pace.dummy_rows(model, 16)

@@ -22,6 +22,7 @@ from app.runs.executors.slices import Failed, Finished, Slice, Unfinished
 from app.runs.job import Job
 from app.runs.work import Work
 from trainer.checkpoint import Binding, Checkpoints
+from trainer.devices import HOST
 from trainer.run import RunCancelled, RunResult, steps_in
 
 log = structlog.get_logger()
@@ -40,7 +41,13 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
 class DaskExecutor:
-    """Sends slices of runs to the cluster behind a scheduler's address."""
+    """Sends slices of runs to the cluster behind a scheduler's address, whose machines take them on their processors.
+
+    Attributes:
+        device: The processors.
+    """
+
+    device = HOST
 
     def __init__(self, address: str, *, may_be_in_the_clear: bool = False) -> None:
         self._cluster = Cluster(address, may_be_in_the_clear=may_be_in_the_clear)

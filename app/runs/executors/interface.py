@@ -13,6 +13,7 @@ from app.runs.executors.paces import Pace
 from app.runs.job import Job
 from app.runs.work import Work
 from trainer.checkpoint import Checkpoints
+from trainer.devices import Device
 from trainer.run import RunResult
 
 
@@ -33,14 +34,25 @@ class TrainingFailed(Exception):
 
 
 class Executor(Protocol):
-    """Carries out the steps of runs. Several threads may use one at once, with a run each."""
+    """Carries out the steps of runs. Several threads may use one at once, with a run each.
+
+    Attributes:
+        device: What computes; it is told with the run's result.
+    """
+
+    @property
+    def device(self) -> Device: ...
 
     def is_ready(self) -> bool:
         """Whether a run that is claimed now would be carried out soon. Asked before every claim, so it is cheap."""
         ...
 
     def pace(self, work: Work) -> Pace:
-        """Return how fast such runs are carried out, as measured on dummy rows. It may be asked again and again."""
+        """Return how fast such runs are carried out, as measured on dummy rows. It may be asked again and again.
+
+        Raises:
+            DeviceFull: the device has too little memory for such runs.
+        """
         ...
 
     def train(

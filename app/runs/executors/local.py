@@ -1,4 +1,4 @@
-"""Runs carried out in the worker's own process."""
+"""Runs carried out in the worker's own process, on the host or on a device of its machine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from app.runs.executors.paces import MeasuredPaces, Pace
 from app.runs.job import Job
 from app.runs.work import Work
 from trainer.checkpoint import Checkpoints
+from trainer.devices import HOST, Device
 from trainer.run import RunResult, run
 
 
 class LocalExecutor:
-    """Takes the steps where it is called."""
+    """Takes the steps where it is called.
 
-    def __init__(self) -> None:
-        self._paces = MeasuredPaces()
+    Args:
+        device: Where the arrays are. Rows go there once, at the beginning of a run.
+    """
+
+    def __init__(self, device: Device = HOST) -> None:
+        self.device = device
+        self._paces = MeasuredPaces(device)
 
     def pace(self, work: Work) -> Pace:
         return self._paces.of(work)
@@ -30,17 +36,18 @@ class LocalExecutor:
         on_progress: Callable[[int, int], None],
         is_cancelled: Callable[[], bool],
     ) -> RunResult:
-        features, labels = job.scaled_rows()
-        return run(
-            job.plan,
-            job.model,
-            features,
-            labels,
-            capacity=job.training.capacity,
-            on_progress=on_progress,
-            is_cancelled=is_cancelled,
-            checkpoint=checkpoints,
-        )
+        with self.device.used():
+            features, labels = map(self.device.holding, job.scaled_rows())
+            return run(
+                job.plan,
+                job.model,
+                features,
+                labels,
+                capacity=job.training.capacity,
+                on_progress=on_progress,
+                is_cancelled=is_cancelled,
+                checkpoint=checkpoints,
+            )
 
 
 LOCAL = LocalExecutor()

@@ -13,6 +13,7 @@ import numpy as np
 from app.datasets.columns import CategoryColumn
 from app.runs.scoring import sum_of_contributions
 from app.runs.work import Work
+from trainer.devices import HOST, Device
 from trainer.pace import dummy_rows, measure
 
 #: What a disk reads and writes in a second, at least; decryption keeps up with it.
@@ -41,18 +42,28 @@ class Pace:
 
 
 class MeasuredPaces:
-    """Paces of this machine, each measured once. Equal shapes have equal paces, and so equal schedules."""
+    """Paces of this machine, each measured once. Equal shapes have equal paces, and so equal schedules.
 
-    def __init__(self) -> None:
+    Args:
+        device: Where steps are taken.
+    """
+
+    def __init__(self, device: Device = HOST) -> None:
+        self._device = device
         self._known: OrderedDict[str, Pace] = OrderedDict()
         # Two measurements at once would slow each other down.
         self._measuring = threading.Lock()
 
     def of(self, work: Work) -> Pace:
+        """Return the pace of such runs.
+
+        Raises:
+            DeviceFull: the device has too little memory for them.
+        """
         with self._measuring:
             pace = self._known.get(work.shape)
             if pace is None:
-                training = measure(work.plan, work.model, work.capacity)
+                training = measure(work.plan, work.model, work.capacity, device=self._device)
                 pace = Pace(_reading_s(work), training.preparing_s, training.step_s, _scoring_s(work))
                 self._known[work.shape] = pace
             while len(self._known) > KNOWN_PACES:

@@ -77,11 +77,11 @@ def test_the_best_is_the_one_with_the_best_score(service, draws, monkeypatch):
     scores = iter([0.5, 0.75, None, 0.625])
     summarize = worker.summarize
 
-    def scored(job, result, score_key):
+    def scored(job, result, score_key, device):
         score = next(scores)
         if score is None:
             raise FloatingPointError("this trial fails")
-        summary = summarize(job, result, score_key)
+        summary = summarize(job, result, score_key, device)
         summary["metrics"][0]["accuracy"] = score
         return summary
 
@@ -294,8 +294,8 @@ def test_spare_trials_are_never_the_best_and_end_with_the_time(service, draws, m
     scores = iter([0.5, 0.75, 1.0])
     summarize = worker.summarize
 
-    def scored(job, result, score_key):
-        summary = summarize(job, result, score_key)
+    def scored(job, result, score_key, device):
+        summary = summarize(job, result, score_key, device)
         summary["metrics"][0]["accuracy"] = next(scores)
         return summary
 

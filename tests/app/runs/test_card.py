@@ -200,6 +200,7 @@ CARD_PARTS = {
     "PrivacyReport": sorted(
         [
             "card_version",
+            "device",
             "run_id",
             "state",
             "statement",

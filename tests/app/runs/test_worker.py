@@ -288,9 +288,9 @@ def test_a_stalled_worker_that_comes_back_releases_nothing(service, monkeypatch)
     _, run = service.private()
     summarize = worker.summarize
 
-    def stalled(job, result, score_key):
+    def stalled(job, result, score_key, device):
         assert lifecycle.give_up_runs_of(service.context, "wrk_test") == 1
-        return summarize(job, result, score_key)
+        return summarize(job, result, score_key, device)
 
     monkeypatch.setattr(worker, "summarize", stalled)
     service.work()

@@ -1,0 +1,193 @@
+"""What the proofs of the trainer ask of an array library's arithmetic, tried out on public numbers.
+
+`trainer.grid` and the modules of the algorithms bound what one record does to a sum. They rest on:
+
+- sums, differences, products, quotients and square roots of arrays that are rounded once, to the nearest;
+- products of matrices and sums of rows that have the error of their own dtype, in any order and with fused steps;
+- rows that do not see each other: whatever a row holds, what is computed of the others is the same, bit by bit;
+- the same bits from the same numbers, again and again;
+- powers within 2^-40 of the true ones; whole numbers and signs of zero as IEEE 754 has them.
+
+Exponentials and logarithms need no accuracy: what a record contributes is bounded by what came of them. The noise is
+drawn on the host (`trainer.exact`), whose own exponentials and logarithms are tested.
+
+NumPy's arithmetic is what the tests of the proofs run on. A GPU's is looked at before it gets any rows: single
+precision in 19 bits (TF32), half precision, and sums by atomic additions break one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from calibrators.plan import DTYPES
+from trainer.arrays import Namespace, exponential, silent, squared_norms, to_host
+
+#: Rows, inputs and outputs of the products that are tried: those of small and large batches, and of their pieces.
+_SHAPES = ((7, 3, 1), (320, 784, 10), (1000, 100, 1), (2048, 784, 256), (64, 33, 5))
+_DIGITS = {"float32": 24, "float64": 53}
+_COUNT = 4096
+#: Of powers, relative; `trainer.gradients` allows 2^-30 for a whole norm.
+_POWERS = 2.0**-40
+
+Host = npt.NDArray[Any]
+
+
+def faults_of(xp: Namespace) -> tuple[str, ...]:
+    """Say what a library's arithmetic lacks: a sentence for each, and none where everything is as the proofs need it.
+
+    Args:
+        xp: An array namespace whose arrays are where they will be in a run.
+
+    >>> faults_of(np)
+    ()
+    """
+    with silent():
+        return tuple(
+            f"{words}, in {dtype}." for words, holds in _CHECKS.items() for dtype in DTYPES if not holds(xp, dtype)
+        )
+
+
+def _products_are_exact(xp: Namespace, dtype: str) -> bool:
+    """Entries of half the digits, one product in each sum: nothing needs rounding, and fewer digits would show."""
+    half = _DIGITS[dtype] // 2
+    for rows, inputs, outputs in _SHAPES:
+        draw = np.random.default_rng(rows)
+        features, deltas = (np.zeros((rows, width), dtype=dtype) for width in (inputs, outputs))
+        features[np.arange(rows), np.arange(rows) % inputs] = _odd(draw, (rows,), half)
+        deltas[np.arange(outputs) * 37 % rows, np.arange(outputs)] = _odd(draw, (outputs,), half)
+        weights, whole = (_odd(draw, shape, half).astype(dtype) for shape in ((inputs, outputs), (rows, inputs)))
+        for left, right in ((features, weights), (deltas.T, whole)):
+            if not _same(_product(xp, left, right), left.astype(np.float64) @ right.astype(np.float64)):
+                return False
+    return True
+
+
+def _sums_keep_their_digits(xp: Namespace, dtype: str) -> bool:
+    """Many ones and a large number: whole numbers whose sums are exact in any order, in no shorter type."""
+    large = 2.0 ** (_DIGITS[dtype] - 1)
+    for rows, inputs, outputs in _SHAPES:
+        left = np.ones((rows, inputs), dtype=dtype)
+        left[:, inputs // 2] = large
+        right = np.ones((inputs, outputs), dtype=dtype)
+        if not np.all(_product(xp, left, right) == large + (inputs - 1)):
+            return False
+        if not np.all(to_host(xp.sum(xp.asarray(left), axis=1)) == large + (inputs - 1)):
+            return False
+        if not np.all(to_host(xp.sum(xp.asarray(left.T), axis=0)) == large + (inputs - 1)):
+            return False
+    wide = to_host(xp.sum(xp.asarray(np.full(_COUNT, 1.0 + 2.0**-20, dtype=dtype)), dtype=xp.float64))
+    return bool(wide == _COUNT * (1.0 + 2.0**-20))
+
+
+def _rows_do_not_see_each_other(xp: Namespace, dtype: str) -> bool:
+    """Whatever the last row holds, the rows before it come out alike, and each time alike."""
+    for rows, inputs, outputs in _SHAPES:
+        draw = np.random.default_rng(inputs)
+        features = draw.standard_normal((rows, inputs)).astype(dtype)
+        weights = draw.standard_normal((inputs, outputs)).astype(dtype)
+        expected = list(_by_row(xp, features, weights))
+        for value in (1e18, np.nan):
+            other = features.copy()
+            other[-1] = value
+            for one, two in zip(expected, _by_row(xp, other, weights), strict=True):
+                if not _same(one[:-1], two[:-1]):
+                    return False
+        if not all(map(_same, expected, _by_row(xp, features, weights))):
+            return False
+    return True
+
+
+def _by_row(xp: Namespace, features: Host, weights: Host) -> Iterator[Host]:
+    """What a run computes of rows: logits, derivatives, norms, the largest entries."""
+    rows = xp.asarray(features)
+    logits = rows @ xp.asarray(weights)
+    yield to_host(logits)
+    yield to_host(exponential(xp, logits - xp.max(logits, axis=1, keepdims=True)))
+    yield to_host(squared_norms(xp, rows))
+    yield to_host(xp.max(xp.abs(rows), axis=1))
+
+
+def _sums_repeat(xp: Namespace, dtype: str) -> bool:
+    """Sums over rows of numbers that need rounding, on other memory each time."""
+    for rows, inputs, outputs in _SHAPES:
+        draw = np.random.default_rng(outputs)
+        features = draw.standard_normal((rows, inputs)).astype(dtype)
+        deltas = draw.standard_normal((rows, outputs)).astype(dtype)
+        found = [
+            (to_host(xp.asarray(deltas.copy()).T @ xp.asarray(features.copy())), to_host(xp.sum(held, axis=0)))
+            for held in (xp.asarray(deltas.copy()) for _ in range(3))
+        ]
+        if not all(_same(one, two) for other in found[1:] for one, two in zip(found[0], other, strict=True)):
+            return False
+    return True
+
+
+def _operations_round_once(xp: Namespace, dtype: str) -> bool:
+    """Bit by bit what NumPy computes, whose operations are those of IEEE 754."""
+    draw = np.random.default_rng(1)
+    sizes = np.exp2(draw.uniform(-20.0, 20.0, (2, _COUNT)))
+    one, other = (sizes * draw.choice([-1.0, 1.0], (2, _COUNT))).astype(dtype)
+    here, there = xp.asarray(one), xp.asarray(other)
+    return all(
+        _same(to_host(found), expected)
+        for found, expected in (
+            (here + there, one + other),
+            (here - there, one - other),
+            (here * there, one * other),
+            (here / there, one / other),
+            (xp.sqrt(xp.abs(here)), np.sqrt(np.abs(one))),
+            (xp.astype(here, xp.float32), one.astype(np.float32)),
+        )
+    )
+
+
+def _powers_are_near(xp: Namespace, dtype: str) -> bool:
+    """Norms are formed in float64, whatever the rows are in."""
+    base = np.random.default_rng(2).random(_COUNT).astype(dtype).astype(np.float64)
+    return all(
+        bool(np.all(np.abs(to_host(xp.asarray(base) ** order) - base**order) <= _POWERS * base**order))
+        for order in (0.3, 1.0 / 3.0, 1.5, 2.0, 3.0, 24.0)
+    )
+
+
+def _whole_numbers_are_whole(xp: Namespace, dtype: str) -> bool:
+    """Rounding to even, zeros that lose their sign, and what is not finite told apart from what is."""
+    halves = (np.arange(-50, 50) / 2.0).astype(dtype)
+    negative = xp.asarray(np.full(8, -0.0, dtype=dtype))
+    negative += 0.0
+    special = np.array([np.nan, np.inf, -np.inf, 1.0, 0.0], dtype=dtype)
+    return (
+        _same(to_host(xp.round(xp.asarray(halves))), np.rint(halves))
+        and not np.any(np.signbit(to_host(negative)))
+        and _same(to_host(xp.isfinite(xp.asarray(special))), np.isfinite(special))
+        and _same(to_host(xp.abs(xp.asarray(special)) <= 1e18), np.abs(special) <= 1e18)
+    )
+
+
+_CHECKS: dict[str, Callable[[Namespace, str], bool]] = {
+    "Products of matrices lose digits (TF32, or half precision)": _products_are_exact,
+    "Sums lose digits": _sums_keep_their_digits,
+    "A row of a product depends on other rows": _rows_do_not_see_each_other,
+    "Sums of the same numbers differ from time to time": _sums_repeat,
+    "Operations are not rounded as IEEE 754 says": _operations_round_once,
+    "Powers are too far from the true ones": _powers_are_near,
+    "Whole numbers, signs of zero or infinities are not as IEEE 754 has them": _whole_numbers_are_whole,
+}
+
+
+def _product(xp: Namespace, left: Host, right: Host) -> Host:
+    return to_host(xp.asarray(left) @ xp.asarray(right))
+
+
+def _odd(draw: np.random.Generator, shape: tuple[int, ...], digits: int) -> Host:
+    """Odd whole numbers of so many binary digits, which is one more than TF32 keeps where a float32 has 24."""
+    return (2 * draw.integers(2 ** (digits - 2), 2 ** (digits - 1), shape) + 1).astype(np.float64)
+
+
+def _same(one: Host, other: Host) -> bool:
+    """Whether the numbers are equal, NaN among them; whole numbers may be in different types."""
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))

@@ -1,0 +1,144 @@
+"""Where a run's arrays are: in the host's memory by NumPy, or on a CUDA device by CuPy.
+
+The trainer's code is one; the library follows from the arrays that a run is given. What is drawn is drawn on the host
+in either case, and noise goes to the device as whole numbers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from trainer.arithmetic import faults_of
+from trainer.arrays import Array, Namespace
+
+#: What a process says to CUDA's libraries before it loads them. No product of float32 matrices takes fewer digits
+#: (TF32), none is put together of products in shorter types, and the library's choices do not depend on other streams.
+ENVIRONMENT = {
+    "CUPY_ACCELERATORS": "",
+    "CUPY_TF32": "0",
+    "NVIDIA_TF32_OVERRIDE": "0",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "CUBLAS_EMULATE_SINGLE_PRECISION": "0",
+    "CUBLAS_EMULATE_DOUBLE_PRECISION": "0",
+}
+
+
+class DeviceUnusable(Exception):
+    """There is no device, or its arithmetic is not what the proofs need. The text says what would be right."""
+
+
+class DeviceFull(Exception):
+    """A device has too little memory for what was asked of it."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What computes: the host, unless a subclass says more.
+
+    Attributes:
+        name: "cpu", or "cuda" and what the card calls itself.
+        xp: Its array namespace.
+        versions: Of the libraries that compute there, by name.
+    """
+
+    name: str
+    xp: Namespace
+    versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def holding(self, array: Array) -> Array:
+        """Return the array there: the very same on the host."""
+        return self.xp.asarray(array)
+
+    def settle(self) -> None:
+        """Wait until everything that was asked is done."""
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Within the block arrays are made and used; what they took is free for other processes after it.
+
+        Raises:
+            DeviceFull: the device has too little memory.
+        """
+        yield
+
+
+class CudaDevice(Device):
+    """A CUDA device, which answers before it has computed."""
+
+    def settle(self) -> None:
+        self.xp.cuda.Device().synchronize()
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        try:
+            yield
+        except self.xp.cuda.memory.OutOfMemoryError:
+            raise DeviceFull from None
+        finally:
+            self.xp.get_default_memory_pool().free_all_blocks()
+
+
+HOST = Device("cpu", np)
+
+
+def cuda_device() -> Device:
+    """Return the first CUDA device that this process sees, once its arithmetic has been found right.
+
+    CuPy's reductions by other libraries are turned off: its own take the same numbers in the same order each time. Its
+    products of matrices are cuBLAS' in pedantic mode, of one stream, which NVIDIA documents to repeat bit by bit on one
+    kind of card.
+
+    Guarantees:
+        - no_unsound_device_is_returned: `trainer.arithmetic.faults_of` finds nothing.
+
+    Raises:
+        DeviceUnusable: CuPy is not installed, finds no device, or computes otherwise than the proofs need.
+    """
+    os.environ |= ENVIRONMENT
+    try:
+        cupy: Any = import_module("cupy")
+        settings: Any = import_module("cupy._core")
+        count = cupy.cuda.runtime.getDeviceCount()
+    except ImportError as error:
+        raise DeviceUnusable(
+            f"CuPy cannot be loaded ({error}): install the one for the machine's CUDA, cupy-cuda12x or cupy-cuda13x"
+        ) from None
+    except Exception as error:  # CuPy's own, which has no name where it cannot be loaded
+        raise DeviceUnusable(f"CuPy finds no CUDA device ({error}): look at nvidia-smi and the driver") from None
+    if count < 1:
+        raise DeviceUnusable("CuPy finds no CUDA device: look at nvidia-smi and CUDA_VISIBLE_DEVICES")
+    settings.set_reduction_accelerators([])
+    settings.set_routine_accelerators([])
+    settings.set_elementwise_accelerators([])
+    pedantic = import_module("cupy._core._routines_linalg").COMPUTE_TYPE_PEDANTIC
+    for dtype in (np.float32, np.float64):
+        settings.set_compute_type(dtype, pedantic)
+    if faults := faults_of(cupy):
+        raise DeviceUnusable(
+            f"The device computes otherwise than private runs need. {' '.join(faults)} Look at the driver, and at "
+            "variables of CUDA's libraries in the environment."
+        )
+    return CudaDevice(f"cuda: {_card_name(cupy)}", cupy, _versions(cupy))
+
+
+def _card_name(cupy: Any) -> str:
+    called: bytes = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"]
+    return called.decode()
+
+
+def _versions(cupy: Any) -> Mapping[str, str]:
+    runtime, driver = cupy.cuda.runtime.runtimeGetVersion(), cupy.cuda.runtime.driverGetVersion()
+    products = import_module("cupy_backends.cuda.libs.cublas").getVersion(cupy.cuda.device.get_cublas_handle())
+    numbers = {"cuda": runtime, "cuda_driver": driver}
+    return MappingProxyType(
+        {"cupy": cupy.__version__, "cublas": str(products)}
+        | {name: f"{number // 1000}.{number % 1000 // 10}" for name, number in numbers.items()}
+    )
