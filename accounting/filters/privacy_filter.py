@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -18,6 +19,19 @@ from accounting.filters.costs import Cost
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
 from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, add_saturating, exact
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """What is given back for steps of a plan that will never be taken.
+
+    Attributes:
+        amounts: To be taken off what the plan was charged. One that is negative is spent for it.
+        most: Of each amount, what nobody could be given more than.
+    """
+
+    amounts: Amounts
+    most: Amounts
 
 
 class PrivacyFilter(ABC):
@@ -71,6 +85,33 @@ class PrivacyFilter(ABC):
 
         Args, Raises: as `cost`.
         """
+
+    def given_back(
+        self,
+        held: Amounts,
+        events: Sequence[Event],
+        kept: Sequence[Event],
+        relation: NeighboringRelation,
+        failure: int | None = None,
+    ) -> GivenBack | None:
+        """Return what a plan gets back whose tail is given up for ever, after looking at its outputs.
+
+        Args:
+            held: What the plan was charged when it started.
+            events: The plan.
+            kept: The steps whose noise may have been drawn: the plan with counts reduced and later events dropped.
+            relation: Of the budget.
+            failure: The delta that is spent for it where that takes one, in atto-units; None leaves it to the filter.
+
+        Returns:
+            None where the filter gives nothing back for this plan, or this tail.
+
+        Guarantees: what_is_left_still_holds: the filter's theorem, once ``held`` has become ``held`` less ``amounts``.
+
+        Raises:
+            NoCostInFilter, Unsupported: as `cost`.
+        """
+        return None
 
     def admits(self, total_amounts: Amounts) -> bool:
         """Whether a budget whose charges add up to ``total_amounts`` is within its limit.

@@ -414,3 +414,31 @@ def test_steps_that_are_given_show_the_law_of_the_game() -> None:
     for step in steps:
         assert math.fsum(p for p, _ in step) == pytest.approx(1.0)
         assert math.fsum(p * math.exp(-loss) for p, loss in step) <= 1.0 + 1e-12
+
+
+# -- tails that are given up ------------------------------------------------------------------------------------------
+
+NARROW = (-1.0, 0.0, 0.5, 1.0, 1.5, 2.5)
+
+
+def sampled_steps(count: int) -> tuple[Event, ...]:
+    return (Event(Gaussian(1.0), Poisson(0.25), count),)
+
+
+def given_up(remove: bool, count: int = 3) -> Plan:
+    """A plan whose tail may be given up, as the filter pays for it, after each of its steps."""
+    events, step = sampled_steps(count), binned_gaussian(1.0, 0.25, NARROW, remove=remove)
+    paid = price(*events)
+    backs = {kept: GAME.given_back(paid, events, sampled_steps(kept), ADD_REMOVE) for kept in range(1, count)}
+    return Plan(paid, (step,) * count, {kept: back.amounts for kept, back in backs.items() if back is not None})
+
+
+@BOTH
+def test_nobody_attains_more_with_tails_given_up(remove: bool) -> None:
+    plan = given_up(remove)
+    assert len(plan.back) == 2
+    for menu in ([plan], [plan, full_batch(remove)], [plan, responses(0.9, 1)]):
+        for epsilon in (0.0, 1.0, 2.0, 3.0):
+            promised = FAILURE + (1.0 - FAILURE) * delta_of_gaussian(math.sqrt(MU_SQUARED), epsilon, upward=True)
+            assert best_attack(menu, gaussian_limit, epsilon, 6) <= promised
+        assert best_attack(menu, GAME.admits, GAME.epsilon, 6) <= GAME.delta
