@@ -200,6 +200,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     limits = ("epsilon", "delta")
     price_tolerance: ClassVar[float] = TOLERANCE
     prefix_may_depend_on_outputs: ClassVar[bool] = False
+    gives_back: ClassVar[bool] = True
     epsilon: float
     delta: float
     reserve_share: float = RESERVE_SHARE
@@ -279,6 +280,15 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         if best.least < 1:
             return None
         return GivenBack((best.least, -best.failure, 0), (max(each.most for each in found), -best.failure, 0))
+
+    def may_give_back(self, held: Amounts, back: Amounts) -> bool:
+        """mu squared alone is given back, to plans without a pure price, for a failure or for none."""
+        amount, failure, pure = back
+        return held[2] >= SATURATED and 0 < amount <= held[0] and failure <= 0 and pure == 0
+
+    def describe_given_back(self, back: Amounts) -> dict[str, Json]:
+        amount, failure, _ = back
+        return {"mu_squared": from_nano(amount), "failure_delta": from_atto(-failure)}
 
     def estimate(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None

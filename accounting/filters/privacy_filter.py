@@ -43,6 +43,7 @@ class PrivacyFilter(ABC):
         price_tolerance: How far a price may be above the least one that could be proved, relatively.
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
+        gives_back: Whether `given_back` ever gives anything.
         price_terms: What prices depend on beside the kind, as field and numbers: a budget keeps it for ever, and
             budgets under it share it. None where the kind says it all.
         caps: Of each amount, in the filter's units, rounded down.
@@ -52,6 +53,7 @@ class PrivacyFilter(ABC):
     limits: ClassVar[tuple[str, ...]]
     price_tolerance: ClassVar[float] = 0.0
     prefix_may_depend_on_outputs: ClassVar[bool] = True
+    gives_back: ClassVar[bool] = False
     price_terms: tuple[str, tuple[float, ...]] | None = None
     caps: Amounts
 
@@ -112,6 +114,14 @@ class PrivacyFilter(ABC):
             NoCostInFilter, Unsupported: as `cost`.
         """
         return None
+
+    def may_give_back(self, held: Amounts, back: Amounts) -> bool:
+        """Whether `given_back` may ever have said this of a plan that was charged ``held``."""
+        return False
+
+    def describe_given_back(self, back: Amounts) -> dict[str, Json]:
+        """What was given back, and what was spent for it, in the filter's own fields."""
+        raise NotImplementedError(f"a {self.kind} filter gives nothing back")
 
     def admits(self, total_amounts: Amounts) -> bool:
         """Whether a budget whose charges add up to ``total_amounts`` is within its limit.

@@ -24,7 +24,7 @@ Step = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Plan:
-    """What it costs, the pairs of its steps in their order, and what is given back for the steps after the first few."""
+    """What it costs, the pairs of its steps in their order, and what is given back after so many of them."""
 
     price: Amounts
     steps: tuple[Step, ...]

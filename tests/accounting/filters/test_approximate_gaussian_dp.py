@@ -426,7 +426,7 @@ FULL = (PAID[0], PAID[1] + SPENT)
 
 
 def attained_after(back: Amounts, remove: bool, epsilon: float) -> float:
-    """Return what is attained over what is promised, by whoever may put a full batch in the place of the second step."""
+    """Return what is attained over what is promised, where a full batch may take the place of the second step."""
     step = binned_gaussian(1.0, 0.25, [-2.5 + 6.5 * place / 23 for place in range(24)], remove=remove)
     noise = math.sqrt(NANO / back[0])
     edges = [0.5 + noise * (-3.0 + 6.0 * place / 11) for place in range(12)]
