@@ -70,7 +70,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "expired": (409, "The reservation was not started in time; what it held is released."),
     "tail_not_given_back": (
         409,
-        "There is no room for the failure that giving up the rest costs, or the hold changed.",
+        "There is no room for the failure that giving up costs, or the hold has changed.",
     ),
     "price_outdated": (409, "The events have changed since they were priced; said inside the ledger alone."),
     "not_expired": (409, "The reservation may still be started; said inside the ledger alone."),
