@@ -42,6 +42,8 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 class DaskExecutor:
     """Sends slices of runs to the cluster behind a scheduler's address."""
 
+    tells_before_each_step = False
+
     def __init__(self, address: str, *, may_be_in_the_clear: bool = False) -> None:
         self._cluster = Cluster(address, may_be_in_the_clear=may_be_in_the_clear)
         self._paces = MeasuredPaces()

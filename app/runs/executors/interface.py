@@ -33,7 +33,13 @@ class TrainingFailed(Exception):
 
 
 class Executor(Protocol):
-    """Carries out the steps of runs. Several threads may use one at once, with a run each."""
+    """Carries out the steps of runs. Several threads may use one at once, with a run each.
+
+    Attributes:
+        tells_before_each_step: Whether ``on_progress`` is told before each step, and may wait there.
+    """
+
+    tells_before_each_step: bool
 
     def is_ready(self) -> bool:
         """Whether a run that is claimed now would be carried out soon. Asked before every claim, so it is cheap."""

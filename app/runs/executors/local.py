@@ -14,6 +14,8 @@ from trainer.run import RunResult, run
 class LocalExecutor:
     """Takes the steps where it is called."""
 
+    tells_before_each_step = True
+
     def __init__(self) -> None:
         self._paces = MeasuredPaces()
 
