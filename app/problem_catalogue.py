@@ -68,6 +68,10 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "already_resolved": (409, "The reservation is committed or voided already; each is resolved at most once."),
     "already_started": (409, "The reservation is started: noise may have been drawn, so it can only be committed."),
     "expired": (409, "The reservation was not started in time; what it held is released."),
+    "tail_not_given_back": (
+        409,
+        "There is no room for the failure that giving up costs, or the hold has changed.",
+    ),
     "price_outdated": (409, "The events have changed since they were priced; said inside the ledger alone."),
     "not_expired": (409, "The reservation may still be started; said inside the ledger alone."),
     "budget_not_bound": (
@@ -92,6 +96,8 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "invalid_cursor": (422, "The cursor is not one that this list gave."),
     "relation_mismatch": (422, "The events are priced under another neighbouring relation than the budget's."),
     "not_a_prefix": (422, "The committed events are not the reserved ones with counts reduced and later ones dropped."),
+    "nothing_given_back": (422, "The rest of a reservation is worth nothing in this budget, so it is charged in full."),
+    "missing_events": (422, "Whoever gives up the rest of a reservation says which part of it happened."),
     "missing": (422, "A required field is absent."),
     "unknown_field": (422, "There is no field of this name here."),
     "candidates_differ": (422, "No list of events bounds every cell of a sweep for the best run; the detail says why."),

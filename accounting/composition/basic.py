@@ -93,13 +93,18 @@ def total_variation(composition: Composition) -> float:
 
 def _one_step_delta(loss: PrivacyLoss, epsilon: float, *, upward: bool) -> float:
     """delta of one step alone, rounded up or down; 0 or 1 where it has no pair."""
+    return max(one_step_delta_in(direction, loss, epsilon, upward=upward) for direction in Direction)
+
+
+def one_step_delta_in(direction: Direction, loss: PrivacyLoss, epsilon: float, *, upward: bool) -> float:
+    """One direction's delta of one step alone, rounded up or down; 0 or 1 where it has no pair."""
     if not loss.has_pair:
         return float(upward)
     sign = 1.0 if upward else -1.0
     if math.isfinite(loss.pure_epsilon) and not loss.ends_exactly:
         epsilon = max(0.0, epsilon - sign * _EDGE_ALLOWANCE * loss.pure_epsilon)
-    profiles = [loss.excess(np.array([epsilon]), remove=way is Direction.REMOVE)[0] for way in Direction]
-    return min(1.0, float(max(profiles)) * (1.0 + 2.0 * sign * _PROFILE_ALLOWANCE))
+    profile = loss.excess(np.array([epsilon]), remove=direction is Direction.REMOVE)[0]
+    return min(1.0, float(profile) * (1.0 + 2.0 * sign * _PROFILE_ALLOWANCE))
 
 
 def one_step_delta(composition: Composition, epsilon: float) -> float:

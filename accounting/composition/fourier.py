@@ -60,7 +60,7 @@ class FourierInversion:
             here = directed(composition, direction)
             if here is None:
                 return None
-            bounds = _delta_in(DirectedProfiles(here), one_step_delta(composition, epsilon), epsilon)
+            bounds = delta_in_direction(DirectedProfiles(here), one_step_delta(composition, epsilon), epsilon)
             best = bounds if best is None else larger(best, bounds)
         return best
 
@@ -72,7 +72,7 @@ class FourierInversion:
                 return None
             if best is not None and math.isfinite(best.upper):
                 # The other direction is settled where it costs no more than delta at the epsilon that is charged.
-                there = _delta_in(DirectedProfiles(here), delta, best.upper, enough=delta)
+                there = delta_in_direction(DirectedProfiles(here), delta, best.upper, enough=delta)
                 if there.upper <= delta:
                     continue
             bounds = _epsilon_in(DirectedProfiles(here), composition, delta)
@@ -93,7 +93,7 @@ def larger(first: Bounds, second: Bounds) -> Bounds:
     )
 
 
-def _delta_in(profiles: DirectedProfiles, one_step: float, epsilon: float, *, enough: float = 0.0) -> Bounds:
+def delta_in_direction(profiles: DirectedProfiles, one_step: float, epsilon: float, *, enough: float = 0.0) -> Bounds:
     """Bounds of delta in one direction.
 
     Args:

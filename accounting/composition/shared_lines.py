@@ -35,7 +35,7 @@ def deltas_on_shared_lines(composition: Composition, epsilons: Sequence[float]) 
         here = directed(composition, direction)
         if here is None:
             return [None] * len(epsilons)
-        bounds = _deltas(DirectedProfiles(here), ascending)
+        bounds = deltas_in_direction(DirectedProfiles(here), ascending)
         found = bounds if found is None else [_both(a, b) for a, b in zip(found, bounds, strict=True)]
     return _unsorted(found or [], order)
 
@@ -53,7 +53,7 @@ def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) 
     other = directed(composition, Direction.ADD)
     known = [index for index, bounds in enumerate(found) if bounds is not None]
     uppers = np.array([bounds.upper for bounds in found if bounds is not None])
-    there = _deltas(DirectedProfiles(other), uppers) if other is not None else [None] * uppers.size
+    there = deltas_in_direction(DirectedProfiles(other), uppers) if other is not None else [None] * uppers.size
     for index, bounds in zip(known, there, strict=True):
         # Settled where the other direction costs no more than delta at the epsilon that is charged.
         if bounds is None or not bounds.upper <= descending[index]:
@@ -61,7 +61,8 @@ def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) 
     return _unsorted(found, order)
 
 
-def _deltas(profiles: DirectedProfiles, ascending: Array) -> Found:
+def deltas_in_direction(profiles: DirectedProfiles, ascending: Array) -> Found:
+    """Bounds of one direction's delta at each epsilon; None where it takes an evaluator of its own."""
     return _divided(ascending.size, lambda low, high: _deltas_on_a_line(profiles, ascending[low:high]))
 
 

@@ -20,7 +20,15 @@ from accounting.events import Event, check_events
 from accounting.filters.costs import Cost, checked, same_randomizer_warning, total, without_failures
 from accounting.filters.gaussian_cover import TOLERANCE, Cover, about, cover, failure_of
 from accounting.filters.gaussian_dp import mu_squared
-from accounting.filters.privacy_filter import PrivacyFilter, float_of_nano, read_limit, read_number, shares_of
+from accounting.filters.given_up import Worth, tail_of, worth_of
+from accounting.filters.privacy_filter import (
+    GivenBack,
+    PrivacyFilter,
+    float_of_nano,
+    read_limit,
+    read_number,
+    shares_of,
+)
 from accounting.filters.pure_dp import pure_epsilon
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
@@ -43,6 +51,8 @@ from accounting.units import (
 FAILURE_SHARE, RESERVE_SHARE = 0.1, 0.01
 #: Of a budget: failures are counted in units of 1e-18.
 SMALLEST_DELTA_OF_FAILURES = 1e-15
+#: Of the reserve: what is spent for one tail that is given up.
+_SHARE_OF_A_TAIL = Fraction(1, 10)
 #: A rate is written with so many digits.
 _RATE_DIGITS = 6
 
@@ -101,7 +111,11 @@ def least_approximate_gaussian_dp_cost(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What a price consists of: mu squared with its failures, both ends, the stated deltas, and the pure epsilon."""
+    """What a price consists of: mu squared with its failures, both ends, the stated deltas, and the pure epsilon.
+
+    Attributes:
+        covered, summed: mu squared of the cover, and the sum of those of all steps; `SATURATED` where there is none.
+    """
 
     events: tuple[Event, ...]
     least: tuple[int, int]
@@ -109,6 +123,8 @@ class _Parts:
     stated: Fraction
     pure_least: int
     pure_most: int
+    covered: int
+    summed: int
 
 
 # Both ends of a price are asked for one after the other where prices are verified, and take seconds.
@@ -133,7 +149,8 @@ def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fract
         least = min(least[0], most[0]), min(least[1], most[1])
     pure = None if stated else _sum(as_pure, relation, "pure_dp")
     pure_least, pure_most = (SATURATED, SATURATED) if pure is None else (to_nano_up(pure.least), to_nano_up(pure.most))
-    return _Parts(events, least, most, stated, pure_least, pure_most)
+    sum_of_squares = SATURATED if summed is None else to_nano_up(summed.most)
+    return _Parts(events, least, most, stated, pure_least, pure_most, found.most, sum_of_squares)
 
 
 def _sum(events: tuple[Event, ...], relation: NeighboringRelation, kind: str) -> Between | None:
@@ -183,6 +200,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     limits = ("epsilon", "delta")
     price_tolerance: ClassVar[float] = TOLERANCE
     prefix_may_depend_on_outputs: ClassVar[bool] = False
+    gives_back: ClassVar[bool] = True
     epsilon: float
     delta: float
     reserve_share: float = RESERVE_SHARE
@@ -221,6 +239,56 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     ) -> Amounts:
         """Return what no cover of the list is below, and the lower end of the pure epsilon."""
         return least_approximate_gaussian_dp_cost(check_events(events), relation, self._rate)
+
+    def given_back(
+        self,
+        held: Amounts,
+        events: Sequence[Event],
+        kept: Sequence[Event],
+        relation: NeighboringRelation,
+        failure: int | None = None,
+    ) -> GivenBack | None:
+        """What the steps that were not taken are worth as a Gaussian.
+
+        A plan with a pure price gets nothing: while the pure epsilons decide, the amounts must only grow. Nor does one
+        that was charged less than it costs today.
+
+        >>> from accounting.events import Gaussian, Poisson
+        >>> budget, relation = ApproximateGaussianDpFilter(1.0, 1e-5), NeighboringRelation.ADD_OR_REMOVE_ONE
+        >>> whole, half = ([Event(Gaussian(4.69), Poisson(0.05), count)] for count in (600, 300))
+        >>> paid = budget.cost(whole, relation).amounts
+        >>> back = budget.given_back(paid, whole, half, relation).amounts
+        >>> 1.0 < (paid[0] - back[0]) / budget.cost(half, relation).amounts[0] < 1.06, back[1:]
+        (True, (-10000000000, 0))
+        """
+        plan = check_events(events)
+        parts, tail = _parts(plan, relation, self._rate), tail_of(plan, kept)
+        if held[2] < SATURATED or not tail:
+            return None
+        if failure is None:
+            failure = to_atto_down(exact(self.reserve_share) * exact(self.delta) * _SHARE_OF_A_TAIL)
+        covered = _failing(failure_of(parts.covered, self._rate), parts.stated) if parts.covered < SATURATED else 0
+        stated = _failing(0, parts.stated)
+        found = [Worth(0, 0, 0)]
+        if held[0] >= parts.summed and held[1] >= stated:
+            # The steps were paid for as Gaussians of their own.
+            worth = to_nano_down(total(tail, relation, mu_squared).most)
+            found.append(Worth(worth, worth, 0))
+        if held[0] >= parts.covered and held[1] >= covered:
+            found.append(worth_of(tail, relation, failure))
+        best = max(found, key=lambda each: each.least)
+        if best.least < 1:
+            return None
+        return GivenBack((best.least, -best.failure, 0), (max(each.most for each in found), -best.failure, 0))
+
+    def may_give_back(self, held: Amounts, back: Amounts) -> bool:
+        """mu squared alone is given back, to plans without a pure price, for a failure or for none."""
+        amount, failure, pure = back
+        return held[2] >= SATURATED and 0 < amount <= held[0] and failure <= 0 and pure == 0
+
+    def describe_given_back(self, back: Amounts) -> dict[str, Json]:
+        amount, failure, _ = back
+        return {"mu_squared": from_nano(amount), "failure_delta": from_atto(-failure)}
 
     def estimate(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None

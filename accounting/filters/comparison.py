@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import sub
 
 from accounting.accountant import epsilon_for_delta
 from accounting.errors import AccountingError
-from accounting.events import Event, check_events
+from accounting.events import Event, check_events, prefix_of_events
 from accounting.filters import FILTERS
 from accounting.filters.privacy_filter import PrivacyFilter
 from accounting.filters.renyi_dp import CANONNE
@@ -28,6 +29,8 @@ class Comparison:
         charged: What the budget's filter charges for the plan alone; None where no finite epsilon follows.
         kinds: The same in a budget of each kind, by kind; None where the plan has no price there.
         parts: The same where the plan is reserved in so many equal parts; None where it cannot be cut so.
+        after_a_quarter: The net charge where three quarters of its steps are given up; None where that gives nothing
+            back.
     """
 
     delta: float
@@ -35,6 +38,7 @@ class Comparison:
     charged: float | None
     kinds: dict[str, float | None]
     parts: dict[int, float | None]
+    after_a_quarter: float | None
 
 
 def compare(
@@ -77,7 +81,21 @@ def compare(
         except AccountingError:
             kinds[kind] = None
     parts = {number: _in_parts(budget_filter, steps, relation, delta, charge_delta, number) for number in PARTS}
-    return Comparison(delta, tight, charged, kinds, parts)
+    after_a_quarter = _after_a_quarter(budget_filter, steps, relation, delta)
+    return Comparison(delta, tight, charged, kinds, parts, after_a_quarter)
+
+
+def _after_a_quarter(
+    budget_filter: PrivacyFilter, events: tuple[Event, ...], relation: NeighboringRelation, delta: float
+) -> float | None:
+    kept = prefix_of_events(events, sum(event.count for event in events) // 4)
+    if not kept or not budget_filter.gives_back:
+        return None
+    paid = budget_filter.cost(events, relation).amounts
+    back = budget_filter.given_back(paid, events, kept, relation)
+    if back is None:
+        return None
+    return budget_filter.epsilon_at(tuple(map(sub, paid, back.amounts)), delta)
 
 
 def _in_parts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -20,6 +21,19 @@ from accounting.relations import NeighboringRelation
 from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, add_saturating, exact
 
 
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """What is given back for steps of a plan that will never be taken.
+
+    Attributes:
+        amounts: To be taken off what the plan was charged. One that is negative is spent for it.
+        most: Of each amount, what nobody could be given more than.
+    """
+
+    amounts: Amounts
+    most: Amounts
+
+
 class PrivacyFilter(ABC):
     """A budget's rule of admission. Immutable; equal where kind and limits are.
 
@@ -29,6 +43,7 @@ class PrivacyFilter(ABC):
         price_tolerance: How far a price may be above the least one that could be proved, relatively.
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
+        gives_back: Whether `given_back` ever gives anything.
         price_terms: What prices depend on beside the kind, as field and numbers: a budget keeps it for ever, and
             budgets under it share it. None where the kind says it all.
         caps: Of each amount, in the filter's units, rounded down.
@@ -38,6 +53,7 @@ class PrivacyFilter(ABC):
     limits: ClassVar[tuple[str, ...]]
     price_tolerance: ClassVar[float] = 0.0
     prefix_may_depend_on_outputs: ClassVar[bool] = True
+    gives_back: ClassVar[bool] = False
     price_terms: tuple[str, tuple[float, ...]] | None = None
     caps: Amounts
 
@@ -71,6 +87,41 @@ class PrivacyFilter(ABC):
 
         Args, Raises: as `cost`.
         """
+
+    def given_back(
+        self,
+        held: Amounts,
+        events: Sequence[Event],
+        kept: Sequence[Event],
+        relation: NeighboringRelation,
+        failure: int | None = None,
+    ) -> GivenBack | None:
+        """Return what a plan gets back whose tail is given up for ever, after looking at its outputs.
+
+        Args:
+            held: What the plan was charged when it started.
+            events: The plan.
+            kept: The steps whose noise may have been drawn: the plan with counts reduced and later events dropped.
+            relation: Of the budget.
+            failure: The delta that is spent for it where that takes one, in atto-units; None leaves it to the filter.
+
+        Returns:
+            None where the filter gives nothing back for this plan, or this tail.
+
+        Guarantees: what_is_left_still_holds: the filter's theorem, once ``held`` has become ``held`` less ``amounts``.
+
+        Raises:
+            NoCostInFilter, Unsupported: as `cost`.
+        """
+        return None
+
+    def may_give_back(self, held: Amounts, back: Amounts) -> bool:
+        """Whether `given_back` may ever have said this of a plan that was charged ``held``."""
+        return False
+
+    def describe_given_back(self, back: Amounts) -> dict[str, Json]:
+        """What was given back, and what was spent for it, in the filter's own fields."""
+        raise NotImplementedError(f"a {self.kind} filter gives nothing back")
 
     def admits(self, total_amounts: Amounts) -> bool:
         """Whether a budget whose charges add up to ``total_amounts`` is within its limit.

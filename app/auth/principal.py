@@ -23,6 +23,8 @@ class Scope(StrEnum):
     """Changes a budget's limit."""
     CORRECTIONS = "corrections"
     """Lowers a charge that was wrong."""
+    REFUNDS = "refunds"
+    """States which steps of a plan were never taken, so that a part of its charge is given back."""
     METRICS = "metrics"
     """Reads `/metrics`."""
     ADMIN = "admin"

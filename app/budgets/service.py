@@ -95,6 +95,8 @@ def correction(
     """
     with context.database.read() as session:
         state = rows.reservation_state(reservations.get_reservation(session, reservation_id))
+    if events is None and charge_delta is None:
+        return Correct(quotes.quote_again(context, state), reason, None, may_lower, None, state.priced_events)
     priced = state.priced_events if events is None else events
     delta = state.charge_delta if charge_delta is None else charge_delta
     quote = quotes.quote(context, state.budget_id, priced, charge_delta=delta)

@@ -7,7 +7,7 @@ from typing import Any
 from accounting.filters import PrivacyFilter, filter_from_json
 from app.entries.records import EntryRecord, record_from_canonical
 from app.kit.timestamps import format_moment
-from app.ledger.amounts import amounts_in_words, limit_in_words
+from app.ledger.amounts import amounts_in_words, limit_in_words, numbers
 from app.ledger.books import StoredEntry
 from app.ledger.stored_values import wrong_kinds_named
 
@@ -43,6 +43,9 @@ def _body(entry: StoredEntry, record: EntryRecord, budget_filter: PrivacyFilter 
         "leaf_index": entry.leaf_index,
         "kind": str(record.kind),
         "amount": {} if budget_filter is None else _amount(record, budget_filter),
+        "given_back": None
+        if record.tail is None or budget_filter is None
+        else numbers(budget_filter.describe_given_back(record.tail)),
         "events": [event.to_json() for event in record.events],
         "reservation_id": record.reservation_id,
         "refers_to": record.refers_to,

@@ -376,7 +376,7 @@ def _used(reservation: ReservationState | None) -> Amounts | None:
 
 
 def _check_limit(path: tuple[Account, ...], record: EntryRecord) -> None:
-    if record.kind is _RESERVE:
+    if record.kind is _RESERVE or record.tail is not None:
         for level in path:
             if not level.history.filter.admits(level.used):
                 raise BrokenChain(record.sequence, f"it passes the limit of {level.history.budget_id}")

@@ -65,6 +65,21 @@ class Extend:
 
 
 @dataclass(frozen=True)
+class GivenUp:
+    """The steps of a reservation that were not taken, and never will be.
+
+    Attributes:
+        held: What the reservation held when their worth was found.
+        back: What is given back for them; an amount that is negative is spent for it.
+        engine_version: Of the engine that found it.
+    """
+
+    held: Amounts
+    back: Amounts
+    engine_version: str
+
+
+@dataclass(frozen=True)
 class Commit:
     """The events have happened.
 
@@ -74,12 +89,14 @@ class Commit:
         by_run: The service's own run asks.
         nothing_released: The run was cancelled before anything of it could be seen, so that the part was not chosen by
             looking at outputs.
+        given_up: The rest of them, where whoever asks has the right to say that no noise was drawn for it.
     """
 
     events: tuple[Event, ...] | None = None
     quote: Quote | None = None
     by_run: bool = False
     nothing_released: bool = False
+    given_up: GivenUp | None = None
 
 
 @dataclass(frozen=True)

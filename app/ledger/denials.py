@@ -23,6 +23,8 @@ class DenialCode(StrEnum):
     """expire: the time is not over (never an answer over HTTP: only the ledger itself expires)."""
     NOT_A_PREFIX = "not_a_prefix"
     """commit: the events are not the reserved ones with counts reduced and later ones dropped (422)."""
+    TAIL_NOT_GIVEN_BACK = "tail_not_given_back"
+    """commit: a budget has no room for the failure that giving up a tail costs, or what is held was corrected."""
     NOT_COMMITTED = "not_committed"
     """correct: the reservation is open (only its price can be corrected then) or was released."""
     CORRECTION_LOWERS = "correction_lowers"
@@ -64,6 +66,8 @@ _DETAILS = {
     DenialCode.ALREADY_STARTED: "the reservation is started: noise may have been drawn, so it can only be committed",
     DenialCode.NOT_EXPIRED: "the reservation may still be started",
     DenialCode.NOT_A_PREFIX: "events must be the reserved list with counts reduced and later events dropped",
+    DenialCode.TAIL_NOT_GIVEN_BACK: "giving up the rest costs a failure, and a budget has no room for it, or what is "
+    "held was corrected meanwhile; try again, or commit without give_up_tail, which charges all of it",
     DenialCode.NOT_COMMITTED: "what a reservation was charged for is corrected once it is committed; leave "
     "reservation_id out to charge what happened without a reservation",
     DenialCode.CORRECTION_LOWERS: "this correction would lower a charge or forget steps that were charged, which needs "

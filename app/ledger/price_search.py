@@ -13,6 +13,7 @@ from accounting.errors import AccountingError, NoCostInFilter
 from app.kit.process_pool import JobFailed, ProcessPool
 from app.ledger.price_verification import Ends, Priced, Unpayable
 from app.ledger.pricing import price
+from app.ledger.states import minus
 from app.problems import Problem
 
 #: Of one price, for whoever waits at a terminal. A service has the limits of its own numerics.
@@ -33,9 +34,13 @@ def ends_of(priced: Priced) -> Ends:
     Raises:
         AccountingError: there is none; as `app.ledger.pricing.price`.
     """
-    budget_filter, events, relation, charge_delta = priced
-    quote = price(budget_filter, events, relation, charge_delta)
-    return Ends(budget_filter.least_cost(events, relation, charge_delta), quote.amounts)
+    budget_filter, events, relation, charge_delta, kept, failure = priced
+    most = price(budget_filter, events, relation, charge_delta).amounts
+    least = budget_filter.least_cost(events, relation, charge_delta)
+    if kept is None:
+        return Ends(least, most)
+    back = budget_filter.given_back(most, events, kept, relation, failure)
+    return Ends(least, most) if back is None else Ends(minus(least, back.most), minus(most, back.amounts))
 
 
 class PriceSearch:

@@ -13,6 +13,7 @@ Which price an entry has follows from what the ledger does (`app.ledger.transiti
 |---|---|
 | reserve, a charge by hand | the price of its events |
 | commit | what was held; of a part, for each amount, the smaller of the part's price and what was held |
+| commit, the rest given up | the price of all events less what the rest is worth, for the failure that it says |
 | correct, with other events | the price of these |
 | correct, without | the price of the events that were paid for, or what was charged before, where that is more |
 
@@ -63,12 +64,19 @@ class PriceClass(StrEnum):
 
 
 class Priced(NamedTuple):
-    """Events that are priced in a filter, whatever its limit is."""
+    """Events that are priced in a filter, whatever its limit is.
+
+    Attributes:
+        kept: The part of them that happened, where the rest was given up.
+        failure: The delta that was spent for that, in atto-units.
+    """
 
     filter: PrivacyFilter
     events: tuple[Event, ...]
     relation: NeighboringRelation
     charge_delta: float | None
+    kept: tuple[Event, ...] | None = None
+    failure: int = 0
 
 
 class Ends(NamedTuple):
@@ -184,7 +192,11 @@ class PriceVerification:
     ) -> None:
         """See an entry about a reservation (`app.ledger.books.Charges`)."""
         kind = record.kind
-        if kind is _COMMIT:
+        kept, failure = None, 0
+        if record.tail is not None:
+            assert before is not None, "a commit follows a reservation"
+            events, held, kept, failure = before.events, None, record.events, -record.tail[1]
+        elif kind is _COMMIT:
             assert before is not None, "a commit follows a reservation"
             in_full = record.amounts == before.cost
             events, held = (before.events, None) if in_full else (record.events, before.cost)
@@ -198,7 +210,8 @@ class PriceVerification:
             return
         budget_filter = history.filter
         named = self._lists.get(id(events)) or self._named(events)
-        key = (budget_filter.kind, budget_filter.price_terms, history.relation, after.charge_delta, named)
+        terms = budget_filter.price_terms
+        key = (budget_filter.kind, terms, history.relation, after.charge_delta, named, kept, failure)
         may_lack_delta = kind is _CORRECT and before is not None
         charged = (record.amounts, held, may_lack_delta)
         met = self._held.setdefault(key, {})
@@ -227,7 +240,11 @@ class PriceVerification:
         """Find the prices that are not known, and judge and forget what is held."""
         held, self._held, self._groups = self._held, {}, 0
         missing = [key for key in held if key not in self._known]
-        asked = [Priced(next(iter(held[key].values())).filter, key[-1].events, key[2], key[3]) for key in missing]
+        asked = [
+            Priced(next(iter(held[key].values())).filter, named.events, relation, delta, kept, failure)
+            for key in missing
+            for _, _, relation, delta, named, kept, failure in [key]
+        ]
         self._known.update(zip(missing, self._find(asked), strict=True))
         self._report.prices += len(missing)
         for key, met in held.items():
@@ -330,7 +347,15 @@ class _Met:
     entries: int = 1
 
 
-#: The filter's kind and price terms, the relation, the charge's delta, and the events.
-_Key = tuple[str, tuple[str, tuple[float, ...]] | None, NeighboringRelation, float | None, _List]
+#: The filter's kind and price terms, the relation, the charge's delta, the events, what of them was kept, the failure.
+_Key = tuple[
+    str,
+    tuple[str, tuple[float, ...]] | None,
+    NeighboringRelation,
+    float | None,
+    _List,
+    tuple[Event, ...] | None,
+    int,
+]
 #: What is charged, what was held where that bounds it, and whether it may have been priced at a delta that is not said.
 _Charged = tuple[Amounts, Amounts | None, bool]

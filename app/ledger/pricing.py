@@ -21,7 +21,7 @@ from accounting.relations import NeighboringRelation
 from accounting.units import Amounts
 from app.context import Context
 from app.kit.process_pool import JobFailed
-from app.ledger.commands import Quote
+from app.ledger.commands import GivenUp, Quote
 from app.ledger.states import BudgetState, Path
 
 #: Pricing the different sampled steps of a list is given up after this many seconds. A thousand of them in
@@ -94,6 +94,33 @@ def price_within_limits(
             raise Unsupported(detail, pointer=("events",)) from None
         _remember((budget_filter, events, relation, charge_delta), found)
     return found
+
+
+def given_up_within_limits(
+    context: Context,
+    budget_filter: PrivacyFilter,
+    held: Amounts,
+    events: tuple[Event, ...],
+    kept: tuple[Event, ...],
+    relation: NeighboringRelation,
+    failure: int | None = None,
+) -> GivenUp | None:
+    """What is given back for steps that will never be taken (`PrivacyFilter.given_back`); None for nothing.
+
+    Raises:
+        Unsupported: it is not found within the limits of a process.
+    """
+    asked = (held, events, kept, relation, failure)
+    if is_quick(events):
+        with context.numerics:
+            back = budget_filter.given_back(*asked)
+    else:
+        try:
+            back = context.processes.run(budget_filter.given_back, *asked)
+        except JobFailed as given_up:
+            detail = f"what the rest is worth was not found: {given_up}; commit without give_up_tail"
+            raise Unsupported(detail, pointer=("events",)) from None
+    return None if back is None else GivenUp(held, back.amounts, ENGINE_VERSION)
 
 
 def what_would_fit(

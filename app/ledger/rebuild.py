@@ -310,8 +310,10 @@ def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
         raise BrokenChain(record.sequence, "it names no reservation")
     if len(record.amounts) != len(history.pending):
         raise BrokenChain(record.sequence, "its amounts are not those of the budget's filter")
-    if record.failure is not None or record.tail is not None:
-        raise BrokenChain(record.sequence, "it charges a failure or gives a tail back, which no filter does yet")
+    if record.failure is not None:
+        raise BrokenChain(record.sequence, "it charges a failure beside its amounts, which no filter does yet")
+    if record.tail is not None and record.kind is not _COMMIT:
+        raise BrokenChain(record.sequence, "it gives a tail back, which a commit alone does")
     before = history.reservations.get(record.reservation_id)
     after = _made_reservation(record, record.reservation_id, hashed) if before is None else _step(before, record)
     if before is not None and record.kind is _COMMIT:
@@ -325,6 +327,10 @@ def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
 
 def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: EntryRecord) -> None:
     # A run that was cancelled before anything of it was seen may be charged a part by any filter.
+    if record.tail is not None:
+        if before.events == record.events or not budget_filter.may_give_back(before.cost, record.tail):
+            raise BrokenChain(record.sequence, "it gives something back that its budget's filter does not")
+        return
     is_whole = budget_filter.prefix_may_depend_on_outputs or record.amounts == before.cost
     if not is_whole and before.run_id is None:
         raise BrokenChain(record.sequence, "it charges a part, which its budget's filter charges as the whole")
@@ -394,7 +400,10 @@ def _step(before: ReservationState, record: EntryRecord) -> ReservationState:
 
 
 def _committed(before: ReservationState, record: EntryRecord) -> ReservationState:
-    if record.amounts != before.cost and not all(map(le, record.amounts, before.cost)):
+    if record.tail is not None:
+        if tuple(map(add, record.amounts, record.tail)) != before.cost:
+            raise BrokenChain(record.sequence, "what it charges and gives back is not what the reservation holds")
+    elif record.amounts != before.cost and not all(map(le, record.amounts, before.cost)):
         raise BrokenChain(record.sequence, "it charges more than the reservation holds")
     if record.events is not before.events and not is_prefix(record.events, before.events):
         raise BrokenChain(record.sequence, "its events are not the first ones of the reservation's")

@@ -36,6 +36,7 @@ def entry_record(
         purpose=None if reservation is None else reservation.purpose,
         details=_details(transition),
         refers_to=None if before is None else before.entry_hash,
+        tail=transition.given_back,
         dataset=None if reservation is None or before is not None else reservation.dataset,
     )
 

@@ -39,6 +39,11 @@ class EntryBody(Schema):
         description="The limit (create, limit), the wanted one (ask), what is held (reserve, start, extend), charged "
         "(commit, correct) or released (void, expire), in the filter's own fields."
     )
+    given_back: dict[str, Any] | None = Field(
+        description="What a commit has given back for steps that will never be taken, and `failure_delta`, what was "
+        "spent for it; `amount` is the net charge, and `events` are the steps whose noise may have been drawn. "
+        "`principal_id` has said so."
+    )
     events: list[EventSchema]
     reservation_id: str | None
     refers_to: str | None = Field(

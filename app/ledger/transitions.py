@@ -59,6 +59,7 @@ class Transition:
         reason: Given with a change by hand.
         before: The reservation before it; None where there was none.
         details: What else its entry says.
+        given_back: What was given back for steps that will never be taken.
         limit_request: After it, the request for another limit that it is about.
     """
 
@@ -72,6 +73,7 @@ class Transition:
     before: ReservationState | None = None
     details: Mapping[str, Json] = field(default_factory=dict)
     limit_request: LimitRequestState | None = None
+    given_back: Amounts | None = None
 
     @property
     def budget(self) -> BudgetState:
@@ -112,6 +114,7 @@ def needs_a_price(command: Commit, reservation: ReservationState, budget: Budget
         command.events is not None
         and command.events != reservation.events
         and is_prefix(command.events, reservation.events)
+        and command.given_up is None
         and (budget.filter.prefix_may_depend_on_outputs or command.nothing_released)
     )
 
@@ -181,7 +184,7 @@ def _about_the_budget_alone(path: Path, command: ChangeLimit | EnterLoss, engine
 
 def _resolve(
     path: Path, reservation: ReservationState, command: Start | Extend | Commit | Void | Expire, now: datetime
-) -> Transition:
+) -> Transition | Denial:
     zero, cost = path[0].filter.zero, reservation.cost
     nothing, back = Move(zero, zero, zero), minus(zero, cost)
     if isinstance(command, Extend):
@@ -203,8 +206,16 @@ def _resolve(
     return _step(kind, path, reservation, replace(reservation, status=status, resolved_at=now), release)
 
 
-def _commit(path: Path, reservation: ReservationState, command: Commit, release: Move, now: datetime) -> Transition:
+def _commit(
+    path: Path, reservation: ReservationState, command: Commit, release: Move, now: datetime
+) -> Transition | Denial:
     charged, version = reservation.cost, reservation.engine_version
+    given_up = command.given_up
+    if given_up is not None:
+        held, back = reservation.cost, given_up.back
+        if given_up.held != held or not path[0].filter.may_give_back(held, back):
+            return Denial(DenialCode.TAIL_NOT_GIVEN_BACK, state=reservation.status)
+        charged, version = minus(held, back), given_up.engine_version
     if needs_a_price(command, reservation, path[0]):
         assert command.quote is not None, "whoever commits a part has asked for its price"
         # What was held bounds the loss of every part of it, too; rounding could make the part dearer by a unit.
@@ -215,7 +226,14 @@ def _commit(path: Path, reservation: ReservationState, command: Commit, release:
         reservation, status=ReservationStatus.COMMITTED, charged=charged, charged_events=events, resolved_at=now
     )
     move = replace(release, spent=charged)
-    return _step(EntryKind.COMMIT, path, reservation, committed, move, charged, version)
+    transition = _step(EntryKind.COMMIT, path, reservation, committed, move, charged, version)
+    if given_up is None:
+        return transition
+    for level in transition.path:
+        # Giving up spends a failure, for which there must be room.
+        if not level.filter.admits(level.used):
+            return Denial(DenialCode.TAIL_NOT_GIVEN_BACK, state=reservation.status, budget_id=level.id)
+    return replace(transition, given_back=given_up.back)
 
 
 def _correct(path: Path, reservation: ReservationState, command: Correct) -> Transition | Denial:

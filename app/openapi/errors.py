@@ -91,7 +91,7 @@ _OWN: Mapping[str, str] = {
     "list_reservations": "invalid_cursor",
     "start_reservation": f"{_RESOLVING} budget_exceeded",
     "extend_reservation": f"{_RESOLVING} quota_exceeded",
-    "commit_reservation": f"{_PRICING} {_RESOLVING} not_a_prefix",
+    "commit_reservation": f"{_PRICING} {_RESOLVING} not_a_prefix missing_events nothing_given_back tail_not_given_back",
     "void_reservation": _RESOLVING,
     "list_entries": "invalid_cursor ledger_not_consistent",
     "list_register": "invalid_cursor ledger_not_consistent beyond_your_budgets",

@@ -29,6 +29,7 @@ from app.kit.query_parameters import KnownParametersOnly
 from app.ledger.commands import Commit, Extend, Resolution, Start, Void
 from app.ledger.executor import Exceeded, decide_soon
 from app.ledger.repository import get_budget
+from app.problems import Problem, unprocessable
 from app.reservations import commands, quotes, repository, service
 from app.reservations.commands import Asked, Command
 from app.reservations.examples import COMMIT_EXAMPLES, RESERVATION_EXAMPLES
@@ -185,13 +186,24 @@ async def commit_reservation(
 ) -> JSONResponse:
     """A commit without a body spends everything that is reserved. One with `events` spends these, the part that
     happened, and releases the rest; an approximate_dp or approximate_gaussian_dp budget charges everything
-    nevertheless, because a part that was chosen by looking at outputs is not worth its own price.
+    nevertheless, because a part that was chosen by looking at outputs is not worth its own price. With `give_up_tail`
+    an approximate_gaussian_dp budget gives back what the rest is worth.
     """
     given = None if request is None else request.events
     events = None if given is None else to_events(given)
+    gives_up = request is not None and request.give_up_tail
+    if gives_up and not principal.may(Scope.REFUNDS):
+        detail = "Only a key with the scope refunds may state that no noise was drawn for the rest, and give it up."
+        raise Problem(403, "forbidden", detail)
+    if gives_up and events is None:
+        detail = "events must say which part of the reserved events happened where the rest is given up"
+        raise unprocessable("missing_events", detail, "events")
     keyed = keyed_request(context, principal.id, key, f"commit {reservation_id}", request or CommitRequest())
 
     def part() -> Resolution:
+        assert events is not None, "asked for parts alone"
+        if gives_up:
+            return Commit(events, given_up=quotes.given_up(context, reservation_id, events))
         return Commit(events, quotes.quote_part(context, reservation_id, events))
 
     resolution = Commit() if events is None else part

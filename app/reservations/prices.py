@@ -65,5 +65,6 @@ def _body(found: Comparison, kind: str) -> dict[str, Any]:
         "charged": found.charged,
         "why": _WHY[kind],
         "kinds": found.kinds,
+        "after_a_quarter": found.after_a_quarter,
         "in_parts": [{"parts": parts, "epsilon": epsilon} for parts, epsilon in found.parts.items()],
     }

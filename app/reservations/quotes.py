@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from accounting.errors import AccountingError
@@ -13,11 +14,18 @@ from app.context import Context
 from app.db.database import Database
 from app.ledger import pricing, rows
 from app.ledger import repository as ledger
-from app.ledger.commands import Commit, Quote
+from app.ledger.commands import Commit, GivenUp, Quote
 from app.ledger.journal import path_of
+from app.ledger.states import ReservationState, is_prefix, minus
 from app.ledger.transitions import needs_a_price
 from app.problems import from_accounting, not_found, unprocessable
 from app.reservations import repository
+
+_NOTHING_GIVEN_BACK = (
+    "nothing is given back for the rest of these events: an approximate_gaussian_dp budget gives something back for "
+    "Gaussian steps on full batches and on batches that are drawn anew in every step, to plans without a pure epsilon "
+    "in it; commit without give_up_tail, which charges all of it"
+)
 
 
 def quote(
@@ -91,6 +99,58 @@ def quote_part(
     if not reservation.is_open or not needs_a_price(command, reservation, path[0]):
         return None
     return quote(context, reservation.budget_id, events, charge_delta=reservation.charge_delta)
+
+
+def quote_again(context: Context, state: ReservationState) -> Quote:
+    """What a reservation's events cost today: all of them, the part that was paid for, or all less a tail given up.
+
+    Raises:
+        Problem: as `quote`.
+    """
+    events, charged = state.priced_events, state.charged
+    budget_filter, relation = _terms(context, state.budget_id)
+    if charged is None or state.corrected or events == state.events or not _gave_up(budget_filter, state):
+        return quote(context, state.budget_id, events, charge_delta=state.charge_delta)
+    whole = quote(context, state.budget_id, state.events)
+    spent = charged[1] - state.cost[1]
+    try:
+        asked = whole.amounts, state.events, events, relation, spent
+        found = pricing.given_up_within_limits(context, budget_filter, *asked)
+    except AccountingError as error:
+        raise from_accounting(error) from None
+    return whole if found is None else replace(whole, amounts=minus(whole.amounts, found.back))
+
+
+def _gave_up(budget_filter: PrivacyFilter, state: ReservationState) -> bool:
+    assert state.charged is not None, "asked for what is charged"
+    return budget_filter.may_give_back(state.cost, minus(state.cost, state.charged))
+
+
+def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> GivenUp | None:
+    """What is given back for the steps of a reservation that were not taken, and never will be.
+
+    Returns:
+        None where all of them were, or where the commit is refused anyway.
+
+    Raises:
+        Problem: 422 ``nothing_given_back``; 422 ``unsupported`` when finding it takes too long.
+    """
+    with context.database.read() as session:
+        row = repository.find(session, reservation_id)
+        if row is None:
+            return None
+        state, path = rows.reservation_state(row), path_of(session, row.budget_id)
+    assert path is not None, "a reservation has a budget"
+    if not state.is_open or tuple(kept) == state.events or not is_prefix(kept, state.events):
+        return None
+    terms = path[0].filter, state.cost, state.events, tuple(kept), path[0].relation
+    try:
+        found = pricing.given_up_within_limits(context, *terms)
+    except AccountingError as error:
+        raise from_accounting(error) from None
+    if found is None:
+        raise unprocessable("nothing_given_back", _NOTHING_GIVEN_BACK, "give_up_tail")
+    return found
 
 
 def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> float | None:

@@ -23,7 +23,7 @@ from app.ledger.states import ReservationState
 from app.ledger.transitions import Transition
 from app.problems import Problem
 from app.reservations import repository
-from app.reservations.quotes import quote
+from app.reservations.quotes import quote_again
 from app.reservations.service import get_reservation
 
 _READ_AT_ONCE = 200
@@ -64,7 +64,7 @@ def _reprice(context: Context, budget_filter: PrivacyFilter, state: ReservationS
     paid = state.cost if state.charged is None else state.charged
     before = amounts_in_words(budget_filter, paid)
     try:
-        price = quote(context, state.budget_id, state.priced_events, charge_delta=state.charge_delta)
+        price = quote_again(context, state)
     except Problem as problem:
         return Repriced(state.id, state.budget_id, before, failure=problem.detail)
     if all(new <= old for new, old in zip(price.amounts, paid, strict=True)):

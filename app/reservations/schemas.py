@@ -40,6 +40,12 @@ class CommitRequest(Schema):
     """What happened: the reserved events with counts reduced and later ones dropped. Absent: all of them."""
 
     events: Events | None = None
+    give_up_tail: bool = Field(
+        False,
+        description="State that no noise was drawn for the rest of the reserved events, and that none will be: an "
+        "`approximate_gaussian_dp` budget then gives back what the rest is worth, once and for ever. Needs `events`, "
+        "and a key with the scope `refunds`.",
+    )
 
 
 class ExtendRequest(Schema):
@@ -92,6 +98,10 @@ class PriceBody(Schema):
         "there. An approximate_dp budget is charged half of delta with it."
     )
     in_parts: list[PartsBody]
+    after_a_quarter: float | None = Field(
+        description="The net charge where the plan is stopped after a quarter of its steps and the rest is given up "
+        "(`give_up_tail`); null where nothing is given back for it."
+    )
 
 
 class ReservationBody(Schema):

@@ -34,12 +34,14 @@ from app.fence.marks import Head
 from app.fence.service import touch
 from app.fence.watching import fence_of
 from app.ledger.commands import Commit, Start, Void
+from app.ledger.journal import path_of
 from app.ledger.states import ReservationState
 from app.problems import Problem
 from app.reservations import service as reservations
-from app.runs import charges, repository
+from app.runs import charges, marks, repository
 from app.runs.charges import ChargeAltered
 from app.runs.checkpoint_files import CheckpointFiles
+from app.runs.marks import Rest
 from app.runs.repository import Lease
 from app.runs.schedule import Schedule
 from app.runs.sweep_charges import hash_of, law_of, quantile_of
@@ -193,7 +195,9 @@ def check_plan_of_sweep(
         raise RefusedError(PLAN_REFUSED)
 
 
-def start(context: Context, claimed: Run, plan: Plan, stream_id: str, steps_done: int = 0) -> None:
+def start(
+    context: Context, claimed: Run, plan: Plan, stream_id: str, steps_done: int = 0, *, mark: int | None = None
+) -> int | None:
     """Start the reservation: once this returns, noise of this stream may be drawn and the charge stands.
 
     A charge that has started already is gone on with, under the stream that it was started with.
@@ -201,6 +205,10 @@ def start(context: Context, claimed: Run, plan: Plan, stream_id: str, steps_done
     Args:
         stream_id: Names the stream of randomness, whose keys are kept already.
         steps_done: By earlier claims, under this stream.
+        mark: How many steps of this claim may draw noise before it marks more; None where it marks none.
+
+    Returns:
+        How many steps are marked; None where all of them count.
 
     Guarantees:
         - one_charge_is_one_stream: a charge that has started is refused to every other stream.
@@ -220,11 +228,22 @@ def start(context: Context, claimed: Run, plan: Plan, stream_id: str, steps_done
         if sweep is not None:
             _start_charge_of_sweep(session, context, sweep, run, plan, stream_id)
         elif run.reservation_id is not None:
-            _start_charge(session, context, run.reservation_id, plan, is_same_stream=run.stream_id == stream_id)
+            is_first = _start_charge(session, context, run.reservation_id, plan, run.stream_id == stream_id)
+            if is_first and _gives_back(session, run):
+                marks.begin(session, run, mark)
+            elif not is_first:
+                marks.go_on(session, run, mark)
         run.stream_id, run.steps_done = stream_id, steps_done
         if sweep is not None:
             session.flush()
             touch(session.connection(), run.id, None)
+        session.flush()
+        return marks.of(session, run.id)
+
+
+def _gives_back(session: Session, run: Run) -> bool:
+    path = None if run.budget_id is None else path_of(session, run.budget_id)
+    return path is not None and path[0].filter.gives_back
 
 
 def _start_charge_of_sweep(
@@ -257,7 +276,8 @@ def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
     return timedelta(seconds=math.ceil(trials * Schedule.from_json(first.schedule).bound_s()))
 
 
-def _start_charge(session: Session, context: Context, reservation_id: str, plan: Plan, *, is_same_stream: bool) -> None:
+def _start_charge(session: Session, context: Context, reservation_id: str, plan: Plan, is_same_stream: bool) -> bool:
+    """Start the charge of a run; False where it had started already."""
     reservation = reservations.get_reservation(session, reservation_id)
     check_plan(plan, reservation)
     if reservation.state == ReservationStatus.STARTED:
@@ -265,11 +285,12 @@ def _start_charge(session: Session, context: Context, reservation_id: str, plan:
         if not is_same_stream:
             raise RefusedError(WORKER_LOST)
         touch(session.connection(), reservation.budget_id, None)
-        return
+        return False
     try:
         reservations.resolve(session, context, reservation_id, Start(by_run=True))
     except Problem:
         raise RefusedError(HOLD_LOST) from None
+    return True
 
 
 def end(context: Context, claimed: Run, ending: Ending) -> bool:
@@ -280,6 +301,7 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
         is charged for it is not what was entered, and it has failed.
     """
     ends = {} if claimed.budget_id is None else fence_of(context).heads([claimed.budget_id])
+    rest = None if ending.state == RunState.SUCCEEDED else marks.rest(context, claimed.id)
     with context.database.write() as session:
         run = repository.find_for_update(session, claimed.id)
         assert run is not None, "runs are never deleted"
@@ -292,7 +314,7 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
         run.is_withheld = claimed.is_withheld
         if ending.result is not None:
             run.result, run.steps_done = ending.result, run.steps_total
-        settle(session, context, run, ending, ends)
+        settle(session, context, run, ending, ends, rest)
     log.info("run_ended", run_id=claimed.id, state=str(run.state))
     advance(context, {claimed.sweep_id})
     return run.state == ending.state
@@ -300,34 +322,39 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
 
 def hand_back(context: Context, claimed: Run) -> None:
     """Leave a run to the next worker, because this one was told to stop."""
+    rest = marks.rest(context, claimed.id)
     with context.database.write() as session:
         run = repository.find_for_update(session, claimed.id)
         assert run is not None, "runs are never deleted"
         if not _is_held(run, claimed):
             log.warning("run_taken_away", run_id=run.id, epoch=claimed.epoch)
             return
-        _leave_to_another(session, context, run)
+        _leave_to_another(session, context, run, rest)
     log.info("run_handed_back", run_id=claimed.id)
     advance(context, {claimed.sweep_id})
 
 
 def give_up_runs_of(context: Context, worker_id: str, *, was_told_to_stop: bool = False) -> int:
     """Settle what a worker that is gone left behind. Returns how many runs there were."""
+    with context.database.read() as session:
+        ids = [lease.run_id for lease in repository.leases(session) if lease.worker_id == worker_id]
+    rests = {run_id: marks.rest(context, run_id) for run_id in ids}
     with context.database.write() as session:
         lost = repository.in_progress_of(session, worker_id)
         for run in lost:
-            _give_up(session, context, run, was_told_to_stop=was_told_to_stop)
+            _give_up(session, context, run, rests.get(run.id), was_told_to_stop=was_told_to_stop)
     advance(context, {run.sweep_id for run in lost})
     return len(lost)
 
 
 def take_over(context: Context, lease: Lease) -> bool:
     """Take a run from a worker whose lease has lapsed; False where the worker was heard of since, or is writing."""
+    rest = marks.rest(context, lease.run_id)
     with context.database.write() as session:
         run = repository.find_unchanged(session, lease)
         if run is None:
             return False
-        _give_up(session, context, run)
+        _give_up(session, context, run, rest)
     advance(context, {run.sweep_id})
     return True
 
@@ -336,22 +363,24 @@ def _is_held(run: Run, claimed: Run) -> bool:
     return run.state in IN_PROGRESS and (run.epoch, run.worker_id) == (claimed.epoch, claimed.worker_id)
 
 
-def _give_up(session: Session, context: Context, run: Run, *, was_told_to_stop: bool = False) -> None:
+def _give_up(
+    session: Session, context: Context, run: Run, rest: Rest | None, *, was_told_to_stop: bool = False
+) -> None:
     """What becomes of a run without its worker: it is left to another, as long as it is not the run that kills them."""
     log.warning("worker_lost", run_id=run.id, worker_id=run.worker_id, epoch=run.epoch)
     if not was_told_to_stop:
         run.workers_lost += 1
-    _leave_to_another(session, context, run)
+    _leave_to_another(session, context, run, rest)
 
 
-def _leave_to_another(session: Session, context: Context, run: Run) -> None:
+def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest | None) -> None:
     """Queue a run again where that cannot make a second release, else settle it."""
     if run.state == RunState.CANCELLING:
-        settle(session, context, run, Ending(RunState.CANCELLED))
+        settle(session, context, run, Ending(RunState.CANCELLED), rest=rest)
     elif run.workers_lost < MAX_WORKERS_LOST and _can_go_on(session, context, run):
         run.state, run.worker_id, run.started_at = RunState.QUEUED, None, None
     else:
-        settle(session, context, run, Ending(RunState.FAILED, WORKER_LOST))
+        settle(session, context, run, Ending(RunState.FAILED, WORKER_LOST), rest=rest)
 
 
 def _can_go_on(session: Session, context: Context, run: Run) -> bool:
@@ -368,12 +397,17 @@ def _is_started(session: Session, run: Run) -> bool:
 
 
 def settle(
-    session: Session, context: Context, run: Run, ending: Ending, ends: Mapping[str, Head] | None = None
+    session: Session,
+    context: Context,
+    run: Run,
+    ending: Ending,
+    ends: Mapping[str, Head] | None = None,
+    rest: Rest | None = None,
 ) -> None:
     """End a run, in the caller's transaction, which has the run's row locked.
 
-    A started reservation is committed in full, whatever became of the run; one that never started is released. That of
-    a sweep is settled when all its runs have ended.
+    A started reservation is committed in full, whatever became of the run, or less what the steps were worth that were
+    not marked; one that never started is released. That of a sweep is settled when all its runs have ended.
 
     Args:
         session: A write session.
@@ -382,19 +416,25 @@ def settle(
         ending: How it ends. One that has succeeded fails where its charge is not what was entered.
         ends: The ends that the fence has, the budget's among them, from before the session. Without them the charge is
             not compared with its entries, which is right where nothing of the run is released.
+        rest: What is given up where it ends early, and is given back as long as no further step was marked.
     """
     registering.lock(session)
     run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
     if run.sweep_id is not None and run.problem in _UNCHARGED:
         run.problem = _with_charge(run.problem, "The charge is the sweep's")
     if run.reservation_id is not None:
-        _settle_charge(session, context, run, run.reservation_id, ends)
+        _settle_charge(session, context, run, run.reservation_id, ends, rest)
     if not run.is_withheld:
         registering.enter(session, run.finished_at, [Registration(EntryKind.END, Subject.RUN, run.id)])
 
 
 def _settle_charge(
-    session: Session, context: Context, run: Run, reservation_id: str, ends: Mapping[str, Head] | None
+    session: Session,
+    context: Context,
+    run: Run,
+    reservation_id: str,
+    ends: Mapping[str, Head] | None,
+    rest: Rest | None,
 ) -> None:
     try:
         # What has succeeded has started, whatever its row says.
@@ -403,6 +443,11 @@ def _settle_charge(
                 run.problem = _with_charge(run.problem, "Its charge stands")
             elif run.problem in _UNCHARGED:
                 run.problem = WORKER_LOST
+            if rest is not None and rest.marked == marks.of(session, run.id):
+                with suppress(ChargeAltered):  # there may be no room for what giving up costs
+                    command = Commit(rest.kept, by_run=True, given_up=rest.given_up)
+                    charges.resolve(session, context, reservation_id, command, ends)
+                    return
             charges.resolve(session, context, reservation_id, Commit(by_run=True), ends)
         else:
             with suppress(Problem):  # a hold that ran out is released already

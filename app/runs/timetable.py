@@ -17,8 +17,9 @@ from types import TracebackType
 import structlog
 
 from app.context import Context
-from app.runs import lifecycle, repository
+from app.runs import lifecycle, marks, repository
 from app.runs.executors.interface import Executor
+from app.runs.marks import INTERVALS_AHEAD, Permits
 from app.runs.pacing import schedule_for
 from app.runs.schedule import Schedule, next_multiple, seconds_to_release
 from app.tables.runs import Run
@@ -55,6 +56,7 @@ class Timetable:
         self._began = time.monotonic()
         self._done = self.first
         self._given_up_at: float | None = None
+        self._permits, self._is_given_up = Permits(None), threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tell, name="timetable", daemon=True)
 
@@ -72,17 +74,31 @@ class Timetable:
     def is_cancelled(self) -> bool:
         return self._given_up_at is not None
 
-    def on_progress(self, done: int, _total: int) -> None:
-        """Take the number of steps that are done. It is told when the schedule has come so far."""
+    def on_progress(self, done: int, total: int) -> None:
+        """Take the number of steps that are done; it is told when the schedule has come so far.
+
+        Wait until the next step is marked, where steps are.
+        """
         self._done = done
+        if done < total:
+            self._permits.wait_for(done + 1, self._is_given_up)
+
+    @property
+    def first_mark(self) -> int:
+        """The steps that are marked when training begins."""
+        return self._mark_at(self._schedule.loading_s)
+
+    def _mark_at(self, seconds: float) -> int:
+        return self._schedule.steps_at(seconds + INTERVALS_AHEAD * self._schedule.interval_s, self.first)
 
     def wait_for_training(self) -> None:
         """Wait until the time for loading is over, whatever came of it and whatever this worker is told meanwhile."""
         late_s = self._schedule.interval_s
         self._sleep_until(_due(self._elapsed(), self._schedule.loading_s, late_s))
 
-    def begin(self) -> None:
-        """The charge has started: progress is told from now on."""
+    def begin(self, marked: int | None = None) -> None:
+        """The charge has started: progress is told from now on, and steps are marked where some are already."""
+        self._permits = Permits(marked)
         self._thread.start()
 
     def give_up(self) -> None:
@@ -129,17 +145,25 @@ class Timetable:
             tick = (math.floor(self._elapsed() / interval_s) + 1) * interval_s
             if self._over.wait(max(0.0, tick - self._elapsed())):
                 return
+            marked = self._permits.marked
+            if marked is not None:
+                marked = max(marked, self._mark_at(tick))
             shown = min(self._done, self._schedule.steps_at(tick, self.first), self._claimed.steps_total)
             try:
                 with self._context.database.write() as session:
                     state = repository.record_progress(session, self._claimed, shown)
+                    if state == RunState.RUNNING and marked is not None:
+                        marks.raise_to(session, self._claimed, marked)
             except Exception as error:
                 # A counter is not worth a run that is paid for: the database may be back before the end.
                 log.warning("progress_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
                 continue
             if state != RunState.RUNNING:
                 self._given_up_at = tick
+                self._is_given_up.set()
                 return
+            if marked is not None:
+                self._permits.give(marked)
 
 
 def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetable | None:

@@ -163,7 +163,10 @@ def _outcome(
                 timetable.wait_for_training()
         beginning = begin(context, job, executor.device)
         steps = beginning.steps if timetable is None else min(beginning.steps, timetable.first)
-        persist(lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, steps), must_stop)
+        mark = timetable.first_mark if timetable is not None and executor.tells_before_each_step else None
+        marked = persist(
+            lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, steps, mark=mark), must_stop
+        )
         # What the start has entered is what a row said. No noise is drawn under another charge than was reserved.
         persist(lambda: declarations.check(context, job.run, is_started=True), must_stop)
     except DATABASE_FAILURES:
@@ -173,7 +176,7 @@ def _outcome(
             timetable.give_up()
         return _not_started(error)
     if timetable is not None:
-        timetable.begin()
+        timetable.begin(marked)
     keeper = Keeper(context, job, beginning, must_stop, keeps_last=timetable is not None)
     return _train(context, job, keeper, executor, timetable)
 

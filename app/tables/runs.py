@@ -93,6 +93,16 @@ class Run(Base):
         return self.budget_id is not None
 
 
+class MarkedSteps(Base):
+    """How many steps of a run may have drawn noise, written before they do; without a row all of them count."""
+
+    __tablename__ = "marked_steps"
+    __table_args__ = (CheckConstraint("steps >= 1", name="steps"),)
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), primary_key=True)
+    steps: Mapped[int] = mapped_column(Integer)
+
+
 class RunSweep(Base):
     """A sweep. All of it is public; but nobody sees which runs there are of a sweep for the best."""
 

@@ -49,6 +49,8 @@ class DaskExecutor:
 
     device = HOST
 
+    tells_before_each_step = False
+
     def __init__(self, address: str, *, may_be_in_the_clear: bool = False) -> None:
         self._cluster = Cluster(address, may_be_in_the_clear=may_be_in_the_clear)
         self._paces = MeasuredPaces()

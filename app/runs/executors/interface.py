@@ -38,7 +38,10 @@ class Executor(Protocol):
 
     Attributes:
         device: What computes; it is told with the run's result.
+        tells_before_each_step: Whether ``on_progress`` is told before each step, and may wait there.
     """
+
+    tells_before_each_step: bool
 
     @property
     def device(self) -> Device: ...

@@ -19,6 +19,8 @@ class LocalExecutor:
         device: Where the arrays are. Rows go there once, at the beginning of a run.
     """
 
+    tells_before_each_step = True
+
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
         self._paces = MeasuredPaces(device)

@@ -2,17 +2,19 @@
 
 A game has a menu of plans. A plan has a price and a list of steps; a step is a pair of laws on a few outcomes. Who
 plays may at any moment, looking at all outcomes: start a plan of the menu where the rule admits its price, run the next
-step of any plan that was started, or stop. At the end the hockey stick E_P (1 - e^(epsilon - L))_+ is attained, L the
-sum of the losses; an outcome that the other hypothesis never gives counts in full.
+step of any plan that was started, give up the tail of one for what the rule gives back, or stop. At the end the hockey
+stick E_P (1 - e^(epsilon - L))_+ is attained, L the sum of the losses; an outcome that the other hypothesis never gives
+counts in full.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
+from operator import sub
 
 from accounting.units import Amounts, add_saturating
 
@@ -22,10 +24,11 @@ Step = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Plan:
-    """What it costs, and the pairs of its steps in their order."""
+    """What it costs, the pairs of its steps in their order, and what is given back after so many of them."""
 
     price: Amounts
     steps: tuple[Step, ...]
+    back: Mapping[int, Amounts] = field(default_factory=dict)
 
 
 def pair(p: Sequence[float], q: Sequence[float]) -> Step:
@@ -56,11 +59,12 @@ def binned_gaussian(noise: float, q: float, edges: Sequence[float], *, remove: b
 def best_attack(menu: Sequence[Plan], admits: Callable[[Amounts], bool], epsilon: float, most_steps: int) -> float:
     """Return the largest hockey stick at ``epsilon`` that any strategy of so many steps attains.
 
-    A plan may be started again and again; each start pays.
+    A plan may be started again and again; each start pays. A tail is given up where the rule admits what is used then.
     """
+    zero = (0,) * len(menu[0].price)
 
     @cache
-    def value(started: tuple[int, ...], running: tuple[tuple[int, int], ...], loss: float, left: int) -> float:
+    def value(used: Amounts, running: tuple[tuple[int, int], ...], loss: float, left: int) -> float:
         if loss == math.inf:
             return 1.0
         best = -math.expm1(epsilon - loss) if loss > epsilon else 0.0
@@ -72,19 +76,20 @@ def best_attack(menu: Sequence[Plan], admits: Callable[[Amounts], bool], epsilon
             best = max(
                 best,
                 math.fsum(
-                    p * value(started, tuple(sorted(after)), round(loss + gain, 9), left - 1)
+                    p * value(used, tuple(sorted(after)), round(loss + gain, 9), left - 1)
                     for p, gain in plan.steps[done]
                 ),
             )
+            back = plan.back.get(done)
+            if back is not None:
+                less = tuple(map(sub, used, back))
+                if admits(less):
+                    best = max(best, value(less, running[:at] + running[at + 1 :], loss, left))
         # What is started is run at once: until then starting changes nothing but what is free.
-        used = (0,) * len(menu[0].price)
-        for index, count in enumerate(started):
-            for _ in range(count):
-                used = add_saturating(used, menu[index].price)
         for index, plan in enumerate(menu):
-            if not admits(add_saturating(used, plan.price)):
+            more = add_saturating(used, plan.price)
+            if not admits(more):
                 continue
-            more = tuple(count + (at == index) for at, count in enumerate(started))
             after = running + ((index, 1),) * (len(plan.steps) > 1)
             best = max(
                 best,
@@ -94,4 +99,4 @@ def best_attack(menu: Sequence[Plan], admits: Callable[[Amounts], bool], epsilon
             )
         return best
 
-    return value((0,) * len(menu), (), 0.0, most_steps)
+    return value(zero, (), 0.0, most_steps)

@@ -435,3 +435,36 @@ def test_the_count_that_fits_is_found_with_few_exact_prices(monkeypatch: pytest.
     assert len(priced) <= 6
     one_more = [Event(Gaussian(4.69), Poisson(0.05), found + 1)]
     assert not BUDGET.admits(cost(BUDGET, one_more, ADD_REMOVE).amounts)
+
+
+# -- tails that are given up ------------------------------------------------------------------------------------------
+
+PAIR_OF_STEPS, ONE_STEP = ((Event(Gaussian(1.0), Poisson(0.25), count),) for count in (2, 1))
+PAID = price(*PAIR_OF_STEPS)
+#: Of mu squared and failures there is what the plan costs, and what is spent for its tail.
+SPENT = PAID[1] // 100
+FULL = (PAID[0], PAID[1] + SPENT)
+
+
+def attained_after(back: Amounts, remove: bool, epsilon: float) -> float:
+    """Return what is attained over what is promised, where a full batch may take the place of the second step."""
+    step = binned_gaussian(1.0, 0.25, [-2.5 + 6.5 * place / 23 for place in range(24)], remove=remove)
+    noise = math.sqrt(NANO / back[0])
+    edges = [0.5 + noise * (-3.0 + 6.0 * place / 11) for place in range(12)]
+    other = Plan((back[0], 0, SATURATED), (binned_gaussian(noise, 1.0, edges, remove=remove),))
+    menu = [Plan(PAID, (step, step), {1: back}), other]
+    attained = best_attack(menu, lambda used: used[0] <= FULL[0] and used[1] <= FULL[1], epsilon, 3)
+    d = FULL[1] / ATTO
+    return attained / (d + (1.0 - d) * delta_of_gaussian(math.sqrt(FULL[0] / NANO), epsilon, upward=True))
+
+
+@BOTH
+def test_nobody_attains_more_by_giving_tails_up(remove: bool) -> None:
+    back = GAME.given_back(PAID, PAIR_OF_STEPS, ONE_STEP, ADD_REMOVE, SPENT)
+    assert back is not None
+    assert max(attained_after(back.amounts, remove, epsilon) for epsilon in (0.0, 0.5, 1.0, 1.3, 2.0, 3.0)) <= 1.0
+
+
+def test_giving_back_what_the_prefix_would_not_have_cost_is_caught() -> None:
+    less = tuple(whole - prefix for whole, prefix in zip(PAID[:2], price(*ONE_STEP)[:2], strict=True))
+    assert attained_after((less[0], 0, 0), True, 1.3) > 1.01

@@ -253,11 +253,17 @@ class Reservations(Resource):
         reservation: ReservationId,
         *,
         events: Sequence[Event] | None = None,
+        give_up_tail: bool = False,
         idempotency_key: str | None = None,
     ) -> Reservation:
-        """The events have happened: all of them, or the reserved list with counts reduced and later ones dropped."""
+        """The events have happened: all of them, or the reserved list with counts reduced and later ones dropped.
+
+        With `give_up_tail` the key states that no noise was drawn for the rest, and that none will be; an
+        `approximate_gaussian_dp` budget then gives back what the rest is worth. It takes the scope `refunds`.
+        """
         path = path_to("/v1/reservations/{}/commit", reservation)
-        return self._http.write(path, {"events": events}, Reservation, idempotency_key)
+        body = {"events": events, **({"give_up_tail": True} if give_up_tail else {})}
+        return self._http.write(path, body, Reservation, idempotency_key)
 
     def void(self, reservation: ReservationId, *, idempotency_key: str | None = None) -> Reservation:
         """Release the hold, since nothing has happened and nothing will; refused once it is started."""

@@ -175,19 +175,20 @@ class HeldReservation:
             self.take()
             yield batch
 
-    def commit(self, events: Sequence[Event] | None = None) -> Reservation:
+    def commit(self, events: Sequence[Event] | None = None, *, give_up_tail: bool = False) -> Reservation:
         """Charge what happened, now: all of it, or a part. No noise may be drawn for this reservation any more.
 
         Args:
             events: The reserved list with counts reduced and later ones dropped; None for all of it, or for the steps
                 that were counted.
+            give_up_tail: State that no noise was drawn for the rest, so that what it is worth is given back.
         """
         with self._lock:
             # Before it is asked: a step after it, or after a lost answer, would not be charged.
             self._ended.set()
             if events is None:
                 events = self._counted()
-            self._reservation = self._reservations.commit(self.reservation, events=events)
+            self._reservation = self._reservations.commit(self.reservation, events=events, give_up_tail=give_up_tail)
             self._resolved = True
             return self._reservation
 

@@ -1,0 +1,186 @@
+"""What a tail that is given up is worth: proved in each direction, close to what could be proved, else nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from accounting.composition.composition import compose
+from accounting.composition.gaussian_dp import delta_of_gaussian
+from accounting.composition.one_direction import deltas_in
+from accounting.events import (
+    Event,
+    FullBatch,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    TreeAggregation,
+    TruncatedPoisson,
+    WithoutReplacement,
+    WithReplacement,
+    ZcDp,
+)
+from accounting.filters import ApproximateGaussianDpFilter, GaussianDpFilter, PureDpFilter, ZcdpFilter
+from accounting.filters.given_up import tail_of, worth_of
+from accounting.losses.privacy_loss import Direction
+from accounting.relations import NeighboringRelation
+from accounting.units import ATTO, NANO, SATURATED, Amounts
+from tests.accounting.filters.budgets import ADD_REMOVE, REPLACE, SPECIAL
+
+FAILURE = 10**10
+BUDGET = ApproximateGaussianDpFilter(1.0, 1e-5)
+WHOLE = (Event(Gaussian(4.69), Poisson(0.05), 600),)
+HALF = (Event(Gaussian(4.69), Poisson(0.05), 300),)
+
+TAILS = [
+    (ADD_REMOVE, Gaussian(4.69), Poisson(0.05), 300),
+    (ADD_REMOVE, Gaussian(1.0), Poisson(0.1), 2),
+    (REPLACE, Gaussian(2.0), Poisson(0.02), 100),
+    (REPLACE, Gaussian(2.0), WithoutReplacement(20, 1000), 100),
+    (SPECIAL, Gaussian(2.0), WithReplacement(20, 1000), 400),
+    (ADD_REMOVE, Gaussian(2.0), TruncatedPoisson(0.02, 60, 1000), 100),
+]
+
+
+@pytest.mark.parametrize(("relation", "mechanism", "sampling", "count"), TAILS)
+def test_both_directions_are_above_the_gaussian_between_the_nodes_too(
+    relation: NeighboringRelation, mechanism: Mechanism, sampling: Sampling, count: int
+) -> None:
+    tail = [Event(mechanism, sampling, count)]
+    found = worth_of(tail, relation, FAILURE)
+    assert 0 < found.least <= found.most < found.least * 1.001
+    if isinstance(sampling, TruncatedPoisson):
+        tail = [Event(mechanism, Poisson(sampling.sampling_probability), count)]
+    composition, d = compose(tail, relation), FAILURE / ATTO
+    mu = math.sqrt(found.least / NANO)
+    epsilons = [mu * index / 30.0 for index in range(240)]
+    larger, beyond = math.sqrt(1.01 * found.most / NANO), 0
+    for direction in Direction:
+        answers = deltas_in(direction, composition, epsilons, one_by_one=False)
+        for epsilon, delta in zip(epsilons, answers, strict=True):
+            if delta is None:
+                continue
+            assert delta_of_gaussian(mu, epsilon, upward=False) <= (d + (1.0 - d) * delta.upper) * (1.0 + 1e-12)
+            beyond += delta_of_gaussian(larger, epsilon, upward=False) > d + (1.0 - d) * delta.upper
+    assert beyond, "a larger Gaussian is above somewhere"
+
+
+def test_the_smaller_direction_decides() -> None:
+    """The larger one, which a price takes, would be worth more."""
+    epsilon = 0.6
+    remove, add = (deltas_in(direction, compose(HALF, ADD_REMOVE), [epsilon])[0] for direction in Direction)
+    assert remove is not None
+    assert add is not None
+    mu = math.sqrt(worth_of(HALF, ADD_REMOVE, FAILURE).least / NANO)
+    assert delta_of_gaussian(mu, epsilon, upward=True) <= FAILURE / ATTO + add.upper < remove.lower
+
+
+def test_full_batches_are_worth_what_they_cost_and_spend_nothing() -> None:
+    found = worth_of([Event(Gaussian(2.0), FullBatch(), 3)], ADD_REMOVE, 0)
+    assert (found.least, found.failure) == (pytest.approx(0.75 * NANO, abs=3), 0)
+    assert worth_of(HALF, ADD_REMOVE, 0).least == 0, "a sampled loss is bounded on one side"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Event(Gaussian(2.0), ShuffledEpochs(10), 100),
+        Event(Gaussian(2.0), RandomAllocation(10, 1), 100),
+        Event(TreeAggregation(2.0, 16, 0), FullBatch(), 3),
+        Event(ZcDp(0.1), FullBatch(), 3),
+    ],
+    ids=["shuffled", "allocation", "tree", "stated"],
+)
+def test_steps_that_share_randomness_or_are_only_stated_are_worth_nothing(event: Event) -> None:
+    assert tail_of([event], []) == ()
+    assert tail_of([event, *WHOLE], []) == WHOLE
+
+
+def test_the_net_charge_after_half_a_plan() -> None:
+    """At most 1.06 times that of the half fixed in advance; more than that of the half."""
+    paid = BUDGET.cost(WHOLE, ADD_REMOVE).amounts
+    back = BUDGET.given_back(paid, WHOLE, HALF, ADD_REMOVE)
+    assert back is not None
+    half = BUDGET.cost(HALF, ADD_REMOVE).amounts
+    assert 1.0 < (paid[0] - back.amounts[0]) / half[0] < 1.06
+    assert back.amounts[1:] == (-(10**10), 0)
+    assert back.amounts[0] <= back.most[0]
+
+
+def test_the_whole_plan_is_worth_less_than_it_costs() -> None:
+    paid = BUDGET.cost(WHOLE, ADD_REMOVE).amounts
+    back = BUDGET.given_back(paid, WHOLE, (), ADD_REMOVE)
+    assert back is not None
+    assert 0.9 * paid[0] < back.most[0] < paid[0]
+
+
+def full_batches_in(budget: ApproximateGaussianDpFilter) -> tuple[Amounts, Amounts]:
+    events, kept = ((Event(Gaussian(5.0), count=count),) for count in (10, 4))
+    paid = budget.cost(events, ADD_REMOVE).amounts
+    back = budget.given_back(paid, events, kept, ADD_REMOVE)
+    assert back is not None
+    return paid, back.amounts
+
+
+def test_full_batches_are_given_back_exactly() -> None:
+    assert full_batches_in(BUDGET) == ((400_000_000, 0, SATURATED), (240_000_000, 0, 0))
+    without_reserve = ApproximateGaussianDpFilter(1.0, 1e-5, reserve_share=0.0)
+    assert full_batches_in(without_reserve)[1] == (240_000_000, 0, 0)
+    paid = without_reserve.cost(WHOLE, ADD_REMOVE).amounts
+    assert without_reserve.given_back(paid, WHOLE, HALF, ADD_REMOVE) is None
+
+
+def test_a_plan_with_a_pure_price_gets_nothing() -> None:
+    """While pure epsilons decide, amounts must only grow."""
+    assert tail_of([Event(Laplace(1.0), count=10)], []) == ()
+    paid = BUDGET.cost(WHOLE, ADD_REMOVE).amounts
+    assert BUDGET.given_back((*paid[:2], SATURATED - 1), WHOLE, HALF, ADD_REMOVE) is None
+
+
+def test_a_plan_that_was_charged_less_than_it_costs_gets_nothing() -> None:
+    amount, failure, pure = BUDGET.cost(WHOLE, ADD_REMOVE).amounts
+    for less in ((amount - 1, failure, pure), (amount, failure - 1, pure)):
+        assert BUDGET.given_back(less, WHOLE, HALF, ADD_REMOVE) is None
+    assert BUDGET.given_back((amount + 1, failure + 1, pure), WHOLE, HALF, ADD_REMOVE) is not None
+
+
+def test_the_pairs_that_were_paid_for_decide() -> None:
+    """Large batches under replace_special are paid for as Gaussians of distance 1.
+
+    Their own pair, of distance 2, would be worth more than they cost.
+    """
+    events = (Event(Gaussian(2.0), WithoutReplacement(900, 1000), 4),)
+    paid = BUDGET.cost(events, SPECIAL).amounts
+    assert paid[:2] == (NANO, 0)
+    assert worth_of(events, SPECIAL, FAILURE).least > NANO
+    back = BUDGET.given_back(paid, events, (Event(Gaussian(2.0), WithoutReplacement(900, 1000), 1),), SPECIAL)
+    assert back is not None
+    assert back.amounts == (NANO * 3 // 4, 0, 0)
+
+
+def test_other_filters_give_nothing_back() -> None:
+    for budget in (PureDpFilter(1.0), ZcdpFilter(1.0), GaussianDpFilter(1.0)):
+        events = (Event(Laplace(1.0), count=10),)
+        assert budget.given_back(budget.cost(events, ADD_REMOVE).amounts, events, (), ADD_REMOVE) is None
+
+
+def test_a_tail_with_a_stated_step_beside_it_is_worth_what_is_known_of_it() -> None:
+    events = (*WHOLE, Event(ZcDp(0.001)))
+    paid = BUDGET.cost(events, ADD_REMOVE).amounts
+    back = BUDGET.given_back(paid, events, HALF, ADD_REMOVE)
+    alone = BUDGET.given_back(BUDGET.cost(WHOLE, ADD_REMOVE).amounts, WHOLE, HALF, ADD_REMOVE)
+    assert back is not None
+    assert back == alone
+
+
+def test_the_failure_that_an_entry_says_is_taken() -> None:
+    paid = BUDGET.cost(WHOLE, ADD_REMOVE).amounts
+    backs = [BUDGET.given_back(paid, WHOLE, HALF, ADD_REMOVE, failure) for failure in (10**9, 10**11)]
+    (least, spent), (most, more_spent) = [back.amounts[:2] for back in backs if back is not None]
+    assert (spent, more_spent) == (-(10**9), -(10**11))
+    assert least < most < 1.02 * least
