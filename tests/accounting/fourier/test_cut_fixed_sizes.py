@@ -187,6 +187,19 @@ def test_the_parts_of_two_steps_add_up(s: float, q: float, epsilon: float) -> No
     assert min(profile.delta_bounds(epsilon).width for profile in split) <= 1e-6 * truth
 
 
+def test_the_far_tail_is_lost_where_the_atoms_of_the_rest_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So much of it that it shows: the parts alone are below the truth."""
+    s, q, epsilon = 1.0, 0.5, 0.3
+    truth = two_steps(s, q, epsilon)
+    monkeypatch.setattr(profiles, "_log_left_out", lambda log_scale, count: math.log(1e-2 * truth))
+    monkeypatch.setattr(profiles, "contour_at", lambda *arguments, **options: None)
+    made = DirectedProfiles(DirectedComposition(((step_of(s, q), 2),), 0.0))
+    (profile,) = made.capped(epsilon, math.log(truth), windowed=False)
+    bounds = profile.delta_bounds(epsilon)
+    assert bounds.upper - profile.bound < truth * (1.0 - 1e-3)
+    assert bounds.lower <= truth <= bounds.upper
+
+
 def test_what_a_band_has_too_much_below_zero_is_paid_for() -> None:
     """A cut so near to 0 that it shows: the parts are above the truth, and the lower end is not."""
     s, q, epsilon = 0.7, 0.3, 0.4
