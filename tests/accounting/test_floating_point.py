@@ -163,7 +163,8 @@ TRANSCENDENTAL = frozenset(
     and name not in ARITHMETIC
 )
 EXACT = frozenset(
-    f"math.{name}" for name in ("ceil", "floor", "fsum", "isfinite", "isinf", "isnan", "isqrt", "nextafter", "prod")
+    f"math.{name}"
+    for name in ("ceil", "comb", "floor", "fsum", "isfinite", "isinf", "isnan", "isqrt", "nextafter", "prod")
 )
 
 FUNCTIONS = {

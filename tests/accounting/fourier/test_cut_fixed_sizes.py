@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import ModuleType
 
 import mpmath as mp
 import numpy as np
@@ -12,11 +13,12 @@ import scipy
 
 from accounting.accountant import epsilon_for_delta
 from accounting.events import Event, Gaussian, WithoutReplacement
-from accounting.fourier import profiles
+from accounting.fourier import pairs, profiles, quadrature, ratio_path, ratio_step
 from accounting.fourier.choice import DirectedComposition
 from accounting.fourier.contour import Array
-from accounting.fourier.pairs import log_normal_tail
+from accounting.fourier.pairs import Band, GaussianPair, Pair, log_normal_tail
 from accounting.fourier.profiles import DirectedProfiles
+from accounting.fourier.quadrature import GaussianPairStep
 from accounting.fourier.ratio_path import RatioPart
 from accounting.fourier.ratio_step import RatioStep
 from accounting.fourier.split import Cut, top_for
@@ -105,6 +107,30 @@ def test_the_rounding_of_a_share_is_counted() -> None:
     assert wrong <= 1.01 * table.errors[0]
 
 
+@pytest.mark.parametrize(
+    ("step", "user"),
+    [
+        (step_of(0.7, 0.3).below(0.8, 0.1), ratio_path),
+        (GaussianPairStep(GaussianPair(Pair.REMOVE, 0.7, 0.3), 48.0, Band(-math.inf, 0.8, 0.1)), pairs),
+    ],
+)
+def test_an_error_of_a_shares_continuation_is_inside(
+    step: RatioStep | GaussianPairStep, user: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the complex error function, made as large as it is told to be, with one sign on either side of the cut."""
+    own = step.line(3.0, 10.0)
+    for module in (ratio_step, quadrature):
+        monkeypatch.setattr(module, "SHARE_ERROR", 1e-6)
+    told = step.line(3.0, 10.0)
+    monkeypatch.setattr(user, "log_normal_tail", lambda z: log_normal_tail(z) + 1e-6 * np.sign(z.real))
+    wrong = step.line(3.0, 10.0)
+    for t in (2.0, 5.0, 20.0):
+        truth, other = (np.exp(line.log_ratios(1, 2, t)[0][1]) for line in (own, wrong))
+        logs, quadrature_error, rounding = told.log_ratios(1, 2, t)
+        allowed = math.expm1(quadrature_error[1] + rounding[1]) * abs(np.exp(logs[1]))
+        assert 1e-9 < abs(other - truth) <= allowed
+
+
 @pytest.mark.parametrize("tilt", [0.5, 8.0, 300.0])
 @pytest.mark.parametrize(("s", "q", "high", "width"), CUTS)
 def test_norms_with_a_cut_are_bounded(s: float, q: float, high: float, width: float, tilt: float) -> None:
@@ -159,6 +185,19 @@ def test_the_parts_of_two_steps_add_up(s: float, q: float, epsilon: float) -> No
             own = part.delta_bounds(epsilon).lower
             assert own <= 1e-6 * truth or bounds.upper - own < truth * (1.0 - 1e-7)
     assert min(profile.delta_bounds(epsilon).width for profile in split) <= 1e-6 * truth
+
+
+def test_the_far_tail_is_lost_where_the_atoms_of_the_rest_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So much of it that it shows: the parts alone are below the truth."""
+    s, q, epsilon = 1.0, 0.5, 0.3
+    truth = two_steps(s, q, epsilon)
+    monkeypatch.setattr(profiles, "_log_left_out", lambda log_scale, count: math.log(1e-2 * truth))
+    monkeypatch.setattr(profiles, "contour_at", lambda *arguments, **options: None)
+    made = DirectedProfiles(DirectedComposition(((step_of(s, q), 2),), 0.0))
+    (profile,) = made.capped(epsilon, math.log(truth), windowed=False)
+    bounds = profile.delta_bounds(epsilon)
+    assert bounds.upper - profile.bound < truth * (1.0 - 1e-3)
+    assert bounds.lower <= truth <= bounds.upper
 
 
 def test_what_a_band_has_too_much_below_zero_is_paid_for() -> None:

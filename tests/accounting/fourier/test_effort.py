@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
 from accounting.composition.intersection import QUICK_EVALUATORS
 from accounting.events import Event, Gaussian, Poisson, WithoutReplacement
-from accounting.fourier.effort import Effort, OutOfEffort, limited, question, renew, spend
+from accounting.fourier.effort import Effort, OutOfEffort, left, limited, question, renew, share_of_effort, spend
 from accounting.relations import NeighboringRelation
 
 ADD_OR_REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
@@ -28,6 +30,26 @@ def test_operations_are_counted_in_each_direction_against_the_limit_of_the_block
         assert effort.is_reached
     with question() as effort:
         assert effort.limit > 100
+
+
+def test_what_is_refused_does_not_count_and_a_block_takes_its_share() -> None:
+    with limited(100), question() as effort:
+        with pytest.raises(OutOfEffort):
+            spend(101)
+        assert effort.spent == 0
+        spend(20)
+        with share_of_effort(0.5, 20.0):
+            assert left() == 30.0
+            spend(30)
+            with pytest.raises(OutOfEffort):
+                spend(1)
+        assert left() == 50.0
+        with share_of_effort(0.5, 60.0), pytest.raises(OutOfEffort):
+            spend(1)
+        spend(50)
+    with share_of_effort(0.5, 0.0):
+        spend(10**12)
+    assert left() == math.inf
 
 
 @pytest.mark.parametrize("relation", [ADD_OR_REMOVE, REPLACE])
