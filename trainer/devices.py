@@ -1,4 +1,4 @@
-"""Where a run's arrays are: in the host's memory by NumPy, or on a CUDA device by CuPy.
+"""A run's arrays are in the host's memory by NumPy, or on a CUDA device by CuPy.
 
 The trainer's code is one; the library follows from the arrays that a run is given. What is drawn is drawn on the host
 in either case, and noise goes to the device as whole numbers.

@@ -242,6 +242,7 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "dtype": run["dtype"],
             "why_this_dtype": run["dtype_reason"],
             "plan_hash": run["plan_hash"],
+            "device": result.get("device"),
             **{f"score on {each['dataset_id'] or 'rows'}": _score(each) for each in result.get("metrics", ())},
             "finished": run["finished_at"],
             # Why a private run that has trained is not ended yet.

@@ -57,7 +57,7 @@ def test_the_last_stage_is_slim_unprivileged_and_without_a_compiler():
 
 
 def test_the_locked_packages_are_the_services_own_or_those_with_dasks():
-    assert instructions("ARG") == ["LOCK=runtime"]
+    assert instructions("ARG") == ["LOCK=runtime", "CUDA="]
     for lock in ("runtime", "dask"):
         assert ("\ndistributed==" in (ROOT / "requirements" / f"{lock}.lock").read_text()) == (lock == "dask")
 
