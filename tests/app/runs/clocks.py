@@ -106,9 +106,9 @@ class Watch:
         return wrapped
 
     def _noting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any) -> Any:
+        def wrapped(*args: Any, **named: Any) -> Any:
             self._note(name)
-            return call(*args)
+            return call(*args, **named)
 
         return wrapped
 

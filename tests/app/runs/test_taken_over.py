@@ -79,7 +79,7 @@ def test_a_successor_starts_and_ends_whatever_the_old_worker_does_between(servic
 
 def test_a_model_that_the_old_worker_writes_is_another_file_than_its_successors(service, monkeypatch):
     run = service.queued(dataset_id="ds_breast_cancer")
-    monkeypatch.setattr(lifecycle, "start", lambda *_args: None)  # the worst: both train
+    monkeypatch.setattr(lifecycle, "start", lambda *_args, **_named: None)  # the worst: both train
     claimed_by_both: list[Run] = []
     write_model = artifacts.write_model
 

@@ -1,0 +1,156 @@
+"""Marks of steps: in the database before noise may be drawn, ahead of a public schedule; the others are given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.ledger.price_search import PriceSearch
+from app.ledger.price_verification import PriceClass, PriceVerification
+from app.ledger.verification import verify
+from app.runs import lifecycle, marks, worker
+from app.runs.executors.paces import Pace
+from app.runs.job import Job
+from app.runs.lifecycle import Ending
+from app.tables.states import RunState
+from tests.app.runs.clocks import PacedExecutor
+from tests.app.runs.conftest import HEADER, Service
+from tests.databases import on_one_engine
+from trainer.checkpoint import Checkpoints
+from trainer.run import RunResult
+
+STEPS = 300
+PACE = Pace(reading_s=0.05, preparing_s=0.05, step_s=0.02, scoring_s=0.05)
+
+
+class MarkedExecutor(PacedExecutor):
+    """Notes before each step how many are marked, and cancels the run before one of them."""
+
+    def __init__(self, service: Service, run: dict[str, Any], cancelled_at: int) -> None:
+        super().__init__(PACE)
+        self.service, self.run, self.cancelled_at = service, run, cancelled_at
+        self.seen: list[tuple[int, int | None]] = []
+
+    def train(
+        self,
+        job: Job,
+        checkpoints: Checkpoints,
+        on_progress: Callable[[int, int], None],
+        is_cancelled: Callable[[], bool],
+    ) -> RunResult:
+        done = 0
+
+        def progress(steps: int, total: int) -> None:
+            nonlocal done
+            on_progress(steps, total)
+            done = steps
+
+        def asked() -> bool:
+            with self.service.context.database.read() as session:
+                self.seen.append((done + 1, marks.of(session, self.run["id"])))
+            if done + 1 == self.cancelled_at:
+                assert self.service.post(f"/v1/runs/{self.run['id']}/cancel").status_code == 200
+            return is_cancelled()
+
+        return super().train(job, checkpoints, progress, asked)
+
+
+def queued(service: Service, kind: str = "approximate_gaussian_dp") -> dict[str, Any]:
+    budget = service.budget(filter={"kind": kind, "epsilon": 20, "delta": 1e-5})
+    content = HEADER + "".join(f"{index % 10},0.{index % 7},red,no\n" for index in range(50))
+    dataset = service.dataset(content, budget_id=budget["id"])
+    changes = {"sampling": "poisson", "batch_size": 50, "iterations": STEPS}
+    return service.queued(dataset_id=dataset["id"], budget_id=budget["id"], **changes)
+
+
+def reservation(service: Service, run: dict[str, Any]) -> dict[str, Any]:
+    return service.get(f"/v1/reservations/{run['reservation_id']}")
+
+
+def started(service: Service, mark: int | None) -> tuple[dict[str, Any], Any]:
+    run = queued(service)
+    claimed = lifecycle.claim(service.context, "wrk_test")
+    assert claimed is not None
+    assert lifecycle.start(service.context, claimed, lifecycle.read_plan(claimed), "stream", mark=mark) == mark
+    return run, claimed
+
+
+@on_one_engine
+def test_a_cancelled_run_gives_up_the_steps_that_were_not_marked_before_their_noise(service: Service) -> None:
+    run = queued(service)
+    executor = MarkedExecutor(service, run, 5)
+    assert worker.work_once(service.context, "wrk_test", executor=executor)
+    assert all(marked is not None and step <= marked for step, marked in executor.seen)
+    assert service.stored(run).state == "cancelled"
+    ended = reservation(service, run)
+    with service.context.database.read() as session:
+        marked = marks.of(session, run["id"])
+    assert marked is not None
+    assert [event["count"] for event in ended["charged_events"]] == [marked]
+    assert 5 <= marked < STEPS
+    assert ended["charged"]["mu_squared"] < 0.9 * ended["cost"]["mu_squared"]
+    entry = next(each for each in service.get(f"/v1/budgets/{run['budget_id']}/entries")["items"] if each["given_back"])
+    assert (entry["kind"], entry["principal_id"]) == ("commit", "service")
+    charges = PriceVerification(PriceSearch(service.context.processes))
+    with service.context.database.read() as session:
+        verdict = verify(session, charges=charges)
+    report = verdict.with_prices(charges).prices
+    assert report is not None
+    assert (report.entries[PriceClass.TOO_LOW], report.entries[PriceClass.UNDECIDED]) == (0, 0)
+
+
+def test_a_crash_counts_what_was_marked(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, _ = started(service, 100)
+    monkeypatch.setattr(lifecycle, "MAX_WORKERS_LOST", 1)
+    lifecycle.give_up_runs_of(service.context, "wrk_test")
+    assert service.stored(run).state == "failed"
+    ended = reservation(service, run)
+    assert [event["count"] for event in ended["charged_events"]] == [100]
+    assert ended["charged"]["mu_squared"] < ended["cost"]["mu_squared"]
+
+
+@on_one_engine
+def test_a_mark_that_was_made_meanwhile_counts(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, claimed = started(service, 100)
+    find = marks.rest
+
+    def raised_meanwhile(*asked: Any) -> Any:
+        found = find(*asked)
+        with service.context.database.write() as session:
+            marks.raise_to(session, claimed, 101)
+        return found
+
+    monkeypatch.setattr(marks, "rest", raised_meanwhile)
+    assert lifecycle.end(service.context, claimed, Ending(RunState.CANCELLED))
+    ended = reservation(service, run)
+    assert ended["charged"] == ended["cost"]
+
+
+@on_one_engine
+def test_without_marks_everything_counts(service: Service) -> None:
+    run, claimed = started(service, None)
+    assert lifecycle.end(service.context, claimed, Ending(RunState.CANCELLED))
+    ended = reservation(service, run)
+    assert ended["charged"] == ended["cost"]
+
+
+@on_one_engine
+def test_a_later_claim_never_marks_fewer_and_an_executor_that_marks_none_ends_it(service: Service) -> None:
+    run, claimed = started(service, 100)
+    plan = lifecycle.read_plan(claimed)
+    assert lifecycle.start(service.context, claimed, plan, "stream", mark=40) == 100
+    assert lifecycle.start(service.context, claimed, plan, "stream", mark=120) == 120
+    assert lifecycle.start(service.context, claimed, plan, "stream", mark=None) is None
+    assert lifecycle.start(service.context, claimed, plan, "stream", mark=40) is None
+    assert lifecycle.end(service.context, claimed, Ending(RunState.CANCELLED))
+    assert reservation(service, run)["charged"] == reservation(service, run)["cost"]
+
+
+@on_one_engine
+def test_other_budgets_need_no_marks(service: Service) -> None:
+    queued(service, "renyi_dp")
+    claimed = lifecycle.claim(service.context, "wrk_test")
+    assert claimed is not None
+    assert lifecycle.start(service.context, claimed, lifecycle.read_plan(claimed), "stream", mark=3) is None
