@@ -40,8 +40,10 @@ class CommitRequest(Schema):
     """What happened: the reserved events with counts reduced and later ones dropped. Absent: all of them."""
 
     events: Events | None = None
+    # Not part of what makes two requests the same where it is not asked for: requests of before had no such field.
     give_up_tail: bool = Field(
         False,
+        exclude_if=lambda given: not given,
         description="State that no noise was drawn for the rest of the reserved events, and that none will be: an "
         "`approximate_gaussian_dp` budget then gives back what the rest is worth, once and for ever. Needs `events`, "
         "and a key with the scope `refunds`.",

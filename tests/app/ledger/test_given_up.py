@@ -9,8 +9,11 @@ import pytest
 from accounting.events import Event, Gaussian, Poisson
 from accounting.filters import ApproximateGaussianDpFilter, ZcdpFilter
 from accounting.units import SATURATED, Amounts
+from app.entries.kinds import EntryKind
+from app.entries.records import EntryRecord
 from app.ledger.commands import Commit, Correct, Extend, GivenUp, Quote, Start, Void
 from app.ledger.denials import Denial, DenialCode
+from app.ledger.rebuild import BrokenChain, History, replay
 from app.ledger.states import BudgetState, Path, ReservationState
 from app.tables.states import ReservationStatus
 from tests.app.ledger.machine import NOW, RELATION, after, carried_out, decide, reservation
@@ -93,3 +96,49 @@ def test_what_is_no_prefix_is_refused_before() -> None:
     outcome = decide(path(), held(), replace(GIVE_UP, events=(*EVENTS, *EVENTS)))
     assert isinstance(outcome, Denial)
     assert outcome.code is DenialCode.NOT_A_PREFIX
+
+
+def replayed(*changes: dict[str, object]) -> Amounts:
+    """Return what is spent after a reservation, its start and a commit that gives back, with changes of the last."""
+    zero = LIMIT.zero
+    record = EntryRecord(
+        id="ent",
+        budget_id="bud_1",
+        sequence=2,
+        kind=EntryKind.RESERVE,
+        principal_id="key_1",
+        recorded_at=NOW,
+        engine_version="e",
+        amounts=COST,
+        events=EVENTS,
+        reservation_id="res_1",
+        purpose="p",
+        details={"run_id": None, "plan_hash": None, "warnings": [], "expires_at": NOW.isoformat()},
+    )
+    history = History(record, None, LIMIT, RELATION, zero, zero, zero)
+    replay(history, record, "a" * 64)
+    later = replace(record, refers_to="a" * 64, details={})
+    replay(history, replace(later, kind=EntryKind.START, events=()), "b" * 64)
+    commit = replace(later, kind=EntryKind.COMMIT, amounts=NET, events=HALF, tail=BACK)
+    replay(history, replace(commit, **changes[0]) if changes else commit, "c" * 64)
+    return history.spent
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"amounts": (NET[0] - 1, *NET[1:])},
+        {"tail": (BACK[0] + 1, *BACK[1:])},
+        {"amounts": COST, "tail": (0, 0, 0)},
+        {"events": EVENTS},
+        {"events": (*EVENTS, *EVENTS)},
+        {"tail": None},
+        {"kind": EntryKind.EXTEND, "amounts": COST, "events": (), "details": {"expires_at": NOW.isoformat()}},
+        {"failure": 1},
+    ],
+    ids=["less charged", "more back", "nothing back", "all taken", "more taken", "no word", "no commit", "beside"],
+)
+def test_an_entry_that_gives_back_what_the_ledger_would_not_have_is_refused(change: dict[str, object]) -> None:
+    assert replayed() == NET
+    with pytest.raises(BrokenChain):
+        replayed(change)

@@ -35,7 +35,7 @@ from accounting.units import SATURATED, Amounts
 from app.context import Context
 from app.kit.ids import new_id
 from app.ledger import exports
-from app.ledger.commands import Charge, Commit, Correct, Quote, Reserve, Start
+from app.ledger.commands import Charge, Commit, Correct, GivenUp, Quote, Reserve, Start
 from app.ledger.export_verification import verify_export
 from app.ledger.exports import ExportFormat
 from app.ledger.journal import Instruction, carry_out
@@ -478,3 +478,20 @@ def test_ctrl_c_ends_the_search_and_its_processes(context: Context, api: Api) ->
     assert out == ""
     assert "Traceback" not in err
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+def test_a_tail_that_gives_more_back_than_it_is_worth_is_named(context: Context, api: Api) -> None:
+    forger, events = Forger(context, api, "approximate_gaussian_dp"), (Event(Gaussian(4.0), Poisson(0.05), 1000),)
+    kept, most = (Event(Gaussian(4.0), Poisson(0.05), 500),), price_of("approximate_gaussian_dp", events).most
+    back = FILTERS["approximate_gaussian_dp"].from_json({"kind": "", **LIMITS["approximate_gaussian_dp"]})
+    worth = back.given_back(most, events, kept, NeighboringRelation(RELATION))
+    assert worth is not None
+    for more in (0, worth.most[0] - worth.amounts[0] + most[0] // 1000):
+        held = forger.reserve(events, most)
+        forger.do(Start(), held.id)
+        amounts = (worth.amounts[0] + more, *worth.amounts[1:])
+        forger.do(Commit(kept, given_up=GivenUp(most, amounts, ENGINE_VERSION)), held.id)
+        verdict = verified(context)
+        assert counts(verdict.prices)[0] == (1 if more else 0)
+    assert verdict.first_bad is not None
+    assert verdict.first_bad.sequence == 7

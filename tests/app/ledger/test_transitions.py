@@ -10,12 +10,13 @@ import pytest
 
 from accounting.events import Event, FullBatch, Gaussian, Poisson
 from accounting.filters import ZcdpFilter
-from app.ledger.commands import ChangeLimit, Commit, Correct, Expire, Extend, Reserve, Resolution, Start, Void
+from app.ledger.commands import ChangeLimit, Commit, Correct, Expire, Extend, GivenUp, Reserve, Resolution, Start, Void
 from app.ledger.denials import Denial, DenialCode
 from app.ledger.states import ReservationState, is_prefix
 from app.ledger.transitions import Transition
 from app.tables.states import ReservationStatus
 from tests.app.ledger.machine import (
+    COST,
     EVENTS,
     NANO,
     NOW,
@@ -236,6 +237,7 @@ def test_every_denial_code_is_reached() -> None:
         *(decide((budget_of(reservation(s)),), reservation(s, late=late), COMMANDS[c]) for s, late, c, _ in ROWS),
         decide((budget(),), reservation(run_id="run_1"), Start()),
         decide((budget(spent=NANO),), reservation("committed"), reprice(0.6, events=PART)),
+        decide((budget(),), reservation("started"), Commit(PART, given_up=GivenUp(COST, (1,), "later"))),
         decide((budget(spent=NANO),), None, Reserve("res_2", EVENTS, quote(0.5), NOW)),
         decide((budget(spent=NANO),), None, ChangeLimit(ZcdpFilter(0.5), "less")),
     ]

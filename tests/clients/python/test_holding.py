@@ -312,9 +312,9 @@ def test_a_step_that_is_being_taken_is_counted_by_a_commit_of_another_thread(
 ) -> None:
     commit, asked = client.reservations.commit, threading.Event()
 
-    def recorded(reservation: Reservation, *, events: list[Event] | None) -> Reservation:
+    def recorded(reservation: Reservation, *, events: list[Event] | None, give_up_tail: bool) -> Reservation:
         asked.set()
-        return commit(reservation, events=events)
+        return commit(reservation, events=events, give_up_tail=give_up_tail)
 
     def interrupted() -> Reservation:
         """As between the answer to the start and the count."""
