@@ -242,10 +242,10 @@ COMMANDS: dict[str, Command] = {
     "create_run_sweep": Command(
         lambda service: _sweep(service, 20.0),
         202,
-        {"reservations": 1, "runs": 3, "run_sweeps": 1, "run_sweep_cells": 3, "entries": 4},
+        {"reservations": 1, "runs": 3, "run_sweeps": 1, "run_sweep_cells": 3, "entries": 5},
     ),
     "create_run_sweep too dear": Command(lambda service: _sweep(service, 0.1), 409),
-    "cancel_run_sweep": Command(_cancel_sweep, 200, {"entries": 4}),
+    "cancel_run_sweep": Command(_cancel_sweep, 200, {"entries": 5}),
     "upload_version": Command(_version, 201, {"dataset_versions": 1, **_ENTRY}),
     "delete_persons": Command(_delete_persons, 201, {"dataset_versions": 1, **_ENTRY}),
     "upload_dataset": Command(_dataset, 201, {"datasets": 1, **_ENTRY}),
