@@ -123,7 +123,9 @@ def sums_of(device: Device, some: Model, rows: Data, dtype: str, slots: Selectio
     grid = grid_for(1.0, some.num_parameters, dtype, 10**6)
     with silent():
         total = BoundedSum(some, records, dtype).at(device.holding(point), slots, Clip(1.0), grid)
-    return [int(number) for number in to_host(total)]
+    host = to_host(total)
+    assert np.all(host == np.rint(host)), "only whole steps of the grid leave the records"
+    return [int(number) for number in host]
 
 
 @every_device
