@@ -18,7 +18,7 @@ import pytest
 from accounting.events import Event, FullBatch, Gaussian, Poisson
 from accounting.relations import NeighboringRelation
 from calibrators.plan import Clip, Phase, Plan
-from tests.conformance.trainers.examples import every_dtype, every_plan, model, records_of
+from tests.conformance.trainers.examples import every_dtype, model, plans, records_of
 from tests.trainer.devices import cuda, device_of, every_device
 from trainer import devices
 from trainer.arithmetic import faults_of
@@ -94,13 +94,15 @@ def test_a_run_is_the_hosts_but_for_rounding_and_repeats_bit_by_bit(device: str,
 
 @pytest.mark.gpu
 @every_dtype
-@every_plan
-def test_every_algorithm_runs_on_a_gpu(name: str, plan: Plan, dtype: str) -> None:
+def test_every_algorithm_runs_on_a_gpu(dtype: str) -> None:
     """As with any array library (`tests.conformance.trainers.test_repetition`)."""
-    plan, (features, labels) = replace(plan, dtype=dtype), records_of(plan)
-    features[2] = np.nan
-    expected, found = (flat(on(each, plan, model(), (features, labels), seed=2)) for each in (HOST, cuda()))
-    np.testing.assert_allclose(found, expected, rtol=1e-9 if dtype == "float64" else 1e-3, atol=1e-5)
+    there = cuda()
+    for name, plan in (case.values for case in plans()):
+        own, (features, labels) = replace(plan, dtype=dtype), records_of(plan)
+        features[2] = np.nan
+        expected, found = (flat(on(each, own, model(), (features, labels), seed=2)) for each in (HOST, there))
+        tolerance = 1e-9 if dtype == "float64" else 1e-3
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-5, err_msg=name)
 
 
 @every_device
@@ -123,7 +125,9 @@ def sums_of(device: Device, some: Model, rows: Data, dtype: str, slots: Selectio
     grid = grid_for(1.0, some.num_parameters, dtype, 10**6)
     with silent():
         total = BoundedSum(some, records, dtype).at(device.holding(point), slots, Clip(1.0), grid)
-    return [int(number) for number in to_host(total)]
+    host = to_host(total)
+    assert np.all(host == np.rint(host)), "only whole steps of the grid leave the records"
+    return [int(number) for number in host]
 
 
 @every_device
