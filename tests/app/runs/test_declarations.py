@@ -322,7 +322,7 @@ def test_a_process_that_has_read_a_chain_reads_on(service: Service, dataset: dic
     "change",
     [
         "cost = (SELECT cost FROM reservations WHERE id = '{cheap}')",
-        "state = 'voided'",
+        "state = 'voided', resolved_at = created_at",
         "charge_delta = 0.5",
         "state = 'pending'",
     ],
