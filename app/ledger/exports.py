@@ -164,6 +164,7 @@ _COLUMNS = (
     "reason",
     "limit_request_id",
     "amount",
+    "given_back",
     "events",
     "engine_version",
     "previous_hash",

@@ -46,12 +46,12 @@ calls = {calls}
 
 def stalling(module, name):
     what_follows = getattr(module, name)
-    def stalled(*arguments):
+    def stalled(*arguments, **named):
         if calls and calls[0] == name:
             del calls[0]
             # To this thread: it is the one that must not get further, and the process stops with it.
             signal.raise_signal(signal.SIGSTOP)
-        return what_follows(*arguments)
+        return what_follows(*arguments, **named)
     setattr(module, name, stalled)
 
 stalling(lifecycle, "start")

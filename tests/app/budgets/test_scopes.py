@@ -12,21 +12,21 @@ from tests.app.problem_assertions import assert_problem
 
 # Each call with a key of one scope alone: whether it is let through.
 SCOPES = """
-call                owner  analyst  auditor  limits  corrections  metrics  admin
-create_budget       yes    -        -        -       -            -        yes
-list_budgets        yes    yes      yes      -       -            -        yes
-get_budget          yes    yes      yes      -       -            -        yes
-change_limit        -      -        -        yes     -            -        yes
-correct_charge      yes    -        -        -       yes          -        yes
-create_reservation  yes    yes      -        -       -            -        yes
-dry run             yes    yes      -        -       -            -        yes
-list_reservations   yes    yes      yes      -       -            -        yes
-get_reservation     yes    yes      yes      -       -            -        yes
-start               yes    yes      -        -       -            -        yes
-extend              yes    yes      -        -       -            -        yes
-commit              yes    yes      -        -       -            -        yes
-void                yes    yes      -        -       -            -        yes
-list_entries        yes    yes      yes      -       -            -        yes
+call                owner  analyst  auditor  limits  corrections  refunds  metrics  admin
+create_budget       yes    -        -        -       -            -        -        yes
+list_budgets        yes    yes      yes      -       -            -        -        yes
+get_budget          yes    yes      yes      -       -            -        -        yes
+change_limit        -      -        -        yes     -            -        -        yes
+correct_charge      yes    -        -        -       yes          -        -        yes
+create_reservation  yes    yes      -        -       -            -        -        yes
+dry run             yes    yes      -        -       -            -        -        yes
+list_reservations   yes    yes      yes      -       -            -        -        yes
+get_reservation     yes    yes      yes      -       -            -        -        yes
+start               yes    yes      -        -       -            -        -        yes
+extend              yes    yes      -        -       -            -        -        yes
+commit              yes    yes      -        -       -            -        -        yes
+void                yes    yes      -        -       -            -        -        yes
+list_entries        yes    yes      yes      -       -            -        -        yes
 """
 
 

@@ -232,7 +232,7 @@ def test_a_part_that_is_committed_meanwhile_is_priced_as_a_part(
     """An old engine held too little; while the present one prices the whole, a part is committed at its old price."""
     budget = api.budget({"kind": "zcdp", "rho": "2"})["id"]
     held = charge(context, budget, STEP, (NANO // 10,), "1", steps=(Start(),))
-    part, quote, is_committed = (Event(ZcDp(0.1), count=1),), repricing.quote, False
+    part, quote, is_committed = (Event(ZcDp(0.1), count=1),), repricing.quote_again, False
 
     def overtaken(*arguments: Any, **options: Any) -> Quote:
         nonlocal is_committed
@@ -244,7 +244,7 @@ def test_a_part_that_is_committed_meanwhile_is_priced_as_a_part(
                 carry_out(session, context.database, [Instruction(commit, "loopback", held)], context.clock())
         return found
 
-    monkeypatch.setattr(repricing, "quote", overtaken)
+    monkeypatch.setattr(repricing, "quote_again", overtaken)
     ok(context.settings, "reprice")
     assert is_committed
     assert api.rho(budget) == (0.1, 0, 1.9)

@@ -178,8 +178,8 @@ FORGERIES: list[tuple[str, str, Change, str]] = [
     ("spent", "start", lambda entry: entry.update(refers_to="f" * 64), "it does not refer to the entry that made"),
     ("spent", "start", lambda entry: entry.pop("refers_to"), "the column mechanisms beside its bytes"),
     ("large", "reserve", lambda entry: entry.update(refers_to="f" * 64), "it makes a reservation, and refers to an"),
-    ("spent", "commit", lambda entry: entry.update(failure="1"), "it charges a failure or gives a tail back"),
-    ("spent", "commit", lambda entry: entry.update(tail=["1"]), "it charges a failure or gives a tail back"),
+    ("spent", "commit", lambda entry: entry.update(failure="1"), "it charges a failure beside its amounts"),
+    ("spent", "commit", lambda entry: entry.update(tail=["1"]), "what it charges and gives back is not what the"),
     ("spent", "commit", lambda entry: entry.update(work="0"), "its bytes are not an entry that has its hash"),
     ("spent", "commit", lambda entry: entry.update(certificate="x"), "its bytes are not an entry that has its hash"),
     (

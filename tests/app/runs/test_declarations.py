@@ -298,10 +298,10 @@ def test_a_charge_that_is_changed_for_the_start_alone_draws_no_noise(
     """What the start enters is what the row says at that moment; or it enters nothing, as for a second claim."""
     database, start = service.context.database, lifecycle.start
 
-    def change_first(context: Context, claimed: Run, plan: Plan, stream_id: str, *more: Any) -> None:
+    def change_first(context: Context, claimed: Run, plan: Plan, stream_id: str, *more: Any, **named: Any) -> None:
         attacks.run(database, f"UPDATE reservations SET {change.format(**held)} WHERE id = '{held['reservation_id']}'")
         attacks.run(database, f"UPDATE runs SET stream_id = '{stream_id}' WHERE id = '{held['id']}'")
-        start(context, claimed, plan, stream_id, *more)
+        start(context, claimed, plan, stream_id, *more, **named)
 
     monkeypatch.setattr(worker.lifecycle, "start", change_first)
     assert_refused(service, held)
