@@ -512,11 +512,14 @@ UNAMPLIFIED = {
 
 
 def cell(row: str, kind: str) -> object:
-    """A cell as a case; a cover takes seconds where one epsilon takes long."""
-    is_slow = row.startswith("laplace") or row.endswith(
-        ("shuffle model", "with replacement", "fixed size", "allocation")
-    )
-    marks = [pytest.mark.thorough] if is_slow and kind == "approximate_gaussian_dp" else []
+    """A cell as a case; a cover takes seconds where one epsilon takes long, and minutes for shuffled reports."""
+    marks = []
+    if kind == "approximate_gaussian_dp" and row.endswith("shuffle model"):
+        marks = [pytest.mark.soak]
+    elif kind == "approximate_gaussian_dp" and (
+        row.startswith("laplace") or row.endswith(("with replacement", "fixed size", "allocation"))
+    ):
+        marks = [pytest.mark.thorough]
     return pytest.param(row, kind, marks=marks, id=f"{row}-{kind}")
 
 
