@@ -512,12 +512,12 @@ UNAMPLIFIED = {
 
 
 def cell(row: str, kind: str) -> object:
-    """A cell as a case; a cover takes seconds where one epsilon takes long, and minutes for shuffled reports."""
+    """A cell as a case; a cover takes seconds where one epsilon takes long, and a minute for shuffled reports and allocations."""
     marks = []
-    if kind == "approximate_gaussian_dp" and row.endswith("shuffle model"):
+    if kind == "approximate_gaussian_dp" and row.endswith(("shuffle model", "allocation")):
         marks = [pytest.mark.soak]
     elif kind == "approximate_gaussian_dp" and (
-        row.startswith("laplace") or row.endswith(("with replacement", "fixed size", "allocation"))
+        row.startswith("laplace") or row.endswith(("with replacement", "fixed size"))
     ):
         marks = [pytest.mark.thorough]
     return pytest.param(row, kind, marks=marks, id=f"{row}-{kind}")
