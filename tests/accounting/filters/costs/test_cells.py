@@ -512,7 +512,7 @@ UNAMPLIFIED = {
 
 
 def cell(row: str, kind: str) -> object:
-    """A cell as a case; where one epsilon takes long, a cover takes seconds, and a minute for reports and allocations."""
+    """A cell as a case; where one epsilon takes long, a cover takes seconds, and a minute for allocations."""
     marks = []
     if kind == "approximate_gaussian_dp" and row.endswith(("shuffle model", "allocation")):
         marks = [pytest.mark.soak]
