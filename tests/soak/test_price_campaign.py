@@ -7,7 +7,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from tests.accounting.filters.test_gaussian_cover import check_concatenation
+from tests.accounting.filters.test_gaussian_cover import TOLERANCE, check_concatenation
 from tests.soak.report import write_report
 
 PAIRS = 1000
@@ -18,12 +18,17 @@ FIRST_SEED = 1000
 @pytest.mark.soak
 def test_random_lists_and_their_concatenations() -> None:
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        shares = sorted(pool.map(check_concatenation, range(FIRST_SEED, FIRST_SEED + PAIRS)))
+        found = list(pool.map(check_concatenation, range(FIRST_SEED, FIRST_SEED + PAIRS)))
+    shares, excesses = (sorted(figures) for figures in zip(*found, strict=True))
+    wide = sum(excess > TOLERANCE for excess in excesses)
     write_report(
         "prices",
         "make soak",
         {
             "pairs_of_lists": PAIRS,
             "price_of_both_over_the_sum": {"smallest": shares[0], "median": shares[PAIRS // 2], "largest": shares[-1]},
+            "pairs_with_a_price_above_its_lower_end_by_more_than_the_tolerance": wide,
+            "largest_price_over_its_lower_end": 1.0 + excesses[-1],
         },
     )
+    assert wide <= PAIRS // 100
