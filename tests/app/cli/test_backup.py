@@ -105,7 +105,9 @@ def test_what_is_refused_is_told_in_one_line(home: Home, tmp_path: Path) -> None
     assert "has something in it already" in refused("restore", path, env=env)
     damaged = tmp_path / "damaged"
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    # So many bytes that some of them say something: others are only filling.
+    for place in range(len(content) // 2, len(content) // 2 + 4096):
+        content[place] ^= 1
     damaged.write_bytes(content)
     assert f"{damaged} is refused." in refused("check-backup", damaged, env=env)
     there = home.elsewhere(tmp_path / "there")
