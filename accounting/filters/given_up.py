@@ -50,6 +50,8 @@ _MECHANISMS = (Gaussian, GaussianMixture)
 _SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, WithReplacement, TruncatedPoisson)
 #: Nodes to begin with, and at once; a segment is divided into so many.
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 24, 800, 8
+#: So many nodes that no shared line answers are looked for by themselves, which takes up to a second each.
+_MOST_ALONE = 8
 #: What is found may be below the largest m that the nodes allow, relatively.
 _TOLERANCE = 2e-4
 #: Branches of mixtures that are taken less often than this share of the failure, all together, count as nothing.
@@ -142,7 +144,11 @@ def _search(composition: Composition, direction: Direction, d: float) -> tuple[i
     while found:
         nodes = sorted(nodes + found)
         asked = _divided(nodes, _most(nodes) / NANO)
-        found = _nodes(composition, direction, d, asked, one_by_one=False) if len(asked) <= _MOST_NODES else []
+        if len(asked) > _MOST_NODES:
+            break
+        found = _nodes(composition, direction, d, asked, one_by_one=False)
+        if not found and len(asked) <= _MOST_ALONE:
+            found = _nodes(composition, direction, d, asked)
     least = min((_asked_for(epsilon, delta) for epsilon, delta in _lines(nodes)), default=0.0)
     amount = math.floor(min(least, _asked_for(nodes[-1].epsilon, d)) * (1.0 - _ROUNDING) * NANO)
     return (amount if amount >= 1 and _is_proved(nodes, amount, d) else 0), _most(nodes)

@@ -53,7 +53,7 @@ def test_both_directions_are_above_the_gaussian_between_the_nodes_too(
 ) -> None:
     tail = [Event(mechanism, sampling, count)]
     found = worth_of(tail, relation, FAILURE)
-    assert 0 < found.least <= found.most < found.least * 1.01
+    assert 0 < found.least <= found.most < found.least * 1.001
     if isinstance(sampling, TruncatedPoisson):
         tail = [Event(mechanism, Poisson(sampling.sampling_probability), count)]
     composition, d = compose(tail, relation), FAILURE / ATTO
