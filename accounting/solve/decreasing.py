@@ -182,12 +182,17 @@ def _refined(
         if not math.isfinite(y):
             return None
         low, high = (x, high) if y > 0.0 else (low, x)
+        turned = 0.0
         if before is not None and x != before[0]:
             found = (y - before[1]) / (x - before[0])
-            slope = found if found < -1e-3 else slope
+            if found < -1e-3:
+                turned, slope = abs(found - slope), found
         moved = x + min(max(-y / slope, -_LONGEST_STEP), _LONGEST_STEP)
-        # What is left after a secant is about the product of what was left after the two before it.
-        left = abs(y) if before is None else min(abs(y), abs(y * before[1]))
+        left = abs(y)
+        if before is not None:
+            # After a secant there is left about the product of what was left after the two before it; and where the
+            # slope has turned since the one before, it may turn as much again on the way.
+            left = min(left, max(abs(y * before[1]), turned * abs(moved - x)))
         if left <= 0.1 * tolerance:
             return moved, slope
         before = (x, y)

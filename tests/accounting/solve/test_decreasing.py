@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accounting.errors import Unreachable
@@ -25,17 +26,23 @@ def exactly(cost: float) -> Answer:
     return Answer(Interval(cost, cost, cost), "test")
 
 
+def bent_power(place: float, power: float, bend: float) -> Callable[[float], float]:
+    """A decreasing function that is 1 at e^place, about a power of its argument."""
+
+    def cost(value: float) -> float:
+        distance = math.log(value) - place
+        return math.exp(-power * distance - bend * distance * abs(distance) / (1.0 + abs(distance)))
+
+    return cost
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.floats(-6.5, 13.5), st.floats(0.3, 3.0), st.floats(0.0, 2.0), st.sampled_from([0.0, 1.0, 5.0]))
 def test_a_power_with_a_bend_is_solved_in_few_evaluations(
     place: float, power: float, bend: float, slack: float
 ) -> None:
     """The smallest value is e^place; ``slack`` is how far, in logs, the quick bound is off."""
-    asked = []
-
-    def cost(value: float) -> float:
-        distance = math.log(value) - place
-        return math.exp(-power * distance - bend * distance * abs(distance) / (1.0 + abs(distance)))
+    asked, cost = [], bent_power(place, power, bend)
 
     def assess(value: float) -> Answer:
         asked.append(value)
@@ -59,13 +66,10 @@ def test_a_quick_bound_that_is_too_low_is_not_believed() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.floats(-6.5, 13.5), st.floats(0.3, 3.0), st.floats(0.0, 2.0), st.floats(-0.5, 0.5))
+@example(0.0, 0.3125, 2.0, 0.015625)
 def test_a_close_estimate_leaves_little_to_certify(place: float, power: float, bend: float, slack: float) -> None:
     """The quick bound misses the place by ``slack``, in logs; the close estimate is the cost but for 1e-7."""
-    asked = []
-
-    def cost(value: float) -> float:
-        distance = math.log(value) - place
-        return math.exp(-power * distance - bend * distance * abs(distance) / (1.0 + abs(distance)))
+    asked, cost = [], bent_power(place, power, bend)
 
     def assess(value: float) -> Answer:
         asked.append(value)
