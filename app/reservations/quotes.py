@@ -1,4 +1,4 @@
-"""What events cost in a budget, asked before any lock is taken; what was asked before is remembered."""
+"""Prices of events in a budget. They are found before any lock is taken, and remembered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def quote(
     charge_delta: float | None = None,
     relation: NeighboringRelation | None = None,
 ) -> Quote:
-    """What the events cost in a budget. Asked before any lock is taken; the price of the same events is remembered.
+    """Price events in a budget, before any lock is taken. The price of the same events is remembered.
 
     Args:
         context: The process's context.
@@ -72,7 +72,7 @@ def quote(
 def remembered_quote(
     context: Context, budget_id: str, events: tuple[Event, ...], *, charge_delta: float | None
 ) -> Quote | None:
-    """`quote`, if it was asked before; nothing is computed and nothing is read."""
+    """Return the answer of `quote`, if it was asked before; nothing is computed and nothing is read."""
     terms = _TERMS.get(context.database, {}).get(budget_id)
     if terms is None or (charge_delta is not None and terms[0].kind != "approximate_dp"):
         return None
@@ -82,7 +82,7 @@ def remembered_quote(
 def quote_part(
     context: Context, reservation_id: str, events: Sequence[Event] | None, *, nothing_released: bool = False
 ) -> Quote | None:
-    """What a part of a reservation's events costs, where committing it charges less than what is held.
+    """Price a part of a reservation's events, where committing it charges less than what is held.
 
     Raises:
         Problem: 422 ``unsupported`` when finding the price takes too long.
@@ -102,7 +102,7 @@ def quote_part(
 
 
 def quote_again(context: Context, state: ReservationState) -> Quote:
-    """What a reservation's events cost today: all of them, the part that was paid for, or all less a tail given up.
+    """Price a reservation's events anew: all of them, the part that was paid for, or all less a tail given up.
 
     Raises:
         Problem: as `quote`.
@@ -127,7 +127,7 @@ def _gave_up(budget_filter: PrivacyFilter, state: ReservationState) -> bool:
 
 
 def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> GivenUp | None:
-    """What is given back for the steps of a reservation that were not taken, and never will be.
+    """Find what is given back for the steps of a reservation that were not taken, and never will be.
 
     Returns:
         None where all of them were, or where the commit is refused anyway.
@@ -154,7 +154,7 @@ def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> Gi
 
 
 def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> float | None:
-    """A delta of the caller's where the budget prices at one; None in every other budget.
+    """Return a delta of the caller's where the budget prices at one; None in every other budget.
 
     Raises:
         Problem: 404.

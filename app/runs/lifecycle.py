@@ -1,4 +1,4 @@
-"""What happens to a run in the database while workers are at it: claim, start, end, take over. Each is one transaction.
+"""Workers claim a run, start it, end it and take it over. Each of these is one transaction.
 
 A claim raises the run's epoch. What a worker writes names the epoch of its claim and is refused under any other, so a
 worker that was taken for lost and comes back can neither start, nor commit, nor release anything.
@@ -96,7 +96,7 @@ DECLARATION_ALTERED = {
     "it. Nothing was charged. Somebody has changed the database: `epsilond ledger verify` names the place.",
 }
 
-#: What says that nothing was charged, and is not said where something was.
+#: These say that nothing was charged, and are not said where something was.
 _UNCHARGED = (
     NOT_STARTED,
     HOLD_LOST,
@@ -113,7 +113,7 @@ MAX_WORKERS_LOST = 3
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended: its state, the constant text that says why it failed, and what is stored of its result."""
+    """The end of a run: its state, the constant text that says why it failed, and what is stored of its result."""
 
     state: RunState
     problem: dict[str, str] | None = None
@@ -269,7 +269,7 @@ def _start_charge_of_sweep(
 
 
 def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
-    """How long all trials take that are made, one after the other: a public time, whatever number is drawn."""
+    """Return how long all trials that are made take, one after the other: a public time, whatever number is drawn."""
     if first.schedule is None or sweep.trials is None:
         return timedelta(0)
     trials = max(1, quantile_of(law_of(sweep.trials)))
@@ -366,7 +366,7 @@ def _is_held(run: Run, claimed: Run) -> bool:
 def _give_up(
     session: Session, context: Context, run: Run, rest: Rest | None, *, was_told_to_stop: bool = False
 ) -> None:
-    """What becomes of a run without its worker: it is left to another, as long as it is not the run that kills them."""
+    """Leave a run without a worker to another one, as long as it is not the run that kills them."""
     log.warning("worker_lost", run_id=run.id, worker_id=run.worker_id, epoch=run.epoch)
     if not was_told_to_stop:
         run.workers_lost += 1
@@ -384,7 +384,7 @@ def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest |
 
 
 def _can_go_on(session: Session, context: Context, run: Run) -> bool:
-    """Whether the run has drawn no noise, or none that counts, or can draw the same again."""
+    """Return whether the run has drawn no noise, or none that counts, or can draw the same again."""
     if not run.is_charged or not _is_started(session, run):
         return True
     return run.stream_id is not None and CheckpointFiles(context).exist(run.id, run.stream_id)
@@ -460,5 +460,5 @@ def _settle_charge(
 
 
 def _with_charge(problem: dict[str, str], charge: str) -> dict[str, str]:
-    """The problem with what is so of its charge in place of that nothing was charged."""
+    """Return the problem with this about its charge in place of "Nothing was charged"."""
     return {**problem, "detail": problem["detail"].replace("Nothing was charged", charge)}

@@ -1,7 +1,8 @@
-"""How many steps of a private run may have drawn noise: written before they do, so that the others may be given up.
+"""Marks say how many steps of a private run may have drawn noise, so that the others may be given up.
 
-A mark follows from public times alone, since what is charged for a run that was cancelled shows it. It is ahead of the
-schedule, and a worker that is faster than that waits. Without a mark every step counts.
+A mark is written before its steps draw noise. It follows from public times alone, since the charge of a run that was
+cancelled shows it. It is ahead of the schedule, and a worker that is faster than that waits. Without a mark every step
+counts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from app.reservations.service import get_reservation
 from app.tables.runs import MarkedSteps, Run
 from calibrators.plan import plan_from_canonical
 
-#: A mark is so many intervals of the schedule ahead.
+#: A mark is so many intervals of the schedule ahead: one until the next is written, and one in which that may be late.
 INTERVALS_AHEAD = 2
 _LOOK_S = 0.05
 
@@ -51,7 +52,7 @@ def raise_to(session: Session, run: Run, steps: int) -> None:
 
 
 def of(session: Session, run_id: str) -> int | None:
-    """How many steps of a run are marked; None where all of them count."""
+    """Return how many steps of a run are marked; None where all of them count."""
     return session.scalar(select(MarkedSteps.steps).where(MarkedSteps.run_id == run_id))
 
 
@@ -81,7 +82,7 @@ class Permits:
 
 @dataclass(frozen=True)
 class Rest:
-    """What a run that ends early gives up.
+    """The steps that a run gives up where it ends early.
 
     Attributes:
         marked: The steps that were marked when its worth was found.

@@ -175,7 +175,7 @@ def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetab
     schedule = schedule_for(context, claimed, executor)
     if schedule is None:
         return None
-    # The schedule may come from another process, and leaves no time for loading.
+    # The schedule may have been measured by another process, and has no time for loading what is compiled.
     load_noise()
     now = context.clock()
     planned_s = None if claimed.release_at is None else (claimed.release_at - now).total_seconds()
