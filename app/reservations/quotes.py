@@ -107,23 +107,20 @@ def quote_again(context: Context, state: ReservationState) -> Quote:
     Raises:
         Problem: as `quote`.
     """
-    events, charged = state.priced_events, state.charged
+    events = state.priced_events
     budget_filter, relation = _terms(context, state.budget_id)
-    if charged is None or state.corrected or events == state.events or not _gave_up(budget_filter, state):
+    back = None if state.charged is None else minus(state.cost, state.charged)
+    is_part = events != state.events and not state.corrected
+    if back is None or not is_part or not budget_filter.may_give_back(state.cost, back):
         return quote(context, state.budget_id, events, charge_delta=state.charge_delta)
     whole = quote(context, state.budget_id, state.events)
-    spent = charged[1] - state.cost[1]
+    failure = -back[1]  # what giving up has spent
     try:
-        asked = whole.amounts, state.events, events, relation, spent
+        asked = whole.amounts, state.events, events, relation, failure
         found = pricing.given_up_within_limits(context, budget_filter, *asked)
     except AccountingError as error:
         raise from_accounting(error) from None
     return whole if found is None else replace(whole, amounts=minus(whole.amounts, found.back))
-
-
-def _gave_up(budget_filter: PrivacyFilter, state: ReservationState) -> bool:
-    assert state.charged is not None, "asked for what is charged"
-    return budget_filter.may_give_back(state.cost, minus(state.cost, state.charged))
 
 
 def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> GivenUp | None:

@@ -25,7 +25,6 @@ from calibrators.plan import plan_from_canonical
 
 #: A mark is so many intervals of the schedule ahead: one until the next is written, and one in which that may be late.
 INTERVALS_AHEAD = 2
-_LOOK_S = 0.05
 
 
 def begin(session: Session, run: Run, steps: int | None) -> None:
@@ -34,16 +33,15 @@ def begin(session: Session, run: Run, steps: int | None) -> None:
         session.add(MarkedSteps(run_id=run.id, steps=max(1, steps)))
 
 
-def go_on(session: Session, run: Run, steps: int | None) -> int | None:
-    """Mark steps for a later claim, never fewer than before; returns how many are, None where all of them count."""
+def go_on(session: Session, run: Run, steps: int | None) -> None:
+    """Mark steps for a later claim, never fewer than before. Where it marks none, all of them count from now on."""
     marked = of(session, run.id)
     if marked is None:
-        return None
+        return
     if steps is None:
         session.execute(delete(MarkedSteps).where(MarkedSteps.run_id == run.id))
-        return None
-    raise_to(session, run, max(marked, steps))
-    return max(marked, steps)
+    else:
+        raise_to(session, run, max(marked, steps))
 
 
 def raise_to(session: Session, run: Run, steps: int) -> None:
@@ -65,6 +63,7 @@ class Permits:
 
     def __init__(self, marked: int | None) -> None:
         self.marked = marked
+        self._is_over = False
         self._changed = threading.Condition()
 
     def give(self, marked: int) -> None:
@@ -73,11 +72,16 @@ class Permits:
             self.marked = marked
             self._changed.notify_all()
 
-    def wait_for(self, step: int, is_over: threading.Event) -> None:
-        """Wait until the step, counted from 1, may be taken, or nothing more is to be done."""
+    def end(self) -> None:
+        """Let nobody wait any more, because no further step is to be taken."""
         with self._changed:
-            while self.marked is not None and self.marked < step and not is_over.is_set():
-                self._changed.wait(_LOOK_S)
+            self._is_over = True
+            self._changed.notify_all()
+
+    def wait_for(self, step: int) -> None:
+        """Wait until the step, counted from 1, may be taken, or no further step is to be."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or self.marked is None or self.marked >= step)
 
 
 @dataclass(frozen=True)
