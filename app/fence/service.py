@@ -314,7 +314,7 @@ class Fence:
 
 
 def refusal(loss: Loss) -> Unfenced:
-    """What everybody is answered while the database is refused."""
+    """Return what everybody is answered while the database is refused."""
     end = (
         "Give the server the right one."
         if loss.reason is Reason.OTHER_LEDGER
