@@ -1,4 +1,4 @@
-"""Who a request acts for, and what that allows."""
+"""Principals: each request acts for one, whose scopes say what it may do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.entries import kinds
 
 
 class Scope(StrEnum):
-    """What a key allows. ``admin`` implies every other."""
+    """A key has scopes, which say what it allows. ``admin`` implies every other."""
 
     OWNER = "owner"
     """Opens budgets, registers data, raises charges by corrections, decides requests for other limits, and may all that
@@ -33,7 +33,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Principal:
-    """Who a request acts for: a key's id; on a server without keys ``loopback`` or ``anybody``.
+    """A request acts for a principal: a key, or on a server without keys ``loopback`` or ``anybody``.
 
     Attributes:
         id: Of the key.
@@ -51,15 +51,15 @@ class Principal:
     concurrent_requests: int | None = None
 
     def may(self, *scopes: Scope) -> bool:
-        """Whether any of ``scopes`` is held."""
+        """Return whether any of ``scopes`` is held."""
         return Scope.ADMIN in self.scopes or not self.scopes.isdisjoint(scopes)
 
     def reaches(self, path: str) -> bool:
-        """Whether the budget at ``path`` (ids from the root on, as in its row) is one of the key's, or below one."""
+        """Return whether the budget at ``path`` (ids from the root on, as in its row) is the key's, or below one."""
         return self.budgets is None or any(path == each or path.startswith(f"{each}/") for each in self.budgets)
 
     def acts_for(self, principal_id: str) -> bool:
-        """Whether it may go on with, or end, what a principal has begun: its own, and as an owner anybody's."""
+        """Return whether it may go on with, or end, what a principal has begun: its own, and as an owner anybody's."""
         return self.id == principal_id or self.may(Scope.OWNER)
 
     def visible_part(self, path: str) -> list[str]:

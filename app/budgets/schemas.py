@@ -30,10 +30,10 @@ class _Limit(Schema):
     _is_assumed: bool = PrivateAttr(default=False)
 
     def description(self, *, of_another: bool = False) -> dict[str, Any]:
-        """What the filters read: amounts rounded down to their grain, fields that are absent left out.
+        """Return what the filters read: amounts rounded down to their grain, fields that are absent left out.
 
         Args:
-            of_another: Whether the kind is left out that the request did not say: it is that of another budget.
+            of_another: Whether another budget gives the kind. Then a kind that the request did not say is left out.
         """
         left_out = ("kind",) if of_another and self._is_assumed else ()
         given = {name: value for name, value in self if value is not None and name not in left_out}
@@ -87,7 +87,7 @@ class RenyiDpLimit(_Limit):
     )
 
     def description(self, *, of_another: bool = False) -> dict[str, Any]:
-        """What the filter reads; a new budget has the newest conversion, and none is that of the oldest ones."""
+        """Return what the filter reads. A new budget has the newest conversion; the oldest budgets name none."""
         return {**super().description(of_another=of_another), "conversion": CANONNE}
 
 

@@ -132,7 +132,7 @@ def compare(
     heads: Mapping[str, Head],
     entries_between: Callable[[str, int, int], Iterable[tuple[object, object]]],
 ) -> Loss | None:
-    """What the database lacks of what the fence has.
+    """Find what the database lacks of what the fence has.
 
     A chain that is longer in the database must follow from the end that the fence has, entry by entry. So each end
     that the fence ever gets vouches for all the ends before it.
@@ -164,7 +164,7 @@ def compare(
 
 
 def _follows(mark: Head, head: Head, entries: Iterable[tuple[object, object]]) -> bool:
-    """Whether the entries from the mark's own on lead to the head."""
+    """Return whether the entries from the mark's own on lead to the head."""
     sequence, hashed = mark.sequence - 1, mark.hash
     for stored_hash, canonical in entries:
         sequence += 1

@@ -50,8 +50,10 @@ class Store(Protocol):
     def create(self, kept: Kept) -> None: ...
     def replace(self, kept: Kept) -> None: ...
     def advance(self, moves: Sequence[Move]) -> bool:
-        """Note the ends of chains of which the fence has the bases, or nothing where that is None; False where it has
-        something else of some of them, of which nothing is noted.
+        """Note the ends of chains of which the fence has the bases; a base of None is that of a chain that it lacks.
+
+        Returns:
+            False where the fence has another end of some chains; of these nothing is noted.
         """
         ...
 
@@ -219,7 +221,7 @@ class Fence:
             raise refusal(loss)
 
     def heads(self, ids: Collection[str]) -> Mapping[str, Head]:
-        """The ends of some chains that the fence has, once it has all that is committed; of those alone that begun.
+        """Return the ends of some chains that the fence has, once it has all that is committed, and none of others.
 
         A view of the database that begins afterwards has all entries up to them.
 
@@ -238,7 +240,7 @@ class Fence:
             self.store.close()
 
     def _advance(self, moves: Sequence[Move]) -> bool:
-        """Whether the fence had the base of every chain, and has been moved."""
+        """Move the fence; False unless it had the base of every chain."""
         with _failures_told():
             # Nobody has compared a chain without a base, or one that was not extended.
             if any(move.base in (None, move.head) for move in moves) or not self.store.advance(moves):
@@ -312,7 +314,7 @@ class Fence:
 
 
 def refusal(loss: Loss) -> Unfenced:
-    """What everybody is answered while the database is refused."""
+    """Return what everybody is answered while the database is refused."""
     end = (
         "Give the server the right one."
         if loss.reason is Reason.OTHER_LEDGER

@@ -11,7 +11,7 @@ from accounting.filters import PrivacyFilter
 from app.ledger.states import Path
 from app.tables.states import Amounts
 
-#: A share that is not known is shown as this: an amount is beyond what is counted.
+#: This is shown in place of a share that is infinite, because an amount is beyond what the filter counts.
 MOST_SHARE = 1e9
 #: Fields of a filter that are no numbers.
 _WORDS = ("kind", "conversion")

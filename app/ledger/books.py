@@ -137,7 +137,7 @@ class Account:
 
     @property
     def terms(self) -> Mapping[str, Json]:
-        """What the budget was opened with."""
+        """Return what the budget was opened with."""
         return details_of(self.history.made)
 
     def known(self, reservation_id: str) -> Known:
@@ -161,7 +161,7 @@ class Books:
         self._may_be_corrected = may_be_corrected
 
     def read(self, entry: StoredEntry) -> EntryRecord:
-        """What the next entry says, once its chain leads to it. `enter` it next.
+        """Return what the next entry says, once its chain leads to it. `enter` it next.
 
         Raises:
             BadPlace: it is not the one that follows.
@@ -357,7 +357,7 @@ def beside(entry: StoredEntry, record: EntryRecord, column: str) -> BadPlace:
 
 
 def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
-    """What is wrong with an entry that does not follow the one before it."""
+    """Return what is wrong with an entry that does not follow the one before it."""
     record = rebuild.said_by(entry)
     if record is not None and record.budget_id != entry.budget_id:
         return beside(entry, record, "budget_id")
@@ -368,7 +368,7 @@ def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
 
 
 def _used(reservation: ReservationState | None) -> Amounts | None:
-    """What the limit bounds of a reservation; None where that is nothing."""
+    """Return what the limit bounds of a reservation; None where that is nothing."""
     if reservation is None:
         return None
     status = reservation.status

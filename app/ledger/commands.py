@@ -1,4 +1,4 @@
-"""What can be asked of the ledger. A command carries its price: whoever asks has found it before any lock is taken."""
+"""The ledger is asked by commands. A command carries its price, which is found before any lock is taken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.tables.states import Amounts
 
 @dataclass(frozen=True)
 class Quote:
-    """What events cost in a budget's filter, which knows them by kind and price terms and so never changes its mind.
+    """The price of events in a budget's filter. It depends on the filter's kind and price terms, and never changes.
 
     Attributes:
         amounts: The price, rounded up.
@@ -89,7 +89,7 @@ class Commit:
         by_run: The service's own run asks.
         nothing_released: The run was cancelled before anything of it could be seen, so that the part was not chosen by
             looking at outputs.
-        given_up: The rest of them, where whoever asks has the right to say that no noise was drawn for it.
+        given_up: The rest of them, for which no noise was drawn; only who has the right to say so may ask for this.
     """
 
     events: tuple[Event, ...] | None = None

@@ -1,4 +1,4 @@
-"""Why a command is refused."""
+"""The ledger refuses a command with a code, which says why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.tables.states import LimitRequestStatus, ReservationStatus
 
 
 class DenialCode(StrEnum):
-    """Why a command is refused, in order of precedence."""
+    """Reasons to refuse a command, in order of precedence."""
 
     OWNED_BY_RUN = "owned_by_run"
     """start, extend, commit, void: the reservation belongs to a run, and only the run resolves it."""
@@ -110,5 +110,5 @@ class Denial:
 
     @property
     def detail(self) -> str:
-        """What was wrong, and what would be right."""
+        """Return what was wrong, and what would be right."""
         return _DETAILS[self.code]

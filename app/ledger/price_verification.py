@@ -1,4 +1,4 @@
-"""Whether entries charge what their events cost: each different price is found once, and every entry compared with it.
+"""Entries must charge what their events cost: each different price is found once, and every entry compared with it.
 
 Pure: it is fed while the books are read, and asks whoever finds prices. What an entry charges is *too low* where some
 amount is below the certified lower end of today's price (`PrivacyFilter.least_cost`): no rounding explains that. So

@@ -1,4 +1,4 @@
-"""What events cost in a budget, and how much of them would fit: the numerics of the ledger.
+"""The numerics of the ledger: they find what events cost in a budget, and how many of them would fit.
 
 Both take milliseconds to seconds, so both are asked for outside every transaction: the price before the budget is
 locked, and what would have fitted after a denial, from the amounts that the denial was decided on.
@@ -49,7 +49,7 @@ def price(
     relation: NeighboringRelation,
     charge_delta: float | None = None,
 ) -> Quote:
-    """What ``events`` cost in the filter, whatever its limit is.
+    """Price ``events`` in the filter, whatever its limit is.
 
     Raises:
         NoCostInFilter: the filter has no proved cost for an event.
@@ -105,7 +105,7 @@ def given_up_within_limits(
     relation: NeighboringRelation,
     failure: int | None = None,
 ) -> GivenUp | None:
-    """What is given back for steps that will never be taken (`PrivacyFilter.given_back`); None for nothing.
+    """Find what is given back for steps that will never be taken (`PrivacyFilter.given_back`); None for nothing.
 
     Raises:
         Unsupported: it is not found within the limits of a process.

@@ -80,7 +80,7 @@ class BrokenChain(Exception):
 
 @dataclass
 class History:
-    """What a budget's own entries amount to.
+    """A budget as its own entries make it.
 
     Attributes:
         made: The entry that made the budget, with its terms.
@@ -155,7 +155,7 @@ def checked_records(chain: Iterable[Chained]) -> Iterator[tuple[Chained, EntryRe
 
 
 def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
-    """What an entry says, once it is known to be the one behind the entry with the hash ``head``.
+    """Return what an entry says, once it is known to be the one behind the entry with the hash ``head``.
 
     Raises:
         BrokenChain: it is not.
@@ -173,7 +173,7 @@ def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
 
 
 def said_by(link: Chained) -> EntryRecord | None:
-    """What an entry says, wherever it belongs; None where its bytes are no entry, or do not have its hash."""
+    """Return what an entry says, wherever it belongs; None where its bytes are no entry, or do not have its hash."""
     try:
         is_genuine = link.hash == chain_hash(link.previous_hash, link.canonical)
         return record_from_canonical(link.canonical) if is_genuine else None
@@ -301,7 +301,7 @@ def _decided(history: History, before: LimitRequestState, record: EntryRecord) -
 
 
 def details_of(record: EntryRecord) -> Mapping[str, Json]:
-    """What else the entry says."""
+    """Return what else the entry says."""
     return record.details or {}
 
 

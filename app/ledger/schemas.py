@@ -83,7 +83,7 @@ class RegisterEntryBody(Schema):
 
 
 class VerifyRequest(Schema):
-    """What to verify."""
+    """The request says what to verify."""
 
     budget_id: Identifier | None = Field(
         None, description="The tree of budgets that this one belongs to; absent: everything."
@@ -144,7 +144,7 @@ class PricesBody(Schema):
 
 
 class VerdictBody(Schema):
-    """What a verification found."""
+    """The verification has found this."""
 
     valid: bool
     entries: int = Field(description="How many entries were looked at; all of them, where they are valid.")

@@ -84,7 +84,7 @@ class Transition:
 def decide(
     path: Path, reservation: ReservationState | None, command: Command, now: datetime, engine_version: str
 ) -> Transition | Denial:
-    """What becomes of a command.
+    """Decide what becomes of a command.
 
     Args:
         path: The budget that it is about and those above it.
@@ -109,7 +109,7 @@ def decide(
 
 
 def needs_a_price(command: Commit, reservation: ReservationState, budget: BudgetState) -> bool:
-    """Whether committing these events charges another price than the one that is held."""
+    """Return whether committing these events charges another price than the one that is held."""
     return (
         command.events is not None
         and command.events != reservation.events
@@ -267,7 +267,7 @@ def _correct(path: Path, reservation: ReservationState, command: Correct) -> Tra
 
 
 def _forgets(budget: BudgetState, reservation: ReservationState, command: Correct) -> bool:
-    """Whether a report would count fewer of some step than before: a filter's price need not show that."""
+    """Return whether a report would count fewer of some step than before: a filter's price need not show that."""
     if command.events is None:
         return False
     was = exposed_counts(reservation.exposed_events, budget.relation)

@@ -39,7 +39,7 @@ _HASH_BYTES = 32
 
 
 def vouched_ends(context: Context, chain_ids: Collection[str]) -> Mapping[str, Head]:
-    """The ends of chains that the fence has, the register's among them, which says all rows by then.
+    """Return the ends of chains that the fence has. The register is begun first, so that it says all rows.
 
     Raises:
         Unfenced: the database is behind its fence, or the fence cannot be read or written.
@@ -68,7 +68,7 @@ class VouchedEntry(NamedTuple):
 
 
 class Vouched:
-    """What the fence vouches for, in the view of one session.
+    """The entries that the fence vouches for, as one session sees them.
 
     Args:
         session: A session, whose view does not change.
@@ -80,7 +80,7 @@ class Vouched:
         self._session, self._database, self._ends = session, database, ends
 
     def told(self, subject_id: str) -> Told | None:
-        """What the register says of something; None where it says nothing.
+        """Return what the register says of something; None where it says nothing.
 
         Raises:
             BrokenChain: the register is not the one that the fence vouches for, or the service would not have entered
@@ -93,7 +93,7 @@ class Vouched:
             raise BrokenChain(about[-1].record.sequence, str(error)) from None
 
     def reservation(self, budget_id: str, reservation_id: str) -> tuple[History, Known | None]:
-        """A reservation as the entries of its budget make it; None where no entry does.
+        """Return a reservation as the entries of its budget make it; None where no entry does.
 
         Returns:
             The budget as its first entry made it, and the reservation.

@@ -20,7 +20,7 @@ class AskRequest(Schema):
 
 
 class DecisionRequest(Schema):
-    """Why the request is approved or refused."""
+    """The reason why the request is approved or refused."""
 
     reason: Name = Field(description="Why, for whoever asked and for every later reader of the ledger.")
 

@@ -60,7 +60,7 @@ class Asked:
     dataset: ChargedData | None = None
 
     def quote(self, context: Context) -> Quote:
-        """What it costs.
+        """Find what it costs.
 
         Raises:
             Problem: as `quotes.quote`.
@@ -104,7 +104,7 @@ class Command:
 
     @property
     def request(self) -> Request | None:
-        """What can be decided without a thread."""
+        """Return what can be decided without a thread."""
         return None if self.known is None else Request(self.keyed, self.known, self._answer)
 
     def carry_out(self) -> Answer:
@@ -208,7 +208,7 @@ def make_room(context: Context, principal: Principal, keyed: Keyed, attempt: Cal
 
 
 def dry_run(context: Context, principal: Principal, asked: Asked) -> dict[str, Any]:
-    """What the reservation would be answered now; nothing is written. Holds that are due count as released.
+    """Find what the reservation would be answered now; nothing is written. Holds that are due count as released.
 
     Raises:
         Problem: as `Command.carry_out`.

@@ -1,4 +1,4 @@
-"""A price explained: beside the tight number, in budgets of other kinds, and in parts."""
+"""A price is explained: beside the tight number, in budgets of other kinds, and in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What events cost in a budget, asked before any lock is taken; what was asked before is remembered."""
+"""Prices of events in a budget. They are found before any lock is taken, and remembered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def quote(
     charge_delta: float | None = None,
     relation: NeighboringRelation | None = None,
 ) -> Quote:
-    """What the events cost in a budget. Asked before any lock is taken; the price of the same events is remembered.
+    """Price events in a budget, before any lock is taken. The price of the same events is remembered.
 
     Args:
         context: The process's context.
@@ -72,7 +72,7 @@ def quote(
 def remembered_quote(
     context: Context, budget_id: str, events: tuple[Event, ...], *, charge_delta: float | None
 ) -> Quote | None:
-    """`quote`, if it was asked before; nothing is computed and nothing is read."""
+    """Return the answer of `quote`, if it was asked before; nothing is computed and nothing is read."""
     terms = _TERMS.get(context.database, {}).get(budget_id)
     if terms is None or (charge_delta is not None and terms[0].kind != "approximate_dp"):
         return None
@@ -82,7 +82,7 @@ def remembered_quote(
 def quote_part(
     context: Context, reservation_id: str, events: Sequence[Event] | None, *, nothing_released: bool = False
 ) -> Quote | None:
-    """What a part of a reservation's events costs, where committing it charges less than what is held.
+    """Price a part of a reservation's events, where committing it charges less than what is held.
 
     Raises:
         Problem: 422 ``unsupported`` when finding the price takes too long.
@@ -102,32 +102,29 @@ def quote_part(
 
 
 def quote_again(context: Context, state: ReservationState) -> Quote:
-    """What a reservation's events cost today: all of them, the part that was paid for, or all less a tail given up.
+    """Price a reservation's events anew: all of them, the part that was paid for, or all less a tail given up.
 
     Raises:
         Problem: as `quote`.
     """
-    events, charged = state.priced_events, state.charged
+    events = state.priced_events
     budget_filter, relation = _terms(context, state.budget_id)
-    if charged is None or state.corrected or events == state.events or not _gave_up(budget_filter, state):
+    back = None if state.charged is None else minus(state.cost, state.charged)
+    is_part = events != state.events and not state.corrected
+    if back is None or not is_part or not budget_filter.may_give_back(state.cost, back):
         return quote(context, state.budget_id, events, charge_delta=state.charge_delta)
     whole = quote(context, state.budget_id, state.events)
-    spent = charged[1] - state.cost[1]
+    failure = -back[1]  # what giving up has spent
     try:
-        asked = whole.amounts, state.events, events, relation, spent
+        asked = whole.amounts, state.events, events, relation, failure
         found = pricing.given_up_within_limits(context, budget_filter, *asked)
     except AccountingError as error:
         raise from_accounting(error) from None
     return whole if found is None else replace(whole, amounts=minus(whole.amounts, found.back))
 
 
-def _gave_up(budget_filter: PrivacyFilter, state: ReservationState) -> bool:
-    assert state.charged is not None, "asked for what is charged"
-    return budget_filter.may_give_back(state.cost, minus(state.cost, state.charged))
-
-
 def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> GivenUp | None:
-    """What is given back for the steps of a reservation that were not taken, and never will be.
+    """Find what is given back for the steps of a reservation that were not taken, and never will be.
 
     Returns:
         None where all of them were, or where the commit is refused anyway.
@@ -154,7 +151,7 @@ def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> Gi
 
 
 def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> float | None:
-    """A delta of the caller's where the budget prices at one; None in every other budget.
+    """Return a delta of the caller's where the budget prices at one; None in every other budget.
 
     Raises:
         Problem: 404.

@@ -31,7 +31,7 @@ _READ_AT_ONCE = 200
 
 @dataclass(frozen=True)
 class Repriced:
-    """What became of a charge.
+    """A charge, and what became of it.
 
     Attributes:
         reservation_id, budget_id: Which.

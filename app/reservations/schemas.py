@@ -17,7 +17,7 @@ MAX_EXPIRES_IN = 30 * 24 * 3600
 
 
 class ChargeRequest(Schema):
-    """How an approximate_dp budget prices a reservation; other budgets take none."""
+    """An approximate_dp budget prices a reservation so; other budgets take none."""
 
     delta: float = Field(ge=1e-18, le=0.5, description="The delta at which it is priced, and which is charged with it.")
 
@@ -37,10 +37,10 @@ class ReservationRequest(Schema):
 
 
 class CommitRequest(Schema):
-    """What happened: the reserved events with counts reduced and later ones dropped. Absent: all of them."""
+    """The events that happened: the reserved ones with counts reduced and later ones dropped. Absent: all of them."""
 
     events: Events | None = None
-    # Not part of what makes two requests the same where it is not asked for: requests of before had no such field.
+    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
     give_up_tail: bool = Field(
         False,
         exclude_if=lambda given: not given,
@@ -57,7 +57,7 @@ class ExtendRequest(Schema):
 
 
 class CorrectionRequest(Schema):
-    """What should have been charged.
+    """The correction says what should have been charged.
 
     With `reservation_id` alone the present engine prices the reservation's events again, and the charge rises if it was
     too low. With `events` too, they replace what was charged. Without `reservation_id`, `events` were released
@@ -87,7 +87,7 @@ class PartsBody(Schema):
 
 
 class PriceBody(Schema):
-    """What the plan alone costs, as an epsilon at one delta."""
+    """The plan alone costs this, as an epsilon at one delta."""
 
     delta: float = Field(description="The budget's own, else the one of its reports.")
     tight: IntervalBody = Field(description="If everything was fixed before any output was seen.")

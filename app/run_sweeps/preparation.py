@@ -275,7 +275,7 @@ def _charge_of_best(
 
 
 def _filter_of(context: Context, budget_id: str | None) -> tuple[str | None, tuple[float, ...] | None]:
-    """The kind of the budget's filter, and the orders of the moments that it prices a selection by, if it does."""
+    """Return the kind of the budget's filter, and the orders of the moments that it prices a selection by, if any."""
     if budget_id is None:
         return None, None
     with context.database.read() as session:

@@ -29,11 +29,11 @@ class ChargeAltered(Exception):
 
 
 def as_entered(session: Session, vouched: Vouched, budget_id: str, reservation_id: str) -> tuple[History, Known]:
-    """A reservation as its entries make it, and its budget.
+    """Return a reservation as its entries make it, and its budget.
 
     Args:
         session: The session of ``vouched``.
-        vouched: What the fence vouches for, with the end of the budget's chain.
+        vouched: Knows the end of the budget's chain that the fence has.
         budget_id, reservation_id: Whose entries.
 
     Raises:

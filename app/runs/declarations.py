@@ -1,7 +1,7 @@
 """The check that a run, its data sets and its charge are what the books say: before a worker looks at any row.
 
-Whoever can write to the database could else declare private rows public, take the charge from a run, or pay for another
-one. What the books say is what the fence vouches for (`app.ledger.vouched`): the entries cannot be written anew either.
+Otherwise whoever can write to the database could declare private rows public, take the charge from a run, or pay for
+another one. The books are the entries that the fence vouches for (`app.ledger.vouched`): these cannot be rewritten.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def check(context: Context, run: Run, *, is_started: bool = False) -> None:
 
 @contextmanager
 def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator[Session]:
-    """A read session in whose view the run, as it was claimed, is what the books say.
+    """Open a read session in whose view the run, as it was claimed, is what the books say.
 
-    What is read of its data sets in this session cannot be something else.
+    What this session reads of its data sets is what was compared.
 
     Raises:
         RefusedError, Unfenced: as `check`.
@@ -154,7 +154,7 @@ class _Check:
 
 @dataclass(frozen=True)
 class _Charge:
-    """What is charged for a run.
+    """The charge of a run.
 
     Attributes:
         state: The reservation, as its entries make it.

@@ -1,4 +1,4 @@
-"""What happens to a run in the database while workers are at it: claim, start, end, take over. Each is one transaction.
+"""Workers claim a run, start it, end it and take it over. Each of these is one transaction.
 
 A claim raises the run's epoch. What a worker writes names the epoch of its claim and is refused under any other, so a
 worker that was taken for lost and comes back can neither start, nor commit, nor release anything.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -96,7 +96,7 @@ DECLARATION_ALTERED = {
     "it. Nothing was charged. Somebody has changed the database: `epsilond ledger verify` names the place.",
 }
 
-#: What says that nothing was charged, and is not said where something was.
+#: These say that nothing was charged, and are not said where something was.
 _UNCHARGED = (
     NOT_STARTED,
     HOLD_LOST,
@@ -113,11 +113,19 @@ MAX_WORKERS_LOST = 3
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended: its state, the constant text that says why it failed, and what is stored of its result."""
+    """The end of a run.
+
+    Attributes:
+        state: Its last one.
+        problem: The constant text that says why it failed.
+        result: What is stored of its result.
+        rest: What is given up where it ends early. It is given back as long as no further step was marked.
+    """
 
     state: RunState
     problem: dict[str, str] | None = None
     result: dict[str, Any] | None = None
+    rest: Rest | None = None
 
 
 class RefusedError(Exception):
@@ -234,10 +242,9 @@ def start(
             elif not is_first:
                 marks.go_on(session, run, mark)
         run.stream_id, run.steps_done = stream_id, steps_done
-        if sweep is not None:
-            session.flush()
-            touch(session.connection(), run.id, None)
         session.flush()
+        if sweep is not None:
+            touch(session.connection(), run.id, None)
         return marks.of(session, run.id)
 
 
@@ -269,7 +276,7 @@ def _start_charge_of_sweep(
 
 
 def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
-    """How long all trials take that are made, one after the other: a public time, whatever number is drawn."""
+    """Return how long all trials that are made take, one after the other: a public time, whatever number is drawn."""
     if first.schedule is None or sweep.trials is None:
         return timedelta(0)
     trials = max(1, quantile_of(law_of(sweep.trials)))
@@ -301,7 +308,8 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
         is charged for it is not what was entered, and it has failed.
     """
     ends = {} if claimed.budget_id is None else fence_of(context).heads([claimed.budget_id])
-    rest = None if ending.state == RunState.SUCCEEDED else marks.rest(context, claimed.id)
+    if ending.state != RunState.SUCCEEDED:
+        ending = replace(ending, rest=marks.rest(context, claimed.id))
     with context.database.write() as session:
         run = repository.find_for_update(session, claimed.id)
         assert run is not None, "runs are never deleted"
@@ -314,7 +322,7 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
         run.is_withheld = claimed.is_withheld
         if ending.result is not None:
             run.result, run.steps_done = ending.result, run.steps_total
-        settle(session, context, run, ending, ends, rest)
+        settle(session, context, run, ending, ends)
     log.info("run_ended", run_id=claimed.id, state=str(run.state))
     advance(context, {claimed.sweep_id})
     return run.state == ending.state
@@ -366,7 +374,7 @@ def _is_held(run: Run, claimed: Run) -> bool:
 def _give_up(
     session: Session, context: Context, run: Run, rest: Rest | None, *, was_told_to_stop: bool = False
 ) -> None:
-    """What becomes of a run without its worker: it is left to another, as long as it is not the run that kills them."""
+    """Leave a run without a worker to another one, as long as it is not the run that kills them."""
     log.warning("worker_lost", run_id=run.id, worker_id=run.worker_id, epoch=run.epoch)
     if not was_told_to_stop:
         run.workers_lost += 1
@@ -376,15 +384,15 @@ def _give_up(
 def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest | None) -> None:
     """Queue a run again where that cannot make a second release, else settle it."""
     if run.state == RunState.CANCELLING:
-        settle(session, context, run, Ending(RunState.CANCELLED), rest=rest)
+        settle(session, context, run, Ending(RunState.CANCELLED, rest=rest))
     elif run.workers_lost < MAX_WORKERS_LOST and _can_go_on(session, context, run):
         run.state, run.worker_id, run.started_at = RunState.QUEUED, None, None
     else:
-        settle(session, context, run, Ending(RunState.FAILED, WORKER_LOST), rest=rest)
+        settle(session, context, run, Ending(RunState.FAILED, WORKER_LOST, rest=rest))
 
 
 def _can_go_on(session: Session, context: Context, run: Run) -> bool:
-    """Whether the run has drawn no noise, or none that counts, or can draw the same again."""
+    """Return whether the run has drawn no noise, or none that counts, or can draw the same again."""
     if not run.is_charged or not _is_started(session, run):
         return True
     return run.stream_id is not None and CheckpointFiles(context).exist(run.id, run.stream_id)
@@ -397,12 +405,7 @@ def _is_started(session: Session, run: Run) -> bool:
 
 
 def settle(
-    session: Session,
-    context: Context,
-    run: Run,
-    ending: Ending,
-    ends: Mapping[str, Head] | None = None,
-    rest: Rest | None = None,
+    session: Session, context: Context, run: Run, ending: Ending, ends: Mapping[str, Head] | None = None
 ) -> None:
     """End a run, in the caller's transaction, which has the run's row locked.
 
@@ -416,14 +419,13 @@ def settle(
         ending: How it ends. One that has succeeded fails where its charge is not what was entered.
         ends: The ends that the fence has, the budget's among them, from before the session. Without them the charge is
             not compared with its entries, which is right where nothing of the run is released.
-        rest: What is given up where it ends early, and is given back as long as no further step was marked.
     """
     registering.lock(session)
     run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
     if run.sweep_id is not None and run.problem in _UNCHARGED:
         run.problem = _with_charge(run.problem, "The charge is the sweep's")
     if run.reservation_id is not None:
-        _settle_charge(session, context, run, run.reservation_id, ends, rest)
+        _settle_charge(session, context, run, run.reservation_id, ending.rest, ends)
     if not run.is_withheld:
         registering.enter(session, run.finished_at, [Registration(EntryKind.END, Subject.RUN, run.id)])
 
@@ -433,8 +435,8 @@ def _settle_charge(
     context: Context,
     run: Run,
     reservation_id: str,
-    ends: Mapping[str, Head] | None,
     rest: Rest | None,
+    ends: Mapping[str, Head] | None,
 ) -> None:
     try:
         # What has succeeded has started, whatever its row says.
@@ -443,12 +445,7 @@ def _settle_charge(
                 run.problem = _with_charge(run.problem, "Its charge stands")
             elif run.problem in _UNCHARGED:
                 run.problem = WORKER_LOST
-            if rest is not None and rest.marked == marks.of(session, run.id):
-                with suppress(ChargeAltered):  # there may be no room for what giving up costs
-                    command = Commit(rest.kept, by_run=True, given_up=rest.given_up)
-                    charges.resolve(session, context, reservation_id, command, ends)
-                    return
-            charges.resolve(session, context, reservation_id, Commit(by_run=True), ends)
+            _commit(session, context, run, reservation_id, rest, ends)
         else:
             with suppress(Problem):  # a hold that ran out is released already
                 charges.resolve(session, context, reservation_id, Void(by_run=True), ends)
@@ -459,6 +456,23 @@ def _settle_charge(
         run.problem = _with_charge(DECLARATION_ALTERED, "What is held for it stays held")
 
 
+def _commit(
+    session: Session,
+    context: Context,
+    run: Run,
+    reservation_id: str,
+    rest: Rest | None,
+    ends: Mapping[str, Head] | None,
+) -> None:
+    """Commit a charge less what is given up, or in full where a step was marked meanwhile or giving up is denied."""
+    if rest is not None and rest.marked == marks.of(session, run.id):
+        with suppress(ChargeAltered):  # there may be no room for what giving up costs
+            command = Commit(rest.kept, by_run=True, given_up=rest.given_up)
+            charges.resolve(session, context, reservation_id, command, ends)
+            return
+    charges.resolve(session, context, reservation_id, Commit(by_run=True), ends)
+
+
 def _with_charge(problem: dict[str, str], charge: str) -> dict[str, str]:
-    """The problem with what is so of its charge in place of that nothing was charged."""
+    """Return the problem with this about its charge in place of "Nothing was charged"."""
     return {**problem, "detail": problem["detail"].replace("Nothing was charged", charge)}

@@ -1,7 +1,8 @@
-"""How many steps of a private run may have drawn noise: written before they do, so that the others may be given up.
+"""Marks say how many steps of a private run may have drawn noise, so that the others may be given up.
 
-A mark follows from public times alone, since what is charged for a run that was cancelled shows it. It is ahead of the
-schedule, and a worker that is faster than that waits. Without a mark every step counts.
+A mark is written before its steps draw noise. It follows from public times alone, since the charge of a run that was
+cancelled shows it. It is ahead of the schedule, and a worker that is faster than that waits. Without a mark every step
+counts.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ from app.reservations.service import get_reservation
 from app.tables.runs import MarkedSteps, Run
 from calibrators.plan import plan_from_canonical
 
-#: A mark is so many intervals of the schedule ahead.
+#: A mark is so many intervals of the schedule ahead: one until the next is written, and one in which that may be late.
 INTERVALS_AHEAD = 2
-_LOOK_S = 0.05
 
 
 def begin(session: Session, run: Run, steps: int | None) -> None:
@@ -33,16 +33,15 @@ def begin(session: Session, run: Run, steps: int | None) -> None:
         session.add(MarkedSteps(run_id=run.id, steps=max(1, steps)))
 
 
-def go_on(session: Session, run: Run, steps: int | None) -> int | None:
-    """Mark steps for a later claim, never fewer than before; returns how many are, None where all of them count."""
+def go_on(session: Session, run: Run, steps: int | None) -> None:
+    """Mark steps for a later claim, never fewer than before. Where it marks none, all of them count from now on."""
     marked = of(session, run.id)
     if marked is None:
-        return None
+        return
     if steps is None:
         session.execute(delete(MarkedSteps).where(MarkedSteps.run_id == run.id))
-        return None
-    raise_to(session, run, max(marked, steps))
-    return max(marked, steps)
+    else:
+        raise_to(session, run, max(marked, steps))
 
 
 def raise_to(session: Session, run: Run, steps: int) -> None:
@@ -51,7 +50,7 @@ def raise_to(session: Session, run: Run, steps: int) -> None:
 
 
 def of(session: Session, run_id: str) -> int | None:
-    """How many steps of a run are marked; None where all of them count."""
+    """Return how many steps of a run are marked; None where all of them count."""
     return session.scalar(select(MarkedSteps.steps).where(MarkedSteps.run_id == run_id))
 
 
@@ -64,6 +63,7 @@ class Permits:
 
     def __init__(self, marked: int | None) -> None:
         self.marked = marked
+        self._is_over = False
         self._changed = threading.Condition()
 
     def give(self, marked: int) -> None:
@@ -72,16 +72,21 @@ class Permits:
             self.marked = marked
             self._changed.notify_all()
 
-    def wait_for(self, step: int, is_over: threading.Event) -> None:
-        """Wait until the step, counted from 1, may be taken, or nothing more is to be done."""
+    def end(self) -> None:
+        """Let nobody wait any more, because no further step is to be taken."""
         with self._changed:
-            while self.marked is not None and self.marked < step and not is_over.is_set():
-                self._changed.wait(_LOOK_S)
+            self._is_over = True
+            self._changed.notify_all()
+
+    def wait_for(self, step: int) -> None:
+        """Wait until the step, counted from 1, may be taken, or no further step is to be."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or self.marked is None or self.marked >= step)
 
 
 @dataclass(frozen=True)
 class Rest:
-    """What a run that ends early gives up.
+    """The steps that a run gives up where it ends early.
 
     Attributes:
         marked: The steps that were marked when its worth was found.

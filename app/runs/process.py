@@ -60,10 +60,10 @@ def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
 
 
 def executor_for(settings: Settings) -> AbstractContextManager[Executor]:
-    """What takes the steps of runs, as the settings say; it is closed at the end of the block.
+    """Make what takes the steps of runs, as the settings say; it is closed at the end of the block.
 
     Raises:
-        DeviceUnusable: they say a device that is not there, or computes otherwise than private runs need.
+        DeviceUnusable: they name a device that is not there, or that does not compute as private runs need.
     """
     if settings.device == "cuda":
         device = cuda_device()

@@ -1,4 +1,4 @@
-"""What is said of a run: its state, and the privacy card that a reader of its model needs."""
+"""The report of a run: its state, and the privacy card that a reader of its model needs."""
 
 from __future__ import annotations
 

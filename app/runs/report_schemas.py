@@ -34,7 +34,7 @@ class AuditSummary(Schema):
 
 
 class DataSummary(Schema):
-    """What was declared of the rows that were trained on; nothing that was counted."""
+    """The declarations of the rows that were trained on; nothing that was counted."""
 
     dataset_id: str | None = Field(description="null for rows that came in the request.")
     name: str | None = Field(description="null for rows that came in the request, and for a data set deleted since.")
@@ -125,7 +125,7 @@ class SweepSummary(Schema):
 
 
 class CardFacts(Schema):
-    """What the service knows of a run and its privacy."""
+    """The service knows this of a run and its privacy."""
 
     card_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or goes.")
     run_id: Identifier
@@ -171,7 +171,7 @@ class CardFacts(Schema):
 
 
 class PrivacyReport(CardFacts):
-    """What a reader of the model needs to know about its privacy."""
+    """A reader of the model needs to know this about its privacy."""
 
     evaluation: list[EvaluationPoint] = Field(description="Point by point, as NIST SP 800-226 asks.")
     registry: list[RegistryField] = Field(description="An entry for the registry of deployments, as far as known.")

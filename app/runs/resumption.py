@@ -137,7 +137,7 @@ class Keeper:
 
 
 def _steps(run_id: str, binding: Binding, content: bytes) -> int | None:
-    """How many steps were carried out, None where it belongs to something else."""
+    """Return how many steps were carried out; None where it belongs to something else."""
     try:
         return steps_in(binding, content)
     except InvalidValue:

@@ -79,14 +79,14 @@ class ResultBody(Schema):
 
 
 class RunProblem(Schema):
-    """Why a run did not succeed. It never depends on the data."""
+    """The reason why a run did not succeed. It never depends on the data."""
 
     code: str
     detail: str
 
 
 class ProgressMessage(Schema):
-    """What a stream says of a run: a part of what `GET /v1/runs/{id}` answers."""
+    """A stream says this of a run: a part of what `GET /v1/runs/{id}` answers."""
 
     id: Identifier
     state: RunState

@@ -1,4 +1,4 @@
-"""How a sweep goes on when one of its runs has ended: the next trial, or the end of all of it.
+"""A sweep goes on when one of its runs has ended: with the next trial, or with the end of all of it.
 
 Each step is a transaction of its own under the lock of the sweep's row, and follows from what is stored alone. So a
 step that was lost with its process is made by whoever comes next: the end of another run, or the supervisor, which asks
@@ -151,7 +151,7 @@ def conclude(
 
 
 def _waits_for_its_time(session: Session, context: Context, sweep: RunSweep) -> bool:
-    """Whether all trials are made, or are not to be made any more, and nothing is told yet."""
+    """Return whether all trials are made, or are not to be made any more, and nothing is told yet."""
     if sweep.started_at is None or not _is_early(context, sweep):
         return False
     return sweep.is_cancelled or _next_trial(session, context, sweep, trials_of(context, session, sweep)) is None
@@ -193,7 +193,7 @@ def _settle(
 
 
 def _part_that_started(session: Session, sweep: RunSweep) -> tuple[Event, ...] | None:
-    """What of the charge has happened, where some runs of a sweep for all were never started; None for all of it."""
+    """Return what of the charge has happened, where some runs of a sweep for all never started; None for all of it."""
     if sweep.select != Select.ALL or sweep.reservation_id is None:
         return None
     runs = repository.runs(session, sweep.id)

@@ -111,7 +111,7 @@ def trials_of(context: Context, session: Session, sweep: RunSweep) -> Trials:
 
 
 def is_as_entered(session: Session, vouched: Vouched, sweep: RunSweep) -> bool:
-    """Whether the register says of a sweep, and of its cells, what is stored, and that it has not ended."""
+    """Return whether a sweep and its cells are stored as the register says, and it has not ended."""
     registered = REGISTERED[Subject.SWEEP]
     row: Row[Any] = session.execute(select(registered.table).where(registered.table.c.id == sweep.id)).one()
     try:

@@ -56,7 +56,7 @@ class Timetable:
         self._began = time.monotonic()
         self._done = self.first
         self._given_up_at: float | None = None
-        self._permits, self._is_given_up = Permits(None), threading.Event()
+        self._permits = Permits(None)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tell, name="timetable", daemon=True)
 
@@ -81,7 +81,7 @@ class Timetable:
         """
         self._done = done
         if done < total:
-            self._permits.wait_for(done + 1, self._is_given_up)
+            self._permits.wait_for(done + 1)
 
     @property
     def first_mark(self) -> int:
@@ -160,7 +160,7 @@ class Timetable:
                 continue
             if state != RunState.RUNNING:
                 self._given_up_at = tick
-                self._is_given_up.set()
+                self._permits.end()
                 return
             if marked is not None:
                 self._permits.give(marked)
@@ -175,7 +175,7 @@ def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetab
     schedule = schedule_for(context, claimed, executor)
     if schedule is None:
         return None
-    # The schedule may come from another process, and leaves no time for loading.
+    # The schedule may have been measured by another process, and has no time for loading what is compiled.
     load_noise()
     now = context.clock()
     planned_s = None if claimed.release_at is None else (claimed.release_at - now).total_seconds()

@@ -95,7 +95,7 @@ def persist(action: Callable[[], T], should_stop: ShouldStop) -> T:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of a claim, and what is logged of it when that may be told.
+    """The outcome of a claim, and what is logged of it when that may be told.
 
     Attributes:
         ending: How the run ended; None where it is left to the next worker.
@@ -111,7 +111,7 @@ class _Outcome:
 def _carry_out(
     context: Context, claimed: Run, heartbeat: Heartbeat, should_stop: ShouldStop, executor: Executor
 ) -> Ending | None:
-    """How the run ended; None where it is left to the next worker. Of a private run this returns at a public time."""
+    """Return how the run ended; None where it is left to the next worker. A private run returns at a public time."""
 
     def must_stop() -> bool:
         return heartbeat.is_lost or should_stop()
@@ -167,7 +167,7 @@ def _outcome(
         marked = persist(
             lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, steps, mark=mark), must_stop
         )
-        # What the start has entered is what a row said. No noise is drawn under another charge than was reserved.
+        # The start has entered what the reservation's row said. If that was altered, no noise is drawn.
         persist(lambda: declarations.check(context, job.run, is_started=True), must_stop)
     except DATABASE_FAILURES:
         raise

@@ -94,7 +94,7 @@ class Run(Base):
 
 
 class MarkedSteps(Base):
-    """How many steps of a run may have drawn noise, written before they do; without a row all of them count."""
+    """The steps of a run that may have drawn noise, written before they do; without a row all of them count."""
 
     __tablename__ = "marked_steps"
     __table_args__ = (CheckConstraint("steps >= 1", name="steps"),)

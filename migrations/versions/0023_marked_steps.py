@@ -1,9 +1,9 @@
-"""How many steps of a run may have drawn noise.
+"""Add the marks that say how many steps of a run may have drawn noise.
 
 Runs from before have no mark: all of their steps count.
 
 Revision ID: 0023
-Revises: 0021
+Revises: 0022
 """
 
 from __future__ import annotations

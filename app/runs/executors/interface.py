@@ -1,4 +1,4 @@
-"""What a worker asks of whatever carries out its runs.
+"""A worker asks this of whatever carries out its runs.
 
 The worker keeps all that makes a run one release and one charge: the claim, the start, the keys and checkpoints on the
 disk, the model, the end. An executor gets a plan, rows and a checkpoint, and takes steps.
@@ -47,7 +47,7 @@ class Executor(Protocol):
     def device(self) -> Device: ...
 
     def is_ready(self) -> bool:
-        """Whether a run that is claimed now would be carried out soon. Asked before every claim, so it is cheap."""
+        """Return whether a run that is claimed now would be carried out soon. Every claim asks it, so it is cheap."""
         ...
 
     def pace(self, work: Work) -> Pace:

@@ -1,4 +1,4 @@
-"""How fast this machine carries out runs, measured on dummy rows. No private row has a part in it."""
+"""The pace of this machine at runs is measured on dummy rows. No private row has a part in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KNOWN_PACES = 1024
 
 @dataclass(frozen=True)
 class Pace:
-    """What the parts of a run take, in seconds.
+    """The times that the parts of a run take, in seconds.
 
     Attributes:
         reading_s: Reading, hashing and scaling as many rows as there is room for.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from app.runs import lifecycle, marks, worker
 from app.runs.executors.paces import Pace
 from app.runs.job import Job
 from app.runs.lifecycle import Ending
+from app.runs.schedule import Schedule
+from app.runs.timetable import Timetable
 from app.tables.states import RunState
 from tests.app.runs.clocks import PacedExecutor
 from tests.app.runs.conftest import HEADER, Service
@@ -157,3 +160,28 @@ def test_other_budgets_need_no_marks(service: Service) -> None:
     claimed = lifecycle.claim(service.context, "wrk_test")
     assert claimed is not None
     assert lifecycle.start(service.context, claimed, lifecycle.read_plan(claimed), "stream", mark=3) is None
+
+
+@on_one_engine
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_worker_waits_for_the_next_mark_or_for_the_end(service: Service, is_cancelled: bool) -> None:
+    run, claimed = started(service, 4)
+    # A step takes an hour, so that no time of the test brings the fifth mark.
+    step_s = 3600.0 if is_cancelled else 0.05
+    schedule = Schedule(STEPS, loading_s=0.0, step_s=step_s, ending_s=0.1, interval_s=0.1, checkpoint_steps=1)
+    with Timetable(service.context, claimed, schedule, 100.0) as timetable:
+        timetable.begin(4)
+        timetable.on_progress(3, STEPS)
+        waiting = threading.Thread(target=timetable.on_progress, args=(4, STEPS), daemon=True)
+        waiting.start()
+        if is_cancelled:
+            waiting.join(0.5)
+            assert waiting.is_alive()
+            assert service.post(f"/v1/runs/{run['id']}/cancel").status_code == 200
+        waiting.join(10)
+        assert not waiting.is_alive()
+        assert timetable.is_cancelled == is_cancelled
+    with service.context.database.read() as session:
+        marked = marks.of(session, run["id"])
+    assert marked is not None
+    assert (marked > 4) is not is_cancelled
