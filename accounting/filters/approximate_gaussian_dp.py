@@ -223,7 +223,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         object.__setattr__(self, "caps", _caps(epsilon, delta, reserve, rate))
 
     @property
-    def price_terms(self) -> tuple[str, tuple[float, ...]]:  # type: ignore[override]  # of an instance, not of the class
+    def price_terms(self) -> tuple[str, tuple[float, ...]]:
         assert self.delta_per_mu_squared is not None, "chosen at creation"
         return "delta_per_mu_squared", (self.delta_per_mu_squared,)
 

@@ -44,8 +44,6 @@ class PrivacyFilter(ABC):
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
         gives_back: Whether `given_back` ever gives anything.
-        price_terms: What prices depend on beside the kind, as field and numbers: a budget keeps it for ever, and
-            budgets under it share it. None where the kind says it all.
         caps: Of each amount, in the filter's units, rounded down.
     """
 
@@ -54,8 +52,15 @@ class PrivacyFilter(ABC):
     price_tolerance: ClassVar[float] = 0.0
     prefix_may_depend_on_outputs: ClassVar[bool] = True
     gives_back: ClassVar[bool] = False
-    price_terms: tuple[str, tuple[float, ...]] | None = None
     caps: Amounts
+
+    @property
+    def price_terms(self) -> tuple[str, tuple[float, ...]] | None:
+        """What prices depend on beside the kind, as the name of a field and its numbers; None where that is nothing.
+
+        A budget keeps them for ever, and budgets under it share them.
+        """
+        return None
 
     @abstractmethod
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
