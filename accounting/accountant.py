@@ -25,7 +25,7 @@ import numpy as np
 from accounting.composition.basic import BasicComposition, one_step_delta, one_step_epsilon, pure_epsilon
 from accounting.composition.bounded_range import equal_steps
 from accounting.composition.composition import Composition, compose
-from accounting.composition.evaluator import Evaluator
+from accounting.composition.evaluator import FAILURES, Evaluator
 from accounting.composition.fourier import DELTA_GOAL, FourierInversion
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS, AskedBefore, intersect
 from accounting.composition.renyi import RenyiBound
@@ -300,7 +300,7 @@ def _on_shared_lines(
     with np.errstate(all="ignore"):
         try:
             found = evaluate(composition, asked)
-        except (ArithmeticError, ValueError, IndexError, MemoryError):
+        except FAILURES:
             return {}
     return {
         number: bounds for number, bounds in zip(asked, found, strict=True) if bounds is not None and bounds.is_sound
@@ -319,7 +319,7 @@ def estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, del
 
 
 def closely_estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> float | None:
-    """The certified epsilon but for its other direction, in half the time; None where nothing is quicker than that."""
+    """Return the certified epsilon of the remove direction alone, in half the time; None where that is not quicker."""
     composition = _without_rare_branches(compose(events, NeighboringRelation(relation)), delta)
     if composition.gaussian_only is not None or composition.count == 1:
         return None

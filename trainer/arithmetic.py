@@ -1,18 +1,18 @@
-"""What the proofs of the trainer ask of an array library's arithmetic, tried out on public numbers.
+"""Checks, on public numbers, that an array library's arithmetic is what the proofs of the trainer need.
 
 `trainer.grid` and the modules of the algorithms bound what one record does to a sum. They rest on:
 
-- sums, differences, products, quotients and square roots of arrays that are rounded once, to the nearest;
-- products of matrices and sums of rows that have the error of their own dtype, in any order and with fused steps;
-- rows that do not see each other: whatever a row holds, what is computed of the others is the same, bit by bit;
+- elementwise sums, differences, products, quotients and square roots that are rounded once, to the nearest;
+- products of matrices and sums of rows with the error of their own dtype, in any order, with fused steps or without;
+- independent rows: whatever a row holds, what is computed of the others is the same, bit by bit;
 - the same bits from the same numbers, again and again;
 - powers within 2^-40 of the true ones; whole numbers and signs of zero as IEEE 754 has them.
 
-Exponentials and logarithms need no accuracy: what a record contributes is bounded by what came of them. The noise is
-drawn on the host (`trainer.exact`), whose own exponentials and logarithms are tested.
+Exponentials and logarithms need no accuracy: whatever their values are, a record's contribution is bounded afterwards.
+The noise is drawn on the host (`trainer.exact`), whose own exponentials and logarithms are tested.
 
-NumPy's arithmetic is what the tests of the proofs run on. A GPU's is looked at before it gets any rows: single
-precision in 19 bits (TF32), half precision, and sums by atomic additions break one of these.
+The tests of the proofs run on NumPy's arithmetic. A GPU's arithmetic is checked before it gets any rows: single
+precision in 19 bits (TF32), half precision, and sums by atomic additions each break one of these properties.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ import numpy.typing as npt
 from calibrators.plan import DTYPES
 from trainer.arrays import Namespace, exponential, silent, squared_norms, to_host
 
-#: Rows, inputs and outputs of the products that are tried: those of small and large batches, and of their pieces.
+#: Rows, inputs and outputs of the products that are checked: those of small and large batches, and of their pieces.
 _SHAPES = ((7, 3, 1), (320, 784, 10), (1000, 100, 1), (2048, 784, 256), (64, 33, 5))
 _DIGITS = {"float32": 24, "float64": 53}
 _COUNT = 4096
-#: Of powers, relative; `trainer.gradients` allows 2^-30 for a whole norm.
+#: The largest relative error of a power; `trainer.gradients` allows 2^-30 for a whole norm.
 _POWERS = 2.0**-40
 
 Host = npt.NDArray[Any]
 
 
 def faults_of(xp: Namespace) -> tuple[str, ...]:
-    """Say what a library's arithmetic lacks: a sentence for each, and none where everything is as the proofs need it.
+    """Return a sentence for each fault of a library's arithmetic; none where everything is as the proofs need it.
 
     Args:
         xp: An array namespace whose arrays are where they will be in a run.
@@ -52,7 +52,7 @@ def faults_of(xp: Namespace) -> tuple[str, ...]:
 
 
 def _products_are_exact(xp: Namespace, dtype: str) -> bool:
-    """Entries of half the digits, one product in each sum: nothing needs rounding, and fewer digits would show."""
+    """Multiply entries of half the digits, one product in each sum: nothing is rounded, and a lost digit shows."""
     half = _DIGITS[dtype] // 2
     for rows, inputs, outputs in _SHAPES:
         draw = np.random.default_rng(rows)
@@ -67,7 +67,7 @@ def _products_are_exact(xp: Namespace, dtype: str) -> bool:
 
 
 def _sums_keep_their_digits(xp: Namespace, dtype: str) -> bool:
-    """Many ones and a large number: whole numbers whose sums are exact in any order, in no shorter type."""
+    """Add many ones and a large number: the sums are exact in any order, but not in a shorter type."""
     large = 2.0 ** (_DIGITS[dtype] - 1)
     for rows, inputs, outputs in _SHAPES:
         left = np.ones((rows, inputs), dtype=dtype)
@@ -84,7 +84,7 @@ def _sums_keep_their_digits(xp: Namespace, dtype: str) -> bool:
 
 
 def _rows_do_not_see_each_other(xp: Namespace, dtype: str) -> bool:
-    """Whatever the last row holds, the rows before it come out alike, and each time alike."""
+    """Change the last row: all results of the rows before it must stay the same, and each time again."""
     for rows, inputs, outputs in _SHAPES:
         draw = np.random.default_rng(inputs)
         features = draw.standard_normal((rows, inputs)).astype(dtype)
@@ -102,7 +102,7 @@ def _rows_do_not_see_each_other(xp: Namespace, dtype: str) -> bool:
 
 
 def _by_row(xp: Namespace, features: Host, weights: Host) -> Iterator[Host]:
-    """What a run computes of rows: logits, derivatives, norms, the largest entries."""
+    """Yield what a run computes of rows: logits, their exponentials, norms, and the largest entries."""
     rows = xp.asarray(features)
     logits = rows @ xp.asarray(weights)
     yield to_host(logits)
@@ -112,7 +112,7 @@ def _by_row(xp: Namespace, features: Host, weights: Host) -> Iterator[Host]:
 
 
 def _sums_repeat(xp: Namespace, dtype: str) -> bool:
-    """Sums over rows of numbers that need rounding, on other memory each time."""
+    """Add numbers that need rounding over rows, from other memory each time."""
     for rows, inputs, outputs in _SHAPES:
         draw = np.random.default_rng(outputs)
         features = draw.standard_normal((rows, inputs)).astype(dtype)
@@ -127,7 +127,7 @@ def _sums_repeat(xp: Namespace, dtype: str) -> bool:
 
 
 def _operations_round_once(xp: Namespace, dtype: str) -> bool:
-    """Bit by bit what NumPy computes, whose operations are those of IEEE 754."""
+    """Compare operations bit by bit with NumPy's, which are those of IEEE 754."""
     draw = np.random.default_rng(1)
     sizes = np.exp2(draw.uniform(-20.0, 20.0, (2, _COUNT)))
     one, other = (sizes * draw.choice([-1.0, 1.0], (2, _COUNT))).astype(dtype)
@@ -146,7 +146,7 @@ def _operations_round_once(xp: Namespace, dtype: str) -> bool:
 
 
 def _powers_are_near(xp: Namespace, dtype: str) -> bool:
-    """Norms are formed in float64, whatever the rows are in."""
+    """Compare powers in float64, in which norms are computed whatever the dtype of the rows."""
     base = np.random.default_rng(2).random(_COUNT).astype(dtype).astype(np.float64)
     return all(
         bool(np.all(np.abs(to_host(xp.asarray(base) ** order) - base**order) <= _POWERS * base**order))
@@ -155,7 +155,7 @@ def _powers_are_near(xp: Namespace, dtype: str) -> bool:
 
 
 def _whole_numbers_are_whole(xp: Namespace, dtype: str) -> bool:
-    """Rounding to even, zeros that lose their sign, and what is not finite told apart from what is."""
+    """Check that halves round to even, that -0.0 + 0.0 is 0.0, and that finite numbers are told from others."""
     halves = (np.arange(-50, 50) / 2.0).astype(dtype)
     negative = xp.asarray(np.full(8, -0.0, dtype=dtype))
     negative += 0.0
@@ -184,10 +184,10 @@ def _product(xp: Namespace, left: Host, right: Host) -> Host:
 
 
 def _odd(draw: np.random.Generator, shape: tuple[int, ...], digits: int) -> Host:
-    """Odd whole numbers of so many binary digits, which is one more than TF32 keeps where a float32 has 24."""
+    """Return odd whole numbers of so many binary digits: the 12 of half a float32 are one more than TF32 keeps."""
     return (2 * draw.integers(2 ** (digits - 2), 2 ** (digits - 1), shape) + 1).astype(np.float64)
 
 
 def _same(one: Host, other: Host) -> bool:
-    """Whether the numbers are equal, NaN among them; whole numbers may be in different types."""
+    """Whether the numbers are equal, NaN counted as equal to NaN; whole numbers may be in different types."""
     return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))

@@ -1,7 +1,7 @@
-"""A run's arrays are in the host's memory by NumPy, or on a CUDA device by CuPy.
+"""A run's arrays are NumPy's in the host's memory, or CuPy's on a CUDA device.
 
-The trainer's code is one; the library follows from the arrays that a run is given. What is drawn is drawn on the host
-in either case, and noise goes to the device as whole numbers.
+The trainer's code is the same for both: the array library follows from the arrays that a run is given. All randomness
+is drawn on the host in either case, and noise goes to the device as whole numbers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from trainer.arithmetic import faults_of
 from trainer.arrays import Array, Namespace
 
-#: What a process says to CUDA's libraries before it loads them. No product of float32 matrices takes fewer digits
-#: (TF32), none is put together of products in shorter types, and the library's choices do not depend on other streams.
+#: Settings of CUDA's libraries, which must be set before these are loaded. No product of float32 matrices has fewer
+#: digits (TF32) or is emulated by products in shorter types, and cuBLAS's choices do not depend on other streams.
 ENVIRONMENT = {
     "CUPY_ACCELERATORS": "",
     "CUPY_TF32": "0",
@@ -36,17 +36,17 @@ class DeviceUnusable(Exception):
 
 
 class DeviceFull(Exception):
-    """A device has too little memory for what was asked of it."""
+    """The device has too little memory for what was asked of it."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """What computes: the host, unless a subclass says more.
+    """The device that computes: the host, unless a subclass says more.
 
     Attributes:
-        name: "cpu", or "cuda" and what the card calls itself.
+        name: "cpu", or "cuda: " and the card's name.
         xp: Its array namespace.
-        versions: Of the libraries that compute there, by name.
+        versions: Versions of the libraries that compute there, by name.
     """
 
     name: str
@@ -54,15 +54,15 @@ class Device:
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def holding(self, array: Array) -> Array:
-        """Return the array there: the very same on the host."""
+        """Return the array on this device; an array that is there already is returned as it is."""
         return self.xp.asarray(array)
 
     def settle(self) -> None:
-        """Wait until everything that was asked is done."""
+        """Wait until the device has done everything that was asked of it."""
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Within the block arrays are made and used; what they took is free for other processes after it.
+        """Make and use arrays within the block; after it, their memory is free for other processes.
 
         Raises:
             DeviceFull: the device has too little memory.
@@ -71,7 +71,7 @@ class Device:
 
 
 class CudaDevice(Device):
-    """A CUDA device, which answers before it has computed."""
+    """A CUDA device, whose calls return before their results are computed."""
 
     def settle(self) -> None:
         self.xp.cuda.Device().synchronize()
@@ -92,9 +92,9 @@ HOST = Device("cpu", np)
 def cuda_device() -> Device:
     """Return the first CUDA device that this process sees, once its arithmetic has been found right.
 
-    CuPy's reductions by other libraries are turned off: its own take the same numbers in the same order each time. Its
-    products of matrices are cuBLAS' in pedantic mode, of one stream, which NVIDIA documents to repeat bit by bit on one
-    kind of card.
+    CuPy's own reductions add the same numbers in the same order each time, so those by other libraries are turned off.
+    Products of matrices are computed by cuBLAS in pedantic mode on one stream. NVIDIA documents that these repeat bit
+    by bit on one kind of card.
 
     Guarantees:
         - no_unsound_device_is_returned: `trainer.arithmetic.faults_of` finds nothing.
@@ -111,7 +111,7 @@ def cuda_device() -> Device:
         raise DeviceUnusable(
             f"CuPy cannot be loaded ({error}): install the one for the machine's CUDA, cupy-cuda12x or cupy-cuda13x"
         ) from None
-    except Exception as error:  # CuPy's own, which has no name where it cannot be loaded
+    except Exception as error:  # CuPy's own type of error, which cannot be named before CuPy is loaded
         raise DeviceUnusable(f"CuPy finds no CUDA device ({error}): look at nvidia-smi and the driver") from None
     if count < 1:
         raise DeviceUnusable("CuPy finds no CUDA device: look at nvidia-smi and CUDA_VISIBLE_DEVICES")

@@ -11,9 +11,9 @@ from trainer.arrays import TINY, Array, Namespace, as_float64, cleared, dtype_na
 
 #: Rows that are summed by one product before the sum is rounded to the grid, by dtype: `trainer.grid` says why so few.
 PIECE_ROWS = {"float64": 2048, "float32": 320}
-#: The same where all pieces of a block are summed by one call: no more rows, and a power of two, as blocks have.
+#: The same where one call sums all pieces of a block: at most as many rows, and a power of two, as in blocks.
 _EVEN_PIECE_ROWS = {"float64": 2048, "float32": 256}
-#: Numbers that such a call makes, at most.
+#: The most numbers that such a call makes.
 _LARGEST_CALL = 2**26
 
 #: From upper bounds of gradients' norms, shape (B,), to factors on the gradients: what `trainer.clipping` makes.
@@ -234,7 +234,7 @@ def _rounded_sums(xp: Namespace, weighted: Array, inputs: Array, has_bias: bool)
     matrix = bias = None
     for piece in _pieces(weighted):
         chosen = weighted[piece, :]
-        # Products whose result is as wide as the inputs are the faster ones.
+        # This order is faster: the result is as wide as the inputs.
         matrix = _add_rounded(xp, matrix, chosen.T @ inputs[piece, :])
         if has_bias:
             bias = _add_rounded(xp, bias, xp.sum(chosen, axis=0))
@@ -242,9 +242,9 @@ def _rounded_sums(xp: Namespace, weighted: Array, inputs: Array, has_bias: bool)
 
 
 def _rounded_sums_at_once(xp: Namespace, weighted: Array, inputs: Array, has_bias: bool) -> tuple[Array, Array | None]:
-    """The same for a device, which takes as long to begin a call as for all pieces of a block.
+    """Return what `_rounded_sums` does, on a device, where starting a call takes as long as all pieces of a block.
 
-    Pieces are even, but for the last rows, which are a piece of their own.
+    All pieces have the same number of rows, except that the last rows are a piece of their own.
     """
     count, rows, columns = weighted.shape[0], inputs.shape[1], weighted.shape[1]
     most = _EVEN_PIECE_ROWS[dtype_name(weighted)]

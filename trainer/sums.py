@@ -20,7 +20,7 @@ from trainer.grid import Grid
 from trainer.models import Model
 from trainer.records import Block, Records, Selection
 
-#: A device begins so many blocks' work at once, since it takes as long to begin a call as for what is in a block.
+#: The blocks whose work a device begins at once, because starting a call takes it as long as the work of a block.
 _DEVICE_BLOCKS = 8
 
 #: From a block to its gradients and to factors that make each of them a contribution no longer than 1.

@@ -1,6 +1,6 @@
 """Compiles all inner loops, so that no request and no run waits for a compiler: ``python -m trainer.warm_up``.
 
-Setting up and building an image do it once; what is compiled is kept on disk (`accounting.compiled`).
+Setup runs it once, and so does the build of an image; what is compiled is kept on disk (`accounting.compiled`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainer.exact.gaussian import load_noise
 
 
 def warm_up() -> int:
-    """Use every compiled loop with every type of argument, and return how many loops there are."""
+    """Call every compiled loop with every type of argument, and return how many loops there are."""
     engine.warm_up()
     load_noise()
     return len(compiled_functions())

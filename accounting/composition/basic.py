@@ -97,7 +97,7 @@ def _one_step_delta(loss: PrivacyLoss, epsilon: float, *, upward: bool) -> float
 
 
 def one_step_delta_in(direction: Direction, loss: PrivacyLoss, epsilon: float, *, upward: bool) -> float:
-    """One direction's delta of one step alone, rounded up or down; 0 or 1 where it has no pair."""
+    """Return the delta of one step in one direction, rounded up or down; 0 or 1 where the step has no pair."""
     if not loss.has_pair:
         return float(upward)
     sign = 1.0 if upward else -1.0

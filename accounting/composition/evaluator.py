@@ -7,6 +7,9 @@ from typing import Protocol
 from accounting.composition.composition import Composition
 from accounting.intervals import Bounds
 
+#: The errors of an evaluator that fails; the bounds of the others are sound without it.
+FAILURES = (ArithmeticError, ValueError, IndexError, MemoryError)
+
 
 class Evaluator(Protocol):
     """One method for the composition's profile. ``None`` means: not for this composition."""

@@ -44,9 +44,9 @@ class FourierInversion:
         return None if here is None else guess_epsilon(here, delta)[0]
 
     def epsilon_of_removal(self, composition: Composition, delta: float) -> float | None:
-        """The upper end of epsilon(delta) in the remove direction; None where the plain line does not narrow it down.
+        """Return the upper end of epsilon(delta) in the remove direction; None where the plain line leaves it wide.
 
-        The other direction hardly ever costs more, so that a search may certify both where it ends.
+        The other direction hardly ever costs more, so a search may use this and certify both directions at its end.
         """
         here = directed(composition, Direction.REMOVE)
         if here is None:
@@ -138,7 +138,7 @@ def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: flo
 
 
 def _on_plain_line(profiles: DirectedProfiles, delta: float) -> Bounds:
-    """Bounds of epsilon from the plain contour near the saddle-point estimate; the trivial ones where it is long."""
+    """Bound epsilon by the plain contour near the saddle-point estimate; trivially where that takes too many points."""
     best = Bounds(upper=profiles.composition.largest_loss, method=_CHERNOFF)
     epsilon, table = guess_epsilon(profiles.composition, delta)
     plain = profiles.plain(table, epsilon, math.log(delta))
@@ -213,10 +213,10 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
 
 
 def _following(root: float, blind: list[float], best: Bounds, lowest: float) -> float:
-    """Return where to look next: at the root that a profile expects, or in the middle.
+    """Return where to look next: the root that a profile expects, or the middle of the bracket.
 
     Args:
-        blind: places at which no profile saw its own delta, and would see it no better when asked again.
+        blind: places at which no profile resolved its own delta; asking there again would not help.
         lowest: as `_search`.
     """
     if best.lower <= root <= best.upper and not any(abs(root - place) <= 1e-4 * place for place in blind):
@@ -237,14 +237,14 @@ def _intersection(first: Bounds, second: Bounds, method: str) -> Bounds:
 
 
 def _root(profile: Profile, epsilon: float, delta: float, largest: float = math.inf) -> float:
-    """Newton on log delta: the eps at which the profile's estimate is ``delta``; it is below ``largest``."""
+    """Find the eps below ``largest`` at which the profile's estimate is ``delta``, by Newton's method on log delta."""
     for _ in range(12):
         estimate, slope = profile.estimate(epsilon)
         if not estimate > 0.0 or not slope > 0.0:
             return epsilon
         moved = max(0.0, epsilon + math.log(estimate / delta) * estimate / slope)
         if moved >= largest:
-            # delta is convex in e^eps, so that the tangent there stays before the root, but for rounding.
+            # delta is convex in e^eps, so the tangent there does not pass the root, up to rounding.
             moved = epsilon + math.log1p((estimate - delta) / slope)
             if moved >= largest:
                 return epsilon

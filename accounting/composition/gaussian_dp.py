@@ -84,7 +84,7 @@ def epsilon_of_gaussian(mu: float, delta: float, *, upward: bool) -> float:
 
 
 def delta_of_gaussian(mu: float, epsilon: float, *, upward: bool) -> float:
-    """delta_mu(eps), rounded up or down.
+    """Return delta_mu(eps), rounded up or down.
 
     Args:
         mu, epsilon: at least 0.

@@ -16,7 +16,7 @@ from accounting.composition.binomial import BinomialComposition
 from accounting.composition.bounded_range import METHOD
 from accounting.composition.composition import Composition
 from accounting.composition.convolution import Convolution
-from accounting.composition.evaluator import Evaluator
+from accounting.composition.evaluator import FAILURES, Evaluator
 from accounting.composition.exact_lattice import ExactLattice
 from accounting.composition.fourier import FourierInversion
 from accounting.composition.gaussian_dp import AnalyticGaussian
@@ -112,6 +112,6 @@ def _bounds_of(ask: Callable[[Evaluator], Bounds | None], evaluator: Evaluator) 
     with np.errstate(all="ignore"):
         try:
             bounds = ask(evaluator)
-        except (ArithmeticError, ValueError, IndexError, MemoryError):
+        except FAILURES:
             return None
     return bounds if bounds is not None and bounds.is_sound else None

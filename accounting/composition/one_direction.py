@@ -1,7 +1,7 @@
-"""The profile of one direction alone: what a list costs in one order of two neighbours.
+"""The profile of one direction alone bounds what a list costs in one order of two neighbours.
 
-`accounting.accountant` says what the larger one is. Whoever gives something back for steps that are not taken has to
-know what they would have cost in each order.
+`accounting.accountant` bounds the larger of both directions. A filter that gives something back for steps that were not
+taken has to know what they would have cost in each direction.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from accounting.composition.basic import one_step_delta, one_step_delta_in
 from accounting.composition.composition import Composition
+from accounting.composition.evaluator import FAILURES
 from accounting.composition.fourier import delta_in_direction, directed
 from accounting.composition.gaussian_dp import AnalyticGaussian
 from accounting.composition.shared_lines import deltas_in_direction
@@ -19,9 +20,6 @@ from accounting.fourier.effort import question
 from accounting.fourier.profiles import DirectedProfiles
 from accounting.intervals import Bounds
 from accounting.losses.privacy_loss import Direction
-
-#: What an evaluator raises that fails.
-_FAILURES = (ArithmeticError, ValueError, IndexError, MemoryError)
 
 
 def deltas_in(
@@ -31,12 +29,13 @@ def deltas_in(
 
     Args:
         direction: Which one.
-        composition: Of steps with a pair each; stated failures and discrepancies are not looked at.
+        composition: Steps with a pair each; its stated failures and discrepancies are left to the caller.
         epsilons: At least 0, ascending.
-        one_by_one: Whether those that no shared line answers are looked for by themselves, up to a second each.
+        one_by_one: Whether each epsilon that no shared line answers gets an evaluation of its own, which may take a
+            second or more.
 
     Returns:
-        One for each epsilon; None where none was found.
+        Bounds for each epsilon; None where none were found.
 
     Guarantees: bounds_contain_the_profile.
 
@@ -70,7 +69,7 @@ def _deltas(
     profiles = DirectedProfiles(here)
     try:
         found = deltas_in_direction(profiles, np.asarray(epsilons, dtype=np.float64))
-    except _FAILURES:
+    except FAILURES:
         found = [None] * len(epsilons)
     found = [bounds if bounds is not None and bounds.is_sound else None for bounds in found]
     if not one_by_one:
@@ -82,6 +81,6 @@ def _deltas(
 def _alone(composition: Composition, profiles: DirectedProfiles, epsilon: float) -> Bounds | None:
     try:
         bounds = delta_in_direction(profiles, one_step_delta(composition, epsilon), epsilon)
-    except _FAILURES:
+    except FAILURES:
         return None
     return bounds if bounds.is_sound else None

@@ -62,7 +62,7 @@ def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) 
 
 
 def deltas_in_direction(profiles: DirectedProfiles, ascending: Array) -> Found:
-    """Bounds of one direction's delta at each epsilon; None where it takes an evaluator of its own."""
+    """Bound one direction's delta at each epsilon; None where that takes an evaluation of its own."""
     return _divided(ascending.size, lambda low, high: _deltas_on_a_line(profiles, ascending[low:high]))
 
 

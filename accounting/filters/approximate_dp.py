@@ -176,7 +176,7 @@ class ApproximateDpFilter(PrivacyFilter):
         return least_approximate_dp_cost(check_events(events), relation, charge_delta)
 
     def share(self, amounts: Amounts, room: Amounts) -> float:
-        """The larger of both shares: each cap must hold."""
+        """Return the larger of both shares: both caps must hold."""
         shares = shares_of(amounts, room)
         return max(shares) if len(shares) == len(amounts) else math.inf
 

@@ -1,4 +1,4 @@
-"""The filter of approximate Gaussian DP: mu squared, the failures' delta, and beside both the pure epsilon add up."""
+"""The filter of approximate Gaussian DP adds up mu squared, the delta of failures, and the pure epsilon."""
 
 from __future__ import annotations
 
@@ -47,34 +47,36 @@ from accounting.units import (
     to_nano_up,
 )
 
-#: Of delta: what prices of sampled steps may fail with, and what is kept for stated deltas and given-up tails.
+#: Shares of delta: the one that prices of sampled steps may fail with, and the one that is kept for stated deltas and
+#: for tails that are given up.
 FAILURE_SHARE, RESERVE_SHARE = 0.1, 0.01
-#: Of a budget: failures are counted in units of 1e-18.
+#: The smallest delta of a budget: failures are counted in units of 1e-18.
 SMALLEST_DELTA_OF_FAILURES = 1e-15
-#: Of the reserve: what is spent for one tail that is given up.
+#: The share of the reserve that is spent for one tail that is given up.
 _SHARE_OF_A_TAIL = Fraction(1, 10)
-#: A rate is written with so many digits.
+#: Significant decimal digits of a rate.
 _RATE_DIGITS = 6
 
 
 def approximate_gaussian_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fraction) -> Cost:
     """Price a list: the failing Gaussian that covers it, and what it costs as a list of pure steps.
 
-    Full-batch Gaussians alone are covered by their own mu squared, without failures, as is every list with a sum of
-    squares of mu that is smaller than its cover. Stated deltas are failures, too.
+    Full-batch Gaussians alone cost their own mu squared, without failures. A list whose squares of mu add up to less
+    than its cover costs that sum, without failures as well. Stated deltas count as failures.
 
     Args:
         events: One reservation.
         relation: Of the budget.
-        rate: The delta that goes with a unit of mu squared.
+        rate: The delta of failures per unit of mu squared.
 
     Returns:
-        Nano-units of mu squared, atto-units of delta, and nano-units of the pure epsilon; `SATURATED` where no bound
+        mu squared in nano-units, delta in atto-units, and the pure epsilon in nano-units; `SATURATED` where no bound
         is finite.
 
     Guarantees:
         no_attained_pair_costs_more; a_concatenation_costs_no_more_than_its_parts: up to the search's tolerance, and for
-            mechanisms with a known pair. Of stated moments the profile of a list is a bound, which may be farther off.
+            mechanisms with a known pair. For mechanisms with stated moments the profile of a list is only a bound, so
+            that the whole list may cost a few percent more.
 
     Raises:
         NoCostInFilter, Unsupported: as `pure_dp_cost`.
@@ -111,10 +113,12 @@ def least_approximate_gaussian_dp_cost(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What a price consists of: mu squared with its failures, both ends, the stated deltas, and the pure epsilon.
+    """Hold the parts of a price: mu squared with the delta of its failures, the stated deltas, and the pure epsilon.
 
     Attributes:
-        covered, summed: mu squared of the cover, and the sum of those of all steps; `SATURATED` where there is none.
+        least, most: The lower and the upper end of mu squared, each with the delta of its failures.
+        stated: The sum of the stated deltas.
+        covered, summed: mu squared of the cover, and the sum of all steps' mu squared; `SATURATED` where there is none.
     """
 
     events: tuple[Event, ...]
@@ -127,7 +131,7 @@ class _Parts:
     summed: int
 
 
-# Both ends of a price are asked for one after the other where prices are verified, and take seconds.
+# Verification asks for both ends of a price, one after the other; finding them may take seconds.
 @lru_cache(maxsize=64)
 def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fraction) -> _Parts:
     events = checked(events, relation, "approximate_gaussian_dp")
@@ -169,21 +173,22 @@ def _failing(failure: int, stated: Fraction) -> int:
 
 @dataclass(frozen=True)
 class ApproximateGaussianDpFilter(PrivacyFilter):
-    """A budget in (epsilon, delta) whose plans are priced as Gaussians that may fail: near their tight epsilon.
+    """A budget in (epsilon, delta) that prices plans as Gaussians that may fail, near their tight epsilon.
 
-    It admits what is within one of two limits: mu squared and the failures' delta both within theirs, or the sum of
-    pure epsilons within epsilon.
+    It admits a total that is within one of two limits. The Gaussian limit bounds mu squared and the delta of failures;
+    the pure limit bounds the sum of pure epsilons by epsilon.
 
     Attributes:
         epsilon, delta: What everything charged together satisfies, adaptively, plans interleaved and stopped early.
-        reserve_share: Of delta, kept for stated deltas and for tails that are given up.
-        delta_per_mu_squared: The failures' delta that goes with a unit of mu squared, of which prices are made. The
-            budget keeps it for ever. None chooses it so that failures get ``failure_share`` of delta.
-        failure_share: Read where there is no ``delta_per_mu_squared``: 0.1 where plans have hundreds of
-            participations, 0.3 where they have few, or noise below 0.7.
+        reserve_share: The share of delta that is kept for stated deltas and for tails that are given up.
+        delta_per_mu_squared: The delta of failures per unit of mu squared, on which prices depend. The budget keeps it
+            for ever. None chooses it so that failures get ``failure_share`` of delta.
+        failure_share: Read only where ``delta_per_mu_squared`` is None. 0.1 suits plans with hundreds of
+            participations; 0.3 suits plans with few, or with noise below 0.7.
         caps: mu squared in nano-units, delta in atto-units, the pure epsilon in nano-units.
 
-    The price of a reservation is that of its whole list, fixed in advance. Its plans may be interleaved and abandoned.
+    The price of a reservation is that of its whole list, which is fixed in advance. Plans may be interleaved and
+    abandoned.
 
     Guarantees: never_passes_both_limits.
 
@@ -223,7 +228,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         object.__setattr__(self, "caps", _caps(epsilon, delta, reserve, rate))
 
     @property
-    def price_terms(self) -> tuple[str, tuple[float, ...]]:  # type: ignore[override]  # of an instance, not of the class
+    def price_terms(self) -> tuple[str, tuple[float, ...]]:
         assert self.delta_per_mu_squared is not None, "chosen at creation"
         return "delta_per_mu_squared", (self.delta_per_mu_squared,)
 
@@ -237,7 +242,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return what no cover of the list is below, and the lower end of the pure epsilon."""
+        """Return a lower bound of every cover of the list, and the lower end of the pure epsilon."""
         return least_approximate_gaussian_dp_cost(check_events(events), relation, self._rate)
 
     def given_back(
@@ -248,10 +253,10 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         relation: NeighboringRelation,
         failure: int | None = None,
     ) -> GivenBack | None:
-        """What the steps that were not taken are worth as a Gaussian.
+        """Return what the steps that were not taken are worth as a Gaussian.
 
-        A plan with a pure price gets nothing: while the pure epsilons decide, the amounts must only grow. Nor does one
-        that was charged less than it costs today.
+        A plan with a pure price gets nothing, because amounts must only grow while the pure epsilons decide. A plan
+        that was charged less than it costs today gets nothing either.
 
         >>> from accounting.events import Gaussian, Poisson
         >>> budget, relation = ApproximateGaussianDpFilter(1.0, 1e-5), NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -282,7 +287,10 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return GivenBack((best.least, -best.failure, 0), (max(each.most for each in found), -best.failure, 0))
 
     def may_give_back(self, held: Amounts, back: Amounts) -> bool:
-        """mu squared alone is given back, to plans without a pure price, for a failure or for none."""
+        """Whether mu squared alone is given back, to a plan without a pure price.
+
+        A delta of failures may be spent for it.
+        """
         amount, failure, pure = back
         return held[2] >= SATURATED and 0 < amount <= held[0] and failure <= 0 and pure == 0
 
@@ -293,7 +301,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     def estimate(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return about what a list costs by a few estimates of epsilon, where its cost takes a search."""
+        """Return roughly what a list costs, from a few estimates of epsilon where the exact cost takes a search."""
         steps = check_events(events)
         if compose(steps, relation).gaussian_only is not None:
             return self.cost(steps, relation).amounts
@@ -301,21 +309,21 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return amount, failure_of(amount, self._rate), SATURATED
 
     def share(self, amounts: Amounts, room: Amounts) -> float:
-        """The smaller of the pure epsilon's share and of the Gaussian's, of which both caps must hold."""
+        """Return the smaller of two shares: that of the pure epsilon, and the larger of those of the Gaussian limit."""
         gaussian, pure = shares_of(amounts[:2], room[:2]), shares_of(amounts[2:], room[2:])
         return min(max(gaussian) if len(gaussian) == 2 else math.inf, *pure, math.inf)
 
     def headroom(self, used: Amounts) -> int:
-        """The room of the limit with more of it: of the Gaussian one, the smaller of both rooms."""
+        """Return the room of the limit that has more; the room of the Gaussian limit is the smaller of its two."""
         amount, failure, pure = (cap - each for cap, each in zip(self.caps, used, strict=True))
         return max(min(amount, failure), pure)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """The smaller of the pure epsilon and of that at which the failing Gaussian's profile is delta.
+        """Return the smaller of the pure epsilon and the epsilon at which the failing Gaussian's profile is delta.
 
-        The Gaussian is that of the smallest full budget which has room for the amounts, in a fixed family of budgets:
-        those of this rate and reserve at ``delta``. So, for an epsilon fixed beforehand, what stops before the number
-        would pass it has stayed within one box of amounts, or within that much pure epsilon.
+        The Gaussian is that of the smallest full budget with room for the amounts, among the budgets of this rate and
+        reserve at ``delta``. An interaction that stops before the number would pass an epsilon fixed beforehand has
+        therefore stayed within the limit of one such budget, or within that much pure epsilon.
         """
         amount, failure, pure = amounts
         found = math.inf if pure >= SATURATED else float_of_nano(pure)
@@ -329,19 +337,19 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return None if math.isinf(found) else found
 
     def limit_epsilon_at(self, delta: float) -> float | None:
-        """A full budget may be full in either limit, so that the worse of both counts."""
+        """Return the larger of the epsilons of both limits: a full budget may be full in either."""
         amount, failure, pure = self.caps
         gaussian = self.epsilon_at((amount, failure, SATURATED), delta)
         return None if gaussian is None else max(gaussian, float_of_nano(pure))
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
-        """The amounts, and the epsilon that they cost at the budget's delta (0 where nothing is used)."""
+        """Return the amounts, and the epsilon that they cost at the budget's delta (0 where nothing is used)."""
         epsilon = self.epsilon_at(amounts, self.delta)
         shown = SATURATED if epsilon is None else to_nano_up(exact(epsilon))
         return {"epsilon": from_nano(shown)} | self._own(amounts)
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """What is left of each; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
+        """Return what is left of each; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
         epsilon = self.epsilon_at(used, self.delta)
         left = 0 if epsilon is None else max(0, to_nano_down(exact(self.epsilon)) - to_nano_up(exact(epsilon)))
         return {"epsilon": from_nano(left)} | self._own(self.remaining(used))
@@ -378,7 +386,7 @@ def _left_of(delta: float, failing: int) -> float:
 
 
 def _rate_for(epsilon: float, delta: float, share: float, reserve: float) -> float:
-    """Return the rate with which failures get their share of delta where mu squared is full, rounded down."""
+    """Return the rate at which failures get their share of delta when mu squared is full, rounded down."""
     failing = exact(share) * exact(delta)
     left = (exact(delta) * (1 - exact(reserve)) - failing) / (1 - failing)
     full = mu_of_gaussian(epsilon, float(left)) ** 2
@@ -386,7 +394,7 @@ def _rate_for(epsilon: float, delta: float, share: float, reserve: float) -> flo
     return float(Context(prec=_RATE_DIGITS, rounding=ROUND_FLOOR).plus(rate))
 
 
-# A ledger reads its filters again for every command: what they are made of is remembered.
+# A ledger builds its filters again for every command, so their caps are remembered.
 @lru_cache(maxsize=1024)
 def _caps(epsilon: float, delta: float, reserve: float, rate: float) -> Amounts:
     """Return the largest mu squared with d + (1 - d) delta_G(epsilon) <= delta, d with it, and epsilon."""
@@ -403,8 +411,9 @@ def _caps(epsilon: float, delta: float, reserve: float, rate: float) -> Amounts:
         low, high = (middle, high) if fits(middle) else (low, middle)
     if low == 0:
         raise InvalidValue(
-            f"epsilon {epsilon:g} is too small at delta {delta:g}: mu squared is counted in 1e-9, and the limit would "
-            "have none of it; take a larger epsilon or delta, or a smaller failure_share and reserve_share",
+            f"epsilon {epsilon:g} is too small at delta {delta:g}: mu squared is counted in units of 1e-9, and "
+            "the limit would be less than one; take a larger epsilon or delta, or a smaller failure_share and "
+            "reserve_share",
             pointer=("epsilon",),
         )
     return low, failure_of(low, exact(rate)) + kept, to_nano_down(exact(epsilon))

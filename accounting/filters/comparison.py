@@ -1,4 +1,4 @@
-"""What a plan costs in one budget, beside its tight number and its price in budgets of other kinds."""
+"""Compares what a plan costs in one budget with its tight epsilon and with its price in budgets of other kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accounting.filters.renyi_dp import CANONNE
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 
-#: Into how many equal parts a plan is cut.
+#: The numbers of equal parts into which a plan is cut.
 PARTS = (2, 4, 12)
 
 
@@ -24,13 +24,13 @@ class Comparison:
     """Prices as epsilons at one delta.
 
     Attributes:
-        delta: At which all of them are stated.
-        tight: Of the plan, if everything was fixed before any output was seen.
+        delta: The delta at which all of them are stated.
+        tight: The epsilon of the plan if everything is fixed before any output is seen.
         charged: What the budget's filter charges for the plan alone; None where no finite epsilon follows.
-        kinds: The same in a budget of each kind, by kind; None where the plan has no price there.
-        parts: The same where the plan is reserved in so many equal parts; None where it cannot be cut so.
-        after_a_quarter: The net charge where three quarters of its steps are given up; None where that gives nothing
-            back.
+        kinds: The charge in a budget of each kind, by kind; None where the plan has no price there.
+        parts: The charge by the number of equal parts in which the plan is reserved; None where it cannot be cut so.
+        after_a_quarter: The net charge when the last three quarters of the steps are given up; None where that gives
+            nothing back.
     """
 
     delta: float
@@ -123,14 +123,14 @@ def _epsilon(
     charge_delta: float | None,
     times: int,
 ) -> float | None:
-    """Return the epsilon of so many charges of these events."""
+    """Return the epsilon of ``times`` charges of these events."""
     at = charge_delta if budget_filter.kind == "approximate_dp" else None
     amounts = budget_filter.cost(events, relation, at).amounts
     return budget_filter.epsilon_at(tuple(times * amount for amount in amounts), delta)
 
 
 def _budget_of(kind: str, epsilon: float, delta: float) -> PrivacyFilter:
-    """Return a filter of a kind in which a plan of about this epsilon is all that fits, or one whose size is no matter.
+    """Return a filter of a kind whose size fits a plan of about this epsilon, where the size matters for prices.
 
     Raises:
         InvalidValue: there is none of this size.

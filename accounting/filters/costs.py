@@ -27,9 +27,9 @@ record, d = the delta at which the reservation is priced (`charge_delta`). UNAMP
 | approximate_dp | none | T eps, T delta | covered, and T delta | none | none | none |
 
 m(x) = (2 Phi^-1(x))^2; eps' is the sampled step's largest loss; "best of both": of the unsampled step's cost, which no
-sampling exceeds, and that of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian with a profile
-above that of the whole list, and the delta with which it fails; or the gaussian_dp cell and no delta, where that is
-smaller. The pure_dp cell is charged beside it where there is one (`gaussian_cover`).
+sampling exceeds, and that of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian whose profile is
+above that of the whole list, and the delta with which it fails (`gaussian_cover`); or the gaussian_dp cell and no
+delta, where that is smaller. Where there is a pure_dp cell, it is charged beside them.
 
 There is no conversion outside this table. A sampled Gaussian has no amplified cost in zcdp (its Renyi divergence over
 the order tends to 1 / (2 s^2) at least as the order grows, whatever the sampling probability) and none in gaussian_dp
@@ -150,7 +150,7 @@ def unamplified(events: tuple[Event, ...], kind: str) -> tuple[CostWarning, ...]
 
 
 def without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Fraction]:
-    """Return the events with stated deltas as what they are otherwise, and the sum of those deltas."""
+    """Return the events as they are where no stated delta occurs, and the sum of the stated deltas."""
     parts, stated = [], Fraction(0)
     for event in events:
         if is_sampled(event):
@@ -163,6 +163,6 @@ def without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Frac
 
 
 def same_randomizer_warning(events: tuple[Event, ...]) -> tuple[CostWarning, ...]:
-    """Return the warning that the shuffle model asks for one randomizer, where a list has such events."""
+    """Return the warning that the shuffle model requires one randomizer, where a list has such events."""
     requirement = same_randomizer_required(events)
     return () if requirement is None else (CostWarning(SAME_RANDOMIZER_REQUIRED, requirement),)

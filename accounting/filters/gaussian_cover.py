@@ -1,20 +1,20 @@
-"""How large a Gaussian covers a list of events, when it may fail now and then: the price of approximate Gaussian DP.
+"""Finds how large a Gaussian covers a list of events when it may fail: the price in approximate Gaussian DP.
 
-G_m is the pair N(sqrt m, 1), N(0, 1). The *failing Gaussian* F(m, d) tells with probability d which of both hypotheses
-holds, and a draw of G_m otherwise; its profile is d + (1 - d) delta_G(e; m), in both orders. With r delta per unit of
-mu squared, the *cover* of a list is the smallest m with
+G_m is the pair N(sqrt m, 1), N(0, 1). With probability d the *failing Gaussian* F(m, d) reveals which of the two
+hypotheses holds; otherwise it shows a draw of G_m. Its profile is d + (1 - d) delta_G(e; m), in both orders. The rate r
+is a delta per unit of mu squared. The *cover* of a list is the smallest m with
 
     H(e) <= d + (1 - d) delta_G(e; m),   d = r m,   for every e >= 0 and in both directions,                      (1)
 
-H the profile of the list. What (1) says for e >= 0 in both directions it says for every real e.
+where H is the profile of the list. If (1) holds for e >= 0 in both directions, it holds for every real e.
 
-**Between nodes.** H is known from above at some epsilons, and in x = exp(e) it is convex and decreasing, so that it is
-below the chord from one node to the next, and below the last node's bound beyond it. The right side of (1) is convex in
-x, too, with the derivative -(1 - d) Phi(-e / mu - mu / 2): where that is the chord's slope it is nearest to the chord,
-and a convex function is above each of its tangents. So one comparison proves a whole segment.
+**Between nodes.** Upper bounds of H are known at some epsilons, the nodes. In x = exp(e), H is convex and decreasing.
+So it is below the chord from one node to the next, and below the last node's bound beyond that node. The right side of
+(1) is convex in x, too, and its derivative is -(1 - d) Phi(-e / mu - mu / 2). It comes nearest to the chord where this
+derivative is the chord's slope, and it is above its tangent there. So one comparison proves a whole segment.
 
-**Where the nodes are.** At every node (1) asks for some m, which no cover is below. Segments that ask for more than two
-ten-thousandths above the largest of these are divided further.
+**Where the nodes are.** At every node (1) requires some m, and no cover is smaller. Segments that require more than the
+largest of these by two ten-thousandths are divided further.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from accounting.events import Event
 from accounting.relations import NeighboringRelation
 from accounting.units import ATTO, NANO, SATURATED
 
-#: Nodes to begin with, and in all; a segment is divided into so many at once.
+#: The number of nodes to begin with and in all, and the pieces into which a segment is divided at once.
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 6, 400, 2
-#: What a cover may be above the largest m that a node asks for, relatively.
+#: How far a cover may be above the largest m that a node requires, relatively.
 TOLERANCE = 2e-4
-#: A guess is what a node asks for whose delta is so many times that of the cover.
+#: A guess is the m required by a node whose delta is this multiple of the cover's; and how many guesses are made.
 _GUESSES, _GUESSED_SHARE = 6, 3.0
 _LEAST_DELTA, _MOST_DELTA = 1e-30, 1.0 - 1e-13
 _ULP = 2.0**-52
 #: Relative errors of a chord, of its slope and of logarithms of probabilities.
 _ROUNDING = 32.0 * _ULP
 _NEWTON_STEPS = 30
-#: Where a larger number's exponential would overflow.
+#: The exponential of a number above this one could overflow.
 _LARGEST_EXPONENT = 700.0
 
 
@@ -53,8 +53,8 @@ class Cover:
     """What a list costs, in nano-units of mu squared.
 
     Attributes:
-        least: No cover is below it.
-        most: (1) is proved for it and for the delta that `failure_of` says of it.
+        least: No cover is smaller.
+        most: (1) is proved for it, with the delta that `failure_of` gives.
     """
 
     least: int
@@ -63,7 +63,7 @@ class Cover:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What is known of the profile: it is at most ``delta`` at ``epsilon``, and at least the other where it says so."""
+    """Bound the profile: at most ``delta`` at ``epsilon``, and at least ``least_delta`` at ``least_epsilon``."""
 
     epsilon: float
     delta: float
@@ -85,7 +85,7 @@ def failure_of(amount: int, rate: Fraction) -> int:
 
 
 def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction) -> Cover:
-    """Find the cover of a list of events, up to a ten-thousandth.
+    """Find the cover of a list of events, up to `TOLERANCE`.
 
     Args:
         events: Fixed before the first output is seen.
@@ -142,7 +142,7 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
 
 
 def about(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction) -> float:
-    """Return about the cover of a list, in units of mu squared, by a few estimates of epsilon; it bounds nothing.
+    """Estimate the cover of a list, in units of mu squared, from a few estimates of epsilon; it bounds nothing.
 
     Args:
         events, relation, rate: As `cover`.
@@ -159,7 +159,7 @@ def about(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
 
 
 def _between(high: float, low: float, pieces: int) -> list[float]:
-    """Return the deltas that divide the way from one to a smaller one: evenly in what a normal variate would exceed."""
+    """Return deltas between two others, evenly spaced as quantiles of the normal law."""
     start, end = float(scipy.special.ndtri(high)), float(scipy.special.ndtri(low))
     found = [float(scipy.special.ndtr(start + (end - start) * index / pieces)) for index in range(1, pieces)]
     return [delta for delta in found if low < delta < high]
@@ -167,7 +167,7 @@ def _between(high: float, low: float, pieces: int) -> list[float]:
 
 def _at(events: Sequence[Event], relation: NeighboringRelation, deltas: Sequence[float]) -> list[_Node]:
     answers = [answer.value for answer in epsilons_for_deltas(events, relation, deltas)]
-    # Of a lower end 0 nothing is attained: the profile may be below delta everywhere.
+    # A lower end of 0 proves nothing: the profile may be below delta everywhere.
     return [
         _Node(value.upper, delta, value.lower, delta if value.lower > 0.0 else 0.0)
         for value, delta in zip(answers, deltas, strict=True)
@@ -175,7 +175,7 @@ def _at(events: Sequence[Event], relation: NeighboringRelation, deltas: Sequence
 
 
 def _merged(nodes: list[_Node], found: list[_Node]) -> list[_Node]:
-    """Return all nodes by epsilon, without those that say no more than one before them."""
+    """Return all nodes by epsilon, without those that an earlier one makes redundant."""
     kept: list[_Node] = []
     for node in sorted(nodes + found, key=lambda each: (each.epsilon, each.delta)):
         if not kept or node.delta < kept[-1].delta:
@@ -184,10 +184,10 @@ def _merged(nodes: list[_Node], found: list[_Node]) -> list[_Node]:
 
 
 def _asked_for(epsilon: float, delta: float, rate: float, start: float) -> float:
-    """Return the m that (1) asks for where H is ``delta`` at ``epsilon``, about, or ``start`` if that is more."""
+    """Return about the m that (1) requires where H is ``delta`` at ``epsilon``, or ``start`` if that is larger."""
     if not delta > 0.0 or math.isinf(epsilon) or (start > 0.0 and _right_side(epsilon, start, rate) >= delta):
         return start
-    # With d = 0 the Gaussian is larger than it must be, as is the one whose d is all of delta.
+    # Two upper bounds of m: the one with d = 0, and the one whose d is all of delta.
     most = min(mu_of_gaussian(epsilon, delta) ** 2, delta / rate)
     low, high = max(start, 0.0), most
     m = most
@@ -218,7 +218,7 @@ def _slope(epsilon: float, m: float, rate: float) -> float:
 
 
 def _divided(nodes: Sequence[_Node], settled: set[tuple[_Node, _Node]], rate: float, least: float) -> list[float]:
-    """Return the deltas that divide the segments which ask for too much; the others are settled from then on."""
+    """Return the deltas that divide the segments which require too much; the others are settled from then on."""
     m = max(least * (1.0 + 0.5 * TOLERANCE), math.ceil(least * NANO) / NANO)
     asked: list[float] = []
     for left, right in pairwise(nodes):
@@ -235,11 +235,11 @@ def _divided(nodes: Sequence[_Node], settled: set[tuple[_Node, _Node]], rate: fl
 
 
 def _missing(left: _Node, right: _Node, d: float, mu: float) -> tuple[float, float]:
-    """Return a bound of how far the chord is above (1)'s right side at most, and at which epsilon that is.
+    """Bound how far the chord is above (1)'s right side, and return where it is farthest, as an epsilon.
 
     Args:
         left, right: The ends of the chord.
-        d, mu: Of the failing Gaussian, rounded down.
+        d, mu: The failing Gaussian's failure and mu, rounded down.
     """
     drop, width = left.delta - right.delta, right.epsilon - left.epsilon
     if width <= 0.0:
@@ -251,7 +251,7 @@ def _missing(left: _Node, right: _Node, d: float, mu: float) -> tuple[float, flo
     part = math.exp(epsilon - right.epsilon) * (math.expm1(left.epsilon - epsilon) / math.expm1(-width))
     chord = left.delta - drop * part + _ROUNDING * left.delta
     value = (d + (1.0 - d) * delta_of_gaussian(mu, epsilon, upward=False)) * (1.0 - _ROUNDING)
-    # How far the tangent of the difference falls inside the segment: not at all where its slope is exactly 0.
+    # How far the tangent of the difference falls inside the segment: 0 where its slope is exactly 0.
     place = -epsilon / mu - 0.5 * mu
     ratio = math.expm1(min(float(scipy.special.log_ndtr(place)) - log_slope, _LARGEST_EXPONENT))
     error = _ROUNDING * (1.0 + place * place + abs(log_slope))
@@ -265,7 +265,7 @@ def _missing(left: _Node, right: _Node, d: float, mu: float) -> tuple[float, flo
 
 
 def _proved(nodes: Sequence[_Node], rate: Fraction, start: float) -> int:
-    """Return the first amount from ``start`` on, in growing steps, that is found to prove (1), in nano-units."""
+    """Return the first amount from ``start`` on, in growing steps, for which (1) is proved, in nano-units."""
     if math.isinf(nodes[-1].epsilon) or not start > 0.0:
         return SATURATED
     growth = 0.0

@@ -1,21 +1,21 @@
-"""What the steps are worth that a plan will never take: the largest Gaussian below them, but for a small failure.
+"""Finds what the steps that a plan will never take are worth: the largest Gaussian below them, up to a small failure.
 
 A plan that is stopped early has paid for its tail, too. Let R be the product of the pairs of the steps that were not
-taken, d a probability, and m such that in *each* direction, for every e >= 0,
+taken. Let d be a probability, and let m be such that in *each* direction, for every e >= 0,
 
     delta_G(e; m) <= d + (1 - d) H(R; e).                                                                      (2)
 
-Then whoever may still answer with R and with a failure of d may answer with a draw of G_m in their place: the tail may
-be given up for m of mu squared, and d of failures is spent. A price is proved by the larger direction and upper ends,
-this by the smaller one and lower ends. d is needed, because a sampled step's loss is bounded on one side.
+Then R and a failure of d together dominate G_m. So the tail may be given up for m of mu squared, and d of the failures
+is spent. A price is proved by the upper ends of the larger direction; this is proved by the lower ends of the smaller
+one. A positive d is needed, because the loss of a sampled step is bounded on one side.
 
-**Between nodes.** In x = exp(e) one direction's H is convex and decreasing, so that it is above the line through two
-nodes wherever it is left of both; the line begins at the lower end of the left one and goes to the upper end of the
-right one. delta_G is convex, too: where it is below that line at both ends of a segment, it is below it inside. Beyond
-the last node delta_G must be at most d.
+**Between nodes.** In x = exp(e) one direction's H is convex and decreasing. So to the left of two nodes it is above the
+line through them, drawn from the lower end of the left node to the upper end of the right one. delta_G is convex, too:
+if it is below that line at both ends of a segment, it is below it inside. Beyond the last node, delta_G must be at most
+d.
 
-**Which pairs.** R must be made of the pairs that the price was proved for. Truncated Poisson steps stand in for Poisson
-steps here, which they are worth at least: see `docs/concepts/gaussian_filter.md`.
+**Which pairs.** R must be made of the pairs that the price was proved for. Poisson steps stand in for truncated Poisson
+steps here, because those are worth at least as much: see `docs/concepts/gaussian_filter.md`.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from accounting.units import ATTO, MAX_LIMIT, NANO
 #: Steps with one known pair each, independent of all others given the history.
 _MECHANISMS = (Gaussian, GaussianMixture)
 _SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, WithReplacement, TruncatedPoisson)
-#: Nodes to begin with, and at once; a segment is divided into so many.
+#: The number of nodes to begin with and the most that are added at once, and the pieces of a divided segment.
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 24, 800, 8
-#: So many nodes that no shared line answers are looked for by themselves, which takes up to a second each.
+#: The most points that are bounded one by one where no shared line bounds any of them; each takes up to a second.
 _MOST_ALONE = 8
-#: What is found may be below the largest m that the nodes allow, relatively.
+#: How far what is found may be below the largest m that the nodes allow, relatively.
 _TOLERANCE = 2e-4
-#: Branches of mixtures that are taken less often than this share of the failure, all together, count as nothing.
+#: The rarest branches of mixtures, which together are taken less often than this share of the failure, are left out.
 _RARE_SHARE = 1e-3
-#: Relative errors of an m that a node asks for, and of sums and products of a few floats.
+#: Relative errors of an m that a node allows, and of sums and products of a few floats.
 _ROUNDING, _SLACK = 1e-9, 1e-14
 
 
@@ -66,7 +66,7 @@ class Worth:
 
     Attributes:
         least: (2) is proved for it.
-        most: (2) holds for nothing above it.
+        most: (2) fails for everything above it.
         failure: d, in atto-units; 0 where none is needed.
     """
 
@@ -76,7 +76,7 @@ class Worth:
 
 
 def tail_of(events: Sequence[Event], kept: Sequence[Event]) -> tuple[Event, ...]:
-    """Return the steps of a list that were not taken and are worth something.
+    """Return the steps of a list that were not taken and that may be worth something.
 
     Args:
         events: The whole list.
@@ -97,16 +97,16 @@ def tail_of(events: Sequence[Event], kept: Sequence[Event]) -> tuple[Event, ...]
 
 
 def worth_of(tail: Sequence[Event], relation: NeighboringRelation, failure: int) -> Worth:
-    """Find the largest m of (2), up to a few ten-thousandths.
+    """Find the largest m with (2), up to a few ten-thousandths.
 
     Args:
-        tail: As `tail_of` returns it; the steps' pairs are those of which a cover is made.
+        tail: As `tail_of` returns it; its pairs are those for which the cover was proved.
         relation: The neighbouring relation.
         failure: The d that may be spent, in atto-units.
 
     Guarantees:
         is_proved: (2) holds at ``least``, in both directions.
-        nothing_above_holds: at ``most``.
+        nothing_above_holds: (2) fails above ``most``.
 
     Source: this project, `docs/concepts/gaussian_filter.md`.
 
@@ -132,7 +132,7 @@ def worth_of(tail: Sequence[Event], relation: NeighboringRelation, failure: int)
 
 
 def _search(composition: Composition, direction: Direction, d: float) -> tuple[int, int]:
-    """Return what is proved of (2) in one direction, and what no m of it is above, in nano-units."""
+    """Return an m for which (2) is proved in one direction, and an upper bound of every such m, in nano-units."""
     nodes = _nodes(composition, direction, d, [0.0])
     if not nodes or nodes[0].lower <= d:
         return 0, _most(nodes)
@@ -155,7 +155,7 @@ def _search(composition: Composition, direction: Direction, d: float) -> tuple[i
 
 
 class _Node(NamedTuple):
-    """Both ends of (2)'s right side at an epsilon."""
+    """Both ends of the right side of (2) at an epsilon."""
 
     epsilon: float
     lower: float
@@ -176,7 +176,7 @@ def _nodes(
 
 
 def _lines(nodes: Sequence[_Node]) -> Iterator[tuple[float, float]]:
-    """Yield what the right side is at least at the ends of each segment, on a line that is below it in between."""
+    """Yield both ends of a line below the right side of (2), for each segment: each as an epsilon and a delta."""
     for index, (left, right) in enumerate(pairwise(nodes)):
         least = right.lower
         if index + 2 < len(nodes):
@@ -188,18 +188,18 @@ def _lines(nodes: Sequence[_Node]) -> Iterator[tuple[float, float]]:
 
 
 def _asked_for(epsilon: float, delta: float) -> float:
-    """Return the largest m with delta_G(epsilon; m) <= delta, about."""
+    """Return about the largest m with delta_G(epsilon; m) <= delta."""
     return mu_of_gaussian(epsilon, delta) ** 2 if delta < 1.0 else math.inf
 
 
 def _most(nodes: Sequence[_Node]) -> int:
-    """Return what no m of (2) is above, in nano-units: every node asks for it."""
+    """Return an upper bound of every m with (2), in nano-units: (2) must hold at every node."""
     found = min((_asked_for(node.epsilon, node.upper) for node in nodes), default=MAX_LIMIT)
     return math.ceil(min(found, MAX_LIMIT) * (1.0 + _ROUNDING) * NANO)
 
 
 def _divided(nodes: Sequence[_Node], most: float) -> list[float]:
-    """Return the epsilons that divide the segments which allow for too little, ascending."""
+    """Return the epsilons that divide the segments which allow too little, ascending."""
     asked: list[float] = []
     lefts = list(_lines(nodes))[::2]
     for (left, right), (_, least) in zip(pairwise(nodes), lefts, strict=True):

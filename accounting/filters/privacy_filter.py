@@ -26,8 +26,8 @@ class GivenBack:
     """What is given back for steps of a plan that will never be taken.
 
     Attributes:
-        amounts: To be taken off what the plan was charged. One that is negative is spent for it.
-        most: Of each amount, what nobody could be given more than.
+        amounts: To be subtracted from what the plan was charged. A negative amount is spent.
+        most: An upper bound of each amount that could be given back.
     """
 
     amounts: Amounts
@@ -44,8 +44,6 @@ class PrivacyFilter(ABC):
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
         gives_back: Whether `given_back` ever gives anything.
-        price_terms: What prices depend on beside the kind, as field and numbers: a budget keeps it for ever, and
-            budgets under it share it. None where the kind says it all.
         caps: Of each amount, in the filter's units, rounded down.
     """
 
@@ -54,8 +52,15 @@ class PrivacyFilter(ABC):
     price_tolerance: ClassVar[float] = 0.0
     prefix_may_depend_on_outputs: ClassVar[bool] = True
     gives_back: ClassVar[bool] = False
-    price_terms: tuple[str, tuple[float, ...]] | None = None
     caps: Amounts
+
+    @property
+    def price_terms(self) -> tuple[str, tuple[float, ...]] | None:
+        """What prices depend on beside the kind, as the name of a field and its numbers; None where that is nothing.
+
+        A budget keeps them for ever, and budgets under it share them.
+        """
+        return None
 
     @abstractmethod
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:
@@ -103,12 +108,12 @@ class PrivacyFilter(ABC):
             events: The plan.
             kept: The steps whose noise may have been drawn: the plan with counts reduced and later events dropped.
             relation: Of the budget.
-            failure: The delta that is spent for it where that takes one, in atto-units; None leaves it to the filter.
+            failure: The delta that may be spent for it, in atto-units; None leaves the choice to the filter.
 
         Returns:
-            None where the filter gives nothing back for this plan, or this tail.
+            None where the filter gives nothing back for this plan or for this tail.
 
-        Guarantees: what_is_left_still_holds: the filter's theorem, once ``held`` has become ``held`` less ``amounts``.
+        Guarantees: what_is_left_still_holds: the filter's theorem, when ``amounts`` have been subtracted from ``held``.
 
         Raises:
             NoCostInFilter, Unsupported: as `cost`.
@@ -116,11 +121,11 @@ class PrivacyFilter(ABC):
         return None
 
     def may_give_back(self, held: Amounts, back: Amounts) -> bool:
-        """Whether `given_back` may ever have said this of a plan that was charged ``held``."""
+        """Whether `given_back` could have returned these amounts for a plan that was charged ``held``."""
         return False
 
     def describe_given_back(self, back: Amounts) -> dict[str, Json]:
-        """What was given back, and what was spent for it, in the filter's own fields."""
+        """Return what was given back, and what was spent for it, in the filter's own fields."""
         raise NotImplementedError(f"a {self.kind} filter gives nothing back")
 
     def admits(self, total_amounts: Amounts) -> bool:
@@ -138,7 +143,7 @@ class PrivacyFilter(ABC):
         return max(cap - amount for cap, amount in zip(self.caps, used, strict=True))
 
     def share(self, amounts: Amounts, room: Amounts) -> float:
-        """Return which part of a room amounts are: of several orders at the one where it is smallest.
+        """Return the amounts as a share of a room; with several orders, the smallest of their shares.
 
         Args:
             amounts, room: In the filter's units; the room is that of the whole limit, or what remains of it.
@@ -151,7 +156,7 @@ class PrivacyFilter(ABC):
     def estimate(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return amounts near the cost, for a search that certifies where it ends; they bound nothing.
+        """Return amounts near the cost, for a search that certifies its result; they bound nothing.
 
         Args, Raises: as `cost`.
         """
@@ -191,7 +196,7 @@ class PrivacyFilter(ABC):
                 low, below = count, share
             else:
                 high, above = count, share
-            # A price may take a search of its own: they are nearly proportional to the steps between two of them.
+            # A price may take a search of its own, so few are asked for: between two they are nearly linear in steps.
             step += 1
             between = (1.0 - below) / (above - below) if step % 4 and below < 1.0 < above < math.inf else 0.5
             count = min(max(low + int(between * (high - low)), low + 1), high - 1)
@@ -301,7 +306,7 @@ class PrivacyFilter(ABC):
 
 
 def shares_of(amounts: Amounts, room: Amounts) -> list[float]:
-    """Return amounts over rooms, rounded up, where there is room and the amount is known."""
+    """Return each amount over its room, rounded up, where there is room and the amount is finite."""
     known = (pair for pair in zip(amounts, room, strict=True) if pair[1] > 0 and pair[0] < SATURATED)
     return [rounded_up(Fraction(amount, left)) for amount, left in known]
 

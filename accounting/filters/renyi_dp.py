@@ -101,7 +101,7 @@ class RenyiFilter(PrivacyFilter):
             )
 
     @property
-    def price_terms(self) -> tuple[str, tuple[float, ...]]:  # type: ignore[override]  # of an instance, not of the class
+    def price_terms(self) -> tuple[str, tuple[float, ...]]:
         return "orders", self.orders
 
     def cost(self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None) -> Cost:

@@ -253,7 +253,7 @@ def contour_at(
         if points <= max_points and choice.period > 0.0:
             values = power_values(lines, gaussian, choice.tilt, choice.period, max(8, math.ceil(points) + 1))
             return Contour(choice.tilt, choice.period, values, window, table)
-        # Where moments explode the estimate of the decay misleads: a smaller tilt may do, if it takes fewer points.
+        # Where moments explode, the estimate of the decay is wrong; a smaller tilt may take fewer points.
         if points > fewest:
             break
         fewest, largest = points, share * choice.tilt

@@ -14,12 +14,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 DEFAULT_EFFORT, LEAST_EFFORT, MOST_EFFORT = 1_000_000_000, 1_000_000, 3_000_000_000
-#: Operations of a node at a real tilt, of a node of a line with its envelope, and of a node at one point of a line.
+#: Operations for a node at a real tilt, for a node of a line with its envelope, and for a node at one point of a line.
 TILT, LINE, POINT = 10, 300, 20
 
 
 class OutOfEffort(OverflowError):
-    """This would take more operations than the question may still take; something cheaper may do."""
+    """This would take more operations than are left for the question; a cheaper method may still answer."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ def spend(operations: int) -> None:
     """Count operations before they are done.
 
     Raises:
-        OutOfEffort: They are more than are left. They do not count, as they are not done.
+        OutOfEffort: more operations than are left. They are not done, so they do not count.
     """
     effort = _current.get()
     if effort is None:
@@ -96,7 +96,7 @@ def spend(operations: int) -> None:
 
 @contextmanager
 def share_of_effort(share: float, reserved: float) -> Iterator[None]:
-    """Let the block take a share of the operations that are left, without those that are reserved."""
+    """Limit the block to a share of the operations that are left beyond those that are reserved."""
     effort = _current.get()
     if effort is None:
         yield
@@ -110,6 +110,6 @@ def share_of_effort(share: float, reserved: float) -> Iterator[None]:
 
 
 def left() -> float:
-    """How many operations this direction may still take."""
+    """Return how many operations this direction may still take."""
     effort = _current.get()
     return math.inf if effort is None else float(effort.limit - effort.spent)

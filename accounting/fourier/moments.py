@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 ACCUMULATION = 44.0
 #: Above it e^exponent nears the largest number, and sums are taken relative to the largest term.
 _LARGE = 600.0
-#: log of what is nothing beside the largest term, and slow to find.
+#: Terms whose log is below this are negligible beside the largest one, and slow to compute.
 _UNDERFLOW = -700.0
 #: A term that is e^-46 of the largest is wrong by less than a unit of the sum, whatever its own rounding.
 _NOTHING = 46.0
@@ -87,7 +87,7 @@ def moments_at(
             rounding[i] = 2.0 * spread + 2.0 * own * abs(change)
         else:
             logs[i] = shift + math.log(total)
-            # The exponents of the terms that count are about as large as log M itself, whatever they are sums of.
+            # The exponents of the terms that matter are about as large as log M itself, whatever their parts are.
             rounding[i] = ACCUMULATION + 8.0 * largest + 4.0 * abs(logs[i]) + own
             if from_one:
                 rounding[i] += 2.0 * own * abs(math.expm1(min(logs[i], 1.0)))

@@ -1,4 +1,4 @@
-"""The law of a loss that has countably few outcomes: its profile is a sum of positive terms."""
+"""The law of a loss with finitely many outcomes has a profile that is a sum of positive terms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
 
-#: More outcomes are left to other methods.
+#: Laws with more outcomes are left to other methods.
 MOST_OUTCOMES = 60_000
 
 
@@ -38,11 +38,11 @@ class Outcomes:
 
     @classmethod
     def of_atoms(cls, atoms: Sequence[tuple[float, float]], error: float, count: int) -> Outcomes | None:
-        """``count`` equal steps, each of which takes one of a few atoms; None where they have too many outcomes.
+        """Return the law of ``count`` equal steps that take one of a few atoms each; None if it has too many outcomes.
 
         Args:
             atoms: (mass, loss) of each; the masses may add up to less than 1.
-            error: Relative error of a mass and of a loss.
+            error: Relative error of every mass and of every loss.
 
         >>> law = Outcomes.of_atoms([(0.5, 1.0), (0.25, -1.0)], 0.0, 2)
         >>> sorted(zip(law.losses.tolist(), np.exp(law.log_masses).round(9).tolist()))
@@ -50,7 +50,7 @@ class Outcomes:
         """
         if math.comb(count + len(atoms) - 1, len(atoms) - 1) > MOST_OUTCOMES:
             return None
-        # How often each atom is taken; log of the multinomial coefficient and powers on the way.
+        # How often each atom is taken, and the logs of the multinomial coefficients and powers.
         left, log_masses, losses = np.array([count]), np.array([math.lgamma(count + 1.0)]), np.zeros(1)
         for place, (mass, loss) in enumerate(atoms):
             if place == len(atoms) - 1:
@@ -61,7 +61,7 @@ class Outcomes:
             log_masses = log_masses[origin] + taken * math.log(mass) - scipy.special.gammaln(taken + 1.0)
             losses, left = losses[origin] + taken * loss, left[origin] - taken
         spend(40 * losses.size)
-        # Factorials' logarithms are the largest terms, and powers' exponents; each is good to a few units.
+        # The largest terms are logarithms of factorials and exponents of powers; each is right to a few units.
         terms = 8.0 * (len(atoms) + 1.0) * math.lgamma(count + 2.0) + 4.0 * count * max(
             1.0 - math.log(m) for m, _ in atoms
         )
@@ -70,7 +70,7 @@ class Outcomes:
         return cls(log_masses, losses, mass_error, (UNIT * 4.0 * (len(atoms) + 2.0) + error) * largest)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """Two numbers around delta(eps)."""
+        """Return a lower and an upper bound of delta(eps)."""
         return (
             self._at(epsilon + self.loss_error) * (1.0 - self.mass_error),
             # Every term may have underflowed.
@@ -78,7 +78,7 @@ class Outcomes:
         )
 
     def slope(self, epsilon: float) -> float:
-        """-d delta / d eps, an estimate."""
+        """Estimate -d delta / d eps."""
         above = self.losses > epsilon
         return float(np.exp(self.log_masses[above] + epsilon - self.losses[above]).sum())
 
@@ -92,19 +92,19 @@ class Part(Protocol):
     """A part of a step's law with a profile in closed form."""
 
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
-        """D(eps) at every real eps, and an estimate of -dD / d eps."""
+        """Return D(eps) at every real eps, and an estimate of -dD / d eps."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomesProfile:
-    """The profile of ``count`` steps that take atoms alone, or all but one do, as that of a `contour.Contour`.
+    """The profile of ``count`` steps that all take atoms, or all but one; used like a `contour.Contour`.
 
     Attributes:
-        outcomes: Of all steps.
-        but_one: Of one step fewer.
-        parts: What that one step takes instead; none, if that is left to others.
-        part_error: Relative error of their profiles.
-        tilt: -d log delta / d eps about where it is wanted.
+        outcomes: The law of the atoms of all steps.
+        but_one: The law of the atoms of all steps but one.
+        parts: What the one step takes instead of an atom; none where that is left to another profile.
+        part_error: Relative error of the parts' profiles.
+        tilt: About -d log delta / d eps where the profile is used.
     """
 
     outcomes: Outcomes
@@ -123,7 +123,7 @@ class OutcomesProfile:
         return Bounds(lower, upper, 0.5 * (lower + upper), {"rounding": upper - lower})
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
-        """Return delta and -d delta / d eps, estimates."""
+        """Estimate delta and -d delta / d eps."""
         delta, slope = self._with_one(epsilon)
         return self.outcomes.delta(epsilon)[0] + delta, self.outcomes.slope(epsilon) + slope
 

@@ -29,9 +29,9 @@ REMOVE, ADD, REPLACE = 0, 1, 2
 #: A band in the compiled loops: low, high and width.
 Ends = tuple[float, float, float]
 EVERYTHING: Ends = (-math.inf, math.inf, 1.0)
-#: Of the complex error function, relatively.
+#: Relative error of the complex error function.
 SHARE_ERROR = 2e-13
-#: x^2 - y^2 left of 0 from which on 1 - Phi(x + iy) is 1 within e^-40.
+#: For x < 0, 1 - Phi(x + iy) is 1 within e^-40 where x^2 - y^2 is at least this.
 _FAR_LEFT = 80.0
 
 
@@ -90,9 +90,9 @@ class Band:
 
 
 def log_normal_tail(z: Complex) -> Complex:
-    """log of 1 - Phi(z) = erfc(z / sqrt 2) / 2, continued, within `SHARE_ERROR`."""
+    """Return the log of 1 - Phi(z) = erfc(z / sqrt 2) / 2, continued analytically, within `SHARE_ERROR`."""
     log_tail = np.zeros(z.shape, np.complex128)
-    # |Phi(z)| <= e^((y^2 - x^2) / 2) where x = Re z < 0: far to the left it is nothing.
+    # |Phi(z)| <= e^((y^2 - x^2) / 2) where x = Re z < 0: far to the left it is negligible.
     near = (z.real >= 0.0) | (z.real * z.real - z.imag * z.imag < _FAR_LEFT)
     v = z[near] / math.sqrt(2.0)
     # erfc(v) = e^(-v^2) wofz(iv) where Re v >= 0, by reflection elsewhere.

@@ -1,10 +1,10 @@
 """delta(eps) of one direction near one epsilon, and the rule by which a profile of it is made.
 
 1. `plain`: the contour of the whole, where it needs few points; once more with what it found of delta.
-2. `_without_atoms`: the outcomes of atoms summed, and a contour of the rest, where one step is repeated.
+2. `_without_atoms`, where one step is repeated: a sum over the outcomes of its atoms, and a contour of the rest.
 3. `capped`: the contour without the far tail, whose moments explode.
-4. Where one record takes part fewer than three times, expected: `split`, equal subsampled steps with the bulk of their
-   losses split off and the rest in bands.
+4. `split`, where fewer than three participations of a record are expected: equal subsampled steps with the bulk of
+   their losses split off and the rest in bands.
 5. `windowed_contours`: with a Gaussian window, which always converges; with few points first.
 6. `split`, where participations are many.
 7. The window again, with many points.
@@ -46,16 +46,16 @@ WINDOW_POINTS = 120_000
 FEW_PARTICIPATIONS = 3.0
 #: Where losses are cut, over epsilon.
 _SHARES = (0.47, 0.27, 0.15, 0.08, 0.04, 0.75, 0.02, 0.01)
-#: Steps up to which losses are cut where no sum of those below is above epsilon.
+#: Up to this number of steps, losses are also cut so low that no sum of the losses below is above epsilon.
 _FEW_STEPS = 64
-#: Tilts at which the law without its atoms is tabulated: how many, and the largest, over the distance of epsilon from
-#: the largest loss and over one step's largest loss.
+#: The law without its atoms is tabulated at this number of tilts. The largest is at most the second number over the
+#: distance of epsilon from the largest loss, and the third over one step's largest loss.
 _REST_TILTS, _NEAREST, _STEEPEST = 36, 40.0, 3000.0
-#: The bulk is bounded a little below epsilon, so that the bound holds around it.
+#: The bulk is bounded at this multiple of epsilon, so that the bound holds around epsilon.
 _BELOW = 0.98
 #: A bound of the bulk's delta below this fraction of delta stands for it.
 _NEGLIGIBLE = 3e-9
-#: Of the effort that is left, what `split` leaves to the methods after it, and what one cut may take of the rest.
+#: The share of the remaining effort that `split` reserves for later methods, and the share of the rest for one cut.
 _RESERVED, _ONE_CUT = 0.2, 0.8
 
 
@@ -74,9 +74,9 @@ class SumProfile:
 
     Attributes:
         parts: What adds up.
-        bound: Bound of everything else.
-        least: The epsilon from which on it holds.
-        too_much: Bound of the mass that the parts have and the law has not.
+        bound: Bound of everything else, which holds from ``least`` on.
+        least: An epsilon.
+        too_much: Bound of the mass that the parts have in excess of the law.
     """
 
     parts: tuple[Contour | OutcomesProfile, ...]
@@ -163,7 +163,7 @@ class DirectedProfiles:
 
     @property
     def _repeated(self) -> tuple[GaussianPairStep | RatioStep, GaussianPair, int] | None:
-        """The one subsampled step that is repeated, the pair of its losses, and how often, where they have no end."""
+        """Return the one repeated subsampled step whose losses have no end, their pair, and the number of steps."""
         if len(self.composition.steps) != 1 or self.composition.mu_squared > 0.0:
             return None
         step, count = self.composition.steps[0]
@@ -172,7 +172,7 @@ class DirectedProfiles:
         return step, step.pair, count
 
     def capped(self, epsilon: float, log_scale: float, *, windowed: bool) -> Iterator[SumProfile]:
-        """The whole without the far tail, whose moments explode: on a plain contour, or on a windowed one."""
+        """Yield profiles without the far tail, whose moments explode: of a plain contour, or of windowed ones."""
         if self._repeated is None:
             return
         mean, variance = self.composition.moments
@@ -242,7 +242,7 @@ class DirectedProfiles:
         steepest = max(place / noise**2 / max(pair.slope(place), 1e-300), 4.0 / epsilon)
         widest = min(0.25 * noise**2, 0.25 * noise, _narrow_enough(pair, 3.0 * steepest))
         log_left_out = _log_left_out(log_scale, count)
-        # Deviations of a cut within which what is left out weighs nothing.
+        # Beyond this number of widths of a cut, what is left out is negligible.
         reach = -float(scipy.special.ndtri_exp(log_left_out))
         reserved = _RESERVED * left()
         for first, width in self._cuts(epsilon, widest, reach):
@@ -265,13 +265,13 @@ class DirectedProfiles:
                 yield profile
 
     def _cuts(self, epsilon: float, widest: float, reach: float) -> Iterator[tuple[float, float]]:
-        """Places of the first cut with its width."""
+        """Yield places of the first cut, each with its width."""
         assert self._repeated is not None
         step, pair, count = self._repeated
-        # Losses below 0 are not those of the pair: a cut leaves nothing there.
+        # Losses below 0 are not those of the pair: a cut must leave nothing of the pair there.
         least = 0.5 if isinstance(step, RatioStep) else -math.inf
         if count <= _FEW_STEPS:
-            # No sum of losses below it is above epsilon.
+            # No sum of losses below this place is above epsilon.
             place = pair.place_of_loss(_BELOW * epsilon / count)
             width = min(widest, 0.5 * (place - least) / reach)
             yield place - reach * width, width
@@ -379,13 +379,13 @@ def _split_at(cut: Cut, count: int, places: Sequence[float], epsilon: float, lef
 def _without_atoms(
     composition: DirectedComposition, table: TiltTable, epsilon: float, log_delta: float | None = None
 ) -> SumProfile | None:
-    """The atoms of one repeated step as a sum over their outcomes, and the rest on a line.
+    """Sum over the outcomes of the atoms of one repeated step, and put the rest on a line.
 
-    None where the composition is something else, where the outcomes are too many, or the points.
+    Return None where the composition is something else, or where there are too many outcomes or points.
 
     Args:
         table: of the composition.
-        log_delta: logarithm of a delta of which this is a part, if it is a part.
+        log_delta: logarithm of the delta of which this is a part; None if it is the whole.
     """
     step, count = composition.steps[0]
     if len(composition.steps) > 1 or composition.mu_squared > 0.0 or not isinstance(step, RatioStep):
@@ -394,7 +394,7 @@ def _without_atoms(
     if outcomes is None:
         return None
     split = SplitStep(step.atoms_alone, step.without_atoms, count, None, leading=bool(outcomes.parts))
-    # Next to the largest loss the saddle points are as large as the distance is small.
+    # Near the largest loss, saddle points grow like one over the distance from it.
     steepest = min(_NEAREST / (composition.largest_loss - epsilon), _STEEPEST / step.largest_loss)
     largest = max(float(table.tilts.max()), steepest)
     rest = split.rest_table(np.concatenate([[0.0], np.geomspace(table.tilts.min(), largest, _REST_TILTS)]))
@@ -406,7 +406,7 @@ def _without_atoms(
         contour = _rest_contour(split, rest, epsilon, log_delta)
         if contour is not None:
             return SumProfile((contour, outcomes), 0.0, 0.0)
-    # It may be wide for delta and narrow for epsilon.
+    # The bound may be wide for delta and still narrow for epsilon.
     return SumProfile((outcomes,), bound, least) if bound <= max(_NEGLIGIBLE * exact, goal(epsilon) * slope) else None
 
 

@@ -16,7 +16,7 @@ is the mirror image below the axis.) With r = 2 phi, |1 + e^(u + ir)| is between
 one: see `RatioPart.log_growth`. The modulus of the integrand on the line at phi is analytic too, with the geometric
 mean of the norms on the lines at 0 and at 2 phi: the same rule sums it with the same error.
 
-The losses log f may be cut smoothly at y = b: the density times Phi((b - y) / w), which is entire in y.
+The losses log f may be cut smoothly at y = b: the density is then multiplied by Phi((b - y) / w), which is entire in y.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REAL_ANGLE = 1.5
 #: Widest excursion from the real line, below pi, where f is not zero.
 _HIGHEST = 2.5
 _REACH = 13.0
-#: Ends that are farther apart have densities that underflow.
+#: The densities underflow where the ends are farther apart than this.
 _WIDEST = 600.0
 #: Panels of the tail, in units of the noise; finer and farther where losses are cut, because tilts there are larger.
 _FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
@@ -58,8 +58,8 @@ class RatioPart:
         curvature: k; s^2 for Gaussian noise, 0 for Laplace noise.
         low, high: The ends; high is inf where k > 0, and then low is 0.
         upward: Losses log f with masses density f; otherwise -log f with masses density.
-        cut: (b, w) of the share Phi((b - y) / w) of the density that is meant, where k > 0 and ``upward``; None for all
-            of it.
+        cut: (b, w) of the share Phi((b - y) / w) by which the density is multiplied, where k > 0 and ``upward``; None
+            for the whole density.
     """
 
     probability: float
@@ -84,7 +84,7 @@ class RatioPart:
         return self.curvature == 0.0 and self.high - self.low < _WIDEST
 
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
-        """The integral's profile D(eps) at every real eps and -dD/d eps, in closed form; only where k = 0.
+        """Return the integral's profile D(eps) at every real eps, and -dD/d eps, in closed form; only where k = 0.
 
         With y* where f(y*) = e^eps, the integral of density (f - f(y*)) over y > y* is 8 q e^(a + y*/2) sinh^2(h / 4),
         h = high - y*; that of density (1 - f / f(y*)) over y < y*, f(y*) = e^-eps, is e^eps times the same with
@@ -96,7 +96,7 @@ class RatioPart:
         mass *= -2.0 * math.expm1(-0.5 * length)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if self.upward:
-                # From the upper end, and where that is far from the lower one, which f tells apart better there.
+                # Measured from the upper end, or from the lower end where that resolves f better.
                 inside = np.clip(epsilons, lowest, highest)
                 rise = -np.expm1(inside - highest) * math.exp(highest - self.high - math.log(q))
                 from_low = np.log1p(np.expm1(inside - lowest) * math.exp(lowest - self.low - math.log(q)))
@@ -119,7 +119,7 @@ class RatioPart:
         return delta, slope
 
     def log_growth(self, scales: Array, angle: float, tilt: float, reach: float) -> Array:
-        """log of a bound of the integrand's norm on the line Im u = ``angle``, over M(``tilt``) or 1 if that is larger.
+        """Return the log of a bound of the integrand's norm on Im u = ``angle``, over the larger of M(``tilt``) and 1.
 
         It holds for every t >= 0.
 
@@ -175,7 +175,7 @@ class RatioPart:
             return _REACH / s
         farthest = math.inf
         if self.cut is not None:
-            # Beyond its end the share falls like a normal law of deviation w, which the tilt moves by less than this.
+            # Beyond its end the share falls like a normal law of deviation w; the tilt moves it by less than this.
             end, width = self.cut
             farthest = max(end, 0.0) + _REACH * width + 2.0 * (tilt + 1.0) * width * width
         # Small q: f does not move the law as far as the tilt could.
@@ -216,7 +216,7 @@ class RatioPart:
         return np.asarray(np.logaddexp(total, growth + self._log_tail(beyond, tilts, power)))
 
     def _log_tail(self, end: float, tilts: Array, power: Array, ahead: Array | None = None) -> Array:
-        """log of a bound of the integral beyond ``end``, where there is no upper end; f may be taken at y + ``ahead``.
+        """Bound the log of the integral beyond ``end``, where there is no upper end; f may be taken at y + ``ahead``.
 
         Seen from the last node but one: a sum over a falling function is below the integral from one node earlier.
         """
@@ -234,7 +234,7 @@ class RatioPart:
         return np.asarray(np.logaddexp(panels, far))
 
     def real_nodes(self, nodes: Array, spacing: float, scale: float) -> tuple[Array, Array, Array]:
-        """(log masses of the law without a cut, log shares, losses) of the rule on the real line."""
+        """Return log masses of the law without a cut, log shares, and losses, of the rule on the real line."""
         y, derivative = self._path(nodes, 0.0, scale)
         log_f = self.log_f(y.real)
         log_mass = self.log_density(y.real) + np.log(np.maximum(derivative.real, 1e-300) * spacing)
@@ -253,7 +253,7 @@ class RatioPart:
         return np.conj(log_mass - tilt * log_f), -np.conj(log_f)
 
     def _log_share(self, y: Array) -> Array:
-        """log of the share that a cut leaves, on the real line."""
+        """Return the log of the share that a cut leaves, on the real line."""
         if self.cut is None:
             return np.zeros(y.size)
         return np.asarray(scipy.special.log_ndtr((self.cut[0] - y) / self.cut[1]))

@@ -32,7 +32,7 @@ _SETTLED = 1.1
 _FEWER_DIGITS = 22.0
 #: Of the largest tilt, below which no smaller one is tried.
 _LEAST_SHARE = 1e-12
-#: log of what no number of nodes adds up to a unit.
+#: Terms whose log is below this add up to less than a unit, whatever the number of nodes.
 _NOTHING = -100.0
 #: Relative accuracy of masses and places of atoms.
 _ATOM_ERROR = 16.0 * UNIT
@@ -67,7 +67,7 @@ class RatioStep:
         at_zero: Mass of loss 0.
         digits: Quadrature errors of a line are below e^-digits, relatively; those of a table are larger.
         participation, largest_loss: As in `steps.Step`.
-        is_whole: Whether all of it adds up to a mass of 1, before a cut.
+        is_whole: Whether the whole has a mass of 1, before a cut.
         pair: The sampled Gaussian pair whose losses above 0 the step has; None where it has others.
     """
 
@@ -82,19 +82,19 @@ class RatioStep:
 
     @property
     def atoms_alone(self) -> RatioStep:
-        """The atoms, the mass at 0 among them, without the integrals."""
+        """Return the atoms, including the mass at 0, without the integrals."""
         atoms = self.atoms if self.at_zero == 0.0 else (*self.atoms, (self.at_zero, 0.0))
         return replace(self, parts=(), atoms=atoms, at_zero=0.0, is_whole=False)
 
     @property
     def without_atoms(self) -> RatioStep:
-        """The integrals alone."""
+        """Return the integrals alone."""
         return replace(self, atoms=(), at_zero=0.0, is_whole=False)
 
     def outcomes(self, count: int) -> OutcomesProfile | None:
-        """The profile of ``count`` > 1 steps that take atoms alone; with Laplace noise, of those that all but one do.
+        """Return the profile of ``count`` > 1 steps that all take atoms; with Laplace noise, one of them need not.
 
-        None without atoms, or with too many outcomes.
+        None where there are no atoms, or too many outcomes.
         """
         atoms = self.atoms_alone.atoms
         if not atoms or not self.parts or count == 1:
@@ -110,7 +110,7 @@ class RatioStep:
         return OutcomesProfile(outcomes, but_one, parts, UNIT * (256.0 + size), count)
 
     def below(self, high: float, width: float) -> RatioStep:
-        """The share of the law with x below ``high``, as a `Band` of ``pair``; losses below 0 are all in it."""
+        """Return the share of the law with x below ``high``, as a `Band` of ``pair``, with all losses below 0."""
         assert self.pair is not None
         variance = self.pair.noise**2
         cut = ((high - 0.5) / variance, width / variance)
@@ -146,7 +146,7 @@ class RatioStep:
             scale, growth, reach = part.best_scale(REAL_ANGLE, largest, digits)
             spacing = 2.0 * math.pi * REAL_ANGLE / (digits + growth)
             if self.is_whole and part.cut is not None:
-                # Differences from 1 need every node that carries mass, beyond the cut too.
+                # Differences from 1 need every node with mass, even beyond the cut.
                 uncut = replace(part, cut=None)
                 nodes = part.grid(scale, spacing, digits, max(reach, uncut.reach(0.0, digits)))
                 left_out.append(uncut.log_left_out(nodes, scale, np.zeros(tilts.size)))
@@ -294,9 +294,9 @@ class RatioStep:
 
 @compiled
 def _rounding_of_shares(log_mass: Array, log_share: Array, loss: Array, tilts: Array, moments: Array) -> Array:
-    """Rounding of log M by the shares of a cut, in units of the unit roundoff.
+    """Bound the rounding of log M by the shares of a cut, in units of the unit roundoff.
 
-    log Phi(x) is wrong by 8 (1 + x^2) units of its size: by 8 where x > 0, and left of 0 x^2 <= -2 log Phi(x).
+    log Phi(x) has a relative error of 8 units where x > 0, and of 8 (1 + x^2) where x < 0; there x^2 <= -2 log Phi(x).
     """
     rounding, bases, losses, count = np.zeros(tilts.size), np.empty(loss.size), np.empty(loss.size), 0
     for j in range(loss.size):

@@ -1,4 +1,4 @@
-"""Splitting off the losses of the bulk, where few participations make the line slow, and atoms, where these do.
+"""Splits off the losses of the bulk, where few participations make the line slow, and atoms where these do.
 
 With T q small nearly all of a composition's mass sits near T log(1 - q). It makes the integrand decay only like 1/t^2
 and contributes nothing at eps. With smooth cuts at the loss R and far out, split each step's P into nu (small losses),
@@ -10,12 +10,13 @@ bound of D_nu is negligible, the bound stands for it.
 
 M^T - M_nu^T = M_nu^T expm1(T log1p(M_gamma / M_nu)), so that a tiny D keeps its digits.
 
-The losses of batches of a fixed size are those of a `GaussianPair` above 0, and cut there in the same way: nu holds all
-losses below 0. Its gamma is the pair's on the whole line, whose losses below 0 are too many, and bounded.
+Above 0, the losses of batches of a fixed size are those of a `GaussianPair`, and they are cut there in the same way;
+nu holds all losses below 0. gamma is that of the pair on the whole line. Its mass at losses below 0 does not belong to
+the law; `Cut.excess_below_zero` bounds it.
 
-Or nu is the atoms of the law: then D_nu is a finite sum, and D has a transform that falls. With Laplace noise one
-step's gamma has a profile in closed form, so that T nu^{*(T-1)} * gamma is summed as well (``leading``), and what is
-left on the line is M^T - M_nu^T - T M_nu^(T-1) M_gamma, which falls like 1/t^2.
+Alternatively, nu holds the atoms of the law. Then D_nu is a finite sum, and the transform of D falls. With Laplace
+noise the gamma of one step has a profile in closed form, so T nu^{*(T-1)} * gamma is summed as well (``leading``). What
+is left on the line is M^T - M_nu^T - T M_nu^(T-1) M_gamma, which falls like 1/t^2.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ from accounting.fourier.steps import (
 Array = NDArray[np.float64]
 
 _LARGEST_EXPONENT = 600.0
-#: Up to it a change of T log M is small, and keeps its digits.
+#: A change of T log M up to this size is computed without cancellation.
 _SMALL_EXPONENT = 0.5
 _PANELS = 2000
-#: log of T r up to which a series stands for (1 + r)^T - 1 - T r, and how many terms it has.
+#: A series stands for (1 + r)^T - 1 - T r where log(T r) is below the first; it ends at the power of the second.
 _SMALL_SERIES, _SERIES = -1.0, 24
 
 
@@ -60,9 +61,9 @@ class Cut:
     """A step whose losses are cut, all with one width.
 
     Attributes:
-        step: Of a subsampled Gaussian pair, or of batches of a fixed size.
-        pair: Whose losses are cut; a function of x.
-        width: Of every cut, in units of x.
+        step: The step of a subsampled Gaussian pair, or of batches of a fixed size.
+        pair: The pair whose losses are cut, as a function of x.
+        width: The width of every cut, in units of x.
     """
 
     step: GaussianPairStep | RatioStep
@@ -70,17 +71,17 @@ class Cut:
     width: float
 
     def below(self, high: float) -> GaussianPairStep | RatioStep:
-        """The share of the law below a place."""
+        """Return the share of the law below a place."""
         if isinstance(self.step, RatioStep):
             return self.step.below(high, self.width)
         return GaussianPairStep(self.pair, self.step.digits, Band(-math.inf, high, self.width))
 
     def mass_beyond(self, top: float) -> float:
-        """P-mass of one step that a band ending at ``top`` leaves out, rounded up."""
+        """Return the P-mass of one step that a band ending at ``top`` leaves out, rounded up."""
         return self.pair.mass_beyond(top, self.width) * (1.0 + 1e-9)
 
     def excess_below_zero(self, low: float) -> float:
-        """Mass that a band from ``low`` on has too much: the pair's losses below 0, where the step has others.
+        """Bound the excess mass of a band from ``low`` on: that of the pair's losses below 0 in a step with others.
 
         Left of x = 1/2 the pair's density is at most N(0, s^2), and the share at most Phi((1/2 - low) / width).
         """
@@ -89,7 +90,7 @@ class Cut:
         return float(scipy.special.ndtr((0.5 - low) / self.width)) * (1.0 + 1e-9)
 
     def chain(self, count: int, places: Sequence[float]) -> list[SplitStep]:
-        """One split for each band between neighbouring places; what lies beyond the last place is left out."""
+        """Return one split for each band between neighbouring places; what lies beyond the last place is left out."""
         return [
             SplitStep(
                 self.below(low),
@@ -139,7 +140,7 @@ class Cut:
                 gain = np.expm1(exponent[:, 1:] + log_share)
             terms = np.where(gain > 0.0, masses * (1.0 + 1e-11) + 1e-17, masses * (1.0 - 1e-11)) * gain
         moments = np.cumsum(terms, axis=1)
-        # Where no part of nu is above eps / T, no sum of T is above eps.
+        # Where no loss of nu is above eps / T, no sum of T losses is above eps.
         apart = pair.place_of_loss(epsilon / count)
         apart -= 1e-9 * (pair.noise + abs(apart))
         best = math.inf if apart < high else count * self._mass_of_share_beyond(apart, band)
@@ -154,7 +155,7 @@ class Cut:
         return best * (1.0 + 1e-10)
 
     def _mass_of_share_beyond(self, place: float, band: Band) -> float:
-        """Bound of the P-mass of a share that falls, beyond ``place``."""
+        """Bound the P-mass of a decreasing share beyond ``place``."""
         share = math.exp(float(band.log_share(np.array([place]))[0]))
         return share * self.pair.mass_beyond(place, 0.0) * (1.0 + 1e-10)
 
@@ -165,7 +166,7 @@ class SplitStep:
 
     Attributes:
         bulk, rest: nu and gamma of one step.
-        decay: A value of Im z where M_gamma has fallen enough; None where its moments tell.
+        decay: A value of Im z where M_gamma has fallen enough; None where it follows from the moments.
         leading: Whether T nu^{*(T-1)} * gamma is left out too.
     """
 
@@ -176,7 +177,7 @@ class SplitStep:
     leading: bool = False
 
     def rest_table(self, tilts: Array) -> TiltTable:
-        """log of the difference at tilts x >= 0, increasing; without those at which it is not known."""
+        """Return the log of the difference at increasing tilts x >= 0, without the tilts at which it is not known."""
         bulk, rest = self.bulk.table(tilts), self.rest.table(tilts)
         known = np.isfinite(bulk.moments) & np.isfinite(rest.moments)
         tilts, bulk, rest = tilts[known], bulk.where(known), rest.where(known)
@@ -192,7 +193,7 @@ class SplitStep:
 
 @dataclass(frozen=True, slots=True)
 class SplitLine:
-    """M^T - M_nu^T on a line, or without T M_nu^(T-1) M_gamma if that is ``leading``."""
+    """M^T - M_nu^T on a line; with ``leading``, less T M_nu^(T-1) M_gamma."""
 
     bulk: Line
     rest: Line
@@ -201,7 +202,7 @@ class SplitLine:
 
     @property
     def log_scale(self) -> float:
-        """log of the difference at c."""
+        """Return the log of the difference at c."""
         return self.count * self.bulk.log_moment + self._power_at_tilt[0]
 
     @property
@@ -214,7 +215,7 @@ class SplitLine:
         return self.rest.log_moment - self.bulk.log_moment
 
     def log_envelope(self, t: Array) -> Array:
-        """The same difference of bounds of |M_nu| and |M_gamma|, with which it grows; each has a falling envelope."""
+        """Return the same difference of the falling envelopes of |M_nu| and |M_gamma|: it increases with both."""
         bulk = self.bulk.log_moment + self.bulk.log_envelope(t)
         rest = self.rest.log_moment + self.rest.log_envelope(t)
         power, _ = _log_power_difference(rest - bulk, self.count, self.leading)
@@ -256,14 +257,14 @@ def _differences(
     log_scale: float,
     leading: bool,
 ) -> tuple[Complex, Array, Array]:
-    """The difference over M_nu(c)^T e^log_scale at each point, and its absolute errors by quadrature and by rounding.
+    """Return the difference over M_nu(c)^T e^log_scale at each point, and its errors by quadrature and by rounding.
 
     Args:
         bulk, rest: log(M_nu / M_nu(c)) and log(M_gamma / M_gamma(c)) with their errors by quadrature and by rounding.
         share: log(M_gamma(c) / M_nu(c)), and its error.
 
-    Where M_gamma is small beside M_nu it is M_nu^T expm1(T log1p(M_gamma / M_nu)), which loses nothing; elsewhere the
-    two powers are subtracted, and M_nu may be 0.
+    The errors are absolute. Where M_gamma is small beside M_nu, M_nu^T expm1(T log1p(M_gamma / M_nu)) loses no digits.
+    Elsewhere the two powers are subtracted, and M_nu may be 0.
     """
     size, scale = bulk[0].size, math.exp(log_scale)
     ratios, inexact, rounding = np.empty(size, np.complex128), np.empty(size), np.empty(size)
@@ -271,7 +272,7 @@ def _differences(
         log_share = share[0] + rest[0][k] - bulk[0][k]
         part = _exp(log_share)
         inner, outer = count * log1p_complex_at(part), count * bulk[0][k]
-        # An error e of a logarithm moves its number by a factor within e^(+-e), also where that number is nearly 0.
+        # An error e of a logarithm multiplies its number by a factor within e^(+-e), even where that is nearly 0.
         own = UNIT * (16.0 + 8.0 * abs(outer) + 8.0 * abs(inner))
         other = share[1] + UNIT * (8.0 + 4.0 * (abs(log_share) + abs(share[0]) + abs(rest[0][k])))
         bulk_errors = bulk[1][k], bulk[1][k] + bulk[2][k]
@@ -313,7 +314,7 @@ def _exp(z: complex) -> complex:
 
 @compiled
 def _expm1(z: complex) -> complex:
-    """e^z - 1, without cancellation."""
+    """Return e^z - 1, without cancellation."""
     grown, half = math.expm1(z.real), math.sin(0.5 * z.imag)
     return complex(grown - 2.0 * half * half * (1.0 + grown), (1.0 + grown) * math.sin(z.imag))
 
@@ -326,9 +327,9 @@ def top_for(pair: GaussianPair, width: float, log_mass: float) -> float:
 
 
 def _log_power_difference(log_share: Array, count: int, leading: bool) -> tuple[Array, Array]:
-    """log((1 + r)^T - 1) with r = e^log_share, or log((1 + r)^T - 1 - T r), and a bound of the derivative in log_share.
+    """Return log((1 + r)^T - 1), or log((1 + r)^T - 1 - T r), with r = e^log_share, and a bound of its derivative.
 
-    The powers r^k of its binomial sum have k <= T, so that the derivative is at most T.
+    The derivative is that in log_share. The powers r^k of the binomial sum have k <= T, so it is at most T.
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         exponent = count * np.logaddexp(0.0, log_share)

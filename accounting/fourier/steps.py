@@ -26,7 +26,7 @@ TERM_ROUNDING = 64.0
 #: The logarithm of a number that M(x)^count e^(-x eps) does not reach at a saddle point.
 FAR_ABOVE = 60.0
 _SMALLEST = 1e-290
-#: What is below e^-45 of a weight is nothing beside its rounding.
+#: Less than e^-45 of a weight is negligible beside the weight's rounding.
 _DEAD = 45.0
 
 
@@ -100,7 +100,7 @@ class StepLine:
 
         e^(x+y) - 1 = (e^x - 1)(e^y - 1) + (e^x - 1) + (e^y - 1) makes it one matrix product.
         """
-        # A node's term moves no more once e^(itl) has fallen to nothing.
+        # A node's term no longer changes once e^(itl) is negligible.
         live = np.minimum(_DEAD / np.maximum(self.losses.imag * (width * spacing), 1e-300) + 1.0, blocks)
         spend(width * int(live.sum() + 0.25 * (blocks - live).sum()))
         rounding = self.rounding + self.log_moment_error
@@ -174,7 +174,7 @@ def _log_ratios(
             fine_i[k] = w.real * fine.imag + w.imag * fine.real
         for block in range(blocks):
             if loss.imag * (block * (width * spacing)) >= _DEAD:
-                # From here on e^(itl) - 1 is -1.
+                # From here on, e^(itl) - 1 is -1.
                 for k in range(block * width, size):
                     real[k] -= w.real
                     imaginary[k] -= w.imag
@@ -253,7 +253,7 @@ def error_of_exponential(logs: Complex, errors: Array) -> Array:
 
 @compiled
 def log1p_complex_at(y: complex) -> complex:
-    """log(1 + y), relatively accurate for small y, which NumPy's is not."""
+    """Return log(1 + y), relatively accurate for small y, which NumPy's is not."""
     square = y.real * (2.0 + y.real) + y.imag * y.imag
     if abs(square) < 0.5:
         modulus = 0.5 * math.log1p(square)

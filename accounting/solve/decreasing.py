@@ -16,7 +16,7 @@ _MAX_EVALUATIONS = 80
 _MOST_ESTIMATES = 40
 _MOST_STARTS = 12
 _MOST_REFINEMENTS = 12
-#: Of one secant between close estimates, in the logarithm of the unknown.
+#: The longest step of one secant between close estimates, in the logarithm of the unknown.
 _LONGEST_STEP = 0.5
 
 Assess = Callable[[float], Answer]
@@ -43,7 +43,7 @@ def smallest_that_meets(
         words: how the ends are spoken of.
         tolerance: relative, in the target's level.
         guess: where to begin; nothing but the time depends on it.
-        close: a number much closer to it, which bounds nothing either.
+        close: an estimate much closer to the certified number, which bounds nothing either.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned value itself.
@@ -88,8 +88,8 @@ def _start(
 ) -> tuple[Solution, float, float]:
     """A value that meets the target, one that fails (0 where none is known), and the slope there, in logs.
 
-    The quick estimate says about where, and the close one exactly. Where there is none: what the quick one is off by at
-    the first certified cost is about what it is off by nearby, so that its second proposal is nearly exact. From there
+    The quick estimate says about where, and the close one nearly exactly. Without a close one, the quick one's error at
+    the first certified cost is taken for its error nearby, so that its second proposal is nearly exact, too. From there
     on only certified costs count.
     """
     aim = log_level(target.level(target.limit))
@@ -165,13 +165,13 @@ def _refined(
     start: tuple[float, float],
     tolerance: float,
 ) -> tuple[float, float] | None:
-    """Find where the close estimate's level is ``aim``, by secants inside a bracket, and the slope there; all in logs.
+    """Find the logarithm at which the close estimate's level is ``aim``, by secants in a bracket, and the slope there.
 
     Args:
-        start: where to begin, and the slope that is expected there.
+        start: where to begin, and the slope that is expected there, in logarithms.
 
     Returns:
-        None where there is no close estimate on the way.
+        None where a close estimate is missing on the way.
     """
     low, high = math.log(limits[0]), math.log(limits[1])
     x, slope = start
@@ -190,8 +190,8 @@ def _refined(
         moved = x + min(max(-y / slope, -_LONGEST_STEP), _LONGEST_STEP)
         left = abs(y)
         if before is not None:
-            # After a secant there is left about the product of what was left after the two before it; and where the
-            # slope has turned since the one before, it may turn as much again on the way.
+            # After a secant the error is about the product of the two errors before it. Where the slope has changed
+            # between two secants, it may change as much again over the next step.
             left = min(left, max(abs(y * before[1]), turned * abs(moved - x)))
         if left <= 0.1 * tolerance:
             return moved, slope

@@ -14,7 +14,7 @@ from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, Target
 
 EventsAt = Callable[[float], Sequence[Event]]
-#: What a certified cost says from above, nearly, in less time; None where nothing is quicker.
+#: A quick number close to the upper end of a certified cost; None where nothing is quicker.
 Estimate = Callable[[float], float | None]
 EventsAtInteger = Callable[[int], Sequence[Event]]
 
@@ -90,7 +90,7 @@ def log_level(level: float) -> float:
 
 
 def close_estimate(target: Target, events_at: EventsAt, relation: NeighboringRelation) -> Estimate:
-    """What a search may ask before it certifies a cost; nothing but the time depends on it."""
+    """Return what a search may ask before it certifies a cost; only the time depends on it."""
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return lambda _: None
     delta = target.delta

@@ -150,7 +150,7 @@ def rounded_normals(sources: Sources, size: int, scale: float) -> Floats:
 
 @cache
 def load_noise() -> None:
-    """Load the compiled loops of the noise, which takes half a second, once in a process: before anything is timed."""
+    """Load the compiled loops of the noise, once in a process; it takes about half a second, so do it before timing."""
     rounded_normals(Sources.of(AESCounter(key=0)), 1, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""The loops of the exact noise over words, compiled by numba (`accounting.compiled`): the fast path of the ziggurat.
+"""The ziggurat's fast path: the loops of the exact noise over words, compiled by numba (`accounting.compiled`).
 
 `trainer.exact.ziggurat` defines the names and proves the bounds.
 """
@@ -18,11 +18,11 @@ Signed = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 
-#: The low bits of a word are a layer, its top bits a place in it.
+#: The low bits of a word choose a layer, and its top bits a place in it.
 _LAYER, _TOP = 255, -(2**11)
-#: Smaller words say too little of the tail in floating point.
+#: Words below this leave the place in the tail too uncertain in floating point.
 _SMALLEST_TAIL = np.uint64(1 << 44)
-#: Dekker's: a product with it splits a float64 into halves whose products are exact.
+#: Dekker's constant: a product with it splits a float64 into halves whose products are exact.
 _SPLITTER = 2.0**27 + 1.0
 
 
@@ -30,13 +30,13 @@ _SPLITTER = 2.0**27 + 1.0
 def decide_at_once(
     words: Signed, factors: Floats, limits: Floats, surely: float, whole: Floats, undecided: Places
 ) -> int:
-    """Write rint(t) for each word, and in order the places where it is open whether that is R. Return their number.
+    """Write rint(t) for each word, and in order the places where rint(t) may differ from R. Return their number.
 
-    Nothing branches on a word: each place is written down, and the next one over it unless it is undecided.
+    No branch depends on a word: each place is written, and the next one overwrites it unless it is undecided.
 
     Args:
         words: w, as signed numbers; shape (n,).
-        factors, limits, surely: Of `Tables`.
+        factors, limits, surely: As in `Tables`.
         whole: Written to, shape (n,).
         undecided: Written to; no shorter than n.
     """
@@ -87,15 +87,15 @@ def judge(
     """Write what each place becomes: round(c x), whether it is under f, and whether only exact numbers can tell.
 
     Args:
-        words: w, as signed numbers; shape (n,), as all that is of places.
+        words: w, as signed numbers; shape (n,), like every other array over places.
         own: Three words of each place; shape (3, n).
         sizes, tails: As `locate` wrote them.
         in_tail: Whether a place is in the tail.
-        beyond: t, how far it is in the tail if so.
-        density: f at the place; in the tail over exp(-l t).
-        factors, rests, lower: Of `Tables`.
-        starts, spans, tail_start, tail_height: Of `Layers`.
-        height_slack, tie_slack, tail_slack: What floating point does not decide.
+        beyond: t, the distance into the tail of a place that is in it.
+        density: f at the place; in the tail, f over exp(-l t).
+        factors, rests, lower: As in `Tables`.
+        starts, spans, tail_start, tail_height: As in `Layers`.
+        height_slack, tie_slack, tail_slack: Distances within which floating point does not decide.
         whole, accepted, exactly: Written to.
     """
     for place in range(words.size):
@@ -122,13 +122,13 @@ def judge(
 
 @compiled
 def _rounded(signed: float, word: int, factor: float, rest: float, slack: float) -> tuple[float, bool]:
-    """Return round(c x) by the first 64 bits of W, and whether these leave it open.
+    """Return round(c x) by the first 64 bits of W, and whether these do not decide it.
 
     Args:
         signed: 2^11 s.
         word: The bits of W.
         factor, rest: c_i, and a_i - c_i.
-        slack: How near a tie it is open.
+        slack: The distance from a tie within which it is undecided.
     """
     product = signed * factor
     s_high = _SPLITTER * signed - (_SPLITTER * signed - signed)

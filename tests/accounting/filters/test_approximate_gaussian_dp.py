@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
+from operator import sub
+from pathlib import Path
 from typing import Any
 
 import mpmath as mp
@@ -468,3 +470,68 @@ def test_nobody_attains_more_by_giving_tails_up(remove: bool) -> None:
 def test_giving_back_what_the_prefix_would_not_have_cost_is_caught() -> None:
     less = tuple(whole - prefix for whole, prefix in zip(PAID[:2], price(*ONE_STEP)[:2], strict=True))
     assert attained_after((less[0], 0, 0), True, 1.3) > 1.01
+
+
+# -- what the page says -----------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[3] / "docs/concepts/gaussian_filter.md").read_text()
+#: Of "| noise, q, steps, delta | mu squared | epsilon |".
+AFTER_HALF = [
+    [float(number) for number in row.strip("| ").replace("|", ",").split(",")]
+    for row in PAGE.partition("| mu squared | epsilon |\n|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+]
+
+
+def of_own_size(
+    events: Sequence[Event], delta: float, *, pure: bool = True, **terms: float
+) -> tuple[ApproximateGaussianDpFilter, float]:
+    """Return the budget that has room for these events alone, and its epsilon."""
+    # A pure step as a Gaussian has no room in a budget of its own epsilon.
+    epsilon = epsilon_for_delta(events, ADD_REMOVE, delta).value.upper * (1.0 if pure else 4.0)
+    for _ in range(8):
+        budget = ApproximateGaussianDpFilter(epsilon, delta, **terms)
+        amounts = budget.cost(events, ADD_REMOVE).amounts
+        found = budget.epsilon_at(amounts if pure else (*amounts[:2], SATURATED), delta)
+        assert found is not None
+        epsilon = found
+    return budget, epsilon
+
+
+def test_the_page_has_its_table_of_half_plans() -> None:
+    assert [len(row) for row in AFTER_HALF] == [6] * 6
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("row", AFTER_HALF, ids=str)
+def test_half_a_plan_is_charged_what_the_page_says(row: list[float]) -> None:
+    noise, q, steps, delta, mu_squared, epsilon = row
+    whole, half = ([Event(Gaussian(noise), Poisson(q), int(count))] for count in (steps, steps // 2))
+    budget, _ = of_own_size(whole, delta)
+    paid, fixed = (budget.cost(events, ADD_REMOVE).amounts for events in (whole, half))
+    back = budget.given_back(paid, whole, half, ADD_REMOVE)
+    assert back is not None
+    assert -back.amounts[1] == pytest.approx(1e-3 * delta * ATTO)
+    net = tuple(map(sub, paid, back.amounts))
+    assert net[0] / fixed[0] == pytest.approx(mu_squared, abs=2e-3)
+    over = [budget.epsilon_at((amounts[0], 0, SATURATED), delta) for amounts in (net, fixed)]
+    assert over[0] is not None
+    assert over[1] is not None
+    assert over[0] / over[1] == pytest.approx(epsilon, abs=2e-3)
+
+
+@pytest.mark.parametrize(("event", "epsilon", "times"), [(Laplace(1.0), 1.0, 4.6), (PureDp(5.0), 5.0, 6.5)])
+def test_pure_steps_would_cost_several_times_their_epsilon_without_the_pure_limit(
+    event: Laplace | PureDp, epsilon: float, times: float
+) -> None:
+    assert f"{times} times" in PAGE
+    _, charged = of_own_size([Event(event)], 1e-5, pure=False)
+    assert charged / epsilon == pytest.approx(times, abs=0.06)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("noise", "q", "steps"), [(4.69, 0.05, 600), (1.08939, 0.02, 5000), (4.0, 0.01, 10_000)])
+def test_a_larger_reserve_takes_two_or_three_thousandths(noise: float, q: float, steps: int) -> None:
+    assert "0.05 takes 0.2 to 0.3 percent of epsilon" in PAGE
+    events = [Event(Gaussian(noise), Poisson(q), steps)]
+    small, large = (of_own_size(events, 1e-5, reserve_share=share)[1] for share in (0.01, 0.05))
+    assert 0.002 < large / small - 1.0 < 0.0035
