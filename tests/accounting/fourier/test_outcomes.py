@@ -211,6 +211,25 @@ def test_errors_of_the_atoms_are_inside() -> None:
             assert wrong.delta(epsilon)[1] <= upper
 
 
+def test_errors_of_the_masses_of_one_draw_are_inside() -> None:
+    """The atoms of the other steps, and the profile of the one draw, are as wrong as is said, and to one side."""
+    atoms, error, part_error = [(0.4, 0.9), (0.35, -0.9)], 1e-7, 3e-7
+    part = RatioPart(0.3, -1.0 - math.log(4.0), 0.0, 0.0, 2.0, True)
+    nothing = Outcomes(np.array([-1000.0]), np.zeros(1), 0.0, 0.0)
+    but_one = Outcomes.of_atoms(atoms, error, 5)
+    assert but_one is not None
+    told = OutcomesProfile(nothing, but_one, (part,), part_error, 6)
+    for sign in (-1.0, 1.0):
+        moved = Outcomes.of_atoms([(mass * (1.0 + sign * error), loss) for mass, loss in atoms], 0.0, 5)
+        assert moved is not None
+        larger = replace(part, log_scale=part.log_scale + math.log1p(sign * part_error))
+        wrong = OutcomesProfile(nothing, moved, (larger,), 0.0, 6)
+        for epsilon in (0.1, 1.7, 4.4):
+            bounds, delta = told.delta_bounds(epsilon), wrong.estimate(epsilon)[0]
+            assert 0.0 < bounds.lower <= delta <= bounds.upper
+            assert abs(delta - bounds.estimate) > 0.4 * bounds.width, "it says little more"
+
+
 def test_too_many_outcomes_are_left_to_others() -> None:
     assert Outcomes.of_atoms([(0.4, 0.9), (0.35, -0.9), (0.1, 0.0)], 0.0, 344) is not None
     assert Outcomes.of_atoms([(0.4, 0.9), (0.35, -0.9), (0.1, 0.0)], 0.0, 345) is None
