@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,7 @@ from app.runs import lifecycle, marks, worker
 from app.runs.executors.paces import Pace
 from app.runs.job import Job
 from app.runs.lifecycle import Ending
+from app.runs.marks import Permits
 from app.tables.states import RunState
 from tests.app.runs.clocks import PacedExecutor
 from tests.app.runs.conftest import HEADER, Service
@@ -78,6 +81,34 @@ def started(service: Service, mark: int | None) -> tuple[dict[str, Any], Any]:
     assert claimed is not None
     assert lifecycle.start(service.context, claimed, lifecycle.read_plan(claimed), "stream", mark=mark) == mark
     return run, claimed
+
+
+def test_a_step_waits_for_its_mark() -> None:
+    """A worker that is faster than the schedule takes no step that is not marked, until nothing is to be done."""
+    permits, is_over, taken = Permits(2), threading.Event(), [0]
+
+    def work() -> None:
+        for step in range(1, 8):
+            permits.wait_for(step, is_over)
+            taken.append(step)
+
+    def taken_at_last(step: int) -> int:
+        while taken[-1] < step:
+            time.sleep(0.001)
+        thread.join(0.15)
+        return taken[-1]
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert taken_at_last(2) == 2
+    permits.give(5)
+    assert taken_at_last(5) == 5
+    is_over.set()
+    assert taken_at_last(7) == 7
+
+
+def test_without_marks_no_step_waits() -> None:
+    Permits(None).wait_for(10**9, threading.Event())
 
 
 @on_one_engine
