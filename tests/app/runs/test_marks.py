@@ -163,6 +163,16 @@ def test_a_mark_that_was_made_meanwhile_counts(service: Service, monkeypatch: py
 
 
 @on_one_engine
+def test_a_run_that_succeeded_is_charged_in_full(service: Service) -> None:
+    """Whatever was marked: it has taken all of its steps."""
+    run, claimed = started(service, 100)
+    assert lifecycle.end(service.context, claimed, Ending(RunState.SUCCEEDED))
+    assert service.stored(run).state == "succeeded"
+    ended = reservation(service, run)
+    assert (ended["charged"], ended["charged_events"]) == (ended["cost"], ended["events"])
+
+
+@on_one_engine
 def test_without_marks_everything_counts(service: Service) -> None:
     run, claimed = started(service, None)
     assert lifecycle.end(service.context, claimed, Ending(RunState.CANCELLED))
