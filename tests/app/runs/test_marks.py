@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from app.ledger.verification import verify
 from app.runs import lifecycle, marks, worker
 from app.runs.executors.paces import Pace
 from app.runs.job import Job
-from app.runs.lifecycle import Ending
+from app.runs.lifecycle import Ending, RefusedError
 from app.runs.marks import Permits
 from app.tables.states import RunState
 from tests.app.runs.clocks import PacedExecutor
@@ -198,3 +199,15 @@ def test_other_budgets_need_no_marks(service: Service) -> None:
     claimed = lifecycle.claim(service.context, "wrk_test")
     assert claimed is not None
     assert lifecycle.start(service.context, claimed, lifecycle.read_plan(claimed), "stream", mark=3) is None
+
+
+@on_one_engine
+def test_another_plan_than_the_charged_one_is_not_started(service: Service) -> None:
+    run = queued(service)
+    claimed = lifecycle.claim(service.context, "wrk_test")
+    assert claimed is not None
+    plan = lifecycle.read_plan(claimed)
+    other = replace(plan, dtype="float64" if plan.dtype == "float32" else "float32")
+    with pytest.raises(RefusedError, match="plan_hash_mismatch"):
+        lifecycle.start(service.context, claimed, other, "stream", mark=3)
+    assert reservation(service, run)["state"] == "pending"
