@@ -31,7 +31,7 @@ class Worse:
         self._product, self._functions = product, functions
 
     def __getattr__(self, name: str) -> Any:
-        if name == "asarray":
+        if name == "asarray" and name not in self._functions:
             return lambda array, **given: np.asarray(array, **given).view(_Multiplied).by(self._product)
         if name == "vecdot":
             raise AttributeError
@@ -90,6 +90,73 @@ def unsteady(one: Any, other: Any) -> Any:
 def flushing(array: Any, axis: int | None = None, dtype: Any = None) -> Any:
     """Sums in half of the digits."""
     return np.sum(np.asarray(array).astype(np.float32), axis=axis).astype(array.dtype if dtype is None else dtype)
+
+
+def flushing_columns(array: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    return flushing(array, axis, dtype) if axis == 0 else np.sum(array, axis=axis, dtype=dtype)
+
+
+def short_accumulator(array: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """A sum in a wider type, whose terms were made shorter first."""
+    terms = np.asarray(array)
+    return np.sum(terms if dtype is None else terms.astype(np.float16), axis=axis, dtype=dtype)
+
+
+def unsteady_sums(array: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    terms = np.asarray(array)
+    if axis == 0:
+        terms = terms[np.random.default_rng().permutation(terms.shape[0])]
+    return np.sum(terms, axis=axis, dtype=dtype)
+
+
+def spreading(one: Any, other: Any) -> Any:
+    """What is no number reaches the rows beside it."""
+    made = one @ other
+    return made + 0.0 * np.sum(one[np.isnan(one)])
+
+
+def cut_short(array: Any, dtype: Any) -> Any:
+    """float64 becomes float32 by leaving digits out."""
+    numbers = np.asarray(array)
+    if numbers.dtype == np.float64 and dtype == np.float32:
+        numbers = (numbers.view(np.uint64) & np.uint64(0xFFFFFFFFE0000000)).view(np.float64)
+    return numbers.astype(dtype)
+
+
+class _OffPowers(np.ndarray[Any, Any]):
+    def __pow__(self, order: Any) -> Any:
+        return np.asarray(self) ** order * (1.0 + 2.0**-32)
+
+
+class _KeptZeros(np.ndarray[Any, Any]):
+    def __iadd__(self, other: Any) -> Any:
+        """Nothing is added where that seems to change nothing."""
+        return self if np.all(np.asarray(other) == 0.0) else super().__iadd__(other)
+
+
+def viewed_as(kind: type[np.ndarray[Any, Any]]) -> Worse:
+    return Worse(asarray=lambda array, **given: np.asarray(array, **given).view(kind))
+
+
+@pytest.mark.parametrize(
+    ("library", "words"),
+    [
+        (Worse(sum=flushing_columns), "Sums lose digits"),
+        (Worse(sum=short_accumulator), "Sums lose digits"),
+        (Worse(sum=unsteady_sums), "differ from time to time"),
+        (Worse(spreading), "depends on other rows"),
+        (Worse(astype=cut_short), "IEEE 754 says"),
+        (viewed_as(_OffPowers), "Powers are too far"),
+        (viewed_as(_KeptZeros), "Whole numbers"),
+        (Worse(abs=lambda array: np.nan_to_num(np.abs(array), posinf=np.inf)), "Whole numbers"),
+    ],
+    ids=["columns", "accumulator", "unsteady sums", "spreading", "cut short", "powers", "zeros", "no numbers"],
+)
+def test_each_of_these_alone_is_noticed(library: Any, words: str) -> None:
+    """One fault, and no other: nothing else would have told."""
+    found = faults_of(library)
+    assert found
+    assert all(words in fault for fault in found), found
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from trainer import devices
 from trainer.arithmetic import faults_of
 from trainer.arrays import silent, to_host
 from trainer.checkpoint import Checkpoints
-from trainer.devices import ENVIRONMENT, HOST, Device, DeviceFull, DeviceUnusable, cuda_device
+from trainer.devices import ENVIRONMENT, HOST, CudaDevice, Device, DeviceFull, DeviceUnusable, cuda_device
 from trainer.grid import grid_for
 from trainer.models import Model, MultilayerPerceptron, logistic_regression, softmax_regression
 from trainer.pace import measure
@@ -233,3 +233,82 @@ def test_a_device_that_is_not_there_is_refused_with_what_would_be_right(
         monkeypatch.setenv(name, value)  # and put back after the test
     with pytest.raises(DeviceUnusable, match=words):
         cuda_device()
+
+
+class WithCard:
+    """NumPy's functions, or worse ones, as a library that finds a card; and what it was told before it was loaded."""
+
+    def __init__(self, arithmetic: Any) -> None:
+        runtime = Stub(
+            getDeviceCount=lambda: 1,
+            getDeviceProperties=lambda _index: {"name": b"A card"},
+            runtimeGetVersion=lambda: 12090,
+            driverGetVersion=lambda: 13000,
+        )
+        self._arithmetic, self.__version__ = arithmetic, "14.0"
+        self.cuda = Stub(runtime=runtime, Device=lambda: Stub(id=0), device=Stub(get_cublas_handle=lambda: 1))
+        self.environment: dict[str, str] = {}
+        self.told: dict[Any, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._arithmetic, name)
+
+    def load(self, name: str) -> Any:
+        if name == "cupy":
+            self.environment = dict(os.environ)
+        settings = {
+            f"set_{kind}_accelerators": lambda names, kind=kind: self.told.update({kind: names})
+            for kind in ("reduction", "routine", "elementwise")
+        }
+        return {
+            "cupy": self,
+            "cupy._core": Stub(**settings, set_compute_type=lambda dtype, kind: self.told.update({dtype: kind})),
+            "cupy._core._routines_linalg": Stub(COMPUTE_TYPE_PEDANTIC="pedantic"),
+            "cupy_backends.cuda.libs.cublas": Stub(getVersion=lambda _handle: 120900),
+        }[name]
+
+
+def made_of(arithmetic: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[WithCard, Callable[[], Device]]:
+    library = WithCard(arithmetic)
+    monkeypatch.setattr(devices, "import_module", library.load)
+    for name in ENVIRONMENT:
+        monkeypatch.setenv(name, "1")  # and put back after the test
+    return library, cuda_device
+
+
+def test_a_card_is_told_to_keep_its_digits_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    library, make = made_of(np, monkeypatch)
+    found = make()
+    assert (found.name, found.versions["cublas"], found.versions["cuda_driver"]) == ("cuda: A card", "120900", "13.0")
+    wanted = {
+        "CUPY_ACCELERATORS": "",
+        "CUPY_TF32": "0",
+        "NVIDIA_TF32_OVERRIDE": "0",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "CUBLAS_EMULATE_SINGLE_PRECISION": "0",
+        "CUBLAS_EMULATE_DOUBLE_PRECISION": "0",
+    }
+    assert {name: library.environment[name] for name in wanted} == wanted, "whatever the operator has set"
+    kinds: dict[Any, Any] = {np.float32: "pedantic", np.float64: "pedantic"}
+    assert library.told == kinds | {"reduction": [], "routine": [], "elementwise": []}
+
+
+def test_a_card_whose_arithmetic_is_unsound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    worse = Stub(**{name: getattr(np, name) for name in dir(np) if not name.startswith("_")})
+    worse.round = lambda array: np.floor(array + 0.5)
+    _, make = made_of(worse, monkeypatch)
+    with pytest.raises(DeviceUnusable, match=r"otherwise than private runs need\. Whole numbers"):
+        make()
+
+
+def test_a_full_device_says_so_and_frees_what_it_took() -> None:
+    freed: list[bool] = []
+    pool = Stub(free_all_blocks=lambda: freed.append(True))
+    memory = Stub(OutOfMemoryError=MemoryError)
+    library: Any = Stub(cuda=Stub(memory=memory), get_default_memory_pool=lambda: pool)
+    device = CudaDevice("cuda: A card", library)
+    with pytest.raises(DeviceFull), device.used():
+        raise MemoryError
+    with device.used():
+        assert freed == [True]
+    assert freed == [True, True]

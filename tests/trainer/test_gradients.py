@@ -11,7 +11,7 @@ import pytest
 
 from tests.trainer.models.blocks import block_of
 from trainer.arrays import silent, squared_norms
-from trainer.gradients import PIECE_ROWS, DenseGradients, Layer, OuterProducts
+from trainer.gradients import PIECE_ROWS, DenseGradients, Layer, OuterProducts, _rounded_sums, _rounded_sums_at_once
 from trainer.models import Model, MultilayerPerceptron, build, logistic_regression, softmax_regression
 
 MODELS: list[Model] = [
@@ -171,3 +171,20 @@ def test_norms_of_an_order_do_not_overflow_and_are_finite_only_where_the_row_is(
         found = gradients.norms_of_order(50.0)
     assert np.isfinite(found).tolist() == [True, False, False, True, True]
     assert found[[0, 3, 4]] == pytest.approx([3e37, 0.0, 1e-300], rel=1e-8)
+
+
+@pytest.mark.parametrize(("sums", "xp"), [(_rounded_sums, np), (_rounded_sums_at_once, array_api_strict)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_no_piece_is_longer_than_the_grid_allows_for_and_none_is_lost_to_a_large_one(
+    sums: Any, xp: Any, dtype: str
+) -> None:
+    """Each piece rounds to 0 as long as it has no more rows; sums of whole numbers keep all of their digits."""
+    most = PIECE_ROWS[dtype]
+    weighted = np.full((8 * most, 1), 0.49 / most, dtype=dtype)
+    inputs = xp.asarray(np.ones((8 * most, 1), dtype=dtype))
+    for found in sums(xp, xp.asarray(weighted), inputs, True):
+        assert np.asarray(found).item() == 0.0
+    weighted[:] = 0.0
+    weighted[0], weighted[-1] = (2.0**24, 1.0)
+    for found in sums(xp, xp.asarray(weighted), inputs, True):
+        assert np.asarray(found).item() == 2.0**24 + 1.0

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.special import log_ndtr, ndtr
+import scipy
+from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from accounting.accountant import deltas_for_epsilons, epsilon_for_delta
 from accounting.composition.gaussian_dp import delta_of_gaussian
@@ -30,7 +31,7 @@ from accounting.events import (
     ZcDp,
 )
 from accounting.filters import ApproximateGaussianDpFilter
-from accounting.filters.gaussian_cover import cover, failure_of
+from accounting.filters.gaussian_cover import _missing, _Node, cover, failure_of
 from accounting.relations import NeighboringRelation
 from accounting.units import ATTO, NANO, SATURATED
 from tests.accounting.filters.budgets import ADD_REMOVE, REPLACE, SPECIAL
@@ -252,3 +253,20 @@ def test_failures_are_rounded_down_to_whole_units() -> None:
     assert failure_of(1, Fraction(1, 10**9)) == 1
     assert failure_of(2, Fraction(1, 3 * 10**9)) == 0
     assert failure_of(9, Fraction(1, 3 * 10**9)) == 3
+
+
+@pytest.mark.parametrize("off", [-0.05, 0.0, 0.05])
+def test_a_chord_is_bounded_wherever_it_is_compared(off: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place that is not quite the nearest one proves no more than there is."""
+    monkeypatch.setattr(scipy.special, "ndtri_exp", lambda log: ndtri_exp(log) + off)
+    d, mu = 1e-3, 0.8
+    for low, high in ((0.3, 0.5), (0.3, 1.1), (1.0, 2.5)):
+        ends = [1.1 * delta_of_gaussian(mu, epsilon, upward=True) for epsilon in (low, high)]
+        left, right = (_Node(epsilon, delta, 0.0, 0.0) for epsilon, delta in zip((low, high), ends, strict=True))
+        epsilons = np.linspace(low, high, 2001)
+        shares = (np.exp(high) - np.exp(epsilons)) / (math.exp(high) - math.exp(low))
+        gaussian = np.array([delta_of_gaussian(mu, epsilon, upward=False) for epsilon in epsilons.tolist()])
+        truth = float((ends[1] + (ends[0] - ends[1]) * shares - d - (1.0 - d) * gaussian).max())
+        found, _ = _missing(left, right, d, mu)
+        assert truth - 1e-9 <= found
+        assert off or found <= truth + 1e-6

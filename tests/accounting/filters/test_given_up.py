@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
-from accounting.composition.composition import compose
+from accounting.composition.composition import Composition, compose
 from accounting.composition.gaussian_dp import delta_of_gaussian
 from accounting.composition.one_direction import deltas_in
+from accounting.discrepancy import Discrepancy
 from accounting.events import (
     Event,
     FullBatch,
@@ -25,8 +29,9 @@ from accounting.events import (
     WithReplacement,
     ZcDp,
 )
-from accounting.filters import ApproximateGaussianDpFilter, GaussianDpFilter, PureDpFilter, ZcdpFilter
-from accounting.filters.given_up import tail_of, worth_of
+from accounting.filters import ApproximateGaussianDpFilter, GaussianDpFilter, PureDpFilter, ZcdpFilter, given_up
+from accounting.filters.given_up import _is_proved, _lines, _Node, _nodes, tail_of, worth_of
+from accounting.intervals import Bounds
 from accounting.losses.privacy_loss import Direction
 from accounting.relations import NeighboringRelation
 from accounting.units import ATTO, NANO, SATURATED, Amounts
@@ -78,6 +83,77 @@ def test_the_smaller_direction_decides() -> None:
     assert add is not None
     mu = math.sqrt(worth_of(HALF, ADD_REMOVE, FAILURE).least / NANO)
     assert delta_of_gaussian(mu, epsilon, upward=True) <= FAILURE / ATTO + add.upper < remove.lower
+
+
+def test_beyond_the_last_answer_the_gaussian_is_within_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is known from an epsilon on, the tail is worth less, and not nothing."""
+    last, whole = 0.4, worth_of(HALF, ADD_REMOVE, FAILURE)
+
+    def up_to_the_last(
+        direction: Direction, composition: Composition, epsilons: Sequence[float], *, one_by_one: bool = True
+    ) -> list[Bounds | None]:
+        found = deltas_in(direction, composition, epsilons, one_by_one=one_by_one)
+        return [bounds if epsilon <= last else None for epsilon, bounds in zip(epsilons, found, strict=True)]
+
+    monkeypatch.setattr(given_up, "deltas_in", up_to_the_last)
+    found = worth_of(HALF, ADD_REMOVE, FAILURE)
+    assert 0 < found.least < whole.least
+    assert delta_of_gaussian(math.sqrt(found.least / NANO), last, upward=False) <= FAILURE / ATTO
+
+
+def test_lower_ends_alone_prove_a_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that are far apart are worth no more than a profile at their lower ends."""
+
+    def between(lower: float, upper: float) -> int:
+        def moved(*asked: object, **given: object) -> list[Bounds | None]:
+            found = deltas_in(*asked, **given)  # type: ignore[arg-type]
+            return [None if each is None else Bounds(lower * each.lower, upper * each.upper) for each in found]
+
+        monkeypatch.setattr(given_up, "deltas_in", moved)
+        return worth_of(HALF, ADD_REMOVE, FAILURE).least
+
+    narrow = between(0.7, 0.7)
+    assert 0 < between(0.7, 1.0) <= narrow < 0.9 * between(1.0, 1.0)
+
+
+def test_a_line_is_below_every_convex_profile_between_the_bounds() -> None:
+    """The profile that is a line in exp(e), at the lower end of the second node and the upper one of the third."""
+    epsilons = (0.3, 0.7, 1.4)
+    left, right, beyond = (0.9 - 0.2 * math.exp(epsilon) for epsilon in epsilons)
+    nodes = (_Node(0.3, 0.0, 1.0), _Node(0.7, right, 0.9), _Node(1.4, 0.0, beyond))
+    (_, least), *_ = _lines(nodes)
+    assert left * (1.0 - 1e-12) <= least <= left
+
+
+def test_only_a_gaussian_below_every_node_and_within_the_failure_is_proved() -> None:
+    """The proof does not rest on what the search found."""
+    d, amount = 1e-4, NANO // 4
+    mu, epsilons = math.sqrt(amount / NANO), [0.05 * index for index in range(45)]
+    exact = [delta_of_gaussian(mu, epsilon, upward=True) for epsilon in epsilons]
+    assert exact[0] > exact[29] > d > exact[-1]
+    nodes = [_Node(epsilon, 2.0 * delta, 2.0 * delta) for epsilon, delta in zip(epsilons, exact, strict=True)]
+    assert _is_proved(nodes, amount, d)
+    assert not _is_proved(nodes[:30], amount, d), "beyond the last node it is above the failure"
+    nodes[20] = nodes[20]._replace(lower=0.99 * exact[20])
+    assert not _is_proved(nodes, amount, d)
+
+
+def test_what_a_list_may_be_from_its_steps_is_taken_off() -> None:
+    composition, off, d = compose(HALF, ADD_REMOVE), 1e-6, FAILURE / ATTO
+    near = replace(composition, discrepancy=Discrepancy(off))
+    ((_, lower, upper),) = _nodes(composition, Direction.ADD, d, [0.4])
+    ((_, least, most),) = _nodes(near, Direction.ADD, d, [0.4])
+    assert lower - least >= off * (1.0 - d) * (1.0 - 1e-6)
+    assert most - upper >= off * (1.0 - d) * (1.0 - 1e-6)
+
+
+def test_full_batches_are_rounded_down() -> None:
+    assert worth_of([Event(Gaussian(3.0))], ADD_REMOVE, 0).least / Fraction(NANO) <= Fraction(1, 9)
+    events, kept = ((Event(Gaussian(3.0), count=count),) for count in (9, 4))
+    paid = BUDGET.cost(events, ADD_REMOVE).amounts
+    back = BUDGET.given_back(paid, events, kept, ADD_REMOVE)
+    assert back is not None
+    assert Fraction(paid[0] - back.amounts[0], NANO) >= Fraction(4, 9), "what is left pays for what was taken"
 
 
 def test_full_batches_are_worth_what_they_cost_and_spend_nothing() -> None:

@@ -211,6 +211,60 @@ def test_errors_of_the_atoms_are_inside() -> None:
             assert wrong.delta(epsilon)[1] <= upper
 
 
+def test_errors_of_the_masses_of_one_draw_are_inside() -> None:
+    """The atoms of the other steps, and the profile of the one draw, are as wrong as is said, and to one side."""
+    atoms, error, part_error = [(0.4, 0.9), (0.35, -0.9)], 1e-7, 3e-7
+    part = RatioPart(0.3, -1.0 - math.log(4.0), 0.0, 0.0, 2.0, True)
+    nothing = Outcomes(np.array([-1000.0]), np.zeros(1), 0.0, 0.0)
+    but_one = Outcomes.of_atoms(atoms, error, 5)
+    assert but_one is not None
+    told = OutcomesProfile(nothing, but_one, (part,), part_error, 6)
+    for sign in (-1.0, 1.0):
+        moved = Outcomes.of_atoms([(mass * (1.0 + sign * error), loss) for mass, loss in atoms], 0.0, 5)
+        assert moved is not None
+        larger = replace(part, log_scale=part.log_scale + math.log1p(sign * part_error))
+        wrong = OutcomesProfile(nothing, moved, (larger,), 0.0, 6)
+        for epsilon in (0.1, 1.7, 4.4):
+            bounds, delta = told.delta_bounds(epsilon), wrong.estimate(epsilon)[0]
+            assert 0.0 < bounds.lower <= delta <= bounds.upper
+            assert abs(delta - bounds.estimate) > 0.4 * bounds.width, "it says little more"
+
+
+def test_errors_of_the_losses_of_one_draw_are_inside() -> None:
+    """The losses of the other steps are as wrong as is said, and to one side."""
+    error, count = 1e-7, 6
+    part = RatioPart(0.3, -1.0 - math.log(4.0), 0.0, 0.0, 2.0, True)
+    nothing = Outcomes(np.array([-1000.0]), np.zeros(1), 0.0, count * 0.9 * error)
+    right, less, more = (
+        Outcomes.of_atoms([(0.4, 0.9 * moved), (0.35, 0.1 * moved)], 0.0, count - 1)
+        for moved in (1.0, 1.0 - error, 1.0 + error)
+    )
+    assert right is not None
+    assert less is not None
+    assert more is not None
+    for epsilon in (0.1, 1.7, 4.4):
+        bounds = OutcomesProfile(nothing, right, (part,), 0.0, count).delta_bounds(epsilon)
+        low, high = (OutcomesProfile(nothing, law, (part,), 0.0, count).estimate(epsilon)[0] for law in (less, more))
+        assert 0.0 < bounds.lower <= low < high <= bounds.upper
+
+
+@pytest.mark.parametrize(("loss", "remove"), [LOSSES[0], LOSSES[2], LOSSES[3]])
+def test_the_error_of_one_draws_profile_is_told(loss: PrivacyLoss, *, remove: bool) -> None:
+    step = loss.contour_step(math.log(3.0), remove=remove)
+    assert isinstance(step, RatioStep)
+    made = step.outcomes(3)
+    assert made is not None
+    with mp.workdps(30):
+        for part in made.parts:
+            assert isinstance(part, RatioPart)
+            first, last = sorted((1.0 if part.upward else -1.0) * part.log_f(np.array([part.low, part.high])))
+            epsilons = np.linspace(first, last, 8)[:-2]
+            deltas = part.profile(epsilons)[0]
+            for epsilon, delta in zip(epsilons.tolist(), deltas.tolist(), strict=True):
+                truth = _one_draw(part, epsilon)[0]
+                assert abs(delta - truth) <= made.part_error * truth
+
+
 def test_too_many_outcomes_are_left_to_others() -> None:
     assert Outcomes.of_atoms([(0.4, 0.9), (0.35, -0.9), (0.1, 0.0)], 0.0, 344) is not None
     assert Outcomes.of_atoms([(0.4, 0.9), (0.35, -0.9), (0.1, 0.0)], 0.0, 345) is None

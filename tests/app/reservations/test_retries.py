@@ -4,6 +4,7 @@ effect; and a denied key stays denied.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,9 @@ import pytest
 
 from app.context import Context
 from app.idempotency.records import find_one
+from app.idempotency.requests import request_fingerprint
 from app.reservations import service
+from app.reservations.schemas import CommitRequest
 from tests.app.budgets.conftest import Api, Clock, made, zcdp
 from tests.app.problem_assertions import assert_problem
 
@@ -213,6 +216,16 @@ def test_defaults_spelled_out_make_the_same_command(api: Api, command: str, bodi
     held = api.hold(api.budget()["id"], [zcdp(0.1)])
     answers = [made(api.resolve(held, command, body, key="k")) for body in bodies]
     assert all(answer == answers[0] for answer in answers)
+
+
+def test_a_commit_is_remembered_as_by_versions_that_gave_nothing_back() -> None:
+    """A key that was used before an upgrade answers again after it, where the new field is not asked for."""
+
+    def remembered(**given: Any) -> Any:
+        return json.loads(request_fingerprint("commit", CommitRequest.model_validate({"events": None, **given})))
+
+    assert remembered() == remembered(give_up_tail=False) == ["commit", {"events": None}]
+    assert remembered(give_up_tail=True) == ["commit", {"events": None, "give_up_tail": True}]
 
 
 def test_equal_amounts_make_the_same_request(api: Api) -> None:

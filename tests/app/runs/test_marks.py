@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from app.ledger.verification import verify
 from app.runs import lifecycle, marks, worker
 from app.runs.executors.paces import Pace
 from app.runs.job import Job
-from app.runs.lifecycle import Ending
+from app.runs.lifecycle import Ending, RefusedError
+from app.runs.marks import Permits
 from app.runs.schedule import Schedule
 from app.runs.timetable import Timetable
 from app.tables.states import RunState
@@ -83,6 +86,34 @@ def started(service: Service, mark: int | None) -> tuple[dict[str, Any], Any]:
     return run, claimed
 
 
+def test_a_step_waits_for_its_mark() -> None:
+    """A worker that is faster than the schedule takes no step that is not marked, until nothing is to be done."""
+    permits, taken = Permits(2), [0]
+
+    def work() -> None:
+        for step in range(1, 8):
+            permits.wait_for(step)
+            taken.append(step)
+
+    def taken_at_last(step: int) -> int:
+        while taken[-1] < step:
+            time.sleep(0.001)
+        thread.join(0.15)
+        return taken[-1]
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert taken_at_last(2) == 2
+    permits.give(5)
+    assert taken_at_last(5) == 5
+    permits.end()
+    assert taken_at_last(7) == 7
+
+
+def test_without_marks_no_step_waits() -> None:
+    Permits(None).wait_for(10**9)
+
+
 @on_one_engine
 def test_a_cancelled_run_gives_up_the_steps_that_were_not_marked_before_their_noise(service: Service) -> None:
     run = queued(service)
@@ -132,6 +163,16 @@ def test_a_mark_that_was_made_meanwhile_counts(service: Service, monkeypatch: py
     assert lifecycle.end(service.context, claimed, Ending(RunState.CANCELLED))
     ended = reservation(service, run)
     assert ended["charged"] == ended["cost"]
+
+
+@on_one_engine
+def test_a_run_that_succeeded_is_charged_in_full(service: Service) -> None:
+    """Whatever was marked: it has taken all of its steps."""
+    run, claimed = started(service, 100)
+    assert lifecycle.end(service.context, claimed, Ending(RunState.SUCCEEDED))
+    assert service.stored(run).state == "succeeded"
+    ended = reservation(service, run)
+    assert (ended["charged"], ended["charged_events"]) == (ended["cost"], ended["events"])
 
 
 @on_one_engine
@@ -185,3 +226,15 @@ def test_a_worker_waits_for_the_next_mark_or_for_the_end(service: Service, is_ca
         marked = marks.of(session, run["id"])
     assert marked is not None
     assert (marked > 4) is not is_cancelled
+
+
+@on_one_engine
+def test_another_plan_than_the_charged_one_is_not_started(service: Service) -> None:
+    run = queued(service)
+    claimed = lifecycle.claim(service.context, "wrk_test")
+    assert claimed is not None
+    plan = lifecycle.read_plan(claimed)
+    other = replace(plan, dtype="float64" if plan.dtype == "float32" else "float32")
+    with pytest.raises(RefusedError, match="plan_hash_mismatch"):
+        lifecycle.start(service.context, claimed, other, "stream", mark=3)
+    assert reservation(service, run)["state"] == "pending"
