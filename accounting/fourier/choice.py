@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from accounting.compiled import compiled
 from accounting.fourier.contour import Contour, gaussian_table, power_values, truncation_point
-from accounting.fourier.steps import Line, Step, TiltTable, log_kernel_at
+from accounting.fourier.steps import ERRORS, MEANS, MOMENTS, TILTS, VARIANCES, Line, Step, TiltTable, log_kernel_at
 
 Array = NDArray[np.float64]
 Lines = dict[float, list[tuple[Line, int]]]
@@ -112,14 +112,13 @@ def choose_line(
         largest: the tilt is at most this, if one of the table is.
     """
     known = math.nan if log_delta is None else log_delta
-    return LineChoice(*_choose(table.tilts, table.moments, table.errors, table.variances, epsilon, known, largest))
+    return LineChoice(*_choose(table.rows, epsilon, known, largest))
 
 
 @compiled
-def _choose(
-    tilts: Array, moments: Array, errors: Array, variances: Array, epsilon: float, log_delta: float, largest: float
-) -> tuple[float, float, float, float, float]:
+def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tuple[float, float, float, float, float]:
     """`choose_line`, ``log_delta`` being NaN where it is not known: the fields of a `LineChoice`."""
+    tilts, moments, variances, errors = rows[TILTS], rows[MOMENTS], rows[VARIANCES], rows[ERRORS]
     size = tilts.size
     exponents, logs = np.empty(size), np.empty(size)
     least, best = math.inf, 0
@@ -179,7 +178,7 @@ def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float
     target = math.log(delta)
     epsilon = 0.0
     for _ in range(5):
-        epsilon, gap, largest, smallest = _interpolate(table.tilts, table.moments, table.means, table.variances, target)
+        epsilon, gap, largest, smallest = _interpolate(table.rows, target)
         if gap < 0.3 * max(abs(epsilon), 1e-6):
             break
         table = composition.table(largest * (smallest / largest) ** _TWELFTHS)
@@ -187,14 +186,13 @@ def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float
 
 
 @compiled
-def _interpolate(
-    tilts: Array, moments: Array, means: Array, variances: Array, target: float
-) -> tuple[float, float, float, float]:
+def _interpolate(rows: Array, target: float) -> tuple[float, float, float, float]:
     """The epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
 
     Returns:
         epsilon; how far apart those of the two tilts are, 0 where the table ends; the larger and the smaller tilt.
     """
+    tilts, moments, means, variances = rows[TILTS], rows[MOMENTS], rows[MEANS], rows[VARIANCES]
     logs, epsilons = np.full(tilts.size, math.nan), np.empty(tilts.size)
     above, below = -1, -1
     for j in range(tilts.size):
