@@ -111,6 +111,15 @@ def amounts(fields: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {_cell(value)}" for name, value in fields.items() if isinstance(value, int | float))
 
 
+def percent(share: float) -> str:
+    """A share that is used, rounded up.
+
+    >>> percent(0.48), percent(0.9993001)
+    ('48 %', '99.94 %')
+    """
+    return f"{Decimal(repr(100 * share)).normalize(Context(prec=4, rounding=ROUND_CEILING)):f} %"
+
+
 def _rounded(value: float | None, rounding: str) -> str:
     if value is None:
         return "-"

@@ -67,7 +67,8 @@ def shown(*steps: Step) -> BudgetView:
             reservations[name]["charged"] = rho(units)
         reservations[name]["state"] = STATE_AFTER[kind]
     amounts = {"limit": limit, "spent": spent, "reserved": reserved, "remaining": limit - spent - reserved}
-    budget = {"id": BUDGET, "name": "create budget", **{name: rho(units) for name, units in amounts.items()}}
+    shown_amounts = {name: rho(units) for name, units in amounts.items()}
+    budget = {"id": BUDGET, "name": "create budget", "amounts": shown_amounts}
     return BudgetView(budget, entries, list(reservations.values()))
 
 
@@ -80,7 +81,7 @@ def acknowledged(kind: Kind, name: str, units: int | None, told: int, replayed: 
     """Answered with success: the command said ``units``, the answer says ``told``."""
     body: Json = {"id": f"res_{name}", "state": STATE_AFTER.get(kind), "cost": rho(told), "charged": rho(told)}
     if kind is Kind.CREATE:
-        body = {"id": BUDGET, "limit": rho(told)}
+        body = {"id": BUDGET, "amounts": {"limit": rho(told)}}
     return Exchange(command(kind, name, units), answer(200, body, replayed))
 
 
@@ -193,7 +194,7 @@ def doubled_reservation(view: BudgetView) -> None:
     doubled(view, 7)
     view.entries[-1]["reservation_id"] = "res_twice"
     view.reservations.append({"id": "res_twice", "state": "pending", "cost": rho(2), "charged": None})
-    view.budget |= {"reserved": rho(2), "remaining": rho(0)}
+    view.budget["amounts"] |= {"reserved": rho(2), "remaining": rho(0)}
 
 
 DOCTORED: dict[str, tuple[Callable[[BudgetView], object], str]] = {
@@ -293,7 +294,7 @@ def test_answers_that_do_not_agree_are_found_out(more: list[Exchange], fault: st
 
 def test_an_amount_that_is_no_whole_nano_unit_is_refused() -> None:
     view = shown(*STEPS)
-    view.budget["spent"] = {"rho": Decimal("0.0300000001")}
+    view.budget["amounts"]["spent"] = {"rho": Decimal("0.0300000001")}
     with pytest.raises(AssertionError, match="not a whole number of nano-units"):
         audit(honest(), [view])
 

@@ -55,7 +55,7 @@ def test_a_budget_is_shown_with_what_a_run_took_from_it(live: Live) -> None:
     assert found is not None
     assert found[1] < found[2]
     header, line = done("budget", "list", "--parent", parent["id"], env=live.env).splitlines()
-    assert header.split() == ["id", "name", "relation", "limit", "spent", "reserved", "remaining"]
+    assert header.split() == ["id", "name", "relation", "limit", "spent", "reserved", "left", "used"]
     assert line.split("  ")[:2] == [budget["id"], "survey"]
     entries = done("budget", "entries", budget["id"], env=live.env).splitlines()
     assert [each.split()[2] for each in entries[1:]] == ["create", "reserve", "start", "commit"]
@@ -72,7 +72,7 @@ def test_a_run_that_does_not_fit_ends_with_status_3(live: Live) -> None:
     assert "budget" in line
     document = problem(*OPTIONS, "--budget", budget["id"], status=3, env=live.env)
     assert document["code"] == "budget_exceeded"
-    assert document["remaining"] == {"rho": 0.0001}
+    assert document["rho"]["left"] == 0.0001
 
 
 def test_what_is_wrong_is_told_of_the_option(live: Live) -> None:

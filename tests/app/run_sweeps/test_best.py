@@ -471,7 +471,7 @@ def test_a_hold_that_ran_out_ends_it_without_a_charge(service, draws):
     ended = service.sweep(sweep)
     assert (ended["state"], ended["best"]) == ("failed", None)
     assert len(service.runs_of(sweep)) == 1
-    assert service.get(f"/v1/budgets/{sweep['budget_id']}")["spent"]["epsilon"] == 0.0
+    assert service.get(f"/v1/budgets/{sweep['budget_id']}")["amounts"]["spent"]["epsilon"] == 0.0
 
 
 @on_one_engine

@@ -26,7 +26,10 @@ def test_a_private_run_is_reserved_started_executed_and_committed(service):
     assert done["progress"] == {"done": 20, "total": 20, "unit": "steps"}
     assert done["result"]["metrics"] == [], "private rows are never scored"
     assert service.get(reservation)["state"] == "committed"
-    assert service.get(f"/v1/budgets/{budget['id']}")["reserved"] != service.get(f"/v1/budgets/{budget['id']}")["spent"]
+    assert (
+        service.get(f"/v1/budgets/{budget['id']}")["amounts"]["reserved"]
+        != service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]
+    )
     kinds = [entry["kind"] for entry in service.get(f"/v1/budgets/{budget['id']}/entries")["items"]]
     assert kinds[-3:] == ["reserve", "start", "commit"]
 
@@ -70,7 +73,7 @@ def test_a_budget_of_epsilon_and_delta_prices_a_run_at_the_runs_own_delta(servic
     budget = service.budget(filter={"kind": "approximate_dp", "epsilon": 2, "delta": 1e-4})
     asked = {"dataset_id": "ds_breast_cancer", "budget_id": budget["id"]}
     run = service.trained(**asked, target={"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6})
-    spent = service.get(f"/v1/budgets/{budget['id']}")["spent"]
+    spent = service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]
     assert (run["charge"], spent["delta"]) == (spent, 1e-6)
     assert spent["epsilon"] == pytest.approx(1.0, abs=1e-6)
     assert service.get(f"/v1/reservations/{run['reservation_id']}")["charge_delta"] == 1e-6
@@ -84,7 +87,10 @@ def test_another_plan_than_the_expected_is_refused_and_charges_nothing(service):
     dataset = service.dataset(budget_id=budget["id"])
     refused = service.run(dataset_id=dataset["id"], budget_id=budget["id"], expected_plan_hash="0" * 64)
     assert_problem(refused, 422, "plan_hash_mismatch", "/expected_plan_hash")
-    assert service.get(f"/v1/budgets/{budget['id']}")["reserved"] == service.get(f"/v1/budgets/{budget['id']}")["spent"]
+    assert (
+        service.get(f"/v1/budgets/{budget['id']}")["amounts"]["reserved"]
+        == service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]
+    )
 
 
 def test_a_second_run_that_does_not_fit_is_denied_and_changes_nothing(service):

@@ -55,7 +55,7 @@ def test_noise_may_be_drawn_in_the_block_and_all_is_charged_after_it(client: Cli
         assert client.reservations.get(held.id).state == "started"
         assert held.is_started
     assert charged_steps(client, held) == 10
-    assert client.budgets.get(budget).spent.rho == pytest.approx(0.5)
+    assert client.budgets.get(budget).rho.spent == pytest.approx(0.5)
     assert kinds(client, budget) == ["reserve", "start", "commit"]
 
 
@@ -99,7 +99,7 @@ def test_the_first_step_starts_and_the_steps_that_were_taken_are_charged(client:
             if batch == 3:
                 break
     assert charged_steps(client, guard) == 4
-    assert client.budgets.get(budget).spent.rho == pytest.approx(0.2)
+    assert client.budgets.get(budget).rho.spent == pytest.approx(0.2)
 
 
 def test_the_step_beyond_is_not_handed_out(client: Client, budget: Budget) -> None:

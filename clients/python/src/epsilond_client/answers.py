@@ -141,15 +141,14 @@ class Budget(Document):
         privacy_unit: str
         filter: Answer
         parent_id: str | None
-        limit: Answer
-        spent: Answer
-        reserved: Answer
-        started: Answer
-        remaining: Answer
+        epsilon: Answer | None
+        rho: Answer | None
+        mu: Answer | None
+        share: Answer
+        amounts: Answer
         overdue: int
         overdrawn: bool
         labels: Mapping[str, str]
-        epsilon_remaining_at_delta: float | None
         report: Answer | None
 
 
