@@ -205,10 +205,22 @@ DOCTORED: dict[str, tuple[Callable[[BudgetView], object], str]] = {
     ),
     "a reservation under one key, twice": (doubled_reservation, "reserve of reserve c: happened 2 times"),
     "a reservation twice under one id": (lambda view: doubled(view, 7), "res_c is reserved a second time"),
-    "an amount without its entry": (lambda view: view.budget.update(spent=rho(4)), "the budget shows .* add up to"),
-    "an entry without its amount": (lambda view: view.budget.update(spent=rho(1)), "the budget shows .* add up to"),
-    "a hold that was not released": (lambda view: view.budget.update(reserved=rho(2)), "the budget shows .* add up to"),
-    "room that is not there": (lambda view: view.budget.update(remaining=rho(3)), "the budget shows .* add up to"),
+    "an amount without its entry": (
+        lambda view: view.budget["amounts"].update(spent=rho(4)),
+        "the budget shows .* add up to",
+    ),
+    "an entry without its amount": (
+        lambda view: view.budget["amounts"].update(spent=rho(1)),
+        "the budget shows .* add up to",
+    ),
+    "a hold that was not released": (
+        lambda view: view.budget["amounts"].update(reserved=rho(2)),
+        "the budget shows .* add up to",
+    ),
+    "room that is not there": (
+        lambda view: view.budget["amounts"].update(remaining=rho(3)),
+        "the budget shows .* add up to",
+    ),
     "a state without its entry": (
         lambda view: view.reservations[1].update(state="started"),
         "the reservations are .* their entries say",

@@ -72,7 +72,7 @@ def test_a_run_that_does_not_fit_ends_with_status_3(live: Live) -> None:
     assert "budget" in line
     document = problem(*OPTIONS, "--budget", budget["id"], status=3, env=live.env)
     assert document["code"] == "budget_exceeded"
-    assert document["rho"]["left"] == 0.0001
+    assert document["remaining"] == {"rho": 0.0001}
 
 
 def test_what_is_wrong_is_told_of_the_option(live: Live) -> None:

@@ -23,6 +23,7 @@ __all__ = ["quick"]
 
 #: More of each kind.
 MORE: dict[str, dict[str, str]] = {
+    "approximate_gaussian_dp": {"epsilon": "4.5", "delta": "1e-6"},
     "renyi_dp": {"epsilon": "9.5", "delta": "1e-6"},
     "zcdp": {"rho": "1.5"},
     "pure_dp": {"epsilon": "3.5"},
