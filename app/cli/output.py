@@ -111,6 +111,27 @@ def amounts(fields: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {_cell(value)}" for name, value in fields.items() if isinstance(value, int | float))
 
 
+def price_in_words(price: Mapping[str, Any] | None) -> str | None:
+    """What a plan costs alone, and what it adds where that is known, on one line.
+
+    >>> price = {
+    ...     "delta": 1e-5,
+    ...     "tight": {"lower": 0.99, "upper": 0.9993},
+    ...     "charged": 1.0027,
+    ...     "adds": 0.41,
+    ...     "why": "...",
+    ... }
+    >>> price_in_words(price)
+    'tight epsilon 0.9993 at delta 1e-05, charged as 1.0027, adds 0.41'
+    """
+    if price is None:
+        return None
+    said = f"tight epsilon {interval(price['tight'])[1]} at delta {price['delta']}"
+    if price["charged"] is not None:
+        said += f", charged as {_rounded(price['charged'], ROUND_CEILING)}"
+    return said if price.get("adds") is None else f"{said}, adds {_rounded(price['adds'], ROUND_CEILING)}"
+
+
 def percent(share: float) -> str:
     """A share that is used, rounded up.
 

@@ -8,7 +8,9 @@ from typing import Any
 from accounting.effort import is_quick
 from accounting.errors import AccountingError
 from accounting.events import Event
-from accounting.filters.comparison import Comparison, compare
+from accounting.filters import PrivacyFilter
+from accounting.filters.comparison import Alone, compare, price_alone
+from accounting.units import Amounts, exact, from_nano, to_nano_up
 from app.context import Context
 from app.kit.process_pool import JobFailed
 from app.ledger.states import BudgetState
@@ -26,45 +28,108 @@ _WHY: Mapping[str, str] = {
 }
 
 
+#: What is known of plans alone, before all is forgotten.
+_MOST_KNOWN = 1024
+_KNOWN: dict[tuple[Any, ...], Alone] = {}
+
+
+def of_plan(
+    context: Context, budget: BudgetState, report_delta: float | None, events: tuple[Event, ...], amounts: Amounts
+) -> dict[str, Any] | None:
+    """Say what a plan costs alone (`app.reservations.schemas.PlanPriceBody`); remembered.
+
+    Args:
+        context: The process's context.
+        budget: Where it is charged.
+        report_delta: At which the budget's reports are stated; read where its filter has no delta.
+        events: The plan.
+        amounts: What the budget charges for it.
+
+    Returns:
+        None where nothing has a delta, or where that takes too long.
+    """
+    delta = delta_of(budget.filter, report_delta)
+    if delta is None or not events:
+        return None
+    question = (budget.filter, amounts, events, budget.relation, delta)
+    found = _KNOWN.get(question)
+    if found is None:
+        try:
+            if is_quick(events):
+                with context.numerics:
+                    found = price_alone(*question)
+            else:
+                found = context.processes.run(price_alone, *question)
+        except (AccountingError, JobFailed):
+            return None
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[question] = found
+    return plan_price(found, budget.filter.kind, delta)
+
+
+def here(
+    context: Context, budget: BudgetState, report_delta: float | None, events: tuple[Event, ...], amounts: Amounts
+) -> dict[str, Any] | None:
+    """Say what a plan costs alone, and what it adds (`app.reservations.schemas.PriceHereBody`).
+
+    Args, Returns: as `of_plan`.
+    """
+    alone = of_plan(context, budget, report_delta, events, amounts)
+    return None if alone is None else alone | {"adds": adds(budget, amounts, alone["delta"])}
+
+
 def explained(
     context: Context,
     budget: BudgetState,
     report_delta: float | None,
     events: tuple[Event, ...],
     charge_delta: float | None,
+    amounts: Amounts,
 ) -> dict[str, Any] | None:
     """Say what a plan costs in the budget and in others (`app.reservations.schemas.PriceBody`).
 
     Args:
-        context: The process's context.
-        budget: Where it is to be charged.
-        report_delta: At which the budget's reports are stated; read where its filter has no delta.
-        events: The plan.
+        context, budget, report_delta, events, amounts: As `of_plan`.
         charge_delta: The delta at which an approximate_dp budget prices it.
 
     Returns:
-        None where nothing has a delta, or where that takes too long.
+        As `of_plan`.
     """
-    delta: float | None = getattr(budget.filter, "delta", report_delta)
-    if delta is None or not events:
+    price = here(context, budget, report_delta, events, amounts)
+    if price is None:
         return None
-    question = (budget.filter, events, budget.relation, delta, charge_delta)
+    question = (budget.filter, events, budget.relation, price["delta"], charge_delta)
     try:
         if is_quick(events):
             with context.numerics:
-                return _body(compare(*question), budget.filter.kind)
-        return _body(context.processes.run(compare, *question), budget.filter.kind)
+                found = compare(*question)
+        else:
+            found = context.processes.run(compare, *question)
     except (AccountingError, JobFailed):
         return None
-
-
-def _body(found: Comparison, kind: str) -> dict[str, Any]:
-    return {
-        "delta": found.delta,
-        "tight": IntervalBody.of(found.tight).model_dump(),
-        "charged": found.charged,
-        "why": _WHY[kind],
+    return price | {
         "kinds": found.kinds,
         "after_a_quarter": found.after_a_quarter,
         "in_parts": [{"parts": parts, "epsilon": epsilon} for parts, epsilon in found.parts.items()],
     }
+
+
+def plan_price(alone: Alone, kind: str, delta: float) -> dict[str, Any]:
+    """The members of `app.reservations.schemas.PlanPriceBody`."""
+    tight = IntervalBody.of(alone.tight).model_dump()
+    return {"delta": delta, "tight": tight, "charged": alone.charged, "why": _WHY[kind]}
+
+
+def adds(budget: BudgetState, amounts: Amounts, delta: float) -> float | None:
+    """Return the epsilon that a charge adds to everything used, rounded up; None where none is finite."""
+    totals = budget.used, budget.filter.add(budget.used, amounts)
+    before, after = (budget.filter.epsilon_at(total, delta) for total in totals)
+    if before is None or after is None:
+        return None
+    return float(from_nano(max(0, to_nano_up(exact(after)) - to_nano_up(exact(before)))))
+
+
+def delta_of(budget_filter: PrivacyFilter, report_delta: float | None) -> float | None:
+    """Return the delta at which prices are stated: the filter's own, else that of the budget's reports."""
+    return getattr(budget_filter, "delta", report_delta)

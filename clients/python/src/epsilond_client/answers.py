@@ -121,6 +121,7 @@ class Run(Document):
         dtype_reason: str | None
         plan: Answer | None
         charge: Amounts | None
+        price: Answer | None
         result: Answer | None
         problem: Answer | None
         warnings: Sequence[str]
