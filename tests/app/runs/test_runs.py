@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from app.auth.principal import Scope
+from app.dashboard.wording import at_most
 from app.runs.artifacts import model_path
 from app.runs.examples import RUN_EXAMPLES
 from tests.app.problem_assertions import assert_problem
@@ -305,3 +306,31 @@ def test_runs_are_listed_newest_first_in_pages(service):
         cursor = page["next_cursor"]
     assert sorted(listed) == sorted(made)
     assert len(listed) == 3
+
+
+def test_a_run_that_is_charged_another_epsilon_than_it_asks_for_says_so_before_it_starts(service):
+    target = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 1e-5}
+    kinds = {"renyi_dp": {"kind": "renyi_dp", "epsilon": 4, "delta": 1e-5}, "default": {"epsilon": 4, "delta": 1e-5}}
+    prices = {}
+    for kind, budget_filter in kinds.items():
+        budget = service.budget(filter=budget_filter)
+        run = service.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], target=target)
+        price = prices[kind] = run["price"]
+        assert run["state"] == "queued"
+        assert price == service.get(f"/v1/runs/{run['id']}")["price"]
+        assert 0.999 < price["tight"]["upper"] <= 1.0 < price["charged"]
+        (said,) = [warning for warning in run["warnings"] if "asks for epsilon 1 at delta 1e-05" in warning]
+        assert f"charges the plan as epsilon {price['charged']:.5g} at delta 1e-05" in said
+        assert price["why"] in said
+        page = service.client.get(f"/dashboard/runs/{run['id']}").text
+        assert "Tight epsilon of this plan alone" in page
+        assert at_most(price["charged"]) in page
+    assert prices["default"]["charged"] < prices["renyi_dp"]["charged"]
+
+
+def test_a_run_that_is_charged_what_it_asks_for_says_nothing_of_it(service):
+    budget = service.budget(filter={"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5})
+    target = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 1e-5}
+    run = service.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], target=target)
+    assert run["price"]["charged"] == pytest.approx(1.0, rel=1e-3)
+    assert not any("asks for epsilon" in warning for warning in run["warnings"])
