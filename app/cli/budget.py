@@ -389,12 +389,13 @@ def _of_limit(budget: Mapping[str, Any], part: str) -> str:
 def _print_entries(page: Mapping[str, Any]) -> None:
     print_page(
         page,
-        ("sequence", "recorded", "kind", "amount", "purpose", "principal", "reservation"),
+        ("sequence", "recorded", "kind", "amount", "given back", "purpose", "principal", "reservation"),
         lambda entry: (
             entry["sequence"],
             entry["recorded_at"],
             entry["kind"],
             amounts(entry["amount"]),
+            None if entry["given_back"] is None else amounts(entry["given_back"]),
             entry["purpose"] or entry["reason"],
             entry["principal_id"],
             entry["reservation_id"],

@@ -57,6 +57,16 @@ def left_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
     return _in_words(filter_, amount, at_least)
 
 
+def back_in_words(back: Mapping[str, float]) -> str:
+    """What came back for steps that were never taken: rounded down, and what was spent for it up.
+
+    >>> back_in_words({"mu_squared": 0.03321456789, "failure_delta": 1e-8})
+    'mu squared 0.0332145 came back, for delta 1e-8'
+    """
+    spent = f", for delta {at_most(back['failure_delta'])}" if back["failure_delta"] else ""
+    return f"mu squared {at_least(back['mu_squared'])} came back{spent}"
+
+
 def segments(share: Mapping[str, float]) -> list[tuple[str, float, float]]:
     """Return the name, the beginning and the width in per cent of each part of a bar, which ends at the limit.
 
@@ -89,5 +99,6 @@ FILTERS = {
     "of_limit": of_limit,
     "used_in_words": used_in_words,
     "left_in_words": left_in_words,
+    "back_in_words": back_in_words,
     "segments": segments,
 }

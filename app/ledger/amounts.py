@@ -10,7 +10,7 @@ from typing import Any
 
 from accounting.filters import PrivacyFilter
 from accounting.units import from_nano
-from app.ledger.states import BudgetState, Path
+from app.ledger.states import BudgetState, Path, ReservationState, minus
 from app.tables.states import Amounts
 
 #: This is shown in place of a share that is infinite, because an amount is beyond what the filter counts.
@@ -34,6 +34,19 @@ def amounts_in_words(budget_filter: PrivacyFilter, amounts: Amounts) -> dict[str
     {'rho': 0.25}
     """
     return _words(budget_filter, amounts)
+
+
+def given_back_in_words(budget_filter: PrivacyFilter, reservation: ReservationState) -> dict[str, Any] | None:
+    """What a commit gave back for a tail that was given up, and what was spent for it; None where it gave nothing."""
+    is_part = reservation.charged_events not in (None, reservation.events) and not reservation.corrected
+    if reservation.charged is None or not is_part:
+        return None
+    back = minus(reservation.cost, reservation.charged)
+    return (
+        numbers(budget_filter.describe_given_back(back))
+        if budget_filter.may_give_back(reservation.cost, back)
+        else None
+    )
 
 
 def in_short(amount: Mapping[str, Any] | None) -> str:

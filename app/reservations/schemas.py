@@ -129,6 +129,10 @@ class ReservationBody(Schema):
     overdue: bool = Field(description="Started, and not committed in its time; it still takes its one commit.")
     cost: FilterAmounts
     charged: FilterAmounts | None = Field(description="What a committed reservation has spent.")
+    given_back: FilterAmounts | None = Field(
+        description="What its commit gave back for steps that will never be taken, and `failure_delta`, what was spent "
+        "for it; `charged` is net of it."
+    )
     remaining: FilterAmounts
     events: list[EventSchema]
     charged_events: list[EventSchema] | None

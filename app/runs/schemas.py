@@ -119,6 +119,9 @@ class RunBody(Schema):
     charge: dict[str, Any] | None = Field(
         description="What the budget holds or has paid, in its filter's own fields; of a sweep, for all of its runs."
     )
+    given_back: dict[str, Any] | None = Field(
+        description="What came back for steps that were never taken, and what was spent for it; `charge` is net of it."
+    )
     price: PlanPriceBody | None = Field(
         None,
         description="The charge of its plan as an epsilon, beside the tight one: for one run that has a charge of its "

@@ -9,6 +9,7 @@ import pytest
 
 from app.auth.principal import Scope
 from app.context import Context
+from app.dashboard.wording import at_least
 from app.ledger.price_search import PriceSearch
 from app.ledger.price_verification import PriceClass, PriceReport, PriceVerification
 from app.ledger.verification import verify
@@ -62,6 +63,10 @@ def test_the_rest_is_given_back_in_every_budget_above_and_verification_agrees(ap
     assert entry["given_back"]["failure_delta"] == pytest.approx(1e-8)
     assert (entry["events"], entry["amount"]) == (HALF["events"], charged)
     assert entry["principal_id"] == "loopback"
+    assert answer["given_back"] == api.get(f"/v1/reservations/{held['id']}").json()["given_back"] == entry["given_back"]
+    words = f"mu squared {at_least(back)} came back, for delta 1e-8"
+    for page in (f"/dashboard/budgets/{child}/reservations", f"/dashboard/ledger/entries?budget_id={child}"):
+        assert api.client.get(page).text.count(words) == 1, page
     report = prices(context)
     assert (report.entries[PriceClass.TOO_LOW], report.entries[PriceClass.RIGHT]) == (0, 2)
     assert list(reprice(context)) == []
