@@ -150,4 +150,5 @@ def _price(budget: KnownBudget, events: tuple[Event, ...], amounts: Amounts) -> 
         alone = price_alone(state.filter, amounts, events, state.relation, delta)
     except AccountingError:
         return None
-    return PriceHereBody(**prices.plan_price(alone, state.filter.kind, delta), adds=prices.adds(state, amounts, delta))
+    said: dict[str, Any] = prices.plan_price(alone, state.filter.kind, delta)
+    return PriceHereBody(**said, **prices.room_for(budget.path, amounts, delta))

@@ -114,22 +114,18 @@ def amounts(fields: Mapping[str, Any]) -> str:
 def price_in_words(price: Mapping[str, Any] | None) -> str | None:
     """What a plan costs alone, and what it adds where that is known, on one line.
 
-    >>> price = {
-    ...     "delta": 1e-5,
-    ...     "tight": {"lower": 0.99, "upper": 0.9993},
-    ...     "charged": 1.0027,
-    ...     "adds": 0.41,
-    ...     "why": "...",
-    ... }
-    >>> price_in_words(price)
-    'tight epsilon 0.9993 at delta 1e-05, charged as 1.0027, adds 0.41'
+    >>> alone = {"delta": 1e-5, "tight": {"lower": 0.99, "upper": 0.9993}, "charged": 1.0027}
+    >>> price_in_words({**alone, "adds": 0.41, "left": 0.3})
+    'tight epsilon 0.9993 at delta 1e-05, charged as 1.0027, adds 0.41 of 0.3 left'
     """
     if price is None:
         return None
     said = f"tight epsilon {interval(price['tight'])[1]} at delta {price['delta']}"
     if price["charged"] is not None:
         said += f", charged as {_rounded(price['charged'], ROUND_CEILING)}"
-    return said if price.get("adds") is None else f"{said}, adds {_rounded(price['adds'], ROUND_CEILING)}"
+    if price.get("adds") is None:
+        return said
+    return f"{said}, adds {_rounded(price['adds'], ROUND_CEILING)} of {_rounded(price['left'], ROUND_FLOOR)} left"
 
 
 def percent(share: float) -> str:

@@ -218,7 +218,7 @@ def dry_run(context: Context, principal: Principal, asked: Asked) -> dict[str, A
     with context.database.read() as session:
         path = service.path_without_due_holds(session, asked.budget_id, now)
         delta = report_delta(session, asked.budget_id)
-    price = prices.explained(context, path[0], delta, asked.events, asked.charge_delta, quote.amounts)
+    price = prices.explained(context, path, delta, asked.events, asked.charge_delta, quote.amounts)
     outcome = decide(path, None, command, now, quote.engine_version)
     if isinstance(outcome, Denial):
         exceeded = Exceeded(outcome, path, command, room_can_be_made=False)
@@ -242,7 +242,7 @@ def _budget_exceeded(
     if price is None:
         with context.database.read() as session:
             delta = report_delta(session, path[0].id)
-        price = prices.here(context, path[0], delta, command.events, command.quote.amounts)
+        price = prices.here(context, path, delta, command.events, command.quote.amounts)
     members: dict[str, Any] = {
         "cost": amounts_in_words(path[0].filter, command.quote.amounts),
         "remaining": remaining_in_words(path),

@@ -10,10 +10,10 @@ from accounting.errors import AccountingError
 from accounting.events import Event
 from accounting.filters import PrivacyFilter
 from accounting.filters.comparison import Alone, compare, price_alone
-from accounting.units import Amounts, exact, from_nano, to_nano_up
+from accounting.units import Amounts, exact, from_nano, to_nano_down, to_nano_up
 from app.context import Context
 from app.kit.process_pool import JobFailed
-from app.ledger.states import BudgetState
+from app.ledger.states import BudgetState, Path
 from app.wire.answers import IntervalBody
 
 #: Why a price is more than the tight number, by the kind of filter.
@@ -69,19 +69,24 @@ def of_plan(
 
 
 def here(
-    context: Context, budget: BudgetState, report_delta: float | None, events: tuple[Event, ...], amounts: Amounts
+    context: Context, path: Path, report_delta: float | None, events: tuple[Event, ...], amounts: Amounts
 ) -> dict[str, Any] | None:
     """Say what a plan costs alone, and what it adds (`app.reservations.schemas.PriceHereBody`).
 
-    Args, Returns: as `of_plan`.
+    Args:
+        path: Where it is charged, and the budgets above.
+        context, report_delta, events, amounts: As `of_plan`.
+
+    Returns:
+        As `of_plan`.
     """
-    alone = of_plan(context, budget, report_delta, events, amounts)
-    return None if alone is None else alone | {"adds": adds(budget, amounts, alone["delta"])}
+    alone = of_plan(context, path[0], report_delta, events, amounts)
+    return None if alone is None else alone | room_for(path, amounts, alone["delta"])
 
 
 def explained(
     context: Context,
-    budget: BudgetState,
+    path: Path,
     report_delta: float | None,
     events: tuple[Event, ...],
     charge_delta: float | None,
@@ -90,13 +95,13 @@ def explained(
     """Say what a plan costs in the budget and in others (`app.reservations.schemas.PriceBody`).
 
     Args:
-        context, budget, report_delta, events, amounts: As `of_plan`.
+        context, path, report_delta, events, amounts: As `here`.
         charge_delta: The delta at which an approximate_dp budget prices it.
 
     Returns:
         As `of_plan`.
     """
-    price = here(context, budget, report_delta, events, amounts)
+    price, budget = here(context, path, report_delta, events, amounts), path[0]
     if price is None:
         return None
     question = (budget.filter, events, budget.relation, price["delta"], charge_delta)
@@ -121,13 +126,32 @@ def plan_price(alone: Alone, kind: str, delta: float) -> dict[str, Any]:
     return {"delta": delta, "tight": tight, "charged": alone.charged, "why": _WHY[kind]}
 
 
-def adds(budget: BudgetState, amounts: Amounts, delta: float) -> float | None:
-    """Return the epsilon that a charge adds to everything used, rounded up; None where none is finite."""
+def room_for(path: Path, amounts: Amounts, delta: float) -> dict[str, Any]:
+    """Return what a charge adds to the epsilon that is used, and what is left of epsilon, where there is least room.
+
+    Args:
+        path: The budget and those above it. Each tells its own numbers: one that is fuller has less left, and the same
+            charge adds less to it.
+        amounts: The charge.
+        delta: At which epsilons are stated, where a filter has no delta of its own.
+    """
+    rooms = [_room(level, amounts, getattr(level.filter, "delta", delta)) for level in path]
+    known = [(left - adds, adds, left) for adds, left in filter(None, rooms)]
+    if len(known) < len(rooms):
+        return {"adds": None, "left": None}
+    _, adds, left = min(known)
+    return {"adds": float(from_nano(adds)), "left": float(from_nano(left))}
+
+
+def _room(budget: BudgetState, amounts: Amounts, delta: float) -> tuple[int, int] | None:
+    """Return what is added and what is left, in nano-units; None where no finite epsilon follows."""
     totals = budget.used, budget.filter.add(budget.used, amounts)
     before, after = (budget.filter.epsilon_at(total, delta) for total in totals)
-    if before is None or after is None:
+    limit = budget.filter.limit_epsilon_at(delta)
+    if before is None or after is None or limit is None:
         return None
-    return float(from_nano(max(0, to_nano_up(exact(after)) - to_nano_up(exact(before)))))
+    used = to_nano_up(exact(before))
+    return max(0, to_nano_up(exact(after)) - used), max(0, to_nano_down(exact(limit)) - used)
 
 
 def delta_of(budget_filter: PrivacyFilter, report_delta: float | None) -> float | None:

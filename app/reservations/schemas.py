@@ -101,9 +101,11 @@ class PriceHereBody(PlanPriceBody):
     """The same, and what the plan adds to what is charged already."""
 
     adds: float | None = Field(
-        description="The epsilon that it adds to everything spent and reserved now, to be compared with what is left. "
-        "Epsilons do not add up: this is mostly less than `charged`. Null where no finite epsilon follows."
+        description="The epsilon that it adds to everything spent and reserved now. Epsilons do not add up: this is "
+        "mostly less than `charged`. Of the budget and those above it, where that leaves the least. Null where no "
+        "finite epsilon follows."
     )
+    left: float | None = Field(description="What is left there without it.")
 
 
 class PriceBody(PriceHereBody):

@@ -79,10 +79,10 @@ def test_a_denial_says_it_too(api: Api, budget_filter: dict[str, Any]) -> None:
     made(api.reserve(budget["id"], steps(6), **others))
     denied = assert_problem(api.reserve(budget["id"], steps(6_000), **others), 409, "budget_exceeded")
     price = denied["price"]
-    assert price.keys() == {"delta", "tight", "charged", "why", "adds"}
+    assert price.keys() == {"delta", "tight", "charged", "why", "adds", "left"}
     assert price["tight"]["upper"] == pytest.approx(tight(6_000), rel=1e-6)
     if budget["epsilon"] is not None:
-        assert price["adds"] > api.read(budget["id"])["epsilon"]["left"], "this is why it does not fit"
+        assert price["adds"] > price["left"] == api.read(budget["id"])["epsilon"]["left"], "this is why it does not fit"
     dry = assert_problem(dry_run(api, budget["id"], steps(6_000), **others), 409, "budget_exceeded")
     assert price.items() <= dry["price"].items()
     assert {"kinds", "in_parts", "after_a_quarter"} <= dry["price"].keys()
@@ -115,7 +115,10 @@ def test_the_cost_in_a_budget_under_another_is_told_as_the_budget_tells_what_is_
     assert cost["remaining"]["epsilon"] == shown["epsilon"]["left"] == api.read(root["id"])["epsilon"]["left"]
     held = made(api.reserve(child["id"], body["events"]))
     assert held["cost"] == cost["cost"]
-    assert cost["price"]["adds"] == api.read(child["id"])["epsilon"]["reserved"]
+    assert cost["price"]["left"] == cost["remaining"]["epsilon"]
+    assert used(api, root["id"]) == Decimal("2") - Decimal(str(cost["price"]["left"])) + Decimal(
+        str(cost["price"]["adds"])
+    )
     less_noise = body["events"][0]["mechanism"]["noise_multiplier"] * (1 - 5e-3)
     less = [body["events"][0] | {"mechanism": {"kind": "gaussian", "noise_multiplier": less_noise}}]
     made(api.resolve(held, "void"))

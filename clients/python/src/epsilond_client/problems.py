@@ -128,7 +128,7 @@ class BudgetExceeded(Conflict):
 
     @property
     def price(self) -> Mapping[str, Any] | None:
-        """The cost as an epsilon: ``tight`` for the plan alone, ``charged`` alone, and what it ``adds`` here."""
+        """The cost as an epsilon: ``tight`` for the plan alone, ``charged`` alone, what it ``adds``, and what is ``left``."""
         price: Mapping[str, Any] | None = self.members.get("price")
         return price
 
@@ -144,7 +144,7 @@ class BudgetExceeded(Conflict):
         said = f"{super().__str__()}\n  cost: {_amounts(self.cost)}\n  remaining: {_amounts(self.remaining)}{fits}"
         if self.price is None:
             return said
-        told = {name: self.price[name] for name in ("charged", "adds", "delta")}
+        told = {name: self.price[name] for name in ("charged", "adds", "left", "delta")}
         alone = f"epsilon {self.price['tight']['upper']}"
         return f"{said}\n  tight alone: {alone}; {_amounts(told)}\n  {self.price['why']}"
 
