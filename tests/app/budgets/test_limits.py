@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 
+from accounting.filters.renyi_dp import MIRONOV, RenyiFilter
+from app.context import Context
+from app.kit.ids import new_id
+from app.ledger.journal import open_budget
+from app.ledger.verification import verify
+from app.tables.ledger import Budget
 from tests.app.budgets.conftest import Api, gaussian, made, zcdp
 from tests.app.problem_assertions import assert_problem
 
@@ -134,3 +140,40 @@ def test_a_moment_that_is_none_is_told_what_one_looks_like(api: Api, moment: str
     answer = api.get(f"/v1/budgets/{api.budget()['id']}/entries", after=moment)
     problem = assert_problem(answer, 422, "invalid_request", "/query/after")
     assert "2026-01-31T00:00:00Z" in problem["detail"]
+
+
+def test_an_old_renyi_budget_gets_the_larger_caps_by_a_recorded_change(api: Api, context: Context) -> None:
+    """A new one has them at once; the plan is between the caps of both."""
+    limit = {"kind": "renyi_dp", "epsilon": 2, "delta": 1e-5, "orders": [16, 64]}
+    new, old = api.budget(limit), RenyiFilter(2.0, 1e-5, (16.0, 64.0), MIRONOV)
+    row = Budget(
+        id=new_id("bud"),
+        name="old",
+        neighboring_relation="add_or_remove_one",
+        privacy_unit="record",
+        filter=old,
+        report_delta=None,
+        labels={},
+        principal_id="loopback",
+        created_at=context.clock(),
+        parent_id=None,
+    )
+    row.path = budget_id = row.id
+    with context.database.write() as session:
+        open_budget(session, row)
+    plan = [gaussian(10.0, 16)]
+    assert all(a < b for a, b in zip(old.caps, RenyiFilter(2.0, 1e-5, (16.0, 64.0)).caps, strict=True))
+    api.hold(new["id"], plan)
+    before = api.read(budget_id)
+    assert "conversion" not in before["filter"]
+    assert_problem(api.reserve(budget_id, plan), 409, "budget_exceeded")
+    api.hold(budget_id, [gaussian(10.0, 4)])
+    changed = made(api.change_limit(budget_id, limit))
+    assert changed["filter"]["conversion"] == "canonne_2020"
+    assert changed["amounts"]["limit"] == new["amounts"]["limit"]
+    assert changed["epsilon"]["left"] > api.read(new["id"])["epsilon"]["left"]
+    api.hold(budget_id, [gaussian(10.0, 12)])
+    assert api.kinds(budget_id) == ["create", "reserve", "limit", "reserve"]
+    with context.database.read() as session:
+        verdict = verify(session)
+    assert verdict.valid, verdict.in_words()
