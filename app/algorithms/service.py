@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
-from accounting.events import DisjointBatches, FullBatch
+from accounting.events import DisjointBatches, Event, FullBatch
 from accounting.targets import BudgetTarget, Target
 from app.algorithms.answers import calibrate_answer
-from app.algorithms.budget_costs import BudgetReader, CostInBudgetBody, budget_target, cost_in_budget
+from app.algorithms.budget_costs import (
+    BudgetReader,
+    CostInBudgetBody,
+    KnownBudget,
+    budget_target,
+    cost_in_budget,
+    fits_in_budget,
+)
 from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
 from app.algorithms.geometry import to_domain, to_gradient_bound, to_penalty
 from app.algorithms.schemas import (
@@ -24,13 +31,14 @@ from app.algorithms.targets import AlgorithmChoice, BudgetGoal, to_target
 from app.auth.principal import Principal
 from app.context import Context
 from app.kit.process_pool import too_much_work
-from app.ledger.states import BudgetState
 from app.problems import Problem, from_accounting, refused_at, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 from trainer.algorithms import EXECUTIONS
 from trainer.numeric_types import carried_out
+
+Said = TypeVar("Said")
 
 
 @dataclass(frozen=True)
@@ -40,15 +48,14 @@ class Question:
     Attributes:
         algorithm: Name of the calibrator.
         spec: What it is asked.
-        budget_id, budget: The budget that the plan's cost is shown in, as it was when the request was read.
+        budget: The budget that the plan's cost is shown in, as it was when the request was read.
         charge_delta: At which that budget prices the plan, if it is an approximate_dp one.
         dtype: The numeric type that the plan is to be carried out in; None leaves it to `trainer.numeric_types`.
     """
 
     algorithm: str
     spec: Spec
-    budget_id: str | None = None
-    budget: BudgetState | None = None
+    budget: KnownBudget | None = None
     charge_delta: float | None = None
     dtype: str | None = None
 
@@ -96,10 +103,10 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         budget_id, pointer = body.budget_id, ("target", "budget_id")
         charge_delta = None if body.charge is None else body.charge.delta
     relation = request.neighboring_relation
-    state = None if budget_id is None else budgets.state(budget_id, relation, *pointer)
-    if relation is None and state is not None:
-        request = request.model_copy(update={"neighboring_relation": state.relation})
-    goal = budget_target(state, charge_delta) if isinstance(body, BudgetGoal) and state is not None else None
+    budget = None if budget_id is None else budgets.find(budget_id, relation, *pointer)
+    if relation is None and budget is not None:
+        request = request.model_copy(update={"neighboring_relation": budget.state.relation})
+    goal = budget_target(budget, charge_delta) if isinstance(body, BudgetGoal) and budget is not None else None
     target = to_target(body, unknown, goal)
     spec = _spec(
         request,
@@ -110,7 +117,7 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         request.noise_multiplier,
         judge_published=request.judge_literal,
     )
-    return Question(request.algorithm, spec, budget_id, state, charge_delta, request.dtype)
+    return Question(request.algorithm, spec, budget, charge_delta, request.dtype)
 
 
 def solve_within_limits(context: Context, question: Question) -> Calibration:
@@ -159,22 +166,22 @@ def in_dtype(calibration: Calibration, dtype: str | None) -> Calibration:
     return replace(calibration, plan=plan, dtype_reason=reason)
 
 
-def price(question: Question, calibration: Calibration) -> CostInBudgetBody | None:
-    """What the plan costs in the budget that the request names.
+def fits(question: Question, calibration: Calibration) -> bool | None:
+    """Whether the plan fits the budget that the request names; None where it names none.
 
     Raises:
         Problem: 422 when the budget's filter has no price for it.
     """
-    return _price(question, calibration, cost_in_budget)
+    return _in_budget(question, calibration, fits_in_budget)
 
 
-def _price(
-    question: Question, calibration: Calibration, ask: Callable[..., CostInBudgetBody]
-) -> CostInBudgetBody | None:
-    if question.budget_id is None or question.budget is None:
+def _in_budget(
+    question: Question, calibration: Calibration, ask: Callable[[KnownBudget, Sequence[Event], float | None], Said]
+) -> Said | None:
+    if question.budget is None:
         return None
     try:
-        return ask(question.budget_id, question.budget, calibration.plan.events, question.charge_delta)
+        return ask(question.budget, calibration.plan.events, question.charge_delta)
     except AccountingError as error:
         raise unprocessable(error.code, error.detail, "budget_id") from None
 
@@ -182,14 +189,14 @@ def _price(
 def _price_within_limits(context: Context, question: Question, calibration: Calibration) -> CostInBudgetBody | None:
     if is_brief(question.spec):
         with context.numerics:
-            return price(question, calibration)
+            return _in_budget(question, calibration, cost_in_budget)
 
     def ask(*args: Any) -> CostInBudgetBody:
         return context.processes.run(cost_in_budget, *args)
 
     remedy = "ask without the budget, or for fewer steps"
     with too_much_work("the price of this plan", remedy, "budget_id"):
-        return _price(question, calibration, ask)
+        return _in_budget(question, calibration, ask)
 
 
 def describe(algorithm: Algorithm) -> AlgorithmBody:

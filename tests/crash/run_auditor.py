@@ -128,7 +128,7 @@ def _charge_faults(books: Books) -> Iterator[str]:
 
 def _spending_faults(view: BudgetView, spent: Counter[str]) -> Iterator[str]:
     budget = view.budget
-    if (nano_units(budget["spent"]), nano_units(budget["reserved"])) != (spent[budget["id"]], 0):
+    if (nano_units(budget["amounts"]["spent"]), nano_units(budget["amounts"]["reserved"])) != (spent[budget["id"]], 0):
         yield f"{budget['id']}: shows {budget['spent']} and {budget['reserved']}, its runs cost {spent[budget['id']]}"
 
 

@@ -346,7 +346,7 @@ def test_a_run_is_meant_under_the_relation_of_the_budget_that_pays(quick, algori
     assert Decimal(str(charged)) >= Decimal(repr(upper))
     # A filter's own orders are fewer, and hold for whatever else is charged to it.
     assert float(charged) <= TARGETS[target][field] * (1.5 if algorithm in RENYI_ALONE else 1.0 + 1e-6)
-    spent = quick.get(f"/v1/budgets/{budget['id']}")["spent"]
+    spent = quick.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]
     assert spent == run["charge"]
     report = quick.report(run)
     assert RELATIONS[relation] in report["statement"]
