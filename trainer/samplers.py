@@ -9,6 +9,7 @@ such batch: its law stays exact, and its time may show it.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,15 @@ import scipy
 from randomgen import AESCounter
 
 from accounting.errors import InvalidValue, Unsupported, one_of
-from accounting.events import DisjointBatches, FullBatch, Poisson, Sampling, WithoutReplacement
+from accounting.events import (
+    DisjointBatches,
+    FullBatch,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    WithoutReplacement,
+)
 from trainer.records import Indices, Records, Selection
 
 State = dict[str, Any]
@@ -30,7 +39,7 @@ _TRAILING = _BITS - _LEADING
 OVERFLOW = 2.0**-60
 
 #: What there are samplers for.
-SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, DisjointBatches)
+SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, RandomAllocation, ShuffledEpochs, DisjointBatches)
 
 
 class Sampler(Protocol):
@@ -145,65 +154,95 @@ class WithoutReplacementSampler:
         pass
 
 
-class DisjointBatchesByPosition:
-    """Makes one pass over batches that are cut from a secret permutation of the declared places.
+class EpochSampler(ABC):
+    """Decides once for every epoch, at its first step, who takes part in which of its steps.
+
+    Nothing of that is kept in a checkpoint: the stream goes back to where the epoch began, and draws it again.
+
+    Args:
+        steps_per_epoch: Steps of an epoch; the phase may end within one.
+        stream: Where the draws come from.
+    """
+
+    def __init__(self, steps_per_epoch: int, stream: AESCounter) -> None:
+        self._steps_per_epoch, self._stream = steps_per_epoch, stream
+        self._drawn, self._epoch = 0, stream.state
+
+    def draw(self) -> Indices:
+        step = self._drawn % self._steps_per_epoch
+        if step == 0:
+            self._epoch = self._stream.state
+            self._begin(np.random.Generator(self._stream))
+        self._drawn += 1
+        return self._batch(step)
+
+    def state(self) -> State:
+        return {"epoch": self._epoch, "drawn": self._drawn}
+
+    def restore(self, state: State) -> None:
+        self._epoch, self._drawn = state["epoch"], int(state["drawn"])
+        if self._drawn:
+            self._stream.state = self._epoch
+            self._begin(np.random.Generator(self._stream))
+
+    @abstractmethod
+    def _begin(self, generator: np.random.Generator) -> None:
+        """Draw an epoch."""
+
+    @abstractmethod
+    def _batch(self, step: int) -> Indices:
+        """Return the slots of a step of the epoch, padded by the spare slot."""
+
+
+class ShuffledSampler(EpochSampler):
+    """Cuts batches from a secret permutation of the declared places, a new one for each epoch.
 
     Args:
         positions: shape (N,): the slot of each place.
-        steps: Batches.
-        batch_size: Places of a batch.
-        dataset_size: Declared places; at least steps times batch_size.
-        stream: Where the permutation is drawn from.
+        cuts: shape (t + 1,): where the batches of an epoch begin in the permutation, and where the last one ends;
+            public numbers.
+        dataset_size: Declared places.
+        stream: Where the permutations are drawn from.
 
     Guarantees:
-        - slots_take_part_once_at_most: in one of the steps.
-        - the_permutation_ignores_data: it depends on the key and on the declared size.
-
+        - slots_take_part_once_at_most: in one of the steps of an epoch.
+        - the_permutations_ignore_data: they depend on the key and on the declared size.
     """
 
-    def __init__(self, positions: Indices, steps: int, batch_size: int, dataset_size: int, stream: AESCounter) -> None:
-        self._positions, self._batch_size, self._drawn = positions, batch_size, 0
-        self._order: Indices = np.random.Generator(stream).permutation(dataset_size)[: steps * batch_size]
+    def __init__(self, positions: Indices, cuts: Indices, dataset_size: int, stream: AESCounter) -> None:
+        super().__init__(len(cuts) - 1, stream)
+        self._positions, self._cuts, self._dataset_size = positions, cuts, dataset_size
 
-    def draw(self) -> Indices:
-        start = self._drawn * self._batch_size
-        self._drawn += 1
-        return self._positions[self._order[start : start + self._batch_size]]
+    def _begin(self, generator: np.random.Generator) -> None:
+        self._order: Indices = generator.permutation(self._dataset_size)
 
-    def state(self) -> State:
-        return {"order": self._order, "drawn": self._drawn}
-
-    def restore(self, state: State) -> None:
-        self._order, self._drawn = np.asarray(state["order"], dtype=np.intp), int(state["drawn"])
+    def _batch(self, step: int) -> Indices:
+        return self._positions[self._order[self._cuts[step] : self._cuts[step + 1]]]
 
 
-class DisjointBatchesIndependent:
-    """Makes one pass in which each slot draws the step that it takes part in, independently of the others.
+class AllocationSampler(EpochSampler):
+    """Lets each slot draw the step of each epoch that it takes part in, independently of all others.
 
     Args:
         capacity: N, the number of slots; slot N is the spare one.
-        steps: Batches.
+        num_bins: t, the steps of an epoch.
+        steps: How many draws there will be.
         stream: Where the draws come from.
 
     Guarantees:
-        - slots_draw_their_step: each equally likely, by rejection.
+        - slots_draw_their_step: each equally likely, by rejection, and anew in every epoch.
         - batches_are_padded: to `padded_size`, whatever was drawn.
     """
 
-    def __init__(self, capacity: int, steps: int, stream: AESCounter) -> None:
-        self._capacity, self._size = capacity, padded_size(capacity, 1.0 / steps, steps)
-        self._steps: Indices = np.random.Generator(stream).integers(steps, size=capacity, dtype=np.intp)
-        self._drawn = 0
+    def __init__(self, capacity: int, num_bins: int, steps: int, stream: AESCounter) -> None:
+        super().__init__(num_bins, stream)
+        self._capacity, self._size = capacity, padded_size(capacity, 1.0 / num_bins, steps)
 
-    def draw(self) -> Indices:
-        self._drawn += 1
-        return padded(np.flatnonzero(self._steps == self._drawn - 1), self._size, self._capacity)
+    def _begin(self, generator: np.random.Generator) -> None:
+        self._step_of = generator.integers(self._steps_per_epoch, size=self._capacity, dtype=np.int32)
 
-    def state(self) -> State:
-        return {"steps": self._steps, "drawn": self._drawn}
-
-    def restore(self, state: State) -> None:
-        self._steps, self._drawn = np.asarray(state["steps"], dtype=np.intp), int(state["drawn"])
+    def _batch(self, step: int) -> Indices:
+        return padded(np.flatnonzero(self._step_of == step), self._size, self._capacity)
 
 
 def padded_size(capacity: int, probability: float, steps: int) -> int:
@@ -243,13 +282,19 @@ def check_sampling(sampling: Sampling, steps: int, divisor: int, dataset_size: i
 
     Raises:
         InvalidValue: disjoint batches need more slots than there are.
-        Unsupported: no sampler of this kind is here.
+        Unsupported: no sampler of this kind is here, or none for more than one step of each allocation.
     """
     if not isinstance(sampling, SAMPLINGS):
         raise Unsupported(
             f"the trainer has no sampler for {sampling.kind}; use {one_of([cls.kind for cls in SAMPLINGS])}",
             code="unsupported_sampling",
             pointer=("sampling", "kind"),
+        )
+    if isinstance(sampling, RandomAllocation) and sampling.participations > 1:
+        raise Unsupported(
+            f"the trainer draws one step of each allocation, not {sampling.participations}; use participations 1",
+            code="unsupported_sampling",
+            pointer=("sampling", "participations"),
         )
     by_position = isinstance(sampling, DisjointBatches) and sampling.assignment == "by_position"
     if by_position and steps * divisor > dataset_size:
@@ -275,15 +320,23 @@ def sampler_for(
         InvalidValue, Unsupported: as `check_sampling`.
     """
     check_sampling(sampling, steps, divisor, dataset_size)
+    sampler: Sampler
     match sampling:
         case FullBatch():
-            return FullBatchSampler(records.capacity)
+            sampler = FullBatchSampler(records.capacity)
         case Poisson():
-            return PoissonSampler(records.capacity, sampling.sampling_probability, steps, stream)
+            sampler = PoissonSampler(records.capacity, sampling.sampling_probability, steps, stream)
         case WithoutReplacement():
-            return WithoutReplacementSampler(records.positions, sampling.batch_size, sampling.dataset_size, stream)
+            sampler = WithoutReplacementSampler(records.positions, sampling.batch_size, sampling.dataset_size, stream)
+        case RandomAllocation():
+            sampler = AllocationSampler(records.capacity, sampling.num_bins, steps, stream)
+        case ShuffledEpochs():
+            cuts = np.arange(sampling.steps_per_epoch + 1) * dataset_size // sampling.steps_per_epoch
+            sampler = ShuffledSampler(records.positions, cuts, dataset_size, stream)
         case DisjointBatches(assignment="by_position"):
-            return DisjointBatchesByPosition(records.positions, steps, divisor, dataset_size, stream)
+            sampler = ShuffledSampler(records.positions, np.arange(steps + 1) * divisor, dataset_size, stream)
         case DisjointBatches():
-            return DisjointBatchesIndependent(records.capacity, steps, stream)
-    raise AssertionError(f"unreachable: {sampling.kind} was refused")
+            sampler = AllocationSampler(records.capacity, steps, steps, stream)
+        case _:
+            raise AssertionError(f"unreachable: {sampling.kind} was refused")
+    return sampler

@@ -10,14 +10,23 @@ import pytest
 from scipy import stats
 
 from accounting.errors import InvalidValue, Unsupported
-from accounting.events import DisjointBatches, FullBatch, Poisson, Sampling, ShuffledEpochs, WithoutReplacement
+from accounting.events import (
+    DisjointBatches,
+    FullBatch,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    WithoutReplacement,
+    WithReplacement,
+)
 from trainer.records import Block, Records
 from trainer.samplers import (
-    DisjointBatchesByPosition,
-    DisjointBatchesIndependent,
+    AllocationSampler,
     FullBatchSampler,
     PoissonSampler,
     Sampler,
+    ShuffledSampler,
     WithoutReplacementSampler,
     padded_size,
     sampler_for,
@@ -137,13 +146,17 @@ def test_the_sampler_is_the_one_that_was_charged() -> None:
     assert isinstance(sampler(FullBatch()), FullBatchSampler)
     assert isinstance(sampler(Poisson(0.5)), PoissonSampler)
     assert isinstance(sampler(WithoutReplacement(10, 50)), WithoutReplacementSampler)
-    assert isinstance(sampler(DisjointBatches("by_position")), DisjointBatchesByPosition)
-    assert isinstance(sampler(DisjointBatches("independent")), DisjointBatchesIndependent)
-    with pytest.raises(Unsupported, match="full_batch, poisson, without_replacement or disjoint_batches"):
-        sampler(ShuffledEpochs(4))
+    assert isinstance(sampler(RandomAllocation(5, 1)), AllocationSampler)
+    assert isinstance(sampler(ShuffledEpochs(5)), ShuffledSampler)
+    assert isinstance(sampler(DisjointBatches("by_position")), ShuffledSampler)
+    assert isinstance(sampler(DisjointBatches("independent")), AllocationSampler)
+    with pytest.raises(Unsupported, match="full_batch, poisson, without_replacement, random_allocation, shuffled_ep"):
+        sampler(WithReplacement(10, 50))
+    with pytest.raises(Unsupported, match="one step of each allocation, not 2"):
+        sampler(RandomAllocation(5, 2))
 
 
-@pytest.mark.parametrize("sampling", [WithoutReplacement(10, 50), DisjointBatches("by_position")])
+@pytest.mark.parametrize("sampling", [WithoutReplacement(10, 50), ShuffledEpochs(5), DisjointBatches("by_position")])
 @pytest.mark.parametrize("slots", [50, 57, 80])
 def test_schemes_of_a_fixed_size_draw_from_the_declared_places(sampling: Sampling, slots: int) -> None:
     """Whatever the capacity: a place beyond the declared ones is never drawn."""
@@ -201,11 +214,72 @@ def test_slots_draw_their_step() -> None:
     assert stats.chisquare(*merged).pvalue > 1e-3
 
 
-def test_batches_that_slots_draw_are_padded_alike() -> None:
+@pytest.mark.parametrize("sampling", [DisjointBatches("independent"), RandomAllocation(20, 1)])
+def test_batches_that_slots_draw_are_padded_alike(sampling: Sampling) -> None:
     """As Poisson batches are: each has the size that is exceeded with probability 2^-60 in all steps together."""
     for seed in range(5):
-        drawing = sampler(DisjointBatches("independent"), rows=1000, steps=20, seed=seed)
+        drawing = sampler(sampling, rows=1000, steps=20, seed=seed)
         assert {np.asarray(drawing.draw()).size for _ in range(20)} == {padded_size(1000, 0.05, 20)}
+
+
+def steps_of(sampling: Sampling, *, rows: int, steps: int, seed: int = 1) -> np.ndarray:
+    """Which slots take part in which steps: booleans of shape (steps, rows)."""
+    drawing = sampler(sampling, rows=rows, steps=steps, size=rows, seed=seed)
+    taken = np.zeros((steps, rows + 1), dtype=bool)
+    for step in taken:
+        step[drawing.draw()] = True
+    return taken[:, :rows]
+
+
+EPOCHS, BINS, ROWS = 3000, 5, 20
+
+
+@pytest.fixture(scope="module")
+def allocated() -> np.ndarray:
+    """The bin of each slot in each epoch: shape (EPOCHS, ROWS)."""
+    taken = steps_of(RandomAllocation(BINS, 1), rows=ROWS, steps=EPOCHS * BINS).reshape(EPOCHS, BINS, ROWS)
+    assert np.all(taken.sum(axis=1) == 1), "each slot is in one step of every epoch"
+    return np.argmax(taken, axis=1)
+
+
+def test_allocated_slots_are_in_every_step_alike_often(allocated: np.ndarray) -> None:
+    counts = np.stack([np.bincount(allocated[:, slot], minlength=BINS) for slot in range(ROWS)])
+    assert stats.chisquare(counts, EPOCHS / BINS, axis=1).pvalue.min() > 1e-3 / ROWS
+
+
+def test_allocated_slots_are_independent_of_each_other_and_of_earlier_epochs(allocated: np.ndarray) -> None:
+    """All pairs of bins are alike likely: of two slots in one epoch, and of one slot in two epochs."""
+    between_slots = [(allocated[:, one], allocated[:, one + 1]) for one in range(ROWS - 1)]
+    between_epochs = [(allocated[:-lag, slot], allocated[lag:, slot]) for slot in range(ROWS) for lag in (1, 2)]
+    for pairs in (between_slots, between_epochs):
+        values = [stats.chisquare(np.bincount(a * BINS + b, minlength=BINS * BINS)).pvalue for a, b in pairs]
+        assert min(values) > 1e-3 / len(values)
+
+
+def test_loads_of_allocated_batches_are_binomial(allocated: np.ndarray) -> None:
+    """A permutation that is dealt out has loads that do not vary: this is what catches it."""
+    loads = (allocated == 0).sum(axis=1)
+    expected = stats.binom.pmf(np.arange(ROWS + 1), ROWS, 1 / BINS) * EPOCHS
+    common = expected >= 8
+    counts = np.bincount(loads, minlength=ROWS + 1)
+    observed = np.append(counts[common], counts[~common].sum())
+    assert stats.chisquare(observed, np.append(expected[common], expected[~common].sum())).pvalue > 1e-3
+
+
+def test_an_allocation_that_is_cut_short_leaves_slots_out() -> None:
+    """A phase that ends after two of five steps: two fifths of the slots have had their step."""
+    seen = np.array([steps_of(RandomAllocation(5, 1), rows=50, steps=2, seed=seed).sum() for seed in range(200)])
+    assert abs(seen.mean() - 20.0) < 5 * math.sqrt(50 * 0.4 * 0.6 / 200)
+
+
+def test_shuffled_batches_have_public_sizes_and_every_place_once_an_epoch() -> None:
+    taken = steps_of(ShuffledEpochs(3), rows=11, steps=3 * 2000).reshape(2000, 3, 11)
+    assert np.all(taken.sum(axis=1) == 1)
+    assert np.unique(taken.sum(axis=2), axis=0).tolist() == [[3, 4, 4]]
+    places = taken.sum(axis=0)
+    assert stats.chisquare(places, np.array([[3], [4], [4]]) / 11 * 2000, axis=0).pvalue.min() > 1e-3 / 11
+    again = (taken[:-1, 0] & taken[1:, 0]).mean()
+    assert again == pytest.approx((3 / 11) ** 2, abs=5 * math.sqrt((3 / 11) ** 2 / taken[1:, 0].size))
 
 
 def test_disjoint_batches_that_need_more_records_than_there_are_are_refused() -> None:
@@ -215,14 +289,23 @@ def test_disjoint_batches_that_need_more_records_than_there_are_are_refused() ->
 
 @pytest.mark.parametrize(
     "sampling",
-    [FullBatch(), Poisson(0.3), WithoutReplacement(10, 50), *map(DisjointBatches, ("by_position", "independent"))],
+    [
+        FullBatch(),
+        Poisson(0.3),
+        WithoutReplacement(10, 50),
+        RandomAllocation(3, 1),
+        ShuffledEpochs(3),
+        *map(DisjointBatches, ("by_position", "independent")),
+    ],
 )
-def test_restored_samplers_go_on(sampling: Sampling) -> None:
+@pytest.mark.parametrize("done", [0, 2, 3])
+def test_restored_samplers_go_on(sampling: Sampling, done: int) -> None:
+    """Before the first step, within an epoch of three steps, and between two epochs."""
     stream, another = random_streams(1).sampling, random_streams(2).sampling
     one, other = (sampler_for(sampling, 5, 10, 50, slots_of(np.arange(60)), source) for source in (stream, another))
-    one.draw()
-    one.draw()
+    for _ in range(done):
+        one.draw()
     other.restore(one.state())
     another.state = stream.state
-    for _ in range(3):
+    for _ in range(5 - done):
         np.testing.assert_array_equal(other.draw(), one.draw())

@@ -14,7 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from accounting.events import DisjointBatches, FullBatch, Gaussian, Poisson, Sampling, WithoutReplacement
+from accounting.events import (
+    DisjointBatches,
+    FullBatch,
+    Gaussian,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    WithoutReplacement,
+)
 from accounting.relations import NeighboringRelation
 from calibrators.plan import Phase, Plan
 
@@ -84,9 +93,12 @@ def _log_likelihood(phase: Phase, sums: Floats, level: float) -> Floats:
         rate = sampling.sampling_probability
         with np.errstate(divide="ignore"):  # probability 1 leaves nothing out
             return _along_steps(np.logaddexp(np.log1p(-rate), np.log(rate) + terms))
-    if isinstance(sampling, DisjointBatches):
-        return _mean_of_exponentials(terms)
-    return _along_steps(terms)
+    if isinstance(sampling, FullBatch):
+        return _along_steps(terms)
+    epoch = len(terms) if isinstance(sampling, DisjointBatches) else _epoch(sampling)
+    return _along_steps(
+        np.stack([_one_of(terms[start : start + epoch], epoch) for start in range(0, len(terms), epoch)])
+    )
 
 
 def _total(phase: Phase, sums: Floats, level: float) -> Floats:
@@ -113,14 +125,25 @@ def _noise(phase: Phase) -> float:
 
 def _epoch(sampling: Sampling) -> int:
     """Steps in which every record is drawn once, in the mean."""
-    if isinstance(sampling, Poisson | WithoutReplacement):
-        return max(1, round(1.0 / sampling.sampling_probability))
+    match sampling:
+        case Poisson() | WithoutReplacement():
+            return max(1, round(1.0 / sampling.sampling_probability))
+        case RandomAllocation():
+            return sampling.num_bins
+        case ShuffledEpochs():
+            return sampling.steps_per_epoch
     return 1
 
 
 def _along_steps(values: Floats) -> Floats:
     total: Floats = np.sum(values, axis=0)
     return total
+
+
+def _one_of(terms: Floats, epoch: int) -> Floats:
+    """Return ln of the mean of densities where one step of an epoch is drawn; the last steps of it may not be there."""
+    unseen = np.zeros((epoch - len(terms), terms.shape[1]))
+    return _mean_of_exponentials(np.concatenate([terms, unseen]))
 
 
 def _mean_of_exponentials(terms: Floats) -> Floats:
