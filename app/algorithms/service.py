@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
-from accounting.events import DisjointBatches, FullBatch
+from accounting.events import DisjointBatches, FullBatch, ShuffledEpochs
 from accounting.targets import BudgetTarget, Target
 from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import BudgetReader, CostInBudgetBody, budget_target, cost_in_budget
@@ -116,8 +116,8 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
 def solve_within_limits(context: Context, question: Question) -> Calibration:
     """The numerics of a question; where they may take long, in a process with limits of time and memory.
 
-    Intervals of sampled steps sometimes take many evaluations, and a thread that is at them cannot be stopped. Full and
-    disjoint batches take milliseconds; the paper's own calibration may be judged under sampled ones.
+    Intervals of sampled steps sometimes take many evaluations, and a thread that is at them cannot be stopped. Full,
+    disjoint and shuffled batches take milliseconds; the paper's own calibration may be judged under sampled ones.
 
     Raises:
         Problem: as `solve`, and 422 ``too_much_work``.
@@ -130,7 +130,7 @@ def solve_within_limits(context: Context, question: Question) -> Calibration:
 
 def is_brief(spec: Spec) -> bool:
     """Whether its calibration has no sampled steps to compose, and so takes no longer than a thread may."""
-    return spec.sampling in (FullBatch.kind, DisjointBatches.kind)
+    return spec.sampling in (FullBatch.kind, DisjointBatches.kind, ShuffledEpochs.kind)
 
 
 def _solve_within_limits(context: Context, question: Question) -> Calibration:

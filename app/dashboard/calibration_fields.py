@@ -45,7 +45,7 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 }
 RISKS = ("advantage", "true_positive_rate", "bayes_risk")
 #: Schemes whose batches have a size that a request gives.
-WITH_BATCH_SIZE = ("poisson", "without_replacement")
+WITH_BATCH_SIZE = ("poisson", "without_replacement", "random_allocation", "shuffled_epochs")
 #: Before the names of constants.
 CONSTANT = "assumptions."
 
@@ -70,7 +70,9 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
         "poisson": "Poisson: each record by itself",
         "without_replacement": "batches of a fixed size",
         "full_batch": "all records in every step",
+        "random_allocation": "random allocation: each record draws its step of every epoch",
         "disjoint_batches": "one pass over disjoint batches",
+        "shuffled_epochs": "shuffled epochs, without amplification",
     },
     "neighboring_relation": {
         "add_or_remove_one": "one record added or removed",

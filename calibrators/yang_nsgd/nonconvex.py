@@ -6,7 +6,14 @@ import math
 from dataclasses import dataclass
 
 from accounting.errors import InvalidValue
-from accounting.events import FullBatch, Poisson, WithoutReplacement
+from accounting.events import (
+    DisjointBatches,
+    FullBatch,
+    Poisson,
+    RandomAllocation,
+    ShuffledEpochs,
+    WithoutReplacement,
+)
 from accounting.relations import NeighboringRelation
 from calibrators.algorithm import Assumption, read_assumptions
 from calibrators.provenance import GRADIENT, LOSS, PURE, SMOOTHNESS, Units
@@ -14,7 +21,9 @@ from calibrators.spec import Spec
 
 PAPER = "Yang, Zhang, Chen & Liu 2022"
 
-SAMPLINGS = (WithoutReplacement, Poisson, FullBatch)
+#: Every step draws its batch anew, as the theorems need: given the past, its mean gradient is that of the objective.
+DRAWN_ANEW = (WithoutReplacement, Poisson, FullBatch)
+SAMPLINGS = (*DRAWN_ANEW, RandomAllocation, DisjointBatches, ShuffledEpochs)
 RELATIONS = (
     NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.ADD_OR_REMOVE_ONE,

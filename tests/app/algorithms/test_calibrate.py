@@ -106,7 +106,7 @@ def test_without_assumptions_the_noise_is_solved_and_the_step_size_is_open(reade
     ("changes", "code", "pointer"),
     [
         ({"algorithm": "adam"}, "unknown_algorithm", "/algorithm"),
-        ({"sampling": "shuffled_epochs"}, "unsupported_sampling", "/sampling"),
+        ({"sampling": "with_replacement"}, "unsupported_sampling", "/sampling"),
         ({"gradient_bound": {"kind": "normalize", "regularizer": 1}}, "unsupported_gradient_bound", None),
         ({"batch_size": 10}, "invalid_value", "/batch_size"),
         ({"batch_size": 1001}, "invalid_value", "/batch_size"),
@@ -124,7 +124,7 @@ def test_a_fault_is_pointed_at(reader, changes, code, pointer):
 
 
 def test_an_unsupported_sampling_names_those_that_are(reader):
-    detail = calibrate(reader, sampling="shuffled_epochs").json()["detail"]
+    detail = calibrate(reader, sampling="with_replacement").json()["detail"]
     assert "full_batch" in detail
     assert "poisson" in detail
 

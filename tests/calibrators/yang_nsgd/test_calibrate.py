@@ -209,3 +209,22 @@ def test_with_a_domain_or_a_penalty_there_is_no_theorem_and_the_noise_stays(name
     assert not found.plan.is_executable
     assert (found.plan.domain, found.plan.penalty) == (changes.get("domain"), changes.get("penalty"))
     assert calibrate(name, full(name, step_size=0.1, **changes)).plan.is_executable
+
+
+@names
+@pytest.mark.parametrize("sampling", ["random_allocation", "shuffled_epochs", "disjoint_batches"])
+def test_where_records_take_turns_the_theorem_gives_no_step_size_and_no_bound(name: str, sampling: str) -> None:
+    asked = spec(
+        name,
+        sampling=sampling,
+        neighboring_relation=NeighboringRelation.REPLACE_SPECIAL,
+        iterations=10,
+        assumptions=ASSUMPTIONS,
+    )
+    found = calibrate(name, asked)
+    assert found.plan.phases[0].step_size is None
+    assert found.hyperparameters == ()
+    assert [item.name for item in found.utility] == ["gradient_evaluations"]
+    assert any("records take turns" in warning for warning in found.warnings)
+    assert any("random_allocation" in warning for warning in found.warnings) == (sampling == "shuffled_epochs")
+    assert calibrate(name, replace(asked, step_size=0.1)).plan.phases[0].step_size == 0.1
