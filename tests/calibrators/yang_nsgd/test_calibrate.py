@@ -145,12 +145,19 @@ def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
     ("changes", "error", "pointer", "words"),
     [
         (
-            {"sampling": "shuffled_epochs"},
+            {"sampling": "with_replacement"},
             Unsupported,
             ("sampling",),
-            "without_replacement, poisson or full_batch",
+            "without_replacement, poisson, full_batch, random_allocation, disjoint_batches or shuffled_epochs",
         ),
         ({"sampling": "without_replacement"}, Unsupported, ("sampling",), "replace_special or replace_one"),
+        ({"sampling": "shuffled_epochs"}, Unsupported, ("sampling",), "replace_special or replace_one"),
+        (
+            {"sampling": "random_allocation", "neighboring_relation": NeighboringRelation.REPLACE_ONE},
+            Unsupported,
+            ("sampling",),
+            "add_or_remove_one or replace_special",
+        ),
         ({"gradient_bound": None}, InvalidValue, ("gradient_bound",), "needs a gradient_bound of kind"),
         ({"iterations": None}, InvalidValue, ("iterations",), "epochs"),
         ({"batch_size": None}, InvalidValue, ("batch_size",), "expected number"),
