@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from epsilond_client import events as steps_of
 from epsilond_client.answers import Answer, Event, Key
@@ -14,6 +14,9 @@ from epsilond_client.holding import HeldReservation
 from epsilond_client.retries import Clock, Retries
 from epsilond_client.training import Audits, Datasets, Runs, RunSweeps
 from epsilond_client.transport import Resource, Transport, local_token, path_to
+
+if TYPE_CHECKING:
+    from epsilond_client.samplers import Sampler
 
 #: Longer than the service takes over any answer.
 TIMEOUT_S = 150.0
@@ -181,7 +184,8 @@ class Client:
         budget: BudgetId,
         *,
         noise_multiplier: float,
-        steps: int,
+        steps: int | None = None,
+        sampler: Sampler | None = None,
         sampling_probability: float | None = None,
         sampling: Mapping[str, Any] | None = None,
         purpose: str = "training",
@@ -191,24 +195,32 @@ class Client:
     ) -> HeldReservation:
         """Let a training loop take as many steps as its budget was asked for, and charge those that it took.
 
-        ``with client.guard(budget, noise_multiplier=1.1, sampling_probability=0.01, steps=500) as guard:`` and then
+        ``with client.guard(budget, noise_multiplier=1.1, sampler=sampler) as guard:`` and then
         ``for batch in guard.steps(loader):`` in place of ``for batch in loader:``. The step beyond is refused before it
-        is taken. Nothing is charged where the block fails before its first step.
+        is taken, and so is a loader that draws its batches in another way. Nothing is charged where the block fails
+        before its first step.
 
         Args:
             budget: What pays.
             noise_multiplier: Of each step: noise over the bound on one record's contribution.
-            steps: The most that may be taken.
-            sampling_probability: Where each batch is a Poisson sample.
-            sampling: Any other scheme. One of the two is needed: nothing here guesses how batches were drawn.
+            steps: The most that may be taken; those that a sampler has left where it is left out.
+            sampler: Of `epsilond_client.samplers`, which draws the batches.
+            sampling_probability: Where something else draws each batch as a Poisson sample.
+            sampling: Any other scheme. One of the three is needed: nothing here guesses how batches were drawn.
             purpose: Shown with every entry.
             expires_in, charge_delta, idempotency_key: As `reserve`.
         """
-        if (sampling is None) == (sampling_probability is None):
+        if sum(given is not None for given in (sampler, sampling, sampling_probability)) != 1:
             raise ValueError(
-                "say how batches are drawn: sampling_probability for Poisson samples, or sampling for another scheme "
-                '({"kind": "full_batch"}, {"kind": "shuffled_epochs", "steps_per_epoch": ...})'
+                "say how batches are drawn: by a sampler of epsilond_client.samplers, or sampling_probability for "
+                'other Poisson samples, or sampling for another scheme ({"kind": "full_batch"}, '
+                '{"kind": "shuffled_epochs", "steps_per_epoch": ...})'
             )
+        if sampler is not None:
+            sampling = sampler.sampling
+            steps = sampler.steps_left if steps is None else steps
+        if steps is None:
+            raise ValueError("say how many steps may be taken; a sampler knows")
         event = steps_of.gaussian(
             noise_multiplier, sampling_probability=sampling_probability, sampling=sampling, count=steps
         )

@@ -91,6 +91,11 @@ class Sampler(ABC):
         """
 
     @property
+    def records(self) -> int:
+        """How many records there are, of all shards; as secret as membership is."""
+        return self._records
+
+    @property
     def steps_left(self) -> int:
         """The steps that were not handed out yet."""
         return self.steps - self._drawn
@@ -242,6 +247,72 @@ class Poisson(Sampler):
         return self._tossed(self.sampling["sampling_probability"], _step(step, self.steps), self._first, self._last)
 
 
+class TruncatedPoisson(Sampler):
+    """Poisson batches; of one with more than `max_batch_size` records a uniformly random subset of that size is kept.
+
+    Args:
+        dataset_size: A public bound on the number of records; under the replace relations, their number.
+        steps: Of the whole training.
+        sampling_probability: Of every record, before batches are cut.
+        max_batch_size: Records that a batch has at most, in all shards together.
+        truncation: How batches are cut: at random.
+        options: As `Sampler` has them.
+
+    >>> sampler = TruncatedPoisson(1000, 5, sampling_probability=0.1, max_batch_size=90)
+    >>> max(len(batch) for batch in sampler) <= 90
+    True
+    """
+
+    kind = "truncated_poisson"
+
+    def __init__(
+        self,
+        dataset_size: int,
+        steps: int,
+        *,
+        sampling_probability: float,
+        max_batch_size: int,
+        truncation: str = "random",
+        **options: Any,
+    ) -> None:
+        super().__init__(dataset_size, steps, **options)
+        if truncation != "random":
+            raise ValueError(f'batches are cut at random here: truncation must be "random", got {truncation!r}')
+        if self.records > self.dataset_size:
+            raise ValueError(
+                f"dataset_size is a bound on the number of records, and there are more than {dataset_size}"
+            )
+        self.sampling = {
+            "kind": self.kind,
+            "sampling_probability": _probability(sampling_probability),
+            "max_batch_size": _whole("max_batch_size", max_batch_size, 1),
+            "dataset_size": self.dataset_size,
+            "truncation": truncation,
+        }
+
+    @property
+    def divisor(self) -> float:
+        """Return the largest batch size, or q n where that is less."""
+        expected = float(self.sampling["sampling_probability"]) * self.dataset_size
+        return min(expected, float(self.sampling["max_batch_size"]))
+
+    def batch(self, step: int) -> Indices:
+        """Whether a batch is cut depends on all records, so that every shard draws the whole batch."""
+        drawn = self._tossed(self.sampling["sampling_probability"], _step(step, self.steps), 0, self.records)
+        if drawn.size > self.sampling["max_batch_size"]:
+            drawn = self._kept(drawn, step)
+        return drawn[(drawn >= self._first) & (drawn < self._last)]
+
+    def _kept(self, drawn: Indices, step: int) -> Indices:
+        """Return a uniformly random subset: those with the least words, which are drawn again where two are equal."""
+        attempt = 0
+        while True:
+            words = self._words("kept", "<u8", 0, self.records, step, attempt)[drawn]
+            if np.unique(words).size == words.size:
+                return np.sort(drawn[np.argsort(words)[: self.sampling["max_batch_size"]]])
+            attempt += 1
+
+
 class RandomAllocation(Sampler):
     """Each record takes part in one of every `num_bins` steps, drawn for it alone and anew in every epoch.
 
@@ -321,7 +392,7 @@ def for_event(event: Mapping[str, Any], *, dataset_size: int, **options: Any) ->
     return SAMPLERS[kind](dataset_size, int(event.get("count", 1)), **sampling, **options)
 
 
-SAMPLERS: dict[str, type[Sampler]] = {cls.kind: cls for cls in (Poisson, RandomAllocation)}
+SAMPLERS: dict[str, type[Sampler]] = {cls.kind: cls for cls in (Poisson, TruncatedPoisson, RandomAllocation)}
 
 
 def _whole(name: str, value: Any, lowest: int) -> int:
