@@ -9,7 +9,7 @@ with client.guard(budget, noise_multiplier=noise, sampler=sampler) as guard:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +19,6 @@ from epsilond_client.samplers import Sampler
 _REFUSED = {
     "batch_size": "the sampler decides how large a batch is",
     "shuffle": "shuffled batches are not what is charged",
-    "sampler": "the sampler is the batch_sampler",
     "batch_sampler": "the sampler is the batch_sampler",
     "drop_last": "every step counts and has its noise, so that none may be left out",
 }
@@ -64,12 +63,15 @@ class _Collate:
 
 
 def _emptied(batch: Any) -> Any:
-    """Return a batch of one record without that record."""
+    """Return a batch of one record without that record: its arrays with no rows, its lists of values empty."""
     if isinstance(batch, Mapping):
         return {name: _emptied(part) for name, part in batch.items()}
     if hasattr(batch, "_fields"):
         return type(batch)(*map(_emptied, batch))
-    if isinstance(batch, Sequence) and not isinstance(batch, str | bytes):
-        parts = [_emptied(part) for part in batch if hasattr(part, "shape") or isinstance(part, Mapping | Sequence)]
-        return parts if not isinstance(batch, tuple) else tuple(parts)
+    if isinstance(batch, list | tuple):
+        return type(batch)(_emptied(part) for part in batch if hasattr(part, "shape") or _has_parts(part))
     return batch[:0].clone() if hasattr(batch, "clone") else batch[:0]
+
+
+def _has_parts(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple)
