@@ -207,6 +207,7 @@ def test_exactly_the_quota_is_admitted_in_a_race(
 
 
 @pytest.mark.parametrize("quotas", [{}], ids=["defaults"])
+@pytest.mark.thorough
 def test_a_flood_of_extensions_is_bounded(caller: Caller, context: Context) -> None:
     """Four hundred extensions of a reservation of a thousand events: a hundred are admitted, and repeat no events."""
     budget = caller.budget().json()["id"]
