@@ -30,7 +30,7 @@ from accounting.composition.fourier import DELTA_GOAL, FourierInversion
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS, AskedBefore, intersect
 from accounting.composition.renyi import RenyiBound
 from accounting.composition.shared_lines import deltas_on_shared_lines, epsilons_on_shared_lines
-from accounting.enclosure import between, enclosure
+from accounting.enclosure import between, enclosure, narrower
 from accounting.events import Event
 from accounting.fourier.effort import question
 from accounting.fourier.profiles import goal
@@ -185,8 +185,11 @@ def _epsilon_of_rest(composition: Composition, delta: float, evaluators: Sequenc
             above = below = Answer(Interval(0.0, pure, pure), BasicComposition.name)
         else:
             above, below = (_epsilon_of_rest(part, delta, evaluators) for part in (enclosed.above, enclosed.below))
+            if enclosed.simpler is not None and above.value.width > goal(above.value.upper):
+                above = narrower(above, _epsilon_of_rest(enclosed.simpler, delta, evaluators))
         least = 0.0 if enclosed.one_step is None else one_step_epsilon(enclosed.one_step, delta)
-        others = [RenyiBound().epsilon(composition, delta), None if steps is None else steps.epsilon(delta)]
+        moments = RenyiBound().epsilon(composition, delta) if enclosed.has_own_moments else None
+        others = [moments, None if steps is None else steps.epsilon(delta)]
         return between(above, below, least, others)
     return intersect(composition, evaluators, lambda evaluator: evaluator.epsilon(composition, delta), pure, goal)
 
@@ -235,8 +238,11 @@ def _delta_of_rest(composition: Composition, epsilon: float, evaluators: Sequenc
             above = below = Answer(Interval(0.0, 1.0, 1.0), BasicComposition.name)
         else:
             above, below = (_delta_of_rest(part, epsilon, evaluators) for part in (enclosed.above, enclosed.below))
+            if enclosed.simpler is not None and above.value.width > _delta_goal(above.value.upper):
+                above = narrower(above, _delta_of_rest(enclosed.simpler, epsilon, evaluators))
         least = 0.0 if enclosed.one_step is None else one_step_delta(enclosed.one_step, epsilon)
-        others = [RenyiBound().delta(composition, epsilon), None if steps is None else steps.delta(epsilon)]
+        moments = RenyiBound().delta(composition, epsilon) if enclosed.has_own_moments else None
+        others = [moments, None if steps is None else steps.delta(epsilon)]
         return between(above, below, least, others)
     return intersect(composition, evaluators, lambda evaluator: evaluator.delta(composition, epsilon), 1.0, _delta_goal)
 

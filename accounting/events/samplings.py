@@ -182,22 +182,44 @@ class WithReplacement(FixedSizeBatches):
 @sampling
 @dataclass(frozen=True, slots=True)
 class TruncatedPoisson(Sampling):
-    """Poisson batches that are cut to a largest size; what the cut may change is added to delta.
+    """Poisson batches that are cut to a largest size: at random, which is priced as it is, or in whatever way.
 
-    Attributes:
-        max_batch_size: Which records are left out of a larger batch is free.
+    What an arbitrary cut may change is added to delta, which leaves no finite epsilon where cuts are not rare. Under
+    `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
+    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records.
     """
 
     kind: ClassVar[str] = "truncated_poisson"
     is_amplified = True
-    relations = _ADD_REMOVE_OR_NULL
-    why_refused = "its adjustment is published for a record that comes, goes or becomes null"
+    why_refused = (
+        "the adjustment for an arbitrary cut is published for a record that comes, goes or becomes null; a random one "
+        'is accounted, with truncation "random"'
+    )
     filters = ("approximate_dp", "approximate_gaussian_dp")
     sampling_probability: Annotated[float, Real(0.0, 1.0, "Of every record, before batches are cut.", True)]
     max_batch_size: Annotated[int, Whole(1, MAX_DATASET_SIZE, "Records that a batch has at most.")]
     dataset_size: Annotated[
-        int, Whole(1, MAX_DATASET_SIZE, "A public bound on the number of records, of both neighbours.")
+        int,
+        Whole(
+            1,
+            MAX_DATASET_SIZE,
+            "A public bound on the number of records, of both neighbours; with a random cut under the replace "
+            "relations, their number.",
+        ),
     ]
+    truncation: Annotated[
+        str,
+        Word(
+            {
+                "arbitrary": "which records are left out of a larger batch is free, as where the last ones are.",
+                "random": "all subsets of `max_batch_size` records of a larger batch are equally likely.",
+            }
+        ),
+    ] = "arbitrary"
+
+    @property
+    def relations(self) -> tuple[NeighboringRelation, ...]:
+        return _EVERY_RELATION if self.truncation == "random" else _ADD_REMOVE_OR_NULL
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
         """Poisson batches where nothing is ever cut."""

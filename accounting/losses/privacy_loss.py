@@ -68,6 +68,7 @@ class PrivacyLoss(ABC):
         ends_exactly: Whether the profile keeps its relative accuracy up to the largest loss.
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
+        has_own_moments: Whether the moments of a loss that is enclosed are not just those of ``dominating``.
         moments_within: How far `log_moment` is above the moment that it computes, relatively, at every tilt; None where
             that is not known, as where it is a bound of another kind.
         is_tight: Whether each delta of ``dominating`` is attained, by a pair of its own; compositions need not be.
@@ -78,6 +79,7 @@ class PrivacyLoss(ABC):
     ends_exactly: ClassVar[bool] = False
     is_mixture: ClassVar[bool] = False
     is_enclosed: ClassVar[bool] = False
+    has_own_moments: ClassVar[bool] = True
     moments_within: ClassVar[float | None] = None
     is_tight: ClassVar[bool] = True
 
@@ -115,6 +117,11 @@ class PrivacyLoss(ABC):
     def dominating(self) -> PrivacyLoss:
         """The loss of a pair that dominates the mechanism."""
         return self
+
+    @property
+    def simpler(self) -> PrivacyLoss | None:
+        """A loss that dominates the mechanism, too: farther than `dominating`, but better known where that is wide."""
+        return None
 
     @property
     def attained(self) -> PrivacyLoss:
