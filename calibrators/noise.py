@@ -16,6 +16,7 @@ from accounting.events import (
     RandomAllocation,
     Sampling,
     ShuffledEpochs,
+    TruncatedPoisson,
     WithoutReplacement,
 )
 from accounting.intervals import Answer
@@ -74,6 +75,7 @@ class GaussianSteps:
         dataset_size: Declared number of records.
         relation: Decides how disjoint batches are cut: by position where neighbours have the same positions, else each
             record draws its own.
+        max_batch_size: Of truncated batches, of which a random subset is kept.
 
     >>> GaussianSteps("poisson", 100, NeighboringRelation.REPLACE_ONE)(2.0, 5, 10).sampling.sampling_probability
     0.1
@@ -82,23 +84,34 @@ class GaussianSteps:
     sampling: str
     dataset_size: int
     relation: NeighboringRelation
+    max_batch_size: int | None = None
 
     def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
         return Event(Gaussian(noise_multiplier), self._sampling(batch_size), iterations)
 
     def _sampling(self, batch_size: int) -> Sampling:
+        found: Sampling
         match self.sampling:
             case Poisson.kind:
-                return Poisson(batch_size / self.dataset_size)
+                found = Poisson(batch_size / self.dataset_size)
+            case TruncatedPoisson.kind:
+                assert self.max_batch_size is not None, "whoever asks has seen to it"
+                share = batch_size / self.dataset_size
+                found = TruncatedPoisson(share, self.max_batch_size, self.dataset_size, truncation="random")
             case WithoutReplacement.kind:
-                return WithoutReplacement(batch_size, self.dataset_size)
+                found = WithoutReplacement(batch_size, self.dataset_size)
             case RandomAllocation.kind:
-                return RandomAllocation(self._steps_per_epoch(batch_size), participations=1)
+                found = RandomAllocation(self._steps_per_epoch(batch_size), participations=1)
             case ShuffledEpochs.kind:
-                return ShuffledEpochs(self._steps_per_epoch(batch_size))
+                found = ShuffledEpochs(self._steps_per_epoch(batch_size))
             case DisjointBatches.kind:
                 alone = self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
-                return DisjointBatches("independent" if alone else "by_position")
+                found = DisjointBatches("independent" if alone else "by_position")
+            case _:
+                found = self._full_batch(batch_size)
+        return found
+
+    def _full_batch(self, batch_size: int) -> FullBatch:
         if batch_size != self.dataset_size:
             raise InvalidValue(
                 f"full_batch takes every record in every step: batch_size must be {self.dataset_size}",
@@ -205,7 +218,7 @@ def _of_schedule(spec: Spec) -> tuple[str, ...]:
 def gaussian_event(spec: Spec) -> GaussianSteps:
     """The usual event of a spec's steps."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
-    return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation)
+    return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation, spec.max_batch_size)
 
 
 def solve_gaussian_steps(spec: Spec) -> Steps:
@@ -215,12 +228,21 @@ def solve_gaussian_steps(spec: Spec) -> Steps:
 
     Raises:
         As `solve_steps`, and:
-        InvalidValue: the batch size or the number of steps is missing, a full batch has another size, or disjoint
-            batches need more records than there are.
-        Unsupported: the batch size of full or disjoint batches is solved for, or the number of disjoint batches.
+        InvalidValue: the batch size, the largest one of truncated batches or the number of steps is missing, a full
+            batch has another size, or disjoint batches need more records than there are.
+        Unsupported: the batch size of full, disjoint or truncated batches is solved for, or the number of disjoint
+            batches.
     """
     if spec.sampling == DisjointBatches.kind:
         spec = _one_pass(spec)
+    if spec.sampling == TruncatedPoisson.kind:
+        spec.need("max_batch_size", "the most records of a batch, of which a random subset is kept")
+        if spec.unknown is Unknown.BATCH_SIZE:
+            raise Unsupported(
+                "it is not proved that larger truncated batches cost more, so that no largest one is solved for; give "
+                "batch_size, or use poisson",
+                pointer=("solve_for",),
+            )
     batch_size = spec.batch_size
     if spec.unknown is Unknown.BATCH_SIZE:
         if spec.sampling == FullBatch.kind:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from accounting.errors import InvalidValue
+from accounting.events import TruncatedPoisson
 from accounting.intervals import Answer
 from accounting.numbers import (
     MAX_COUNT,
@@ -73,7 +74,8 @@ class Spec:
         unknown: What is solved for; its own field is None.
         batch_size: Nominal batch size; the public divisor of every noisy sum.
         iterations: Number of steps.
-        sampling: Kind of sampling; its parameters follow from the public sizes.
+        sampling: Kind of sampling; its other parameters follow from the public sizes.
+        max_batch_size: Records that a truncated batch has at most; of no other sampling.
         neighboring_relation: What differs between neighbouring data sets.
         gradient_bound: How one record's gradient is bounded.
         domain: Where parameters are kept.
@@ -96,6 +98,7 @@ class Spec:
     batch_size: int | None = None
     iterations: int | None = None
     sampling: str | None = None
+    max_batch_size: int | None = None
     neighboring_relation: NeighboringRelation | None = None
     gradient_bound: GradientBound | None = None
     domain: Domain | None = None
@@ -116,6 +119,7 @@ class Spec:
                     f"batch_size {self.batch_size} is larger than dataset_size {self.dataset_size}",
                     pointer=("batch_size",),
                 )
+        self._check_largest_batch()
         if self.iterations is not None:
             read_integer("iterations", self.iterations, 1, MAX_COUNT)
         if self.dimension is not None:
@@ -146,6 +150,15 @@ class Spec:
         """The clip threshold, of an algorithm that takes no other gradient bound."""
         assert isinstance(self.gradient_bound, Clip), "the registry has seen to the gradient bound"
         return self.gradient_bound
+
+    def _check_largest_batch(self) -> None:
+        if self.max_batch_size is not None:
+            read_integer("max_batch_size", self.max_batch_size, 1, MAX_DATASET_SIZE)
+            if self.sampling != TruncatedPoisson.kind:
+                raise InvalidValue(
+                    f"max_batch_size is of {TruncatedPoisson.kind} batches alone; leave it out, or take that sampling",
+                    pointer=("max_batch_size",),
+                )
 
     def _check_what_is_open(self) -> None:
         open_target = {OpenEpsilon: Unknown.EPSILON, OpenDelta: Unknown.DELTA}.get(type(self.target))

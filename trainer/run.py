@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.errors import InvalidValue, Unsupported, one_of
-from accounting.events import DisjointBatches, Poisson, RandomAllocation, ShuffledEpochs, WithoutReplacement
+from accounting.events import (
+    DisjointBatches,
+    Poisson,
+    RandomAllocation,
+    ShuffledEpochs,
+    TruncatedPoisson,
+    WithoutReplacement,
+)
 from calibrators.plan import Phase, Plan
 from trainer.algorithms import EXECUTIONS
 from trainer.arrays import Array, on_host, silent, to_host
@@ -245,6 +252,8 @@ def rows_of(phase: object, dataset_size: int) -> float:
     match phase.event.sampling:
         case Poisson() | WithoutReplacement() as sampling:
             share = sampling.sampling_probability
+        case TruncatedPoisson() as sampling:
+            share = min(sampling.sampling_probability, sampling.max_batch_size / dataset_size)
         case RandomAllocation() as sampling:
             share = 1.0 / sampling.num_bins
         case ShuffledEpochs() as sampling:

@@ -25,8 +25,10 @@ from accounting.events import (
     RandomAllocation,
     Sampling,
     ShuffledEpochs,
+    TruncatedPoisson,
     WithoutReplacement,
 )
+from accounting.relations import NeighboringRelation
 from trainer.records import Indices, Records, Selection
 
 State = dict[str, Any]
@@ -39,7 +41,15 @@ _TRAILING = _BITS - _LEADING
 OVERFLOW = 2.0**-60
 
 #: What there are samplers for.
-SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, RandomAllocation, ShuffledEpochs, DisjointBatches)
+SAMPLINGS = (
+    FullBatch,
+    Poisson,
+    TruncatedPoisson,
+    WithoutReplacement,
+    RandomAllocation,
+    ShuffledEpochs,
+    DisjointBatches,
+)
 
 
 class Sampler(Protocol):
@@ -117,6 +127,49 @@ class PoissonSampler:
         taken = np.ones(slots.size, dtype=bool)
         taken[undecided] = trailing >> np.uint64(64 - _TRAILING) < self._trailing
         return padded(slots[taken], self._size, self._capacity)
+
+    def state(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None:
+        pass
+
+
+class TruncatedPoissonSampler:
+    """Takes Poisson batches of the declared places, and keeps a uniformly random subset of one that is too large.
+
+    A place without a record is one like the others, and may take another one's place in a batch: it is a null record.
+
+    Args:
+        positions: shape (N,): the slot of each place; slot N is the spare one.
+        sampling: With q, the largest batch size B and the declared places.
+        steps: How many draws there will be.
+        stream: Where the bits come from.
+
+    Guarantees:
+        - subsets_are_equally_likely: those with the least random words are kept; equal words are drawn again.
+        - batches_have_one_size: B, or that of a padded Poisson batch if that is less, whatever was drawn.
+    """
+
+    def __init__(self, positions: Indices, sampling: TruncatedPoisson, steps: int, stream: AESCounter) -> None:
+        places = sampling.dataset_size
+        self._slots: Indices = np.append(positions[:places], positions.size)  # the spare place's slot is the spare slot
+        self._coins = PoissonSampler(places, sampling.sampling_probability, steps, stream)
+        self._places, self._largest, self._stream = places, sampling.max_batch_size, stream
+
+    def draw(self) -> Indices:
+        drawn = self._coins.draw()
+        order = self._order(drawn == self._places)
+        return self._slots[drawn[order[: self._largest]]]
+
+    def _order(self, is_spare: npt.NDArray[np.bool_]) -> Indices:
+        """Return a random order in which spare places come last."""
+        while True:
+            words = self._stream.random_raw(is_spare.size) >> np.uint64(1)
+            keys = words | (is_spare.astype(np.uint64) << np.uint64(63))
+            order: Indices = np.argsort(keys)
+            if not np.any(keys[order[1:]] == keys[order[:-1]]):
+                return order
 
     def state(self) -> State:
         return {}
@@ -277,12 +330,15 @@ def padded(slots: Indices, size: int, spare: int) -> Indices:
     return filled
 
 
-def check_sampling(sampling: Sampling, steps: int, divisor: int, dataset_size: int) -> None:
-    """Refuse what `sampler_for` cannot draw.
+def check_sampling(
+    sampling: Sampling, steps: int, divisor: int, dataset_size: int, relation: NeighboringRelation
+) -> None:
+    """Refuse what `sampler_for` cannot draw as it is charged under the relation.
 
     Raises:
-        InvalidValue: disjoint batches need more slots than there are.
-        Unsupported: no sampler of this kind is here, or none for more than one step of each allocation.
+        InvalidValue: disjoint batches need more slots than there are, or truncated ones are charged for others.
+        Unsupported: no sampler of this kind is here, none for more than one step of each allocation, or none that cuts
+            batches in this way or under this relation.
     """
     if not isinstance(sampling, SAMPLINGS):
         raise Unsupported(
@@ -296,11 +352,35 @@ def check_sampling(sampling: Sampling, steps: int, divisor: int, dataset_size: i
             code="unsupported_sampling",
             pointer=("sampling", "participations"),
         )
+    if isinstance(sampling, TruncatedPoisson):
+        _check_truncation(sampling, dataset_size, relation)
     by_position = isinstance(sampling, DisjointBatches) and sampling.assignment == "by_position"
     if by_position and steps * divisor > dataset_size:
         raise InvalidValue(
             f"{steps} disjoint batches of {divisor} need {steps * divisor} records; dataset_size is {dataset_size}",
             pointer=("divisor",),
+        )
+
+
+def _check_truncation(sampling: TruncatedPoisson, dataset_size: int, relation: NeighboringRelation) -> None:
+    """Places of the declared number are drawn, whether or not there is a record: a null record keeps its place."""
+    if sampling.truncation != "random":
+        raise Unsupported(
+            'the trainer keeps a random subset of a batch that is too large; use truncation "random"',
+            code="unsupported_sampling",
+            pointer=("sampling", "truncation"),
+        )
+    if relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+        raise Unsupported(
+            "the trainer cuts batches of the declared places, empty ones among them, which is charged under "
+            "replace_special and replace_one alone; use one of these, or poisson batches",
+            code="unsupported_relation",
+            pointer=("neighboring_relation",),
+        )
+    if sampling.dataset_size != dataset_size:
+        raise InvalidValue(
+            f"truncated batches are charged for {sampling.dataset_size} records, and dataset_size is {dataset_size}",
+            pointer=("sampling", "dataset_size"),
         )
 
 
@@ -316,16 +396,17 @@ def sampler_for(
         records: Whose slots are drawn.
         stream: Where draws come from.
 
-    Raises:
-        InvalidValue, Unsupported: as `check_sampling`.
+    Requires:
+        `check_sampling` lets it pass.
     """
-    check_sampling(sampling, steps, divisor, dataset_size)
     sampler: Sampler
     match sampling:
         case FullBatch():
             sampler = FullBatchSampler(records.capacity)
         case Poisson():
             sampler = PoissonSampler(records.capacity, sampling.sampling_probability, steps, stream)
+        case TruncatedPoisson():
+            sampler = TruncatedPoissonSampler(records.positions, sampling, steps, stream)
         case WithoutReplacement():
             sampler = WithoutReplacementSampler(records.positions, sampling.batch_size, sampling.dataset_size, stream)
         case RandomAllocation():
@@ -338,5 +419,5 @@ def sampler_for(
         case DisjointBatches():
             sampler = AllocationSampler(records.capacity, steps, steps, stream)
         case _:
-            raise AssertionError(f"unreachable: {sampling.kind} was refused")
+            raise AssertionError(f"{sampling.kind} is refused by check_sampling")
     return sampler

@@ -18,6 +18,13 @@ class SamplingChoice(Schema):
     """A sampling scheme without what follows from the public sizes."""
 
     kind: str = Field(max_length=64)
+    max_batch_size: OptionalInteger = Field(
+        None,
+        ge=1,
+        le=MAX_DATASET_SIZE,
+        description="Of `truncated_poisson`, which needs it: a uniformly random subset of so many records is kept of a "
+        "larger batch.",
+    )
 
 
 def _shorthand(value: Any) -> Any:

@@ -25,7 +25,7 @@ from app.auth.principal import Principal
 from app.context import Context
 from app.kit.process_pool import too_much_work
 from app.ledger.states import BudgetState
-from app.problems import Problem, from_accounting, refused_at, unprocessable
+from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
@@ -236,7 +236,7 @@ def _spec(
     *,
     judge_published: bool,
 ) -> Spec:
-    with refused_at():
+    with _placed():
         algorithm = registry.find_algorithm(fields.algorithm)
         _check_noise(unknown, noise_multiplier)
         sampling = algorithm.samplings[0].kind if fields.sampling is None else fields.sampling.kind
@@ -248,6 +248,7 @@ def _spec(
             batch_size=batch_size,
             iterations=_iterations(fields, unknown, dataset_size, batch_size),
             sampling=sampling,
+            max_batch_size=None if fields.sampling is None else fields.sampling.max_batch_size,
             neighboring_relation=fields.neighboring_relation,
             gradient_bound=to_gradient_bound(fields.gradient_bound),
             domain=to_domain(fields.domain),
@@ -260,6 +261,9 @@ def _spec(
             judge_published=judge_published,
         )
         return registry.with_defaults(algorithm, spec)
+
+
+_PARENTS = {"charge": ("target",), "step_size": ("hyperparameters",), "max_batch_size": ("sampling",)}
 
 
 @contextmanager
@@ -282,9 +286,22 @@ def _refusal(error: AccountingError, spec: Spec) -> Problem:
         return unprocessable(error.code, detail, "target", "kind")
     if isinstance(error, Unsupported) and not error.pointer:
         return unprocessable(error.code, error.detail, "solve_for")
-    parents = {"charge": ("target",), "step_size": ("hyperparameters",)}
+    return _at_its_place(error)
+
+
+@contextmanager
+def _placed() -> Iterator[None]:
+    """Refusals of what a request says as answers."""
+    try:
+        yield
+    except AccountingError as error:
+        raise _at_its_place(error) from None
+
+
+def _at_its_place(error: AccountingError) -> Problem:
+    """Point at the member of the request that holds what the calibrators know by its bare name."""
     first = str(error.pointer[0]) if error.pointer else ""
-    return from_accounting(error, *parents.get(first, ()))
+    return from_accounting(error, *_PARENTS.get(first, ()))
 
 
 def _check_noise(unknown: Unknown, noise_multiplier: float | None) -> None:

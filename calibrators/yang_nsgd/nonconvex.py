@@ -12,6 +12,7 @@ from accounting.events import (
     Poisson,
     RandomAllocation,
     ShuffledEpochs,
+    TruncatedPoisson,
     WithoutReplacement,
 )
 from accounting.relations import NeighboringRelation
@@ -21,9 +22,10 @@ from calibrators.spec import Spec
 
 PAPER = "Yang, Zhang, Chen & Liu 2022"
 
-#: Every step draws its batch anew, as the theorems need: given the past, its mean gradient is that of the objective.
+#: Every step draws its batch anew and keeps it whole, as the theorems need: given the past, its mean gradient is the
+#: objective's.
 DRAWN_ANEW = (WithoutReplacement, Poisson, FullBatch)
-SAMPLINGS = (*DRAWN_ANEW, RandomAllocation, DisjointBatches, ShuffledEpochs)
+SAMPLINGS = (*DRAWN_ANEW, TruncatedPoisson, RandomAllocation, DisjointBatches, ShuffledEpochs)
 RELATIONS = (
     NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.ADD_OR_REMOVE_ONE,

@@ -88,7 +88,7 @@ def calibrate_with_theorem(
 
     A step size of the caller's own goes into the plan as it is; the bound is then the theorem's at that step size.
     With a domain or a penalty the theorem, which is about all of R^d, says nothing; nor does it of batches that depend
-    on who was in earlier ones.
+    on who was in earlier ones, or are cut.
     """
     assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
     problem, missing = read_problem(spec)
@@ -116,8 +116,8 @@ def calibrate_with_theorem(
         )
     elif not isinstance(event.sampling, DRAWN_ANEW):
         warnings.append(
-            "The theorem is about batches that are drawn anew at every step: where records take turns it gives no step "
-            "size and no bound. The privacy does not depend on it."
+            "The theorem is about batches that are drawn anew at every step and kept whole: where records take turns, "
+            "or batches are cut, it gives no step size and no bound. The privacy does not depend on it."
         )
     elif problem is not None and theorem is not None:
         recommended = theorem.step_size(s, iterations)

@@ -15,6 +15,7 @@ from accounting.events import (
     Poisson,
     RandomAllocation,
     ShuffledEpochs,
+    TruncatedPoisson,
     WithoutReplacement,
 )
 from accounting.relations import NeighboringRelation
@@ -221,6 +222,33 @@ def test_the_number_of_steps_or_the_size_of_disjoint_batches_follows_from_the_ot
         with pytest.raises(InvalidValue, match="disjoint batches") as caught:
             solve_gaussian_steps(replace(spec, **changes))
         assert caught.value.pointer == (pointer,)
+
+
+def test_truncated_batches_keep_a_random_subset_of_the_size_that_is_given() -> None:
+    spec = replace(SPEC, sampling="truncated_poisson", max_batch_size=120, iterations=20)
+    steps = solve_gaussian_steps(spec)
+    assert steps.event.sampling == TruncatedPoisson(0.1, 120, 1000, truncation="random")
+    assert 0.999 < steps.achieved.value.upper <= 1.0
+    # Nothing is ever cut where a batch may hold everyone.
+    whole = solve_gaussian_steps(replace(spec, max_batch_size=1000))
+    poisson = solve_gaussian_steps(replace(spec, sampling="poisson", max_batch_size=None))
+    assert whole.noise_multiplier == poisson.noise_multiplier < steps.noise_multiplier
+
+
+def test_the_largest_size_is_of_truncated_batches_which_need_it_and_is_not_solved_for() -> None:
+    with pytest.raises(InvalidValue, match="of truncated_poisson batches alone") as caught:
+        replace(SPEC, max_batch_size=120)
+    assert caught.value.pointer == ("max_batch_size",)
+    truncated = replace(SPEC, sampling="truncated_poisson")
+    with pytest.raises(InvalidValue, match="max_batch_size is needed") as caught:
+        solve_gaussian_steps(truncated)
+    assert (caught.value.code, caught.value.pointer) == ("missing", ("max_batch_size",))
+    open_size = replace(
+        truncated, max_batch_size=120, batch_size=None, unknown=Unknown.BATCH_SIZE, noise_multiplier=1.0
+    )
+    with pytest.raises(Unsupported, match="not proved") as refused:
+        solve_gaussian_steps(open_size)
+    assert refused.value.pointer == ("solve_for",)
 
 
 def test_the_number_of_disjoint_batches_is_nothing_to_solve_for() -> None:

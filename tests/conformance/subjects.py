@@ -50,9 +50,12 @@ def calibrated(name: str, spec: Spec, **changes: Any) -> Calibration:
 
 
 def sized_for(sampling: str, spec: Spec) -> dict[str, Any]:
-    """What changes beside the sampling: full batches have one size, and one pass has as many steps as fill it."""
+    """What changes beside the sampling: full batches have one size, one pass has as many steps as fill it."""
     if sampling == "full_batch":
         return {"batch_size": None}
+    if sampling == "truncated_poisson":
+        assert spec.batch_size is not None
+        return {"max_batch_size": spec.batch_size}
     if sampling == "disjoint_batches" and spec.batch_size and spec.iterations:
         return {"iterations": min(spec.iterations, spec.dataset_size // spec.batch_size)}
     return {}

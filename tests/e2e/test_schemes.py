@@ -22,6 +22,10 @@ COMMON: dict[str, Any] = {
 #: What each scheme is asked, and what it is charged as: 455 records, in batches of 65 where they have a size.
 SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "random_allocation": ({"batch_size": 65, "epochs": 5}, {"num_bins": 7, "participations": 1}),
+    "truncated_poisson": (
+        {"batch_size": 65, "iterations": 35, "sampling": {"kind": "truncated_poisson", "max_batch_size": 80}},
+        {"sampling_probability": 65 / 455, "max_batch_size": 80, "dataset_size": 455, "truncation": "random"},
+    ),
     "shuffled_epochs": ({"batch_size": 65, "epochs": 5}, {"steps_per_epoch": 7}),
     "disjoint_batches": ({"iterations": 7}, {"assignment": "by_position"}),
 }
@@ -31,7 +35,9 @@ SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def ids(api: Api) -> dict[str, str]:
     private, public = breast_cancer.split()
     budget = create_budget(
-        api, neighboring_relation="replace_special", filter={"kind": "renyi_dp", "epsilon": 8, "delta": 1e-5}
+        api,
+        neighboring_relation="replace_special",
+        filter={"kind": "approximate_gaussian_dp", "epsilon": 12, "delta": 1e-5},
     )
     train = upload(api, breast_cancer.rotated(private, 60), "schemes", budget_id=budget["id"])
     test = upload(api, public, "test of schemes", public=True)
@@ -43,7 +49,7 @@ def test_a_private_run_is_charged_as_it_is_drawn_and_stands_an_attack(
     api: Api, ids: dict[str, str], scheme: str
 ) -> None:
     given, charged = SCHEMES[scheme]
-    asked = COMMON | given | {"sampling": scheme}
+    asked = COMMON | {"sampling": scheme} | given
     calibrated = api.post("/v1/calibrate", asked | {"dataset_size": 455, "dimension": 31})
     assert calibrated.status_code == 200, calibrated.text
     plan_hash = calibrated.json()["plan_hash"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.errors import InvalidValue, Unsupported
+from accounting.errors import AccountingError
 from accounting.events import (
     DisjointBatches,
     FullBatch,
@@ -17,9 +17,11 @@ from accounting.events import (
     RandomAllocation,
     Sampling,
     ShuffledEpochs,
+    TruncatedPoisson,
     WithoutReplacement,
     WithReplacement,
 )
+from accounting.relations import NeighboringRelation
 from trainer.records import Block, Records
 from trainer.samplers import (
     AllocationSampler,
@@ -27,13 +29,16 @@ from trainer.samplers import (
     PoissonSampler,
     Sampler,
     ShuffledSampler,
+    TruncatedPoissonSampler,
     WithoutReplacementSampler,
+    check_sampling,
     padded_size,
     sampler_for,
 )
 from trainer.streams import random_streams
 
 STEPS = 4000
+CUT = TruncatedPoisson(0.2, 12, 50, truncation="random")
 
 
 class GivenWords:
@@ -146,14 +151,37 @@ def test_the_sampler_is_the_one_that_was_charged() -> None:
     assert isinstance(sampler(FullBatch()), FullBatchSampler)
     assert isinstance(sampler(Poisson(0.5)), PoissonSampler)
     assert isinstance(sampler(WithoutReplacement(10, 50)), WithoutReplacementSampler)
+    assert isinstance(sampler(CUT), TruncatedPoissonSampler)
     assert isinstance(sampler(RandomAllocation(5, 1)), AllocationSampler)
     assert isinstance(sampler(ShuffledEpochs(5)), ShuffledSampler)
     assert isinstance(sampler(DisjointBatches("by_position")), ShuffledSampler)
     assert isinstance(sampler(DisjointBatches("independent")), AllocationSampler)
-    with pytest.raises(Unsupported, match="full_batch, poisson, without_replacement, random_allocation, shuffled_ep"):
-        sampler(WithReplacement(10, 50))
-    with pytest.raises(Unsupported, match="one step of each allocation, not 2"):
-        sampler(RandomAllocation(5, 2))
+
+
+def refusal(
+    sampling: Sampling,
+    *,
+    steps: int = 4,
+    relation: NeighboringRelation = NeighboringRelation.REPLACE_SPECIAL,
+) -> tuple[str, tuple[str | int, ...]]:
+    with pytest.raises(AccountingError) as caught:
+        check_sampling(sampling, steps, 10, 50, relation)
+    return caught.value.detail, tuple(caught.value.pointer)
+
+
+def test_what_is_not_drawn_as_it_is_charged_is_refused() -> None:
+    check_sampling(CUT, 4, 10, 50, NeighboringRelation.REPLACE_SPECIAL)
+    for sampling, relation, words, pointer in (
+        (WithReplacement(10, 50), "replace_one", "full_batch, poisson, truncated_poisson, without_re", "sampling/kind"),
+        (RandomAllocation(5, 2), "replace_special", "one step of each allocation, not 2", "sampling/participations"),
+        (TruncatedPoisson(0.2, 12, 50), "replace_special", "random subset", "sampling/truncation"),
+        (CUT, "add_or_remove_one", "empty ones among them", "neighboring_relation"),
+        (TruncatedPoisson(0.2, 12, 51, truncation="random"), "replace_one", "for 51 records", "sampling/dataset_size"),
+        (DisjointBatches("by_position"), "replace_one", "need 60 records; dataset_size is 50", "divisor"),
+    ):
+        detail, place = refusal(sampling, steps=6, relation=NeighboringRelation(relation))
+        assert words in detail
+        assert "/".join(map(str, place)) == pointer
 
 
 @pytest.mark.parametrize("sampling", [WithoutReplacement(10, 50), ShuffledEpochs(5), DisjointBatches("by_position")])
@@ -282,9 +310,43 @@ def test_shuffled_batches_have_public_sizes_and_every_place_once_an_epoch() -> N
     assert again == pytest.approx((3 / 11) ** 2, abs=5 * math.sqrt((3 / 11) ** 2 / taken[1:, 0].size))
 
 
-def test_disjoint_batches_that_need_more_records_than_there_are_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="need 60 records; dataset_size is 50"):
-        sampler(DisjointBatches("by_position"), steps=6)
+def test_a_cut_batch_is_a_uniform_subset_of_its_poisson_batch() -> None:
+    """Beside what its coins say: of a batch of a > 12 places each is kept with probability 12 / a."""
+    steps = 6000
+    cut = sampler(CUT, rows=50, steps=steps)
+    assert isinstance(cut, TruncatedPoissonSampler)
+    whole, kept = np.zeros((steps, 51), dtype=bool), np.zeros((steps, 51), dtype=bool)
+    draw = cut._coins.draw
+
+    def watched() -> np.ndarray:
+        drawn = draw()
+        whole[step, drawn] = True
+        return drawn
+
+    cut._coins.draw = watched  # type: ignore[method-assign]
+    for step in range(steps):
+        batch = cut.draw()
+        assert batch.size == 12, "padded to one size, whatever was drawn"
+        kept[step, batch] = True
+    whole, kept = whole[:, :50], kept[:, :50]
+    assert np.all(whole | ~kept)
+    np.testing.assert_array_equal(kept.sum(axis=1), np.minimum(whole.sum(axis=1), 12))
+    chance = 12 / np.maximum(whole.sum(axis=1, keepdims=True), 12)
+    large = whole & (chance < 1.0)
+    excess = (kept & large).sum(axis=0) - (large * chance).sum(axis=0)
+    spread = np.sqrt((large * chance * (1.0 - chance)).sum(axis=0))
+    assert np.abs(excess / spread).max() < 4.5
+    # Who is kept in one step has nothing to do with who is kept in the next.
+    again = (kept[1:] & kept[:-1]).mean()
+    assert again == pytest.approx(kept.mean() ** 2, abs=5 * math.sqrt(kept.mean() ** 2 / kept[1:].size))
+
+
+def test_equal_words_are_drawn_again() -> None:
+    """Of three places two are kept; the first words of the last two are equal, and so are their last bits."""
+    cut = TruncatedPoissonSampler(
+        np.arange(3), TruncatedPoisson(1.0, 2, 3, truncation="random"), 1, GivenWords(0, *[0] * 3, 8, 4, 5, 9, 7, 3)
+    )  # type: ignore[arg-type]
+    assert cut.draw().tolist() == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -292,6 +354,7 @@ def test_disjoint_batches_that_need_more_records_than_there_are_are_refused() ->
     [
         FullBatch(),
         Poisson(0.3),
+        CUT,
         WithoutReplacement(10, 50),
         RandomAllocation(3, 1),
         ShuffledEpochs(3),

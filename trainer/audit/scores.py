@@ -22,6 +22,7 @@ from accounting.events import (
     RandomAllocation,
     Sampling,
     ShuffledEpochs,
+    TruncatedPoisson,
     WithoutReplacement,
 )
 from accounting.relations import NeighboringRelation
@@ -53,8 +54,8 @@ class Observation:
 def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
     """Every score of every canary, each of shape (m,).
 
-    - ``likelihood_ratio``: ln of the densities of the y_t with and without the canary, under the plan's own sampling;
-      the most powerful test of the claim (Neyman & Pearson).
+    - ``likelihood_ratio``: ln of the densities of the y_t with and without the canary, under the plan's own sampling
+      (of truncated batches, before they are cut); the most powerful test of the claim (Neyman & Pearson).
     - ``total``: sum of y_t / sigma_t^2, which sees a canary that is drawn too often; with full batches it would order
       canaries as the likelihood ratio does.
     - ``fixed_batches``: the likelihood ratio of a canary in the same batch of every epoch, which sees a sampler that
@@ -89,7 +90,7 @@ def _log_likelihood(phase: Phase, sums: Floats, level: float) -> Floats:
         return np.zeros(sums.shape[1])
     terms = _terms(phase, sums, level)
     sampling = phase.event.sampling
-    if isinstance(sampling, Poisson | WithoutReplacement):
+    if isinstance(sampling, Poisson | TruncatedPoisson | WithoutReplacement):
         rate = sampling.sampling_probability
         with np.errstate(divide="ignore"):  # probability 1 leaves nothing out
             return _along_steps(np.logaddexp(np.log1p(-rate), np.log(rate) + terms))
@@ -126,7 +127,7 @@ def _noise(phase: Phase) -> float:
 def _epoch(sampling: Sampling) -> int:
     """Steps in which every record is drawn once, in the mean."""
     match sampling:
-        case Poisson() | WithoutReplacement():
+        case Poisson() | TruncatedPoisson() | WithoutReplacement():
             return max(1, round(1.0 / sampling.sampling_probability))
         case RandomAllocation():
             return sampling.num_bins

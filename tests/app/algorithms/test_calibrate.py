@@ -107,6 +107,9 @@ def test_without_assumptions_the_noise_is_solved_and_the_step_size_is_open(reade
     [
         ({"algorithm": "adam"}, "unknown_algorithm", "/algorithm"),
         ({"sampling": "with_replacement"}, "unsupported_sampling", "/sampling"),
+        ({"sampling": "truncated_poisson"}, "missing", "/sampling/max_batch_size"),
+        ({"sampling": {"kind": "poisson", "max_batch_size": 9}}, "invalid_value", "/sampling/max_batch_size"),
+        ({"sampling": "disjoint_batches", "batch_size": 100}, "invalid_value", "/iterations"),
         ({"gradient_bound": {"kind": "normalize", "regularizer": 1}}, "unsupported_gradient_bound", None),
         ({"batch_size": 10}, "invalid_value", "/batch_size"),
         ({"batch_size": 1001}, "invalid_value", "/batch_size"),
@@ -136,6 +139,7 @@ def test_an_unsupported_sampling_names_those_that_are(reader):
         ({"dataset_size": "1000"}, "/dataset_size"),
         ({"dataset_size": 10.5}, "/dataset_size"),
         ({"dataset_size": 10**9 + 1}, "/dataset_size"),
+        ({"sampling": {"kind": "truncated_poisson", "max_batch_size": 0}}, "/sampling/max_batch_size"),
         ({"iterations": 0}, "/iterations"),
         ({"iterations": 10**8 + 1}, "/iterations"),
         ({"target": {"kind": "approximate_dp", "epsilon": 0, "delta": 1e-5}}, "/target/epsilon"),

@@ -148,7 +148,7 @@ def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
             {"sampling": "with_replacement"},
             Unsupported,
             ("sampling",),
-            "without_replacement, poisson, full_batch, random_allocation, disjoint_batches or shuffled_epochs",
+            "without_replacement, poisson, full_batch, truncated_poisson, random_allocation, disjoint_batches or ",
         ),
         ({"sampling": "without_replacement"}, Unsupported, ("sampling",), "replace_special or replace_one"),
         ({"sampling": "shuffled_epochs"}, Unsupported, ("sampling",), "replace_special or replace_one"),
@@ -219,14 +219,17 @@ def test_with_a_domain_or_a_penalty_there_is_no_theorem_and_the_noise_stays(name
 
 
 @names
-@pytest.mark.parametrize("sampling", ["random_allocation", "shuffled_epochs", "disjoint_batches"])
-def test_where_records_take_turns_the_theorem_gives_no_step_size_and_no_bound(name: str, sampling: str) -> None:
+@pytest.mark.parametrize("sampling", ["random_allocation", "shuffled_epochs", "disjoint_batches", "truncated_poisson"])
+def test_where_records_take_turns_or_batches_are_cut_the_theorem_gives_no_step_size_and_no_bound(
+    name: str, sampling: str
+) -> None:
     asked = spec(
         name,
         sampling=sampling,
         neighboring_relation=NeighboringRelation.REPLACE_SPECIAL,
         iterations=10,
         assumptions=ASSUMPTIONS,
+        max_batch_size=110 if sampling == "truncated_poisson" else None,
     )
     found = calibrate(name, asked)
     assert found.plan.phases[0].step_size is None

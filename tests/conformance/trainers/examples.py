@@ -19,6 +19,7 @@ from calibrators.registry import calibrate
 from tests.conformance.subjects import sized_for
 from tests.conformance.trainers.subjects import FEATURES, RUNS
 from trainer.algorithms import EXECUTIONS
+from trainer.loop import check_sampling_of
 from trainer.losses import Squared
 from trainer.models import LinearModel
 
@@ -60,6 +61,9 @@ def settings(name: str, **changes: Any) -> dict[tuple[str, str], Plan]:
             sizes = sized_for(scheme.kind, RUNS[name].spec)
             try:
                 plan = plan_of(name, sampling=scheme.kind, neighboring_relation=relation, **(sizes | changes))
+                for phase in plan.phases:
+                    if isinstance(phase, Phase):
+                        check_sampling_of(plan, phase)  # what can be charged may be for loops of other programs
             except AccountingError:
                 continue
             found[scheme.kind, str(relation)] = plan

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from accounting.events import (
     DisjointBatches,
@@ -14,6 +15,7 @@ from accounting.events import (
     Poisson,
     RandomAllocation,
     ShuffledEpochs,
+    TruncatedPoisson,
     WithoutReplacement,
 )
 from calibrators.plan import Phase, Plan
@@ -77,6 +79,29 @@ def test_poisson_rows_take_part_independently(name: str, plan: Plan) -> None:
     # A batch's size is binomial: its variance is what a batch of a fixed size or a shuffled one has not.
     sizes = steps.sum(axis=1)
     assert np.var(sizes) == pytest.approx(plan.dataset_size * probability * (1.0 - probability), rel=0.2)
+
+
+@pytest.mark.parametrize(("name", "plan"), of_sampling(TruncatedPoisson))
+@pytest.mark.one_in(4)
+def test_large_poisson_batches_keep_a_random_subset(name: str, plan: Plan) -> None:
+    [event] = plan.events
+    assert isinstance(event.sampling, TruncatedPoisson)
+    records, probability, largest = (
+        plan.dataset_size,
+        event.sampling.sampling_probability,
+        event.sampling.max_batch_size,
+    )
+    taken = batches_of(plan, -(-STEPS // plan.iterations))
+    steps = taken.reshape(-1, records)
+    law = stats.binom(records, probability)
+    sizes = np.arange(records + 1)
+    kept = float(np.sum(law.pmf(sizes) * np.minimum(sizes, largest)))
+    assert_binomial(steps.sum(axis=0), len(steps), kept / records)
+    assert_binomial((steps.sum(axis=1) == largest).sum(keepdims=True), len(steps), float(law.sf(largest - 1)))
+    assert steps.sum(axis=1).max() == largest
+    pairs = float(np.sum(law.pmf(sizes) * np.minimum(sizes, largest) * np.maximum(np.minimum(sizes, largest) - 1, 0)))
+    assert_pairs_are_independent(steps, pairs / (records * (records - 1)))
+    assert_steps_are_independent(taken, kept / records)
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(WithoutReplacement))
@@ -169,5 +194,7 @@ def test_places_are_drawn_whatever_is_in_them(name: str, plan: Plan) -> None:
     more = RecordingStreams(3)
     capacity = 2 * plan.dataset_size
     run(plan, model(), np.vstack([features] * 2), np.tile(labels, 2), streams=more, capacity=capacity)
-    if isinstance(sampling, WithoutReplacement | ShuffledEpochs) or sampling == DisjointBatches("by_position"):
+    if isinstance(sampling, WithoutReplacement | TruncatedPoisson | ShuffledEpochs) or sampling == DisjointBatches(
+        "by_position"
+    ):
         assert max(batch.max() for batch in more.drawn.batches) < plan.dataset_size
