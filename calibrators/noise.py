@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -267,13 +268,22 @@ def _one_pass(spec: Spec) -> Spec:
         if steps > records:
             raise InvalidValue(f"{records} records fill {records} disjoint batches at most", pointer=("iterations",))
         return replace(spec, batch_size=records // steps)
+    check_one_pass(size, steps, records)
+    return spec
+
+
+def check_one_pass(size: int, steps: int, records: int) -> None:
+    """Refuse disjoint batches that need more records than there are.
+
+    Raises:
+        InvalidValue: they do; it points at the number of steps.
+    """
     if size * steps > records:
         raise InvalidValue(
             f"{steps} disjoint batches of {size} need {size * steps} records, and dataset_size is {records}: "
             f"iterations must be at most {records // size}",
             pointer=("iterations",),
         )
-    return spec
 
 
 def _nothing_to_solve_for(spec: Spec, what: str) -> Unsupported:
@@ -311,10 +321,16 @@ def solve_steps(spec: Spec, event_of: EventOf, *, iterations: int | None, batch_
         iterations,
         batch_size,
     )
-    try:
+    with pointed_at_sampling():
         return _solve(asked)
+
+
+@contextmanager
+def pointed_at_sampling() -> Iterator[None]:
+    """Let a refusal point at the sampling that was asked for, and not into a list of events, which nobody wrote."""
+    try:
+        yield
     except Unsupported as error:
-        # The engine points into a list of events, which nobody wrote; what was asked for is a sampling.
         if "sampling" in error.pointer:
             error.pointer = ("sampling",)
         raise

@@ -100,6 +100,9 @@ def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
             pointer=("neighboring_relation",),
         )
     _check_gradient_bound(algorithm, spec)
+    if spec.stages and not algorithm.in_stages:
+        able = one_of([each.name for each in ALGORITHMS.values() if each.in_stages])
+        raise Unsupported(f"{algorithm.name} has no stages; leave them out, or use {able}", pointer=("stages",))
     return filled
 
 

@@ -10,8 +10,9 @@ from pydantic import BeforeValidator, Field
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE
 from accounting.relations import NeighboringRelation
 from app.algorithms.geometry import DomainBody, GradientBoundBody, PenaltyBody
-from app.kit.fields import OptionalInteger, Schema
+from app.kit.fields import Integer, OptionalInteger, Schema
 from app.wire.answers import IntervalBody
+from calibrators.stages import MAX_STAGES
 
 
 class SamplingChoice(Schema):
@@ -49,6 +50,21 @@ class HyperparametersChoice(Schema):
     step_size: float | None = Field(None, gt=0, le=1e12, description="Factor of the update.")
 
 
+class StageBody(Schema):
+    """Equal steps, one stage of several."""
+
+    iterations: Integer = Field(ge=1, le=MAX_COUNT, description="Number of steps.")
+    batch_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="Nominal batch size, and the public divisor.")
+    noise_factor: float = Field(1.0, ge=1e-3, le=1e3, description="Noise of these steps over the noise multiplier.")
+    step_size: float | None = Field(None, gt=0, le=1e12, description="Else that of `hyperparameters`.")
+
+
+class ScheduleChoice(Schema):
+    """A training whose steps change on the way."""
+
+    stages: list[StageBody] = Field(min_length=1, max_length=MAX_STAGES, description="In their order.")
+
+
 class AlgorithmFields(Schema):
     """What a calibration and a run have in common."""
 
@@ -63,6 +79,12 @@ class AlgorithmFields(Schema):
     iterations: OptionalInteger = Field(None, ge=1, le=MAX_COUNT, description="Number of steps; or give `epochs`.")
     epochs: float | None = Field(
         None, gt=0, le=1e8, description="Expected passes over the data, in place of iterations."
+    )
+    schedule: ScheduleChoice | None = Field(
+        None,
+        description="Stages with batch sizes, noise and step sizes of their own, in place of `batch_size`, "
+        "`iterations` and `epochs`. One noise multiplier is solved for, of which each stage has its `noise_factor`. "
+        "For `dp_sgd`, `dp_nsgd`, `dp_adam` and `dp_nadam`.",
     )
     sampling: Annotated[
         SamplingChoice | None,

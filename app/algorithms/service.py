@@ -29,6 +29,7 @@ from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
+from calibrators.stages import Stage
 from trainer.algorithms import EXECUTIONS
 from trainer.numeric_types import carried_out
 
@@ -239,6 +240,7 @@ def _spec(
     with _placed():
         algorithm = registry.find_algorithm(fields.algorithm)
         _check_noise(unknown, noise_multiplier)
+        stages = _stages(fields)
         sampling = algorithm.samplings[0].kind if fields.sampling is None else fields.sampling.kind
         batch_size = _batch_size(fields, unknown, dataset_size, sampling)
         spec = Spec(
@@ -247,6 +249,7 @@ def _spec(
             unknown=unknown,
             batch_size=batch_size,
             iterations=_iterations(fields, unknown, dataset_size, batch_size),
+            stages=stages,
             sampling=sampling,
             max_batch_size=None if fields.sampling is None else fields.sampling.max_batch_size,
             neighboring_relation=fields.neighboring_relation,
@@ -263,7 +266,12 @@ def _spec(
         return registry.with_defaults(algorithm, spec)
 
 
-_PARENTS = {"charge": ("target",), "step_size": ("hyperparameters",), "max_batch_size": ("sampling",)}
+_PARENTS = {
+    "charge": ("target",),
+    "step_size": ("hyperparameters",),
+    "max_batch_size": ("sampling",),
+    "stages": ("schedule",),
+}
 
 
 @contextmanager
@@ -311,6 +319,14 @@ def _check_noise(unknown: Unknown, noise_multiplier: float | None) -> None:
         raise _missing("noise_multiplier", f"noise_multiplier is needed to solve for {unknown}")
 
 
+def _stages(fields: AlgorithmFields) -> tuple[Stage, ...]:
+    if fields.schedule is None:
+        return ()
+    if fields.epochs is not None:
+        raise unprocessable("overdetermined", "every stage has its own number of steps; leave epochs out", "epochs")
+    return tuple(Stage(**stage.model_dump()) for stage in fields.schedule.stages)
+
+
 def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sampling: str) -> int | None:
     full_batch = sampling == FullBatch.kind
     if unknown is Unknown.BATCH_SIZE:
@@ -320,7 +336,9 @@ def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sa
             detail = "full_batch takes every record in every step, so there is no batch size to solve for; use poisson"
             raise unprocessable("unsupported", detail, "solve_for")
         return None
-    return dataset_size if full_batch and fields.batch_size is None else fields.batch_size
+    if full_batch and fields.batch_size is None and fields.schedule is None:
+        return dataset_size
+    return fields.batch_size
 
 
 def _iterations(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, batch_size: int | None) -> int | None:

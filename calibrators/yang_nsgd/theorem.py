@@ -11,6 +11,7 @@ from calibrators.noise import calibration_of, solve_gaussian_steps
 from calibrators.plan import Phase
 from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
 from calibrators.spec import Calibration, Spec
+from calibrators.staged import calibrate_stages
 from calibrators.yang_nsgd.lemma_3_1 import lemma_3_1
 from calibrators.yang_nsgd.nonconvex import DRAWN_ANEW, Problem, read_problem
 
@@ -93,6 +94,8 @@ def calibrate_with_theorem(
     assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
     problem, missing = read_problem(spec)
     theorem = None if problem is None else theorem_of(problem)
+    if spec.stages:
+        return calibrate_stages(algorithm, spec)
     steps = solve_gaussian_steps(spec)
     event, iterations = steps.event, steps.event.count
     s = Phase(event, spec.gradient_bound, steps.batch_size).noise_stddev_on_mean

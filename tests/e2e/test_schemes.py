@@ -73,6 +73,32 @@ def test_a_private_run_is_charged_as_it_is_drawn_and_stands_an_attack(
     assert (attacked.json()["verdict"], attacked.json()["plan_hash"]) == ("consistent", plan_hash)
 
 
+def test_a_run_in_stages_is_charged_for_each_of_them(api: Api, ids: dict[str, str]) -> None:
+    """Larger batches and less noise in the second half, which a short stage of large batches ends."""
+    stages = [
+        {"iterations": 12, "batch_size": 40, "noise_factor": 1.25, "step_size": 0.5},
+        {"iterations": 9, "batch_size": 80},
+        {"iterations": 2, "batch_size": 160, "noise_factor": 1.5},
+    ]
+    asked = COMMON | {"sampling": "poisson", "schedule": {"stages": stages}}
+    calibrated = api.post("/v1/calibrate", asked | {"dataset_size": 455, "dimension": 31}).json()
+    noise = calibrated["solution"]["noise_multiplier"]
+    assert [
+        (event["count"], event["sampling"]["sampling_probability"], event["mechanism"]["noise_multiplier"])
+        for event in calibrated["events"]
+    ] == [(12, 40 / 455, 1.25 * noise), (9, 80 / 455, noise), (2, 160 / 455, 1.5 * noise)]
+    assert [phase["step_size"] for phase in calibrated["plan"]["phases"]] == [0.5, 1.0, 1.0]
+
+    created = api.post("/v1/runs", asked | ids | {"model": {"kind": "logistic_regression"}})
+    assert created.status_code == 202, created.text
+    run = api.wait_for_run(created.json()["id"])
+    assert (run["state"], run["plan_hash"]) == ("succeeded", calibrated["plan_hash"]), run
+    reservation = api.get(f"/v1/reservations/{run['reservation_id']}").json()
+    assert reservation["charged_events"] == calibrated["events"]
+    attacked = api.post("/v1/audits", {"run_id": run["id"], "trials": 400, "confidence": 0.999})
+    assert attacked.json()["verdict"] == "consistent"
+
+
 def test_a_scheme_is_refused_under_a_relation_that_it_does_not_keep(api: Api) -> None:
     asked = COMMON | {"dataset_size": 455, "batch_size": 65, "iterations": 7}
     for scheme, relation in (("random_allocation", "replace_one"), ("shuffled_epochs", "add_or_remove_one")):

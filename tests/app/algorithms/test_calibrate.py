@@ -102,6 +102,9 @@ def test_without_assumptions_the_noise_is_solved_and_the_step_size_is_open(reade
     assert "initial_gap" in body["missing_assumptions"]
 
 
+STAGE = {"iterations": 5, "batch_size": 1001}
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "pointer"),
     [
@@ -110,6 +113,13 @@ def test_without_assumptions_the_noise_is_solved_and_the_step_size_is_open(reade
         ({"sampling": "truncated_poisson"}, "missing", "/sampling/max_batch_size"),
         ({"sampling": {"kind": "poisson", "max_batch_size": 9}}, "invalid_value", "/sampling/max_batch_size"),
         ({"sampling": "disjoint_batches", "batch_size": 100}, "invalid_value", "/iterations"),
+        ({"schedule": {"stages": [STAGE]}}, "overdetermined", "/iterations"),
+        ({"schedule": {"stages": [STAGE]}, "iterations": ..., "epochs": 3}, "overdetermined", "/epochs"),
+        (
+            {"schedule": {"stages": [STAGE | {"batch_size": 1000}, STAGE]}, "iterations": ...},
+            "invalid_value",
+            "/schedule/stages/1/batch_size",
+        ),
         ({"gradient_bound": {"kind": "normalize", "regularizer": 1}}, "unsupported_gradient_bound", None),
         ({"batch_size": 10}, "invalid_value", "/batch_size"),
         ({"batch_size": 1001}, "invalid_value", "/batch_size"),
