@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from epsilond_client import Budget, Client
+from epsilond_client.events import gaussian
 from epsilond_client.loaders import check_batches
-from epsilond_client.samplers import Poisson, RandomAllocation
+from epsilond_client.samplers import Poisson, RandomAllocation, Sampler, TruncatedPoisson, for_event
 
 SAMPLER = RandomAllocation(100, 10, num_bins=5)
+CUT = TruncatedPoisson(100, 10, sampling_probability=0.1, max_batch_size=12)
 POISSON = {"kind": "poisson", "sampling_probability": 0.1}
 
 
@@ -57,6 +59,37 @@ def test_a_guard_charges_what_its_sampler_draws(client: Client) -> None:
     assert sum(sizes) == 200
     [event] = client.reservations.get(guard.id).charged_events or []
     assert (event["sampling"], event["count"]) == (sampler.sampling, 10)
+
+
+def test_a_reservation_begins_with_an_epoch(client: Client, budget: Budget) -> None:
+    """Halves of an epoch under two charges are not what either says: a record is in one of them for certain."""
+    sampler = RandomAllocation(100, 12, num_bins=5)
+    list(zip(range(7), sampler, strict=False))
+    with pytest.raises(ValueError, match="within an epoch"):
+        client.guard(budget, noise_multiplier=1.0, sampler=sampler)
+    sampler.begin_epoch()
+    assert sampler.steps_left == 2
+    assert client.guard(budget, noise_multiplier=1.0, sampler=sampler).steps_reserved == 2
+    list(sampler)
+    assert not sampler.is_within_epoch, "nothing of the last epoch is left"
+    poisson = Poisson(100, 12, sampling_probability=0.1)
+    list(zip(range(7), poisson, strict=False))
+    poisson.begin_epoch()
+    assert poisson.steps_left == 5
+    assert not poisson.is_within_epoch
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [SAMPLER, Poisson(100, 10, sampling_probability=0.1), CUT],
+    ids=lambda sampler: sampler.kind,
+)
+def test_the_service_accounts_what_a_sampler_says(client: Client, sampler: Sampler) -> None:
+    event = gaussian(4.0, sampling=sampler.sampling, count=len(sampler))
+    found = client.account([event], neighboring_relation="replace_special", delta=1e-5)
+    full = client.account([gaussian(4.0, count=10)], neighboring_relation="replace_special", delta=1e-5)
+    assert found.epsilon.upper < full.epsilon.upper
+    assert for_event(event, dataset_size=100).sampling == sampler.sampling
 
 
 def test_a_guard_refuses_a_loop_over_other_batches_before_anything_is_drawn(client: Client, budget: Budget) -> None:

@@ -217,6 +217,11 @@ class Client:
                 '{"kind": "shuffled_epochs", "steps_per_epoch": ...})'
             )
         if sampler is not None:
+            if sampler.is_within_epoch:
+                raise ValueError(
+                    "the sampler is within an epoch, which is charged as a whole where it began: a reservation begins "
+                    "with an epoch. Call begin_epoch() on it, which leaves out the rest of this one"
+                )
             sampling = sampler.sampling
             steps = sampler.steps_left if steps is None else steps
         if steps is None:

@@ -100,6 +100,20 @@ class Sampler(ABC):
         """The steps that were not handed out yet."""
         return self.steps - self._drawn
 
+    @property
+    def steps_per_epoch(self) -> int:
+        """The steps that are drawn as a whole."""
+        return 1
+
+    @property
+    def is_within_epoch(self) -> bool:
+        """Whether some steps of an epoch are handed out, and others are left."""
+        return self._drawn % self.steps_per_epoch != 0 and self.steps_left > 0
+
+    def begin_epoch(self) -> None:
+        """Leave out the rest of an epoch that has begun: whoever drew one of these steps takes no part in the epoch."""
+        self._drawn = min(-(-self._drawn // self.steps_per_epoch) * self.steps_per_epoch, self.steps)
+
     def __len__(self) -> int:
         return self.steps
 
@@ -338,6 +352,11 @@ class RandomAllocation(Sampler):
     def divisor(self) -> float:
         """Return n over the number of bins."""
         return self.dataset_size / int(self.sampling["num_bins"])
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Return the number of bins."""
+        return int(self.sampling["num_bins"])
 
     def batch(self, step: int) -> Indices:
         epoch, bin_of_step = divmod(_step(step, self.steps), self.sampling["num_bins"])

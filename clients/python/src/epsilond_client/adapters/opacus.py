@@ -118,15 +118,14 @@ def guard(
         BudgetExceeded: the steps do not fit.
     """
     sampler: Any = getattr(data_loader, "batch_sampler", None)
-    own = None if is_poisson(data_loader) else declared_by(sampler)
-    if own is not None:
+    is_ours = not is_poisson(data_loader) and declared_by(sampler) is not None
+    if is_ours:
         if epochs is not None:
             raise ValueError("one loop over this sampler is the whole training: say steps, or leave epochs out")
-        steps = sampler.steps_left if steps is None else steps
     elif (epochs is None) == (steps is None):
         raise ValueError("say how many epochs are reserved, or how many steps")
     _check_optimizer(optimizer)
-    if own is None and not is_poisson(data_loader):
+    if not is_ours and not is_poisson(data_loader):
         shuffled = f'{{"kind": "shuffled_epochs", "steps_per_epoch": {_length(data_loader)}}}'
         raise ValueError(
             _not_poisson(
@@ -137,7 +136,8 @@ def guard(
     held = client.guard(
         budget,
         noise_multiplier=noise,
-        sampling=declared_by(sampler),
+        sampler=sampler if is_ours else None,
+        sampling=None if is_ours else declared_by(sampler),
         steps=steps if epochs is None else epochs * len(data_loader),
         purpose=purpose,
         **options,
