@@ -14,10 +14,11 @@ from calibrators.spec import Spec
 
 PAPER = "Yang, Zhang, Chen & Liu 2022"
 
-SAMPLINGS = (WithoutReplacement, Poisson, FullBatch)
+#: The paper draws batches of a fixed size under replace_one. What is usual comes first, here as in `/v1/account`.
+SAMPLINGS = (Poisson, WithoutReplacement, FullBatch)
 RELATIONS = (
-    NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.ADD_OR_REMOVE_ONE,
+    NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.REPLACE_SPECIAL,
 )
 
