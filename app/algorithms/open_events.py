@@ -181,7 +181,7 @@ def _check(open_events: OpenEvents, body: Any) -> None:
         try:
             schemas.append(EventSchema.model_validate(filled))
         except ValidationError as error:
-            raise from_model(error, EventSchema, body, "events", str(index)) from None
+            raise from_model(error, EventSchema, body, "events", index) from None
     if open_events.open:
         to_events(schemas)
 

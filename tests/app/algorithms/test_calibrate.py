@@ -135,7 +135,7 @@ def test_an_unsupported_sampling_names_those_that_are(reader):
         ({"dataset_size": True}, "/dataset_size"),
         ({"dataset_size": "1000"}, "/dataset_size"),
         ({"dataset_size": 10.5}, "/dataset_size"),
-        ({"dataset_size": 10**9 + 1}, "/dataset_size"),
+        ({"dataset_size": 10**13 + 1}, "/dataset_size"),
         ({"iterations": 0}, "/iterations"),
         ({"iterations": 10**8 + 1}, "/iterations"),
         ({"target": {"kind": "approximate_dp", "epsilon": 0, "delta": 1e-5}}, "/target/epsilon"),

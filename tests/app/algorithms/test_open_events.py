@@ -69,7 +69,7 @@ def test_what_is_refused_is_pointed_at(reader):
     whole = STEPS | {"mechanism": {"kind": "gaussian", "noise_multiplier": 1.0}}
     assert_problem(ask(reader, events=[whole]), 422, "missing", "/events")
     wrong = STEPS | {"count": 0}
-    assert_problem(ask(reader, events=[STEPS, wrong]), 422, "validation_error", "/events/1/count")
+    assert_problem(ask(reader, events=[STEPS, wrong]), 422, "invalid_request", "/events/1/count")
     shuffled = STEPS | {"sampling": {"kind": "shuffled_epochs", "steps_per_epoch": 10}}
     assert_problem(ask(reader, events=[shuffled]), 422, "unsupported_relation", None)
     stated = {"mechanism": {"kind": "pure_dp", "epsilon": 2.0}}
