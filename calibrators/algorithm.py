@@ -93,8 +93,9 @@ class Algorithm:
         summary: One sentence.
         source: Paper, algorithm, theorem.
         update: One step, LaTeX.
-        samplings: Schemes under which its events are accounted; the first is the paper's own, and the default.
-        relations: Neighbouring relations under which they are; the first is the paper's own, and the default.
+        samplings: Schemes under which its events are accounted; the first is the default.
+        relations: Neighbouring relations under which they are; the default is the first that the sampling is accounted
+            under.
         gradient_bounds: Kinds of gradient bound it takes; empty where the bound follows from the assumptions alone.
         gradient_bound_required: Whether a request must give one.
         assumptions: What its theorem needs.

@@ -123,10 +123,7 @@ class FixedSizeBatches(Sampling):
 @sampling
 @dataclass(frozen=True, slots=True)
 class WithoutReplacement(FixedSizeBatches):
-    """Every step draws a batch of a fixed size, all batches equally likely; accounted under the replace relations.
-
-    Under `replace_special` it is charged as `replace_one`.
-    """
+    """Every step draws a batch of a fixed size, all batches equally likely; accounted under the replace relations."""
 
     kind: ClassVar[str] = "without_replacement"
     why_refused = (
@@ -220,6 +217,10 @@ class TruncatedPoisson(Sampling):
     @property
     def relations(self) -> tuple[NeighboringRelation, ...]:
         return _EVERY_RELATION if self.truncation == "random" else _ADD_REMOVE_OR_NULL
+
+    def charged_sensitivity(self, relation: NeighboringRelation) -> float:
+        """Where a batch is cut at random, a record that comes takes another one's place."""
+        return NeighboringRelation.REPLACE_ONE.sensitivity if self.truncation == "random" else relation.sensitivity
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
         """Poisson batches where nothing is ever cut."""

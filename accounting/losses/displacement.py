@@ -176,11 +176,17 @@ class DisplacedCellsLoss(AtomicLoss):
         edges = np.linspace(-_REACH * s, 2.0 + _REACH * s, _CELLS + 1)
         half = 0.5 * float(edges[1] - edges[0])
         x = (edges[:-1] + half)[:, None] + half * _NODES
-        log_weights = np.log(half * _WEIGHTS) - 0.5 * math.log(2.0 * math.pi) - math.log(s)
-        null, one, two = (np.exp(log_weights - 0.5 * ((x - mean) / s) ** 2).sum(axis=1) for mean in (0.0, 1.0, 2.0))
-        second = (1.0 - r) * null + r * one
-        losses = np.log1p(r * (two - one) / second)
+        scale = np.log(half * _WEIGHTS) - 0.5 * math.log(2.0 * math.pi) - math.log(s)
+        shares = (math.log1p(-r), math.log(r), math.log(r))
+        null, one, two = (
+            np.logaddexp.reduce(share + scale - 0.5 * ((x - mean) / s) ** 2, axis=1)
+            for share, mean in zip(shares, (0.0, 1.0, 2.0), strict=True)
+        )
+        first, second = np.logaddexp(null, two), np.logaddexp(null, one)
+        # P's mass less Q's, over Q's: where both are close it keeps the digits of the difference.
+        near = np.abs(two - one) < 1.0
+        change = np.exp(one - second) * np.expm1(np.where(near, two - one, 0.0))
+        losses = np.where(near, np.log1p(change), first - second)
         order = np.argsort(losses)
-        losses, places = np.unique(losses[order], return_inverse=True)
-        masses = np.bincount(places, ((1.0 - r) * null + r * two)[order])
-        return Atoms(np.log(masses), losses)
+        losses, starts = np.unique(losses[order], return_index=True)
+        return Atoms(np.logaddexp.reduceat(first[order], starts), losses)

@@ -90,15 +90,16 @@ class AlgorithmFields(Schema):
         SamplingChoice | None,
         BeforeValidator(_shorthand, json_schema_input_type=SamplingChoice | str | None),
         Field(
-            description="One of the algorithm's `samplings`, whose first is the paper's own and the default; the bare "
-            "kind as a string will do."
+            description="One of the algorithm's `samplings`, whose first is the default, which is poisson for DP-SGD "
+            "and its like; the bare kind as a string will do."
         ),
     ] = None
     neighboring_relation: NeighboringRelation | None = Field(
         None,
         strict=False,
         description="What differs between neighbouring data sets. Left out, it is that of the budget that is named, "
-        "else the paper's own; the answer's `convention` tells which.",
+        "else the first of the algorithm's that the sampling is accounted under: add_or_remove_one for Poisson "
+        "batches. The answer's `convention` tells which.",
     )
     gradient_bound: GradientBoundBody | None = Field(
         None, description="How each record's gradient is bounded; some algorithms derive it from their assumptions."
@@ -156,8 +157,12 @@ class AlgorithmBody(Schema):
     summary: str
     source: str
     update: str = Field(description="One step, LaTeX.")
-    samplings: list[str] = Field(description="The first is the paper's own, and the default.")
-    neighboring_relations: list[str] = Field(description="The first is the paper's own, and the default.")
+    samplings: list[str] = Field(
+        description="The first is the default: poisson for DP-SGD and its like, else the paper's own."
+    )
+    neighboring_relations: list[str] = Field(
+        description="The first that the sampling is accounted under is the default."
+    )
     gradient_bounds: list[str] = Field(description="Empty where the bound follows from the assumptions.")
     gradient_bound_required: bool
     variants: list[str] = Field(description="Forms of the algorithm, the default first; empty where it has but one.")

@@ -23,12 +23,12 @@ from calibrators.spec import Spec
 PAPER = "Yang, Zhang, Chen & Liu 2022"
 
 #: Every step draws its batch anew and keeps it whole, as the theorems need: given the past, its mean gradient is the
-#: objective's.
-DRAWN_ANEW = (WithoutReplacement, Poisson, FullBatch)
+#: objective's. The paper has batches of a fixed size under replace_one. What is usual comes first, as in `/v1/account`.
+DRAWN_ANEW = (Poisson, WithoutReplacement, FullBatch)
 SAMPLINGS = (*DRAWN_ANEW, TruncatedPoisson, RandomAllocation, DisjointBatches, ShuffledEpochs)
 RELATIONS = (
-    NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.ADD_OR_REMOVE_ONE,
+    NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.REPLACE_SPECIAL,
 )
 

@@ -148,7 +148,7 @@ def test_an_unsupported_sampling_names_those_that_are(reader):
         ({"dataset_size": True}, "/dataset_size"),
         ({"dataset_size": "1000"}, "/dataset_size"),
         ({"dataset_size": 10.5}, "/dataset_size"),
-        ({"dataset_size": 10**9 + 1}, "/dataset_size"),
+        ({"dataset_size": 10**13 + 1}, "/dataset_size"),
         ({"sampling": {"kind": "truncated_poisson", "max_batch_size": 0}}, "/sampling/max_batch_size"),
         ({"iterations": 0}, "/iterations"),
         ({"iterations": 10**8 + 1}, "/iterations"),

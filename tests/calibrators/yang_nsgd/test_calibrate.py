@@ -148,7 +148,7 @@ def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
             {"sampling": "with_replacement"},
             Unsupported,
             ("sampling",),
-            "without_replacement, poisson, full_batch, truncated_poisson, random_allocation, disjoint_batches or ",
+            "poisson, without_replacement, full_batch, truncated_poisson, random_allocation, disjoint_batches or ",
         ),
         ({"sampling": "without_replacement"}, Unsupported, ("sampling",), "replace_special or replace_one"),
         ({"sampling": "shuffled_epochs"}, Unsupported, ("sampling",), "replace_special or replace_one"),
@@ -195,13 +195,16 @@ def test_a_clip_threshold_that_the_theorem_does_not_cover_is_refused_only_where_
 
 
 @names
-def test_what_the_request_leaves_out_is_the_papers_own(name):
-    """Batches without replacement under replace_one, noise on every coordinate of the sum."""
+def test_what_the_request_leaves_out_is_what_is_usual(name):
+    """Poisson batches under add_or_remove_one, as in accounting; a sampling that is named brings its own relation."""
     found = calibrate(name, spec(name, sampling=None, neighboring_relation=None))
-    assert found.plan.neighboring_relation is NeighboringRelation.REPLACE_ONE
+    assert found.plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE
     [event] = found.plan.events
-    assert event.sampling == WithoutReplacement(100, 1000)
+    assert event.sampling == Poisson(0.1)
     assert event.count == 200
+    fixed = calibrate(name, spec(name, sampling="without_replacement", neighboring_relation=None))
+    assert fixed.plan.neighboring_relation is NeighboringRelation.REPLACE_ONE
+    assert fixed.plan.events[0].sampling == WithoutReplacement(100, 1000)
 
 
 @names

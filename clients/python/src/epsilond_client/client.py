@@ -103,6 +103,13 @@ class Client:
         request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
         return self._http.ask("/v1/calibrate", request, Answer)
 
+    def calibrate_events(
+        self, events: Sequence[Event], *, target: Mapping[str, Any], solve_for: str = "noise_multiplier", **fields: Any
+    ) -> Answer:
+        """The value of the one field that events leave out, of whatever pipeline: noise, count, rate or batch size."""
+        request = {"events": events, "target": target, "solve_for": solve_for} | fields
+        return self._http.ask("/v1/calibrate/events", request, Answer)
+
     def sweep(self, *, algorithm: str, dataset_size: Any, target: Mapping[str, Any], **fields: Any) -> Answer:
         """A calibration of which one field is a list; the answer is a table."""
         request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
