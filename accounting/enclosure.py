@@ -33,17 +33,39 @@ class Enclosure:
 
 
 def enclosure(composition: Composition) -> Enclosure | None:
-    """None where every step is one pair that is attained, or taken as stated."""
-    if not any(loss.is_enclosed for loss, _ in composition.steps):
+    """None where every step is one pair that is attained, or taken as stated.
+
+    Steps that are inverted stay as they are while there are others.
+    """
+    enclosed = [loss for loss, _ in composition.steps if loss.is_enclosed]
+    if not enclosed:
         return None
+    some_stay = not is_inverted(composition)
     above, below, tight = [], [], []
     for loss, count in composition.steps:
+        if some_stay and loss.is_inverted:
+            above.append((loss, count))
+            below.append((loss, count))
+            continue
         above.append((loss.dominating, count))
         below.append((loss.attained, count))
         if loss.is_tight:
             tight.append(above[-1])
     one_step = Composition(tuple(tight)) if tight else None
     return Enclosure(_with_one_gaussian(composition, above), _with_one_gaussian(composition, below), one_step)
+
+
+def is_inverted(composition: Composition) -> bool:
+    """Whether contour integrals of the composition bound it itself, and not pairs around it."""
+    return all(loss.is_inverted or not loss.is_enclosed for loss, _ in composition.steps)
+
+
+def bounds_of(answer: Answer | None) -> Bounds | None:
+    """Return an answer as bounds."""
+    if answer is None:
+        return None
+    value = answer.value
+    return Bounds(value.lower, value.upper, value.estimate, answer.error_budget, answer.method)
 
 
 def between(above: Answer, below: Answer, one_step: float, others: Sequence[Bounds | None]) -> Answer:
