@@ -1,15 +1,15 @@
 """One random allocation as contour integrals see it: the log of a mean of log-normal ratios, on a lattice.
 
-Of t steps j are seen, and the record takes part in one of the t. With m the logarithm of the mean of the j steps' ratios
-and rho = j/t, the ratio of the allocation is f = 1 - rho + rho e^m, so that M(z) is the mean of f^(z+1) (remove) or
-f^-z (add). Where all steps are seen f = e^m. The density of m is that of `log_sums`, but for a shift.
+Of t steps j are seen, and the record takes part in one of the t. With m the logarithm of the mean of the j steps'
+ratios and rho = j/t, the ratio of the allocation is f = 1 - rho + rho e^m, so that M(z) is the mean of f^(z+1) (remove)
+or f^-z (add). Where all steps are seen f = e^m. The density of m is that of `log_sums`, but for a shift.
 
 * A sum over the lattice stands for the integral. Moving every normal variable by i beta / mu moves m by i beta, and
   shows that the sum errs by at most 2 M(c) e^(beta^2 / (2 sigma^2) - (2 pi / h - |w|) beta), sigma^2 = mu^2 / j.
 * Where all steps are seen, the same move gives |M(c + iw)| <= M(c) e^(-sigma^2 w^2 / 2).
 * Moments explode where one ratio is large. So the remove direction is cut at a top: the density is multiplied by
-  Psi(m) = Phi((top - m) / width). What is left of P has less mass by g, and the profile of a composition of E of them is
-  above its own by at most E g. Psi adds beta^2 / (2 width^2) to both exponents.
+  Psi(m) = Phi((top - m) / width). What is left of P has less mass by g, and the profile of a composition of E of them
+  is above its own by at most E g. Psi adds beta^2 / (2 width^2) to both exponents.
 
 The proofs are in docs/concepts/fourier.md, "Random allocation".
 """
@@ -150,14 +150,17 @@ class AllocationStep:
         """Guarantees: moment_within_its_error."""
         spend(2 * TILT * tilts.size * self.means.size)
         none = np.zeros(self.means.size)
-        moments, means, variances, rounding = moments_at(
-            self.log_masses, none, self.losses, 0.0, tilts, False, 8.0
-        )
+        moments, means, variances, rounding = moments_at(self.log_masses, none, self.losses, 0.0, tilts, False, 8.0)
         log_errors = self.log_masses + np.log(self.errors)
         wrong = moments_at(log_errors, none, self.losses, 0.0, tilts, False, 8.0)[0]
         with np.errstate(over="ignore"):
             relative = 1.001 * np.exp(np.minimum(wrong - moments, 700.0))
-            relative += np.array([self._beyond(tilt, moment) + self._alias(tilt, 0.0) for tilt, moment in zip(tilts.tolist(), moments.tolist(), strict=True)])
+            relative += np.array(
+                [
+                    self._beyond(tilt, moment) + self._alias(tilt, 0.0)
+                    for tilt, moment in zip(tilts.tolist(), moments.tolist(), strict=True)
+                ]
+            )
         known = relative < 0.5
         errors = np.where(known, -np.log1p(-np.where(known, relative, 0.0)), 1e9)
         return TiltTable(tilts, moments, means, variances, errors + UNIT * rounding)
@@ -250,13 +253,17 @@ class AllocationStep:
         inside = log_below(mu, count, places[:-1] + math.log(count)) - tilt * places[1:]
         return float(np.logaddexp(scipy.special.logsumexp(inside), -0.25 * exponent))
 
-    def _envelope(self, tilt: float, decay: float, log_moment: float, error: float) -> tuple[tuple[Array, Array], float]:
+    def _envelope(
+        self, tilt: float, decay: float, log_moment: float, error: float
+    ) -> tuple[tuple[Array, Array], float]:
         """What bounds |M(c + iw)/M(c)| where a part of the steps is seen, as `StepLine.log_envelope`.
 
-        On the line moved by i beta, |f^z| falls by e^(-w arg f), and arg f grows with m. Each cell is bounded by its ends.
+        On the line moved by i beta, |f^z| falls by e^(-w arg f), and arg f grows with m. Ends of cells bound them.
         """
         density = np.log(self.law.density[self._used] * (1.0 + self.errors))
-        heights = np.maximum(density[:-1], density[1:]) + math.log(self.step) + 0.125 * (self.step / self.law.sigma) ** 2
+        heights = (
+            np.maximum(density[:-1], density[1:]) + math.log(self.step) + 0.125 * (self.step / self.law.sigma) ** 2
+        )
         if self.remove:
             heights = heights + (tilt + 1.0) * self.ratios[1:]
             heights = heights + scipy.special.log_ndtr((self.top - self.means[:-1]) / self.width)

@@ -34,7 +34,9 @@ Array = NDArray[np.float64]
 _HALF, _PER_SIGMA = 10, 8.0
 _NODES = np.arange(1 - _HALF, 1 + _HALF)
 #: log of the probability below a lattice, and of the share of the mean above it.
-LOG_BELOW, LOG_ABOVE = -170.0, -125.0
+LOG_BELOW, LOG_ABOVE = -170.0, -100.0
+#: Room above the end for those who cut the law, in units of sigma.
+_ROOM = 5.0
 #: Natural digits of the trapezoid rule.
 _DIGITS = 42.0
 #: Rounding of an interpolated density in units of the roundoff: of weights, sum and exponential; and of a node's value,
@@ -49,7 +51,7 @@ _ORDERS = np.arange(65.0)
 #: Cells of one variable, in which exponential moments are bounded, and their tilts.
 _CELLS, _TILTS = 4001, 2.0 ** np.linspace(-8.0, 1.0, 28)
 #: Terms of all trapezoid rules together, which take two seconds on one core.
-MOST_TERMS = 40_000_000
+MOST_TERMS = 60_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +108,8 @@ def log_sum(mu: float, count: int) -> LogSum:
     while levels[-1][-1] > 2:
         levels.append(sorted({half for number in levels[-1] for half in (number // 2, number - number // 2)}))
     steps = [2.0 ** math.floor(math.log2(mu / math.sqrt(numbers[-1]) / _PER_SIGMA)) for numbers in levels]
-    # Each lattice reaches beyond what the next one asks of it.
-    uppers = [_upper_end(mu, count, LOG_ABOVE)]
+    # Room for a cut; and each lattice reaches beyond what the next one asks of it.
+    uppers = [_upper_end(mu, count, LOG_ABOVE) + _ROOM * mu / math.sqrt(count)]
     for step in steps:
         uppers.append(uppers[-1] + (_HALF + 2) * step + _moved(_shift(_PER_SIGMA * 2.0 * step)))
     one = _one(mu, steps[-1], uppers[-1])
@@ -236,7 +238,7 @@ def _sum(left: LogSum, right: LogSum, step: float, upper: float, spent: int) -> 
     upper = min(upper, _upper_end(mu, count, LOG_BELOW))
     lower = _lower_end(mu, count, LOG_BELOW) - _moved(_shift(mu / math.sqrt(count)))
     places = _places(lower, upper, step)
-    logs = step * places
+    logs: Array = (step * places).astype(np.float64)
     # The trapezoid rule: Im v = shift, and how much the integrand grows there.
     sigma = min(left.sigma, right.sigma)
     shift = _shift(sigma)
@@ -302,8 +304,8 @@ def _lagrange(u: float) -> Array:
     return np.array(weights)
 
 
-#: The largest |weight| of each node in each part of a cell, rounded up; the weights in its middle; those of a difference
-#: of order 2L - 2, and the largest |product of (u - node)| of its nodes, over (2L - 2)!.
+#: The largest |weight| of each node in each part of a cell, rounded up; the weights in its middle; those of a
+#: difference of order 2L - 2, and the largest |product of (u - node)| of its nodes, over (2L - 2)!.
 _PARTS = 8
 _GRID = np.abs(np.array([_lagrange(u) for u in np.linspace(0.0, 1.0, 20 * _PARTS + 1)]))
 _LARGEST = 1.001 * np.array([_GRID[20 * part : 20 * part + 21].max(axis=0) for part in range(_PARTS)])
@@ -422,7 +424,7 @@ def _weigh(u: float, weights: Array) -> None:
     """Set the weights of Lagrange's interpolation at 0 <= u <= 1."""
     nodes = weights.size
     half = nodes // 2
-    if u == 0.0 or u == 1.0:
+    if u in (0.0, 1.0):
         weights[:] = 0.0
         weights[half - 1 if u == 0.0 else half] = 1.0
         return

@@ -281,12 +281,12 @@ def block_steps(noise_multiplier: float, bins: int, blocks: int, count: int) -> 
 def _seen_part(noise_multiplier: float, bins: int, seen: int) -> PrivacyLoss:
     if bins == 1:
         return GaussianLoss(1.0 / noise_multiplier)
-    return AllocationLoss(noise_multiplier, bins, seen) if seen > 1 else PoissonGaussianLoss(noise_multiplier, 1.0 / bins)
+    return (
+        AllocationLoss(noise_multiplier, bins, seen) if seen > 1 else PoissonGaussianLoss(noise_multiplier, 1.0 / bins)
+    )
 
 
-def set_steps(
-    noise_multiplier: float, sampling: RandomAllocation, count: int
-) -> tuple[tuple[PrivacyLoss, int], ...]:
+def set_steps(noise_multiplier: float, sampling: RandomAllocation, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
     """The losses of ``count`` steps with random sets of several, and how often each is met, the last set as a whole.
 
     >>> [(loss.above.bins, number) for loss, number in set_steps(1.0, RandomAllocation(7, 3), 14)]
