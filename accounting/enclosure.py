@@ -37,11 +37,21 @@ class Enclosure:
 
 
 def enclosure(composition: Composition) -> Enclosure | None:
-    """None where every step is one pair that is attained, or taken as stated."""
-    if not any(loss.is_enclosed for loss, _ in composition.steps):
+    """None where every step is one pair that is attained, or taken as stated.
+
+    Steps that are inverted stay as they are while there are others.
+    """
+    enclosed = [loss for loss, _ in composition.steps if loss.is_enclosed]
+    if not enclosed:
         return None
+    some_stay = not is_inverted(composition)
     above, below, tight, simpler = [], [], [], []
     for loss, count in composition.steps:
+        if some_stay and loss.is_inverted:
+            above.append((loss, count))
+            below.append((loss, count))
+            simpler.append((loss, count))
+            continue
         above.append((loss.dominating, count))
         below.append((loss.attained, count))
         simpler.append((loss.simpler or loss.dominating, count))
@@ -62,6 +72,19 @@ def enclosure(composition: Composition) -> Enclosure | None:
 def narrower(above: Answer, simpler: Answer) -> Answer:
     """Return the answer with the smaller upper end; both are sound from above."""
     return simpler if simpler.value.upper < above.value.upper else above
+
+
+def is_inverted(composition: Composition) -> bool:
+    """Whether contour integrals of the composition bound it itself, and not pairs around it."""
+    return all(loss.is_inverted or not loss.is_enclosed for loss, _ in composition.steps)
+
+
+def bounds_of(answer: Answer | None) -> Bounds | None:
+    """Return an answer as bounds."""
+    if answer is None:
+        return None
+    value = answer.value
+    return Bounds(value.lower, value.upper, value.estimate, answer.error_budget, answer.method)
 
 
 def between(above: Answer, below: Answer, one_step: float, others: Sequence[Bounds | None]) -> Answer:

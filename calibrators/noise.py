@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from accounting.errors import InvalidValue, Unsupported
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     Event,
     FullBatch,
@@ -69,7 +70,8 @@ class Steps:
 class GaussianSteps:
     """The event of Gaussian steps under a kind of sampling, whose parameters follow from the public sizes.
 
-    An epoch of allocated or shuffled batches has as many steps as keep its batches, in the mean, no larger than asked.
+    An epoch of allocated or shuffled batches has as many steps as keep its batches, in the mean, no larger than asked;
+    so have blocks, which all steps together are cut into.
 
     Attributes:
         sampling: Kind of sampling.
@@ -88,9 +90,9 @@ class GaussianSteps:
     max_batch_size: int | None = None
 
     def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
-        return Event(Gaussian(noise_multiplier), self._sampling(batch_size), iterations)
+        return Event(Gaussian(noise_multiplier), self._sampling(batch_size, iterations), iterations)
 
-    def _sampling(self, batch_size: int) -> Sampling:
+    def _sampling(self, batch_size: int, iterations: int) -> Sampling:
         found: Sampling
         match self.sampling:
             case Poisson.kind:
@@ -103,6 +105,8 @@ class GaussianSteps:
                 found = WithoutReplacement(batch_size, self.dataset_size)
             case RandomAllocation.kind:
                 found = RandomAllocation(self._steps_per_epoch(batch_size), participations=1)
+            case Blocks.kind:
+                found = Blocks(iterations, max(1, iterations * batch_size // self.dataset_size))
             case ShuffledEpochs.kind:
                 found = ShuffledEpochs(self._steps_per_epoch(batch_size))
             case DisjointBatches.kind:
@@ -236,6 +240,12 @@ def solve_gaussian_steps(spec: Spec) -> Steps:
     """
     if spec.sampling == DisjointBatches.kind:
         spec = _one_pass(spec)
+    if spec.sampling == Blocks.kind and spec.unknown is Unknown.ITERATIONS:
+        raise Unsupported(
+            "more steps in as many blocks cost less, so that no largest number of them is solved for; give iterations, "
+            "or use random_allocation",
+            pointer=("solve_for",),
+        )
     if spec.sampling == TruncatedPoisson.kind:
         spec.need("max_batch_size", "the most records of a batch, of which a random subset is kept")
         if spec.unknown is Unknown.BATCH_SIZE:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     Poisson,
     RandomAllocation,
@@ -254,8 +255,8 @@ def rows_of(phase: object, dataset_size: int) -> float:
             share = sampling.sampling_probability
         case TruncatedPoisson() as sampling:
             share = min(sampling.sampling_probability, sampling.max_batch_size / dataset_size)
-        case RandomAllocation() as sampling:
-            share = 1.0 / sampling.num_bins
+        case RandomAllocation() | Blocks() as sampling:
+            share = sampling.participations / sampling.num_bins
         case ShuffledEpochs() as sampling:
             share = 1.0 / sampling.steps_per_epoch
         case DisjointBatches():

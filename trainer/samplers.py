@@ -19,6 +19,7 @@ from randomgen import AESCounter
 
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     FullBatch,
     Poisson,
@@ -47,6 +48,7 @@ SAMPLINGS = (
     TruncatedPoisson,
     WithoutReplacement,
     RandomAllocation,
+    Blocks,
     ShuffledEpochs,
     DisjointBatches,
 )
@@ -213,19 +215,20 @@ class EpochSampler(ABC):
     Nothing of that is kept in a checkpoint: the stream goes back to where the epoch began, and draws it again.
 
     Args:
-        steps_per_epoch: Steps of an epoch; the phase may end within one.
+        cuts: shape (k + 1,), from 0 on: the steps at which epochs begin, and where the last one ends; there it begins
+            anew. The phase may end within an epoch.
         stream: Where the draws come from.
     """
 
-    def __init__(self, steps_per_epoch: int, stream: AESCounter) -> None:
-        self._steps_per_epoch, self._stream = steps_per_epoch, stream
+    def __init__(self, cuts: Indices, stream: AESCounter) -> None:
+        self._cuts, self._stream = cuts, stream
         self._drawn, self._epoch = 0, stream.state
 
     def draw(self) -> Indices:
-        step = self._drawn % self._steps_per_epoch
+        step, length = self._place(self._drawn)
         if step == 0:
             self._epoch = self._stream.state
-            self._begin(np.random.Generator(self._stream))
+            self._begin(np.random.Generator(self._stream), length)
         self._drawn += 1
         return self._batch(step)
 
@@ -236,11 +239,18 @@ class EpochSampler(ABC):
         self._epoch, self._drawn = state["epoch"], int(state["drawn"])
         if self._drawn:
             self._stream.state = self._epoch
-            self._begin(np.random.Generator(self._stream))
+            _, length = self._place(self._drawn - 1)
+            self._begin(np.random.Generator(self._stream), length)
+
+    def _place(self, drawn: int) -> tuple[int, int]:
+        """Return the place of a step in its epoch, and the steps of that epoch."""
+        step = drawn % int(self._cuts[-1])
+        epoch = int(np.searchsorted(self._cuts, step, side="right"))
+        return step - int(self._cuts[epoch - 1]), int(self._cuts[epoch] - self._cuts[epoch - 1])
 
     @abstractmethod
-    def _begin(self, generator: np.random.Generator) -> None:
-        """Draw an epoch."""
+    def _begin(self, generator: np.random.Generator, length: int) -> None:
+        """Draw an epoch of so many steps."""
 
     @abstractmethod
     def _batch(self, step: int) -> Indices:
@@ -252,7 +262,7 @@ class ShuffledSampler(EpochSampler):
 
     Args:
         positions: shape (N,): the slot of each place.
-        cuts: shape (t + 1,): where the batches of an epoch begin in the permutation, and where the last one ends;
+        edges: shape (t + 1,): where the batches of an epoch begin in the permutation, and where the last one ends;
             public numbers.
         dataset_size: Declared places.
         stream: Where the permutations are drawn from.
@@ -262,15 +272,15 @@ class ShuffledSampler(EpochSampler):
         - the_permutations_ignore_data: they depend on the key and on the declared size.
     """
 
-    def __init__(self, positions: Indices, cuts: Indices, dataset_size: int, stream: AESCounter) -> None:
-        super().__init__(len(cuts) - 1, stream)
-        self._positions, self._cuts, self._dataset_size = positions, cuts, dataset_size
+    def __init__(self, positions: Indices, edges: Indices, dataset_size: int, stream: AESCounter) -> None:
+        super().__init__(np.array([0, len(edges) - 1]), stream)
+        self._positions, self._edges, self._dataset_size = positions, edges, dataset_size
 
-    def _begin(self, generator: np.random.Generator) -> None:
+    def _begin(self, generator: np.random.Generator, length: int) -> None:
         self._order: Indices = generator.permutation(self._dataset_size)
 
     def _batch(self, step: int) -> Indices:
-        return self._positions[self._order[self._cuts[step] : self._cuts[step + 1]]]
+        return self._positions[self._order[self._edges[step] : self._edges[step + 1]]]
 
 
 class AllocationSampler(EpochSampler):
@@ -278,7 +288,7 @@ class AllocationSampler(EpochSampler):
 
     Args:
         capacity: N, the number of slots; slot N is the spare one.
-        num_bins: t, the steps of an epoch.
+        cuts: As `EpochSampler` has them: 0 and t for epochs of t steps.
         steps: How many draws there will be.
         stream: Where the draws come from.
 
@@ -287,12 +297,13 @@ class AllocationSampler(EpochSampler):
         - batches_are_padded: to `padded_size`, whatever was drawn.
     """
 
-    def __init__(self, capacity: int, num_bins: int, steps: int, stream: AESCounter) -> None:
-        super().__init__(num_bins, stream)
-        self._capacity, self._size = capacity, padded_size(capacity, 1.0 / num_bins, steps)
+    def __init__(self, capacity: int, cuts: Indices, steps: int, stream: AESCounter) -> None:
+        super().__init__(cuts, stream)
+        self._capacity = capacity
+        self._size = padded_size(capacity, 1.0 / int(np.diff(cuts).min()), steps)
 
-    def _begin(self, generator: np.random.Generator) -> None:
-        self._step_of = generator.integers(self._steps_per_epoch, size=self._capacity, dtype=np.int32)
+    def _begin(self, generator: np.random.Generator, length: int) -> None:
+        self._step_of = generator.integers(length, size=self._capacity, dtype=np.int32)
 
     def _batch(self, step: int) -> Indices:
         return padded(np.flatnonzero(self._step_of == step), self._size, self._capacity)
@@ -348,7 +359,8 @@ def check_sampling(
         )
     if isinstance(sampling, RandomAllocation) and sampling.participations > 1:
         raise Unsupported(
-            f"the trainer draws one step of each allocation, not {sampling.participations}; use participations 1",
+            f"the trainer draws one step of each allocation, not {sampling.participations}; use participations 1, or "
+            "blocks",
             code="unsupported_sampling",
             pointer=("sampling", "participations"),
         )
@@ -409,15 +421,16 @@ def sampler_for(
             sampler = TruncatedPoissonSampler(records.positions, sampling, steps, stream)
         case WithoutReplacement():
             sampler = WithoutReplacementSampler(records.positions, sampling.batch_size, sampling.dataset_size, stream)
-        case RandomAllocation():
-            sampler = AllocationSampler(records.capacity, sampling.num_bins, steps, stream)
+        case RandomAllocation() | Blocks():
+            cuts = np.arange(sampling.participations + 1) * sampling.num_bins // sampling.participations
+            sampler = AllocationSampler(records.capacity, cuts, steps, stream)
         case ShuffledEpochs():
-            cuts = np.arange(sampling.steps_per_epoch + 1) * dataset_size // sampling.steps_per_epoch
-            sampler = ShuffledSampler(records.positions, cuts, dataset_size, stream)
+            edges = np.arange(sampling.steps_per_epoch + 1) * dataset_size // sampling.steps_per_epoch
+            sampler = ShuffledSampler(records.positions, edges, dataset_size, stream)
         case DisjointBatches(assignment="by_position"):
             sampler = ShuffledSampler(records.positions, np.arange(steps + 1) * divisor, dataset_size, stream)
         case DisjointBatches():
-            sampler = AllocationSampler(records.capacity, steps, steps, stream)
+            sampler = AllocationSampler(records.capacity, np.array([0, steps]), steps, stream)
         case _:
             raise AssertionError(f"{sampling.kind} is refused by check_sampling")
     return sampler

@@ -310,16 +310,10 @@ class ShuffleModel(Sampling):
                 )
 
 
-@sampling
 @dataclass(frozen=True, slots=True)
-class RandomAllocation(Sampling):
-    """Each record takes part in some of every `num_bins` steps, drawn for it alone; a cut allocation counts in full.
+class Allocations(Sampling):
+    """Each record draws, for itself alone, which steps of every `num_bins` it takes part in."""
 
-    Attributes:
-        participations: All choices of so many steps are equally likely.
-    """
-
-    kind: ClassVar[str] = "random_allocation"
     relations = _ADD_REMOVE_OR_NULL
     why_refused = (
         "the record and the one in its place would be allocated separately, and no pair for that is proved here"
@@ -340,7 +334,7 @@ class RandomAllocation(Sampling):
         return self.participations < self.num_bins
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Full batches where every step is chosen, else whole allocations: one that is cut short counts in full."""
+        """Full batches where every step is chosen, else whole allocations, which budgets that add up costs charge."""
         if self.participations == self.num_bins:
             return FULL_BATCH, count
         whole = -(-count // self.num_bins) * self.num_bins
@@ -349,6 +343,30 @@ class RandomAllocation(Sampling):
     def steps_charged(self, count: int) -> int:
         """The steps that a record may have a part in, begun allocations in full."""
         return self.participations * -(-count // self.num_bins)
+
+
+@sampling
+@dataclass(frozen=True, slots=True)
+class RandomAllocation(Allocations):
+    """Each record takes part in some of every `num_bins` steps, all choices of so many steps equally likely.
+
+    Draws are independent between records and between allocations. A last allocation that is cut short is charged as the
+    steps that are seen of it where each record has one participation, and in full otherwise.
+    """
+
+    kind: ClassVar[str] = "random_allocation"
+
+
+@sampling
+@dataclass(frozen=True, slots=True)
+class Blocks(Allocations):
+    """Each record takes part in one step of every block; its steps are drawn independently.
+
+    Every `num_bins` steps are cut into `participations` consecutive blocks: block b, counted from 0, begins at step
+    floor(b num_bins / participations).
+    """
+
+    kind: ClassVar[str] = "blocks"
 
 
 #: Schedules that are fixed in advance: a step of theirs is a full batch to each record that takes part.

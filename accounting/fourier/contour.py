@@ -32,7 +32,7 @@ from accounting.intervals import Bounds
 Array = NDArray[np.float64]
 
 TINY = 5e-324
-_TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window")
+_TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window", "left_out")
 #: Places, over the decay that a line was made for, at which its sum may end; and the one that is tried first.
 _GROWTH = 1.2 ** np.arange(-6.0, 56.0)
 _FIRST_TRIED = 9
@@ -93,6 +93,7 @@ class Contour:
         values: The transform on the line.
         window: eta, 0 for none; already in ``values`` and ``table``.
         table: log D at other tilts, for the aliases.
+        left_out: Mass of which D knows nothing: delta is above D's profile by that at most.
     """
 
     tilt: float
@@ -100,6 +101,7 @@ class Contour:
     values: LineValues
     window: float
     table: TiltTable
+    left_out: float = 0.0
 
     def delta_bounds(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any real eps; tight near the one that the line was made for."""
@@ -129,6 +131,7 @@ class Contour:
             tails,
             self.window,
             (self.table.tilts, self._log_bounds),
+            self.left_out,
         )
 
     @cached_property
@@ -160,6 +163,7 @@ def _evaluate(
     tails: tuple[float, float],
     window: float,
     table: tuple[Array, Array],
+    left_out: float,
 ) -> Array:
     """`Contour._rows`.
 
@@ -168,7 +172,7 @@ def _evaluate(
         tails: Bounds of what lies beyond the last point, of |D| / t^2 and of |D|, over pi.
         table: Tilts, and log of M(x) B(x) at each, rounded up.
     """
-    bounds = np.empty((8, epsilons.size))
+    bounds = np.empty((9, epsilons.size))
     aliases = _aliases(epsilons, table[0], table[1], tilt, period)
     points, spacing, rule = ratios.size, 2.0 * math.pi / period, 2.0 / period
     kernel = np.empty(points, np.complex128)
@@ -212,7 +216,7 @@ def _evaluate(
             # eta^2 e^(eta^2/8) times the density of the windowed loss at eps, rounded up. Its terms are added in turn.
             wrong = inexact_density + UNIT * (1.0 + points) * density_error
             moved_by = largest * correction * max((density + wrong) * rule + tails[1], 0.0)
-        lower, upper = estimate - error - aliases[i] - moved_by, estimate + error
+        lower, upper = estimate - error - aliases[i] - moved_by, estimate + error + left_out
         if math.isfinite(lower) and math.isfinite(upper):
             upper = max(upper, TINY)
             lower = min(max(lower, 0.0), upper) if exponent >= -690.0 else 0.0
@@ -220,7 +224,7 @@ def _evaluate(
         else:
             bounds[0, i], bounds[1, i], bounds[2, i] = 0.0, math.nan, math.inf
         bounds[3, i], bounds[4, i], bounds[5, i] = rounding, quadrature, truncation
-        bounds[6, i], bounds[7, i] = aliases[i], moved_by
+        bounds[6, i], bounds[7, i], bounds[8, i] = aliases[i], moved_by, left_out
     return bounds
 
 

@@ -46,7 +46,14 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 }
 RISKS = ("advantage", "true_positive_rate", "bayes_risk")
 #: Schemes whose batches have a size that a request gives.
-WITH_BATCH_SIZE = ("poisson", "truncated_poisson", "without_replacement", "random_allocation", "shuffled_epochs")
+WITH_BATCH_SIZE = (
+    "poisson",
+    "truncated_poisson",
+    "without_replacement",
+    "random_allocation",
+    "blocks",
+    "shuffled_epochs",
+)
 #: That whose batches have a largest size, too.
 TRUNCATED = "truncated_poisson"
 #: Before the names of constants.
@@ -75,6 +82,7 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
         "without_replacement": "batches of a fixed size",
         "full_batch": "all records in every step",
         "random_allocation": "random allocation: each record draws its step of every epoch",
+        "blocks": "blocks: each record draws its step of every block of steps",
         "disjoint_batches": "one pass over disjoint batches",
         "shuffled_epochs": "shuffled epochs, without amplification",
     },

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from accounting.errors import InvalidValue
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     FullBatch,
     Poisson,
@@ -25,7 +26,7 @@ PAPER = "Yang, Zhang, Chen & Liu 2022"
 #: Every step draws its batch anew and keeps it whole, as the theorems need: given the past, its mean gradient is the
 #: objective's. The paper has batches of a fixed size under replace_one. What is usual comes first, as in `/v1/account`.
 DRAWN_ANEW = (Poisson, WithoutReplacement, FullBatch)
-SAMPLINGS = (*DRAWN_ANEW, TruncatedPoisson, RandomAllocation, DisjointBatches, ShuffledEpochs)
+SAMPLINGS = (*DRAWN_ANEW, TruncatedPoisson, RandomAllocation, Blocks, DisjointBatches, ShuffledEpochs)
 RELATIONS = (
     NeighboringRelation.ADD_OR_REMOVE_ONE,
     NeighboringRelation.REPLACE_ONE,

@@ -10,6 +10,7 @@ import pytest
 
 from accounting.errors import InvalidValue, Unsupported
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     FullBatch,
     Poisson,
@@ -163,6 +164,7 @@ def test_a_batch_larger_than_the_data_set_is_refused() -> None:
         ("poisson", ADD, Poisson(0.1)),
         ("without_replacement", ONE, WithoutReplacement(100, 1000)),
         ("random_allocation", ADD, RandomAllocation(10, 1)),
+        ("blocks", ADD, Blocks(7, 1)),
         ("shuffled_epochs", ONE, ShuffledEpochs(10)),
         ("disjoint_batches", ONE, DisjointBatches("by_position")),
         ("disjoint_batches", SPECIAL, DisjointBatches("by_position")),
@@ -186,6 +188,21 @@ def test_an_epoch_has_the_fewest_steps_whose_batches_are_no_larger_than_asked(
     expected = RandomAllocation(steps, 1) if sampling == "random_allocation" else ShuffledEpochs(steps)
     event = gaussian_event(replace(SPEC, sampling=sampling, neighboring_relation=SPECIAL))(1.0, 7, size)
     assert event.sampling == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "steps", "blocks"), [(100, 50, 5), (90, 50, 4), (110, 50, 5), (1, 50, 1), (1000, 50, 50)]
+)
+def test_blocks_are_as_many_as_keep_batches_no_larger_than_asked(size: int, steps: int, blocks: int) -> None:
+    event = gaussian_event(replace(SPEC, sampling="blocks"))(1.0, steps, size)
+    assert event.sampling == Blocks(steps, blocks)
+
+
+def test_the_number_of_steps_in_blocks_is_not_solved_for() -> None:
+    spec = replace(SPEC, sampling="blocks", iterations=None, noise_multiplier=1.0, unknown=Unknown.ITERATIONS)
+    with pytest.raises(Unsupported, match="cost less") as caught:
+        solve_gaussian_steps(spec)
+    assert caught.value.pointer == ("solve_for",)
 
 
 def test_an_epoch_of_more_steps_than_a_plan_may_have_is_refused() -> None:

@@ -22,6 +22,7 @@ COMMON: dict[str, Any] = {
 #: What each scheme is asked, and what it is charged as: 455 records, in batches of 65 where they have a size.
 SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "random_allocation": ({"batch_size": 65, "epochs": 5}, {"num_bins": 7, "participations": 1}),
+    "blocks": ({"batch_size": 65, "iterations": 30}, {"num_bins": 30, "participations": 4}),
     "truncated_poisson": (
         {"batch_size": 65, "iterations": 35, "sampling": {"kind": "truncated_poisson", "max_batch_size": 80}},
         {"sampling_probability": 65 / 455, "max_batch_size": 80, "dataset_size": 455, "truncation": "random"},

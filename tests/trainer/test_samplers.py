@@ -11,6 +11,7 @@ from scipy import stats
 
 from accounting.errors import AccountingError
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     FullBatch,
     Poisson,
@@ -153,6 +154,7 @@ def test_the_sampler_is_the_one_that_was_charged() -> None:
     assert isinstance(sampler(WithoutReplacement(10, 50)), WithoutReplacementSampler)
     assert isinstance(sampler(CUT), TruncatedPoissonSampler)
     assert isinstance(sampler(RandomAllocation(5, 1)), AllocationSampler)
+    assert isinstance(sampler(Blocks(7, 2)), AllocationSampler)
     assert isinstance(sampler(ShuffledEpochs(5)), ShuffledSampler)
     assert isinstance(sampler(DisjointBatches("by_position")), ShuffledSampler)
     assert isinstance(sampler(DisjointBatches("independent")), AllocationSampler)
@@ -294,6 +296,20 @@ def test_loads_of_allocated_batches_are_binomial(allocated: np.ndarray) -> None:
     assert stats.chisquare(observed, np.append(expected[common], expected[~common].sum())).pvalue > 1e-3
 
 
+def test_slots_draw_a_step_of_every_block() -> None:
+    """Seven steps in two blocks, of three and of four, and then again; a phase of ten steps ends within the third."""
+    runs = np.stack([steps_of(Blocks(7, 2), rows=30, steps=10, seed=seed) for seed in range(400)])
+    for start, end in ((0, 3), (3, 7), (7, 10)):
+        block = runs[:, start:end]
+        assert np.all(block.sum(axis=1) == 1)
+        counts = block.sum(axis=(0, 2))
+        assert stats.chisquare(counts).pvalue > 1e-3
+    load = runs[:, 3].sum(axis=1)
+    assert np.var(load) == pytest.approx(30 * 0.25 * 0.75, rel=0.3), "dealt out, it would not vary"
+    both = int((runs[:, 0] & runs[:, 3]).sum())
+    assert stats.binomtest(both, runs[:, 0].size, 1 / 12).pvalue > 1e-3
+
+
 def test_an_allocation_that_is_cut_short_leaves_slots_out() -> None:
     """A phase that ends after two of five steps: two fifths of the slots have had their step."""
     seen = np.array([steps_of(RandomAllocation(5, 1), rows=50, steps=2, seed=seed).sum() for seed in range(200)])
@@ -357,6 +373,7 @@ def test_equal_words_are_drawn_again() -> None:
         CUT,
         WithoutReplacement(10, 50),
         RandomAllocation(3, 1),
+        Blocks(5, 2),
         ShuffledEpochs(3),
         *map(DisjointBatches, ("by_position", "independent")),
     ],

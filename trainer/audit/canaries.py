@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from accounting.events import DisjointBatches, FullBatch, Poisson, RandomAllocation
+from accounting.events import Blocks, DisjointBatches, FullBatch, Poisson, RandomAllocation
 from accounting.numbers import MAX_DATASET_SIZE
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Box
@@ -81,14 +81,14 @@ def dependence(plan: Plan) -> str:
     for phase in plan.phases:
         sampling = phase.event.sampling
         by_record = isinstance(sampling, DisjointBatches) and sampling.assignment == "independent"
-        if not (by_record or isinstance(sampling, FullBatch | Poisson | RandomAllocation)):
+        if not (by_record or isinstance(sampling, FullBatch | Poisson | RandomAllocation | Blocks)):
             return f"{sampling.kind} sampling lets records exclude each other"
     return ""
 
 
 def largest_number_of_rows(plan: Plan) -> int:
     """Rows that a run reads: schemes of a fixed size have as many places as the plan declares."""
-    free = (FullBatch, Poisson, RandomAllocation)
+    free = (FullBatch, Poisson, RandomAllocation, Blocks)
     return MAX_DATASET_SIZE if all(isinstance(e.sampling, free) for e in plan.events) else plan.dataset_size
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     FullBatch,
     Gaussian,
@@ -96,10 +98,21 @@ def _log_likelihood(phase: Phase, sums: Floats, level: float) -> Floats:
             return _along_steps(np.logaddexp(np.log1p(-rate), np.log(rate) + terms))
     if isinstance(sampling, FullBatch):
         return _along_steps(terms)
-    epoch = len(terms) if isinstance(sampling, DisjointBatches) else _epoch(sampling)
     return _along_steps(
-        np.stack([_one_of(terms[start : start + epoch], epoch) for start in range(0, len(terms), epoch)])
+        np.stack([_one_of(terms[start:end], end - start) for start, end in _epochs(sampling, len(terms))])
     )
+
+
+def _epochs(sampling: Sampling, steps: int) -> list[tuple[int, int]]:
+    """Return where epochs begin and end of which a record takes part in one step; the last may end after the steps."""
+    if isinstance(sampling, DisjointBatches):
+        return [(0, steps)]
+    if isinstance(sampling, Blocks):
+        bins, blocks = sampling.num_bins, sampling.participations
+        starts = [number // blocks * bins + number % blocks * bins // blocks for number in range(steps + blocks + 1)]
+        return [(start, end) for start, end in pairwise(starts) if start < steps]
+    length = _epoch(sampling)
+    return [(start, start + length) for start in range(0, steps, length)]
 
 
 def _total(phase: Phase, sums: Floats, level: float) -> Floats:
@@ -129,8 +142,8 @@ def _epoch(sampling: Sampling) -> int:
     match sampling:
         case Poisson() | TruncatedPoisson() | WithoutReplacement():
             return max(1, round(1.0 / sampling.sampling_probability))
-        case RandomAllocation():
-            return sampling.num_bins
+        case RandomAllocation() | Blocks():
+            return sampling.num_bins // sampling.participations
         case ShuffledEpochs():
             return sampling.steps_per_epoch
     return 1

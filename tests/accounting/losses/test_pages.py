@@ -8,6 +8,7 @@ import pytest
 
 from accounting.accountant import epsilon_for_delta
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     Event,
     Gaussian,
@@ -64,8 +65,14 @@ NUMBERS = [
         for cut in [TruncatedPoisson(0.01, largest, 100_000, "random")]
         for relation, shown in zip((ADD_REMOVE, SPECIAL, REPLACE), numbers, strict=True)
     ),
-    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 100), ADD_REMOVE, 1e-5, "0.6211"),
-    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 1000), ADD_REMOVE, 1e-5, "1.7023"),
+    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 100), ADD_REMOVE, 1e-5, "0.620940"),
+    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 1000), ADD_REMOVE, 1e-5, "1.701498"),
+    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 50), ADD_REMOVE, 1e-5, "0.534878"),
+    ("random_allocation", Event(Gaussian(4.0), Blocks(100, 10), 100), ADD_REMOVE, 1e-5, "0.941661"),
+    ("random_allocation", Event(Gaussian(10.0), RandomAllocation(199, 100), 199), ADD_REMOVE, 1e-5, "2.964049"),
+    ("random_allocation", Event(Gaussian(1.0), Poisson(0.01), 50), ADD_REMOVE, 1e-5, "0.5829"),
+    ("random_allocation", Event(Gaussian(4.0), Poisson(0.1), 100), ADD_REMOVE, 1e-5, "0.9829"),
+    ("random_allocation", Event(Gaussian(10.0), Poisson(100 / 199), 199), ADD_REMOVE, 1e-5, "2.9761"),
     ("random_allocation", Event(Gaussian(1.0), Poisson(0.01), 100), ADD_REMOVE, 1e-5, "0.7180"),
     ("random_allocation", Event(Gaussian(1.0), Poisson(0.01), 1000), ADD_REMOVE, 1e-5, "1.8282"),
     ("shuffled_epochs", Event(Gaussian(0.5), ShuffledEpochs(10_000), 10_000), SPECIAL, 1e-6, "10.99715"),

@@ -172,6 +172,7 @@ def test_fields_are_those_of_the_algorithm_and_the_target(algorithms: list[dict[
         ("poisson", {"batch_size"}),
         ("truncated_poisson", {"batch_size", "max_batch_size"}),
         ("random_allocation", {"batch_size"}),
+        ("blocks", {"batch_size"}),
         ("shuffled_epochs", {"batch_size"}),
         ("disjoint_batches", set()),
     ],

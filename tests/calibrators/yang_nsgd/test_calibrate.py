@@ -148,7 +148,7 @@ def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
             {"sampling": "with_replacement"},
             Unsupported,
             ("sampling",),
-            "poisson, without_replacement, full_batch, truncated_poisson, random_allocation, disjoint_batches or ",
+            "poisson, without_replacement, full_batch, truncated_poisson, random_allocation, blocks, disjoint_batches or ",
         ),
         ({"sampling": "without_replacement"}, Unsupported, ("sampling",), "replace_special or replace_one"),
         ({"sampling": "shuffled_epochs"}, Unsupported, ("sampling",), "replace_special or replace_one"),
@@ -222,7 +222,9 @@ def test_with_a_domain_or_a_penalty_there_is_no_theorem_and_the_noise_stays(name
 
 
 @names
-@pytest.mark.parametrize("sampling", ["random_allocation", "shuffled_epochs", "disjoint_batches", "truncated_poisson"])
+@pytest.mark.parametrize(
+    "sampling", ["random_allocation", "blocks", "shuffled_epochs", "disjoint_batches", "truncated_poisson"]
+)
 def test_where_records_take_turns_or_batches_are_cut_the_theorem_gives_no_step_size_and_no_bound(
     name: str, sampling: str
 ) -> None:

@@ -5,6 +5,7 @@ Keys are given, so that a test always ends the same way. `Dealt` is what the tes
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from epsilond_client import samplers
-from epsilond_client.samplers import Poisson, RandomAllocation, Sampler, TruncatedPoisson
+from epsilond_client.samplers import Blocks, Poisson, RandomAllocation, Sampler, TruncatedPoisson
 from scipy import stats
 
 RECORDS, BINS, STEPS = 60, 6, 6000
@@ -20,15 +21,15 @@ KEY = bytes(range(32))
 POISSON = Poisson(RECORDS, STEPS, sampling_probability=0.15, key=KEY)
 CUT = TruncatedPoisson(RECORDS, STEPS, sampling_probability=0.15, max_batch_size=9, key=KEY)
 ALLOCATION = RandomAllocation(RECORDS, STEPS, num_bins=BINS, key=KEY)
-EVERY = pytest.mark.parametrize("sampler", [POISSON, CUT, ALLOCATION], ids=lambda sampler: sampler.kind)
+BLOCKS = Blocks(RECORDS, STEPS, num_bins=15, participations=4, key=KEY)
+EVERY = pytest.mark.parametrize("sampler", [POISSON, CUT, ALLOCATION, BLOCKS], ids=lambda sampler: sampler.kind)
 
 
 class Dealt(RandomAllocation):
     """A shuffled loader under another name: batches that are cut from a fresh permutation in every epoch."""
 
-    def _drawn_bins(self, epoch: int) -> np.ndarray:
-        order = np.argsort(self._words("bins", "<u8", 0, self.records, epoch))
-        return order % self.sampling["num_bins"]
+    def _drawn_bins(self, block: int, count: int) -> np.ndarray:
+        return np.argsort(self._words("bins", "<u8", 0, self.records, block)) % count
 
 
 def taken_by(sampler: Sampler) -> np.ndarray:
@@ -111,6 +112,22 @@ def test_records_are_allocated_alike_often_and_independently_of_each_other_and_o
 def test_a_permutation_that_is_dealt_out_is_caught() -> None:
     found = is_an_allocation(Dealt(RECORDS, STEPS, num_bins=BINS, key=KEY))
     assert found["load"] < 1e-9, found
+
+
+def test_records_draw_a_step_of_every_block() -> None:
+    """Of every 15 steps blocks of 3, 4, 4 and 4, which begin at floor(15 b / 4); each record is once in each of them."""
+    taken = taken_by(BLOCKS).reshape(-1, 15, RECORDS)
+    starts = [0, 3, 7, 11, 15]
+    for start, end in itertools.pairwise(starts):
+        block = taken[:, start:end]
+        assert np.all(block.sum(axis=1) == 1)
+        counts = block.sum(axis=0)
+        assert stats.chisquare(counts, len(taken) / (end - start), axis=0).pvalue.min() > 1e-3 / RECORDS
+        assert loads_are_binomial(block[:, 0], 1.0 / (end - start)) > 1e-3
+    # In the first steps of two blocks as often as if they knew nothing of each other.
+    both = int((taken[:, 3] & taken[:, 7]).sum())
+    assert stats.binomtest(both, taken[:, 3].size, 1 / 16).pvalue > 1e-3
+    assert BLOCKS.divisor == 16.0
 
 
 def test_bins_are_drawn_by_rejection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +273,7 @@ def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
         (lambda: Poisson(1, 1, sampling_probability=math.nan), "above 0 and at most 1"),
         (lambda: Poisson(1, 1, sampling_probability=0.5, key=b"short"), "32 bytes"),
         (lambda: Poisson(1, 1, sampling_probability=0.5, shard=(2, 2)), "from 0 to 1"),
+        (lambda: Blocks(1, 1, num_bins=3, participations=4), "at most num_bins, 3"),
         (lambda: RandomAllocation(1, 1, num_bins=0), "num_bins must be 1 or more"),
         (lambda: TruncatedPoisson(1, 1, sampling_probability=0.5, max_batch_size=1, records=2), "a bound on"),
         (lambda: POISSON.batch(STEPS), f"from 0 to {STEPS - 1}"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     Event,
     FullBatch,
@@ -62,7 +63,7 @@ def with_sampling(sampling: Sampling) -> Plan:
 
 
 @pytest.mark.parametrize(
-    "sampling", [FullBatch(), Poisson(0.1), RandomAllocation(4, 1), DisjointBatches("independent")]
+    "sampling", [FullBatch(), Poisson(0.1), RandomAllocation(4, 1), Blocks(5, 2), DisjointBatches("independent")]
 )
 def test_canaries_are_independent_where_nothing_ties_them(sampling: Sampling) -> None:
     assert dependence(with_sampling(sampling)) == ""

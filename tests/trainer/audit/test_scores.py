@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     Event,
     FullBatch,
@@ -42,6 +43,9 @@ def chance(drawn: tuple[int, ...], sampling: Sampling) -> float:
         return float(all(drawn))
     if isinstance(sampling, DisjointBatches):
         return (sum(drawn) == 1) / len(drawn)
+    if isinstance(sampling, Blocks):
+        assert (sampling.num_bins, len(drawn)) == (3, 4), "blocks of one and of two steps, and the first one again"
+        return (drawn[0] == drawn[3] == 1 == drawn[1] + drawn[2]) / 2
     if isinstance(sampling, RandomAllocation | ShuffledEpochs):
         bins = sampling.num_bins if isinstance(sampling, RandomAllocation) else sampling.steps_per_epoch
         epochs = [drawn[start : start + bins] for start in range(0, len(drawn), bins)]
@@ -70,6 +74,7 @@ def expected_ratio(column: np.ndarray, sampling: Sampling, other: float) -> floa
         DisjointBatches("independent"),
         RandomAllocation(2, 1),
         RandomAllocation(3, 1),
+        Blocks(3, 2),
         ShuffledEpochs(3),
         ShuffledEpochs(7),
     ],

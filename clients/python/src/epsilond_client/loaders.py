@@ -9,7 +9,14 @@ from typing import Any
 
 #: Schemes that cost less because batches are drawn at random and kept secret. Any order of a schedule that is fixed in
 #: advance costs the same, so that there is nothing to look at.
-_AMPLIFIED = ("poisson", "truncated_poisson", "random_allocation", "without_replacement", "with_replacement")
+_AMPLIFIED = (
+    "poisson",
+    "truncated_poisson",
+    "random_allocation",
+    "blocks",
+    "without_replacement",
+    "with_replacement",
+)
 
 
 def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stacklevel: int) -> None:

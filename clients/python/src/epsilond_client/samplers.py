@@ -20,6 +20,7 @@ import operator
 import secrets
 import struct
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
@@ -327,7 +328,72 @@ class TruncatedPoisson(Sampler):
             attempt += 1
 
 
-class RandomAllocation(Sampler):
+class Blocks(Sampler):
+    """Each record takes part in one step of every block, drawn for it alone and anew in every block.
+
+    Args:
+        dataset_size: n, the public number of records.
+        steps: Of the whole training.
+        num_bins: Steps that are cut into blocks; then it begins anew.
+        participations: How many blocks: block b of them, from 0 on, begins at step floor(b num_bins / participations).
+        options: As `Sampler` has them.
+
+    >>> sampler = Blocks(100, 7, num_bins=7, participations=2)
+    >>> sorted(index for step in range(3) for index in sampler.batch(step).tolist()) == list(range(100))
+    True
+    """
+
+    kind = "blocks"
+
+    def __init__(self, dataset_size: int, steps: int, *, num_bins: int, participations: int, **options: Any) -> None:
+        super().__init__(dataset_size, steps, **options)
+        bins, blocks = _whole("num_bins", num_bins, 1), _whole("participations", participations, 1)
+        if blocks > bins:
+            raise ValueError(f"participations must be at most num_bins, {bins}, got {blocks}")
+        self.sampling = {"kind": self.kind, "num_bins": bins, "participations": blocks}
+        self._starts = [block * bins // blocks for block in range(blocks + 1)]
+        self._block: tuple[int, bytes, npt.NDArray[np.int64]] | None = None
+
+    @property
+    def divisor(self) -> float:
+        """Return n times the number of blocks over that of their steps."""
+        return self.dataset_size * int(self.sampling["participations"]) / int(self.sampling["num_bins"])
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Return the number of bins."""
+        return int(self.sampling["num_bins"])
+
+    def batch(self, step: int) -> Indices:
+        epoch, place = divmod(_step(step, self.steps), self.steps_per_epoch)
+        block = bisect_right(self._starts, place) - 1
+        first, end = self._starts[block], self._starts[block + 1]
+        bins = self._bins(epoch * (len(self._starts) - 1) + block, end - first)
+        return self._first + np.flatnonzero(bins == place - first)
+
+    def _bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
+        """Return the bin of every record of the shard in a block; the last one that was asked for is kept."""
+        if self._block is None or self._block[:2] != (block, self._key):
+            self._block = (block, self._key, self._drawn_bins(block, count))
+        return self._block[2]
+
+    def _drawn_bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
+        beyond = (1 << 64) // count * count  # words from here on would favour the first bins
+        words = np.array(self._words("bins", "<u8", self._first, self._last, block))
+        if beyond < 1 << 64:
+            for place in np.flatnonzero(words >= np.uint64(beyond)):
+                words[place] = self._accepted(block, self._first + int(place), beyond)
+        return (words % np.uint64(count)).astype(np.int64)
+
+    def _accepted(self, block: int, record: int, beyond: int) -> int:
+        attempt, word = 0, beyond
+        while word >= beyond:
+            word = self._word("again", block, record, attempt)
+            attempt += 1
+        return word
+
+
+class RandomAllocation(Blocks):
     """Each record takes part in one of every `num_bins` steps, drawn for it alone and anew in every epoch.
 
     >>> sampler = RandomAllocation(1000, 10, num_bins=5)
@@ -340,49 +406,12 @@ class RandomAllocation(Sampler):
     def __init__(
         self, dataset_size: int, steps: int, *, num_bins: int, participations: int = 1, **options: Any
     ) -> None:
-        super().__init__(dataset_size, steps, **options)
         if participations != 1:
             raise ValueError(
-                f"one step of every allocation is drawn here: participations must be 1, got {participations}"
+                f"one step of every allocation is drawn here: participations must be 1, got {participations}; or take "
+                "Blocks"
             )
-        self.sampling = {"kind": self.kind, "num_bins": _whole("num_bins", num_bins, 1), "participations": 1}
-        self._epoch: tuple[int, bytes, npt.NDArray[np.int64]] | None = None
-
-    @property
-    def divisor(self) -> float:
-        """Return n over the number of bins."""
-        return self.dataset_size / int(self.sampling["num_bins"])
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Return the number of bins."""
-        return int(self.sampling["num_bins"])
-
-    def batch(self, step: int) -> Indices:
-        epoch, bin_of_step = divmod(_step(step, self.steps), self.sampling["num_bins"])
-        return self._first + np.flatnonzero(self._bins(epoch) == bin_of_step)
-
-    def _bins(self, epoch: int) -> npt.NDArray[np.int64]:
-        """Return the bin of every record of the shard in an epoch; the last one that was asked for is kept."""
-        if self._epoch is None or self._epoch[:2] != (epoch, self._key):
-            self._epoch = (epoch, self._key, self._drawn_bins(epoch))
-        return self._epoch[2]
-
-    def _drawn_bins(self, epoch: int) -> npt.NDArray[np.int64]:
-        count = self.sampling["num_bins"]
-        beyond = (1 << 64) // count * count  # words from here on would favour the first bins
-        words = np.array(self._words("bins", "<u8", self._first, self._last, epoch))
-        if beyond < 1 << 64:
-            for place in np.flatnonzero(words >= np.uint64(beyond)):
-                words[place] = self._accepted(epoch, self._first + int(place), beyond)
-        return (words % np.uint64(count)).astype(np.int64)
-
-    def _accepted(self, epoch: int, record: int, beyond: int) -> int:
-        attempt, word = 0, beyond
-        while word >= beyond:
-            word = self._word("again", epoch, record, attempt)
-            attempt += 1
-        return word
+        super().__init__(dataset_size, steps, num_bins=num_bins, participations=1, **options)
 
 
 def for_event(event: Mapping[str, Any], *, dataset_size: int, **options: Any) -> Sampler:
@@ -411,7 +440,7 @@ def for_event(event: Mapping[str, Any], *, dataset_size: int, **options: Any) ->
     return SAMPLERS[kind](dataset_size, int(event.get("count", 1)), **sampling, **options)
 
 
-SAMPLERS: dict[str, type[Sampler]] = {cls.kind: cls for cls in (Poisson, TruncatedPoisson, RandomAllocation)}
+SAMPLERS: dict[str, type[Sampler]] = {cls.kind: cls for cls in (Poisson, TruncatedPoisson, RandomAllocation, Blocks)}
 
 
 def _whole(name: str, value: Any, lowest: int) -> int:
