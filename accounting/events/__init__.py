@@ -26,6 +26,7 @@ from accounting.events.report_noisy_max import ReportNoisyMax
 from accounting.events.samplings import (
     FULL_BATCH,
     SAMPLINGS,
+    Blocks,
     DisjointBatches,
     FullBatch,
     Poisson,
@@ -45,6 +46,7 @@ __all__ = [
     "MECHANISMS",
     "SAMPLINGS",
     "ApproximateDp",
+    "Blocks",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "DisjointBatches",

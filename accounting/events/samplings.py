@@ -123,10 +123,7 @@ class FixedSizeBatches(Sampling):
 @sampling
 @dataclass(frozen=True, slots=True)
 class WithoutReplacement(FixedSizeBatches):
-    """Every step draws a batch of a fixed size, all batches equally likely; accounted under the replace relations.
-
-    Under `replace_special` it is charged as `replace_one`.
-    """
+    """Every step draws a batch of a fixed size, all batches equally likely; accounted under the replace relations."""
 
     kind: ClassVar[str] = "without_replacement"
     why_refused = (
@@ -182,22 +179,48 @@ class WithReplacement(FixedSizeBatches):
 @sampling
 @dataclass(frozen=True, slots=True)
 class TruncatedPoisson(Sampling):
-    """Poisson batches that are cut to a largest size; what the cut may change is added to delta.
+    """Poisson batches that are cut to a largest size: at random, which is priced as it is, or in whatever way.
 
-    Attributes:
-        max_batch_size: Which records are left out of a larger batch is free.
+    What an arbitrary cut may change is added to delta, which leaves no finite epsilon where cuts are not rare. Under
+    `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
+    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records.
     """
 
     kind: ClassVar[str] = "truncated_poisson"
     is_amplified = True
-    relations = _ADD_REMOVE_OR_NULL
-    why_refused = "its adjustment is published for a record that comes, goes or becomes null"
+    why_refused = (
+        "the adjustment for an arbitrary cut is published for a record that comes, goes or becomes null; a random one "
+        'is accounted, with truncation "random"'
+    )
     filters = ("approximate_dp", "approximate_gaussian_dp")
     sampling_probability: Annotated[float, Real(0.0, 1.0, "Of every record, before batches are cut.", True)]
     max_batch_size: Annotated[int, Whole(1, MAX_DATASET_SIZE, "Records that a batch has at most.")]
     dataset_size: Annotated[
-        int, Whole(1, MAX_DATASET_SIZE, "A public bound on the number of records, of both neighbours.")
+        int,
+        Whole(
+            1,
+            MAX_DATASET_SIZE,
+            "A public bound on the number of records, of both neighbours; with a random cut under the replace "
+            "relations, their number.",
+        ),
     ]
+    truncation: Annotated[
+        str,
+        Word(
+            {
+                "arbitrary": "which records are left out of a larger batch is free, as where the last ones are.",
+                "random": "all subsets of `max_batch_size` records of a larger batch are equally likely.",
+            }
+        ),
+    ] = "arbitrary"
+
+    @property
+    def relations(self) -> tuple[NeighboringRelation, ...]:
+        return _EVERY_RELATION if self.truncation == "random" else _ADD_REMOVE_OR_NULL
+
+    def charged_sensitivity(self, relation: NeighboringRelation) -> float:
+        """Where a batch is cut at random, a record that comes takes another one's place."""
+        return NeighboringRelation.REPLACE_ONE.sensitivity if self.truncation == "random" else relation.sensitivity
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
         """Poisson batches where nothing is ever cut."""
@@ -287,16 +310,10 @@ class ShuffleModel(Sampling):
                 )
 
 
-@sampling
 @dataclass(frozen=True, slots=True)
-class RandomAllocation(Sampling):
-    """Each record takes part in some of every `num_bins` steps, drawn for it alone; a cut allocation counts in full.
+class Allocations(Sampling):
+    """Each record draws, for itself alone, which steps of every `num_bins` it takes part in."""
 
-    Attributes:
-        participations: All choices of so many steps are equally likely.
-    """
-
-    kind: ClassVar[str] = "random_allocation"
     relations = _ADD_REMOVE_OR_NULL
     why_refused = (
         "the record and the one in its place would be allocated separately, and no pair for that is proved here"
@@ -317,7 +334,7 @@ class RandomAllocation(Sampling):
         return self.participations < self.num_bins
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Full batches where every step is chosen, else whole allocations: one that is cut short counts in full."""
+        """Full batches where every step is chosen, else whole allocations, which budgets that add up costs charge."""
         if self.participations == self.num_bins:
             return FULL_BATCH, count
         whole = -(-count // self.num_bins) * self.num_bins
@@ -326,6 +343,30 @@ class RandomAllocation(Sampling):
     def steps_charged(self, count: int) -> int:
         """The steps that a record may have a part in, begun allocations in full."""
         return self.participations * -(-count // self.num_bins)
+
+
+@sampling
+@dataclass(frozen=True, slots=True)
+class RandomAllocation(Allocations):
+    """Each record takes part in some of every `num_bins` steps, all choices of so many steps equally likely.
+
+    Draws are independent between records and between allocations. A last allocation that is cut short is charged as the
+    steps that are seen of it where each record has one participation, and in full otherwise.
+    """
+
+    kind: ClassVar[str] = "random_allocation"
+
+
+@sampling
+@dataclass(frozen=True, slots=True)
+class Blocks(Allocations):
+    """Each record takes part in one step of every block; its steps are drawn independently.
+
+    Every `num_bins` steps are cut into `participations` consecutive blocks: block b, counted from 0, begins at step
+    floor(b num_bins / participations).
+    """
+
+    kind: ClassVar[str] = "blocks"
 
 
 #: Schedules that are fixed in advance: a step of theirs is a full batch to each record that takes part.

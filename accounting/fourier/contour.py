@@ -32,15 +32,14 @@ from accounting.intervals import Bounds
 Array = NDArray[np.float64]
 
 TINY = 5e-324
-_TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window")
+_TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window", "left_out")
 #: Places, over the decay that a line was made for, at which its sum may end; and those that are tried first, together.
 _GROWTH = 1.2 ** np.arange(-6.0, 56.0)
 _FIRST_TRIED = np.arange(3, 11)
 #: Bounds are added up as they come: a million of them are wrong by less.
 _SUMMED = 1.0 + 1e-9
-
 _Given = tuple[
-    Complex, Array, Array, float, float, tuple[float, float], tuple[float, float], float, tuple[Array, Array]
+    Complex, Array, Array, float, float, tuple[float, float], tuple[float, float], float, tuple[Array, Array], float
 ]
 
 
@@ -97,6 +96,7 @@ class Contour:
         values: The transform on the line.
         window: eta, 0 for none; already in ``values`` and ``table``.
         table: log D at other tilts, for the aliases.
+        left_out: Mass of which D knows nothing: delta is above D's profile by that at most.
     """
 
     tilt: float
@@ -104,6 +104,7 @@ class Contour:
     values: LineValues
     window: float
     table: TiltTable
+    left_out: float = 0.0
 
     def delta_bounds(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any real eps; tight near the one that the line was made for."""
@@ -117,7 +118,7 @@ class Contour:
 
     def _rows(self, epsilons: Array) -> Array:
         """Lower ends, estimates, upper ends, and the terms of their widths in the order of `_TERMS`."""
-        rows = np.empty((8, epsilons.size))
+        rows = np.empty((len(_TERMS) + 3, epsilons.size))
         _evaluate(epsilons, *self._given, rows)
         return rows
 
@@ -130,7 +131,8 @@ class Contour:
         tails = values.tail_sum_over_squares(last, spacing) / math.pi, values.tail_sum(last, spacing) / math.pi
         scale = values.log_scale, values.log_scale_error
         line = values.ratios, values.errors, values.rounding
-        return *line, self.tilt, self.period, scale, tails, self.window, (table.tilts, table.log_bounds)
+        aliases = table.tilts, table.log_bounds
+        return *line, self.tilt, self.period, scale, tails, self.window, aliases, self.left_out
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
         """Return delta and -d delta / d eps, estimates."""
@@ -160,6 +162,7 @@ def _evaluate(
     tails: tuple[float, float],
     window: float,
     table: tuple[Array, Array],
+    left_out: float,
     bounds: Array,
 ) -> None:
     """Fill in `Contour._rows`.
@@ -212,7 +215,7 @@ def _evaluate(
             # eta^2 e^(eta^2/8) times the density of the windowed loss at eps, rounded up. Its terms are added in turn.
             wrong = inexact_density + UNIT * (1.0 + points) * density_error
             moved_by = largest * correction * max((density + wrong) * rule + tails[1], 0.0)
-        lower, upper = estimate - error - aliases[i] - moved_by, estimate + error
+        lower, upper = estimate - error - aliases[i] - moved_by, estimate + error + left_out
         if math.isfinite(lower) and math.isfinite(upper):
             upper = max(upper, TINY)
             lower = min(max(lower, 0.0), upper) if exponent >= -690.0 else 0.0
@@ -220,7 +223,7 @@ def _evaluate(
         else:
             bounds[0, i], bounds[1, i], bounds[2, i] = 0.0, math.nan, math.inf
         bounds[3, i], bounds[4, i], bounds[5, i] = rounding, quadrature, truncation
-        bounds[6, i], bounds[7, i] = aliases[i], moved_by
+        bounds[6, i], bounds[7, i], bounds[8, i] = aliases[i], moved_by, left_out
 
 
 @compiled

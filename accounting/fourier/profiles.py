@@ -189,7 +189,8 @@ class DirectedProfiles:
 
     def chernoff_epsilon(self, delta: float) -> float:
         """The smallest eps at which some tilt's M(x) B(x) e^(-x eps) is at most delta."""
-        bounds = [_chernoff_epsilon(self.composition.table_for(delta), delta)]
+        left = delta - self.composition.left_out
+        bounds = [_chernoff_epsilon(self.composition.table_for(delta), left) if left > 0.0 else math.inf]
         if self._repeated is not None:
             _, variance = self.composition.moments
             normal = math.sqrt(2.0 * -math.log(delta) / variance)

@@ -235,7 +235,8 @@ def _log_ratios(
         rounding = relative[1] * min(bounds[0], t * bounds[1]) + 4.0 * UNIT * t * bounds[1]
         logs[k] = log1p_complex_at(complex(real[k], imaginary[k]))
         inexact[k] = math.log1p(relative[0] / modulus)
-        floating[k] = math.log1p(rounding / modulus)
+        # Together they are the logarithm of 1 + (both errors) / modulus.
+        floating[k] = math.log1p(rounding / (modulus + relative[0]))
 
 
 @compiled

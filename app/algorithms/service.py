@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
-from accounting.events import DisjointBatches, Event, FullBatch
+from accounting.events import DisjointBatches, Event, FullBatch, ShuffledEpochs
 from accounting.targets import BudgetTarget, Target
 from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import (
@@ -31,10 +31,11 @@ from app.algorithms.targets import AlgorithmChoice, BudgetGoal, to_target
 from app.auth.principal import Principal
 from app.context import Context
 from app.kit.process_pool import too_much_work
-from app.problems import Problem, from_accounting, refused_at, unprocessable
+from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
+from calibrators.stages import Stage
 from trainer.algorithms import EXECUTIONS
 from trainer.numeric_types import carried_out
 
@@ -123,8 +124,8 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
 def solve_within_limits(context: Context, question: Question) -> Calibration:
     """The numerics of a question; where they may take long, in a process with limits of time and memory.
 
-    Intervals of sampled steps sometimes take many evaluations, and a thread that is at them cannot be stopped. Full and
-    disjoint batches take milliseconds; the paper's own calibration may be judged under sampled ones.
+    Intervals of sampled steps sometimes take many evaluations, and a thread that is at them cannot be stopped. Full,
+    disjoint and shuffled batches take milliseconds; the paper's own calibration may be judged under sampled ones.
 
     Raises:
         Problem: as `solve`, and 422 ``too_much_work``.
@@ -137,7 +138,7 @@ def solve_within_limits(context: Context, question: Question) -> Calibration:
 
 def is_brief(spec: Spec) -> bool:
     """Whether its calibration has no sampled steps to compose, and so takes no longer than a thread may."""
-    return spec.sampling in (FullBatch.kind, DisjointBatches.kind)
+    return spec.sampling in (FullBatch.kind, DisjointBatches.kind, ShuffledEpochs.kind)
 
 
 def _solve_within_limits(context: Context, question: Question) -> Calibration:
@@ -243,9 +244,10 @@ def _spec(
     *,
     judge_published: bool,
 ) -> Spec:
-    with refused_at():
+    with _placed():
         algorithm = registry.find_algorithm(fields.algorithm)
         _check_noise(unknown, noise_multiplier)
+        stages = _stages(fields)
         sampling = algorithm.samplings[0].kind if fields.sampling is None else fields.sampling.kind
         batch_size = _batch_size(fields, unknown, dataset_size, sampling)
         spec = Spec(
@@ -254,7 +256,9 @@ def _spec(
             unknown=unknown,
             batch_size=batch_size,
             iterations=_iterations(fields, unknown, dataset_size, batch_size),
+            stages=stages,
             sampling=sampling,
+            max_batch_size=None if fields.sampling is None else fields.sampling.max_batch_size,
             neighboring_relation=fields.neighboring_relation,
             gradient_bound=to_gradient_bound(fields.gradient_bound),
             domain=to_domain(fields.domain),
@@ -267,6 +271,14 @@ def _spec(
             judge_published=judge_published,
         )
         return registry.with_defaults(algorithm, spec)
+
+
+_PARENTS = {
+    "charge": ("target",),
+    "step_size": ("hyperparameters",),
+    "max_batch_size": ("sampling",),
+    "stages": ("schedule",),
+}
 
 
 @contextmanager
@@ -289,9 +301,22 @@ def _refusal(error: AccountingError, spec: Spec) -> Problem:
         return unprocessable(error.code, detail, "target", "kind")
     if isinstance(error, Unsupported) and not error.pointer:
         return unprocessable(error.code, error.detail, "solve_for")
-    parents = {"charge": ("target",), "step_size": ("hyperparameters",)}
+    return _at_its_place(error)
+
+
+@contextmanager
+def _placed() -> Iterator[None]:
+    """Refusals of what a request says as answers."""
+    try:
+        yield
+    except AccountingError as error:
+        raise _at_its_place(error) from None
+
+
+def _at_its_place(error: AccountingError) -> Problem:
+    """Point at the member of the request that holds what the calibrators know by its bare name."""
     first = str(error.pointer[0]) if error.pointer else ""
-    return from_accounting(error, *parents.get(first, ()))
+    return from_accounting(error, *_PARENTS.get(first, ()))
 
 
 def _check_noise(unknown: Unknown, noise_multiplier: float | None) -> None:
@@ -299,6 +324,14 @@ def _check_noise(unknown: Unknown, noise_multiplier: float | None) -> None:
         raise _overdetermined("noise_multiplier")
     if unknown is not Unknown.NOISE_MULTIPLIER and noise_multiplier is None:
         raise _missing("noise_multiplier", f"noise_multiplier is needed to solve for {unknown}")
+
+
+def _stages(fields: AlgorithmFields) -> tuple[Stage, ...]:
+    if fields.schedule is None:
+        return ()
+    if fields.epochs is not None:
+        raise unprocessable("overdetermined", "every stage has its own number of steps; leave epochs out", "epochs")
+    return tuple(Stage(**stage.model_dump()) for stage in fields.schedule.stages)
 
 
 def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sampling: str) -> int | None:
@@ -310,7 +343,9 @@ def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sa
             detail = "full_batch takes every record in every step, so there is no batch size to solve for; use poisson"
             raise unprocessable("unsupported", detail, "solve_for")
         return None
-    return dataset_size if full_batch and fields.batch_size is None else fields.batch_size
+    if full_batch and fields.batch_size is None and fields.schedule is None:
+        return dataset_size
+    return fields.batch_size
 
 
 def _iterations(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, batch_size: int | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accounting.convention import convention
 from accounting.intervals import Answer
+from accounting.schedule_warnings import public_size, weak_guarantee
 from app.context import Context
 from app.evaluation import Evaluation
 from app.privacy.account import AccountAnswer, AccountRequest, CertificationBody, PointBody
@@ -47,6 +48,10 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
         for index, (value, found) in enumerate(zip(asked, answers, strict=True))
     ]
     engine_warnings = [warning for found in answers for warning in found.warnings]
+    if not isinstance(given, list):
+        upper = answers[0].value.upper
+        epsilon, delta = (upper, asked[0]) if field == "delta" else (asked[0], upper)
+        engine_warnings += weak_guarantee(epsilon=epsilon, delta=delta, records=public_size(events))
     parts: dict[str, object] = {"points": points} if isinstance(given, list) else _fields(points[0])
     if request.group_size > 1:
         parts["group_size"] = request.group_size

@@ -241,7 +241,7 @@ def test_the_report_says_what_is_guaranteed_and_what_is_not(service):
         ({"seed": 1}, "seed_on_private_data", "/seed"),
         ({"budget_id": ...}, "missing", "/budget_id"),
         ({"model": {"kind": "logistic_regression"}, "hyperparameters": ...}, "clip_below_theorem", None),
-        ({"sampling": "shuffled_epochs", "batch_size": 10}, "unsupported_sampling", "/sampling"),
+        ({"sampling": "with_replacement", "batch_size": 10}, "unsupported_sampling", "/sampling"),
         ({"sampling": "without_replacement", "batch_size": 10}, "unsupported_relation", "/sampling"),
         ({"algorithm": "adam"}, "unknown_algorithm", "/algorithm"),
         ({"dataset": {"public": True, "columns": COLUMNS, "label": "y", "rows": []}}, "invalid_request", None),

@@ -63,6 +63,7 @@ from accounting.units import ATTO, NANO, SATURATED
 from tests.accounting.filters.costs.cells import KINDS, ORDERS, RATE, REPLACE, SPECIAL, largest_sampled_laplace_loss, up
 from tests.accounting.filters.costs.truths import (
     allocated_moment,
+    displaced_moment,
     largest_bounded_range_moment,
     mu_through,
     sampled_laplace_moment,
@@ -402,7 +403,8 @@ CELLS: dict[str, dict[str, Callable[[NeighboringRelation], Amounts]]] = {
         lambda tilt, relation: poisson_moment(4.0, 0.05, tilt, "replace" if relation is REPLACE else "remove"),
     ),
     "gaussian, fixed size": sampled_gaussian_row(
-        ROWS["gaussian, fixed size"], lambda tilt, _: symmetrized_moment(4.0, 0.05, tilt)
+        ROWS["gaussian, fixed size"],
+        lambda tilt, relation: (symmetrized_moment if relation is REPLACE else displaced_moment)(4.0, 0.05, tilt),
     ),
     "gaussian_mixture": mixture_row(T),
     "gaussian_mixture, shuffled epochs": mixture_row(T),
