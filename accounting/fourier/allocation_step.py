@@ -74,9 +74,9 @@ class AllocationStep:
 
     @cached_property
     def _used(self) -> slice:
-        """The lattice, thinned, with one step beyond the ends of its law."""
+        """The lattice, thinned where lines are short, with one step beyond the ends of its law."""
         law = self.law
-        stride = max(1, math.floor(law.sigma / _PER_SIGMA / law.step))
+        stride = max(1, math.floor(law.sigma / _PER_SIGMA / law.step)) if self.share == 1.0 else 1
         beyond = stride * law.step
         first = int(np.searchsorted(law.logs, law.lower - beyond))
         last = int(np.searchsorted(law.logs, law.upper + beyond, side="right"))

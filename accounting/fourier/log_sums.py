@@ -113,6 +113,8 @@ def log_sum(mu: float, count: int) -> LogSum:
     for step in steps:
         uppers.append(uppers[-1] + (_HALF + 2) * step + _moved(_shift(_PER_SIGMA * 2.0 * step)))
     one = _one(mu, steps[-1], uppers[-1])
+    if count == 1:
+        return one
     laws, terms = {1: one}, 0
     if levels[-1][-1] == 2:
         levels.append([1])

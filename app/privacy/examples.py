@@ -109,6 +109,19 @@ ACCOUNT_EXAMPLES: dict[str, Example] = {
             "delta": 1e-6,
         },
     },
+    "blocks": {
+        "summary": "Ten epochs of 100 steps, each record in one step of each of four blocks of them",
+        "value": {
+            "events": [
+                {
+                    "mechanism": {"kind": "gaussian", "noise_multiplier": 4.0},
+                    "sampling": {"kind": "blocks", "num_bins": 100, "participations": 4},
+                    "count": 1000,
+                }
+            ],
+            "delta": 1e-5,
+        },
+    },
     "random_allocation": {
         "summary": "Five epochs of 100 steps, each record in one step of every epoch, drawn for that record alone",
         "value": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accounting.convention import convention
+from accounting.events import RandomAllocation
 from accounting.intervals import Answer
 from accounting.schedule_warnings import public_size, weak_guarantee
 from app.context import Context
@@ -55,6 +56,8 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
     parts: dict[str, object] = {"points": points} if isinstance(given, list) else _fields(points[0])
     if request.group_size > 1:
         parts["group_size"] = request.group_size
+    if field == "delta" and not isinstance(given, list) and 0.0 < asked[0] and request.group_size == 1:
+        parts |= _about_shuffling(evaluation, asked[0])
     if request.curve is not None:
         parts["curve"] = curve(evaluation, field, asked, request.curve.points)
     if request.attack_risk is not None:
@@ -68,6 +71,19 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
             "warnings": list(dict.fromkeys([*evaluation.warnings(field, asked[0]), *engine_warnings])),
         }
     )
+
+
+def _about_shuffling(evaluation: Evaluation, delta: float) -> dict[str, object]:
+    """Return the part of the answer about shuffled epochs; none where there are none."""
+    found = evaluation.shuffling(delta, "delta")
+    if found is None:
+        return {}
+    about: dict[str, object] = {"attained_epsilon": found.attained, "poisson_is_refuted": found.poisson_is_refuted}
+    if found.allocated is not None:
+        about["switch_to"] = {"kind": RandomAllocation.kind, "epsilon": IntervalBody.of(found.allocated.value)}
+    if found.poisson is not None:
+        about["poisson_claim"] = IntervalBody.of(found.poisson.value)
+    return {"shuffling": about}
 
 
 def has_every_opinion(answer: AccountAnswer) -> bool:

@@ -158,7 +158,7 @@ def test_numbers_of_other_methods(
 
 
 @pytest.mark.parametrize(
-    ("noise", "bins", "seen"), [(1.0, 100, 37), (0.5, 8, 3), pytest.param(3.0, 400, 2, marks=soak)]
+    ("noise", "bins", "seen"), [(1.0, 100, 37), (0.8, 30, 20), pytest.param(3.0, 400, 90, marks=soak)]
 )
 @pytest.mark.parametrize("epsilon", [0.05, 0.6])
 def test_a_part_costs_its_share_of_an_allocation_to_fewer_bins(
@@ -170,7 +170,7 @@ def test_a_part_costs_its_share_of_an_allocation_to_fewer_bins(
     fewer = compose([Event(Gaussian(noise), RandomAllocation(seen, 1), seen)], ADD_REMOVE)
 
     def delta(composition: Composition, direction: Direction, place: float) -> Bounds:
-        here = directed(composition, direction, -40.0)
+        here = directed(composition, direction, -12.0)
         assert here is not None
         return delta_in_direction(DirectedProfiles(here), 1e-33, place)
 
@@ -191,17 +191,11 @@ def test_a_part_costs_its_share_of_an_allocation_to_fewer_bins(
 
 
 def test_the_first_step_of_an_allocation_is_one_of_poisson() -> None:
-    """The pair of a part with one step seen, made by the same code as longer ones, against the closed form."""
-    loss, poisson = AllocationLoss(0.9, 40, 1), PoissonGaussianLoss(0.9, 1 / 40)
-    for direction in Direction:
-        here = directed(Composition(((loss, 1),)), direction, -30.0)
-        assert here is not None
-        for epsilon in (0.01, 0.3, 2.0):
-            exact = float(poisson.excess(np.array([epsilon]), remove=direction is Direction.REMOVE)[0])
-            bounds = delta_in_direction(DirectedProfiles(here), 1e-33, epsilon)
-            assert bounds.lower <= exact * (1.0 + 1e-12)
-            assert exact <= bounds.upper * (1.0 + 1e-12)
-            assert bounds.width <= max(1e-4 * exact, 1e-13)
+    """The pair of a part with one step seen, made by the same code as longer ones, after two whole allocations."""
+    whole, part, poisson = AllocationLoss(0.9, 40), AllocationLoss(0.9, 40, 1), PoissonGaussianLoss(0.9, 1 / 40)
+    mine, theirs = (epsilon_of_composition(Composition(((whole, 2), (one, 1))), 1e-6).value for one in (part, poisson))
+    assert max(mine.lower, theirs.lower) <= min(mine.upper, theirs.upper)
+    assert max(mine.width, theirs.width) < 1e-7
     assert compose([Event(Gaussian(0.9), RandomAllocation(40, 1), 1)], ADD_REMOVE).steps == ((poisson, 1),)
 
 
@@ -220,7 +214,7 @@ def test_laws_around_the_ratio_enclose_the_interval(noise: float, bins: int, epo
 
 def test_a_longer_part_costs_more_and_less_than_the_whole() -> None:
     sampling, cost = RandomAllocation(12, 1), 0.0
-    for count in (1, 2, 5, 11, 12, 13, 18, 24):
+    for count in (1, 4, 8, 11, 12, 13, 14, 18, 24):
         value = epsilon_for_delta([Event(Gaussian(1.5), sampling, count)], ADD_REMOVE, 1e-6).value
         assert cost < value.lower
         assert value.width < 1e-6
