@@ -30,7 +30,7 @@ def toeplitz(coefficients: Sequence[float], steps: int) -> np.ndarray:
 
 
 def largest_move(coefficients: Sequence[float], steps: int, separation: int) -> float:
-    """Over all sets of steps that far apart, with equal contributions, which are the worst where no entry is negative."""
+    """Over all sets of steps that far apart, with equal contributions: the worst where no entry is negative."""
     matrix, best = toeplitz(coefficients, steps), 0.0
     for chosen in itertools.product((0.0, 1.0), repeat=steps):
         at = np.flatnonzero(chosen)

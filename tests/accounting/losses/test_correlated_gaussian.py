@@ -24,8 +24,9 @@ from accounting.events import (
     event_from_json,
 )
 from accounting.events.schedules import resolve_schedules
-from accounting.filters.costs import gaussian_dp_cost, zcdp_cost
+from accounting.filters.gaussian_dp import gaussian_dp_cost
 from accounting.filters.given_up import tail_of
+from accounting.filters.zcdp import zcdp_cost
 from accounting.groups import group_epsilon_for_delta
 from accounting.losses.rules import loss_of
 from accounting.relations import NeighboringRelation
@@ -57,7 +58,7 @@ def test_known_epsilons(event: Event, relation: NeighboringRelation, delta: floa
 
 @pytest.mark.parametrize(("cycle", "delta"), [(2, 0.0564), (1, 0.1815)])
 def test_a_simulated_release_costs_what_is_said(cycle: int, delta: float) -> None:
-    """Six steps of c = (0.8, 0.6): within the bound where the cycle is as long as the noise, beyond it where it is not."""
+    """Six steps of c = (0.8, 0.6): as said where the cycle is as long as the noise, and more where it is shorter."""
     c, s, q, steps, epsilon, samples = np.array([0.8, 0.6]), 1.2, 0.3, 6, 0.5, 400_000
     draw = np.random.default_rng(7)
     columns = np.array([[c[i - j] if 0 <= i - j < 2 else 0.0 for i in range(steps)] for j in range(0, steps, cycle)])
