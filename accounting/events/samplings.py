@@ -32,11 +32,14 @@ class Sampling(Described):
         filters: The kinds of budget in which sampled steps have a cost; None where the mechanism alone decides. Fewer
             have one where nothing is proved without amplification, as a record may be in a batch many times, or let
             others in and out of it, and moments of all hits together, or of a cut, bound nothing.
+        is_drawn_apart: Whether several records of one owner may take part in different steps where one would in the
+            same, so that what its steps resolve to says nothing about a group of them.
     """
 
     __slots__ = ()
     why_refused: ClassVar[str] = ""
     filters: ClassVar[tuple[str, ...] | None] = None
+    is_drawn_apart: ClassVar[bool] = False
 
     @property
     def relations(self) -> tuple[NeighboringRelation, ...]:
@@ -359,6 +362,60 @@ class RandomAllocation(Allocations):
 
 @sampling
 @dataclass(frozen=True, slots=True)
+class CyclicPoisson(Sampling):
+    """Poisson batches from one group of the records after the other; a record is in one group for the whole run.
+
+    In step t each record of group t mod `cycle_length` takes part with the same probability, independently. Noise may
+    be correlated over as many steps as the cycle has: two steps of a record are never closer. A record whose group is
+    drawn anew is not covered.
+    """
+
+    kind: ClassVar[str] = "cyclic_poisson"
+    is_drawn_apart = True
+    why_refused = (
+        "with `independent` groups a record in another one's place may be in another group, and no pair for that is "
+        "proved; with groups `by_position` a record that comes or goes moves others into other groups"
+    )
+    sampling_probability: Annotated[
+        float,
+        Real(0.0, 1.0, "Of a record in a step of its group: `cycle_length` times its share of all steps.", True),
+    ]
+    cycle_length: Annotated[int, Whole(1, MAX_COUNT, "Groups, which take turns.")]
+    assignment: Annotated[
+        str,
+        Word(
+            {
+                "independent": "each record's group is drawn, or computed, for that record alone.",
+                "by_position": "groups are cut from an ordering, and the place of a record keeps its group.",
+            }
+        ),
+    ]
+
+    @property
+    def relations(self) -> tuple[NeighboringRelation, ...]:
+        return _SIZE_KEEPING if self.assignment == "by_position" else _ADD_REMOVE_OR_NULL
+
+    @property
+    def is_amplified(self) -> bool:
+        return self.sampling_probability < 1.0
+
+    def resolved(self, count: int) -> tuple[Sampling, int]:
+        """Poisson batches, once a cycle; a cycle that is begun counts."""
+        return Poisson(self.sampling_probability).resolved(-(-count // self.cycle_length))
+
+    def check_mechanism(self, mechanism: object) -> None:
+        """Refuse noise that reaches from one step of a record to the next one."""
+        bands = getattr(mechanism, "bands", 1)
+        if bands > self.cycle_length:
+            raise InvalidValue(
+                f"noise over {bands} steps reaches farther than a cycle of {self.cycle_length}, so that a record's "
+                f"steps do not count one by one: use a cycle_length of at least {bands}, or fewer coefficients",
+                pointer=("sampling", "cycle_length"),
+            )
+
+
+@sampling
+@dataclass(frozen=True, slots=True)
 class Blocks(Allocations):
     """Each record takes part in one step of every block; its steps are drawn independently.
 
@@ -369,7 +426,26 @@ class Blocks(Allocations):
     kind: ClassVar[str] = "blocks"
 
 
+@sampling
+@dataclass(frozen=True, slots=True)
+class FixedOrderEpochs(Sampling):
+    """The same batches in the same order in every epoch: a record's steps are exactly one epoch apart."""
+
+    kind: ClassVar[str] = "fixed_order_epochs"
+    relations = _SIZE_KEEPING
+    why_refused = "a record that comes or goes moves the records after it into other batches"
+    steps_per_epoch: Annotated[int, Whole(1, MAX_COUNT, "Batches in an epoch; `count` is in steps.")]
+
+    def resolved(self, count: int) -> tuple[Sampling, int]:
+        """A full batch for each pass, begun passes included."""
+        return FULL_BATCH, -(-count // self.steps_per_epoch)
+
+
 #: Schedules that are fixed in advance: a step of theirs is a full batch to each record that takes part.
 SCHEDULES: tuple[type[Sampling], ...] = (FullBatch, ShuffledEpochs, DisjointBatches)
+#: Schedules that correlated noise can be used with, beside full batches.
+SEPARATED: tuple[type[Sampling], ...] = (CyclicPoisson, FixedOrderEpochs)
 #: Of records whose contributions are summed up.
-BATCHES: tuple[type[Sampling], ...] = tuple(cls for cls in SAMPLINGS.values() if cls is not ShuffleModel)
+BATCHES: tuple[type[Sampling], ...] = tuple(
+    cls for cls in SAMPLINGS.values() if cls is not ShuffleModel and cls not in SEPARATED
+)

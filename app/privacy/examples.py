@@ -231,6 +231,28 @@ ACCOUNT_EXAMPLES: dict[str, Example] = {
             "delta": 1e-6,
         },
     },
+    "correlated_noise": {
+        "summary": "DP-FTRL: a run of 1000 steps with three bands of correlated noise, in cycles of three groups",
+        "value": {
+            "events": [
+                {
+                    "mechanism": {
+                        "kind": "correlated_gaussian",
+                        "noise_multiplier": 3.0,
+                        "coefficients": [1.0, 0.5, 0.375],
+                    },
+                    "sampling": {
+                        "kind": "cyclic_poisson",
+                        "sampling_probability": 0.12,
+                        "cycle_length": 3,
+                        "assignment": "independent",
+                    },
+                    "count": 1000,
+                }
+            ],
+            "delta": 1e-6,
+        },
+    },
     "stated_guarantees": {
         "summary": "Releases known by their guarantees alone: two of (epsilon, delta)-DP, one of Renyi DP, one of zCDP",
         "value": {

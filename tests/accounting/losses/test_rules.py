@@ -38,6 +38,8 @@ SAMPLES = {
     "shuffled_epochs": {"steps_per_epoch": 4},
     "disjoint_batches": {"assignment": "independent"},
     "random_allocation": {"num_bins": 4, "participations": 1},
+    "cyclic_poisson": {"sampling_probability": 0.1, "cycle_length": 4, "assignment": "independent"},
+    "fixed_order_epochs": {"steps_per_epoch": 4},
 }
 
 
