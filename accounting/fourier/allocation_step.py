@@ -163,7 +163,8 @@ class AllocationStep:
             )
         known = relative < 0.5
         errors = np.where(known, -np.log1p(-np.where(known, relative, 0.0)), 1e9)
-        return TiltTable.of(tilts, moments, means, variances, errors + UNIT * rounding)
+        errors = errors + UNIT * rounding
+        return TiltTable.of(tilts, moments, means, variances, errors, errors)
 
     def line(self, tilt: float, decay: float) -> AllocationLine:
         """Guarantees: line_within_its_error."""

@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 
 from accounting.compiled import compiled
 from accounting.fourier.contour import Contour, gaussian_table, power_values, truncation_point
-from accounting.fourier.steps import ERRORS, MEANS, MOMENTS, TILTS, VARIANCES, Line, Step, TiltTable, log_kernel_at
+from accounting.fourier.steps import (
+    ERRORS,
+    MEANS,
+    MOMENTS,
+    OF_LINES,
+    TILTS,
+    VARIANCES,
+    Line,
+    Step,
+    TiltTable,
+    log_kernel_at,
+)
 
 Array = NDArray[np.float64]
 Lines = dict[float, list[tuple[Line, int]]]
@@ -23,7 +34,7 @@ Lines = dict[float, list[tuple[Line, int]]]
 _LOG_TOLERANCE = math.log(2e-9)
 #: log of the largest amplification M(c) e^(-c eps) / delta over the smallest.
 _LOG_AMPLIFICATION = math.log(1e6)
-#: Where moments have a larger error than the first number, amplified it is to stay below the second.
+#: Where lines have a larger error than the first number, amplified it is to stay below the second.
 _INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
 #: Tilts that are tabulated, over the largest: close to each other where saddle points mostly are.
 _TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
@@ -137,8 +148,8 @@ def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tu
     needed, allowed = np.empty(size), np.empty(size)
     for j in range(size):
         above = exponents[j] + log_kernel_at(tilts[j]) - (_LOG_TOLERANCE + log_delta)
-        inexact = errors[j] > _INEXACT
-        allowed[j] = max(_LOG_AMPLIFIED - math.log(errors[j]), 0.7) if inexact else _LOG_AMPLIFICATION
+        lasting = rows[OF_LINES, j]
+        allowed[j] = max(_LOG_AMPLIFIED - math.log(lasting), 0.7) if lasting > _INEXACT else _LOG_AMPLIFICATION
         needed[j] = above + math.log1p(math.exp(-above)) if above > 0.0 else math.log1p(math.exp(above))
     reachable, lowest = False, math.inf
     for j in range(size):

@@ -94,7 +94,7 @@ class GaussianPairStep:
         law, ends = self.pair.law, self._ends
         rule = _rule_on_axis(law, ends, self._window_on_axis(tilts, digits), digits, tilts)
         spend(TILT * rule[1] * (tilts.size + len(law[2])))
-        table = TiltTable(np.empty((5, tilts.size)))
+        table = TiltTable(np.zeros((6, tilts.size)))
         _sum_on_axis(law, ends, rule, tilts, digits, self.pair.cancellation, table.rows)
         return table
 

@@ -26,7 +26,7 @@ TERM_ROUNDING = 64.0
 #: The logarithm of a number that M(x)^count e^(-x eps) does not reach at a saddle point.
 FAR_ABOVE = 60.0
 #: The rows of a `TiltTable`.
-TILTS, MOMENTS, MEANS, VARIANCES, ERRORS = range(5)
+TILTS, MOMENTS, MEANS, VARIANCES, ERRORS, OF_LINES = range(6)
 _SMALLEST = 1e-290
 #: Less than e^-45 of a weight is negligible beside the weight's rounding.
 _DEAD = 45.0
@@ -37,15 +37,19 @@ class TiltTable:
     """Moments of a loss at real tilts.
 
     Attributes:
-        rows: Five of them, which the properties name; the compiled loops read them by their numbers.
+        rows: Those that the properties name, and the part of the errors that lines at these tilts have, too: where the
+            law itself is known only so well. The compiled loops read them by their numbers.
     """
 
     rows: Array
 
     @classmethod
-    def of(cls, tilts: Array, moments: Array, means: Array, variances: Array, errors: Array) -> TiltTable:
+    def of(
+        cls, tilts: Array, moments: Array, means: Array, variances: Array, errors: Array, of_lines: float | Array = 0.0
+    ) -> TiltTable:
         """Return the table of these rows."""
-        rows = np.empty((5, tilts.size))
+        rows = np.empty((6, tilts.size))
+        rows[OF_LINES] = of_lines
         rows[TILTS], rows[MOMENTS], rows[MEANS], rows[VARIANCES], rows[ERRORS] = (
             tilts,
             moments,
