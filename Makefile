@@ -80,25 +80,25 @@ test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the rea
 		--report clients/python/adapter_tests/report.json clients/python/adapter_tests
 
 # One thread for either side: a ratio then compares the work, not the number of cores.
-bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to README.md
+bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting.filter_prices
 	@$(BENCH_BIN)/python -m benchmarks.table
 
-bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine, and verification of a million entries; the results go to README.md
+bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine, and verification of a million entries; the results go to docs/measured.md
 	@$(BIN)/python -m benchmarks.ledger
 	@$(BIN)/python -m benchmarks.ledger.verifying
 	@$(BIN)/python -m benchmarks.table
 
-bench-http: $(VENV)/.dev  ## calibrations over HTTP beside the engine in process and a bare endpoint; the results go to README.md
+bench-http: $(VENV)/.dev  ## calibrations over HTTP beside the engine in process and a bare endpoint; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.http
 	@$(BIN)/python -m benchmarks.table
 
-bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to README.md
+bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.runs
 	@$(BIN)/python -m benchmarks.table
 
-bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's and Opacus', on two cores; the results go to README.md
+bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's and Opacus', on two cores; the results go to docs/measured.md
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.trainer
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.trainer.release
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.table

@@ -1,1 +1,1 @@
-"""Side by side with the field's other libraries. Results are committed; README.md's figures are made from them."""
+"""Side by side with the field's other libraries. Results are committed; docs/measured.md is made from them."""

@@ -1,4 +1,4 @@
-"""The section of README.md that the committed results make: `python -m benchmarks.table`. A test compares them."""
+"""Writes docs/measured.md from the committed results: `python -m benchmarks.table`. A test compares them."""
 
 from __future__ import annotations
 
@@ -18,49 +18,42 @@ from benchmarks.runs.markdown import runs_section
 from benchmarks.trainer.markdown import trainer_section
 from benchmarks.trainer.release import release_section
 
-README = report.ROOT / "README.md"
-BEGIN = "<!-- measured: made by `python -m benchmarks.table` from benchmarks/results; edit nothing here -->"
-END = "<!-- measured: end -->"
+PAGE = report.ROOT / "docs" / "measured.md"
+_HEAD = """\
+# Measured
 
-#: One entry a benchmark: how its committed figures become text.
-SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
-    "accounting": accounting_section,
-    "filter": filter_section,
-    "ledger": ledger_section,
-    "verification": verification_section,
-    "http": http_section,
-    "runs": runs_section,
-    "trainer": trainer_section,
-    "release": release_section,
-    "gpu": gpu_section,
-    "papers": papers_section,
+<!-- Made by `python -m benchmarks.table` from benchmarks/results; edit nothing here. -->
+Every goal that we set ourselves, what was asked, and what was measured: a goal that was missed says so. Each benchmark
+names its command, its date, its commit and its machine, and its whole figures are in `benchmarks/results`.
+"""
+
+#: One entry a benchmark: its heading, and how its committed figures become text.
+SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]] = {
+    "accounting": ("The accounting engine", accounting_section),
+    "filter": ("What a budget charges", filter_section),
+    "ledger": ("The ledger", ledger_section),
+    "verification": ("Verification of the books", verification_section),
+    "http": ("Calibrations over HTTP", http_section),
+    "runs": ("Carrying out runs", runs_section),
+    "trainer": ("A private training step", trainer_section),
+    "release": ("Exact noise and exact sums", release_section),
+    "gpu": ("A private training step on a GPU", gpu_section),
+    "papers": ("The papers' theorems", papers_section),
 }
 
 
-def measured_section() -> str:
-    """Everything between the markers, the markers included."""
-    lines = [BEGIN, "## Measured", ""]
-    for name, render in SECTIONS.items():
-        lines += [*render(report.read(name)), ""]
-    return "\n".join([*lines, END])
-
-
-def with_section(readme: str, section: str) -> str:
-    """``readme`` with ``section`` in the place of the one it has.
-
-    Raises:
-        ValueError: the markers are not there exactly once, in order.
-    """
-    if readme.count(BEGIN) != 1 or readme.count(END) != 1 or readme.index(BEGIN) > readme.index(END):
-        raise ValueError(f"README.md needs, once and in this order, the lines {BEGIN} and {END}")
-    before, _, rest = readme.partition(BEGIN)
-    return before + section + rest.partition(END)[2]
+def measured_page() -> str:
+    """The whole page."""
+    lines = [_HEAD]
+    for name, (heading, render) in SECTIONS.items():
+        lines += [f"## {heading}", "", *render(report.read(name)), ""]
+    return "\n".join(lines)
 
 
 def main() -> None:
-    """Rewrite README.md's section."""
-    README.write_text(with_section(README.read_text(), measured_section()))
-    sys.stdout.write(measured_section() + "\n")
+    """Write the page."""
+    PAGE.write_text(measured_page())
+    sys.stdout.write(measured_page())
 
 
 if __name__ == "__main__":

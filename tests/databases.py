@@ -30,14 +30,6 @@ on_one_engine = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 #: For many cases of one thing that was shown on both: on the one that keeps the larger ledgers.
 on_postgresql = pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
 
-#: For a test that takes long: `make test` runs it on one of them, and `make test-all` on the other.
-sqlite_soon = pytest.mark.parametrize(
-    "databases", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True
-)
-postgresql_soon = pytest.mark.parametrize(
-    "databases", ["postgresql", pytest.param("sqlite", marks=pytest.mark.thorough)], indirect=True
-)
-
 #: A file system in memory, as Linux has it, and what must be free there: each process of the tests has its databases.
 MEMORY, LEAST_FREE_BYTES = Path("/dev/shm"), 2 * 2**30
 

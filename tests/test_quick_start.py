@@ -29,6 +29,7 @@ print(int(status), *sorted({FRAMEWORKS} & set(sys.modules)))
 
 
 @pytest.mark.parametrize("floor", ["accounting", "calibrators", "trainer"])
+@pytest.mark.one_in(1000)
 def test_tests_of_numerics_load_no_framework(floor: str) -> None:
     assert loaded_by_collecting(floor, f"tests/{floor}") == set()
 

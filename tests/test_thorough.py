@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,19 @@ def test_few(number): pass
 
 @pytest.mark.parametrize("number", range(4))
 def test_all(number): pass
+
+@pytest.fixture(params=("sqlite", "postgresql"))
+def databases(request): return request.param
+
+@pytest.mark.parametrize("number", range(20))
+def test_on_both(databases, number): pass
+
+@pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
+def test_on_one(databases): pass
+
+@pytest.mark.one_in(1000)
+@pytest.mark.parametrize("number", range(3))
+def test_few_on_both(databases, number): pass
 """
 
 
@@ -43,9 +57,19 @@ def test_each_case_runs_in_one_of_the_two_and_every_test_in_the_first(tmp_path: 
     module.write_text(MODULE)
     often, rest = collected(tmp_path, "not thorough"), collected(tmp_path, "thorough")
     assert often.isdisjoint(rest)
-    assert len(often | rest) == 69
-    assert {"test_many[0]", "test_few[0]", *(f"test_all[{number}]" for number in range(4))} <= often
+    assert len(often | rest) == 69 + 40 + 1 + 6
+    assert {
+        "test_many[0]",
+        "test_few[0]",
+        "test_on_one[sqlite]",
+        *(f"test_all[{number}]" for number in range(4)),
+    } <= often
     assert 10 <= sum(case.startswith("test_many") for case in often) <= 30
+    assert sum(case.startswith("test_few_on_both") for case in often) == 1
+    on_both = [case for case in often if case.startswith("test_on_both")]
+    numbers = [number for case in on_both for number in re.findall(r"\d+", case)]
+    assert sorted(numbers, key=int) == [str(number) for number in range(20)], "each on one of them"
+    assert {"sqlite" in case for case in on_both} == {True, False}
     # A case stays where it is when others come before it.
     module.write_text(MODULE.replace("range(60)", "range(-7, 60)"))
     assert {case for case in rest if "many" in case} <= collected(tmp_path, "thorough")

@@ -130,22 +130,30 @@ class Meter:
         Returns:
             The refusal (429), or None where it is counted.
         """
+        kind = EntryKind(row["kind"])
+        if kind is EntryKind.EXTEND:
+            self._read_extensions(row["reservation_id"])
         use = self._uses.get(row["principal_id"])
         if use is None:
             assert row["principal_id"] in WITHOUT_A_KEY, "what a key has written is read first"
-            return None
-        kind = EntryKind(row["kind"])
-        if kind in BEGINNINGS:
-            for quota, used in self._used(use, kind, row):
-                if self._quotas.met(quota, used):
-                    return self._quotas.refusal(quota, used, self._now)
-        use.more_entries += 1
-        use.more_bytes += len(row["canonical"])
-        if kind is EntryKind.RESERVE and use.open_reservations is not None:
-            use.open_reservations += 1
-        elif kind is EntryKind.EXTEND:
+        else:
+            if kind in BEGINNINGS:
+                for quota, used in self._used(use, kind, row):
+                    if self._quotas.met(quota, used):
+                        return self._quotas.refusal(quota, used, self._now)
+            use.more_entries += 1
+            use.more_bytes += len(row["canonical"])
+            if kind is EntryKind.RESERVE and use.open_reservations is not None:
+                use.open_reservations += 1
+        if kind is EntryKind.EXTEND:
             self._extensions[row["reservation_id"]] += 1
         return None
+
+    def _read_extensions(self, reservation_id: str) -> None:
+        """Read how often a reservation was extended, before this transaction extends it, whoever asks."""
+        if reservation_id not in self._extensions:
+            values = {"reservation_id": reservation_id}
+            self._extensions[reservation_id] = self._connection.execute(_EXTENSIONS, values).scalar_one()
 
     def write(self) -> None:
         """Write what was counted since the last time."""
@@ -169,11 +177,7 @@ class Meter:
                 use.open_reservations = self._connection.execute(_OPEN, values).scalar_one()
             yield Quota.OPEN_RESERVATIONS, use.open_reservations
         if kind is EntryKind.EXTEND:
-            reservation_id = row["reservation_id"]
-            if reservation_id not in self._extensions:
-                values = {"reservation_id": reservation_id}
-                self._extensions[reservation_id] = self._connection.execute(_EXTENSIONS, values).scalar_one()
-            yield Quota.EXTENSIONS, self._extensions[reservation_id]
+            yield Quota.EXTENSIONS, self._extensions[row["reservation_id"]]
 
 
 def used_by(session: Session, principal_id: str, now: datetime) -> dict[Quota, int]:

@@ -201,7 +201,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def filter_section(figures: Mapping[str, Any]) -> list[str]:
-    """README.md's table about the charges of the filter, from the committed figures alone."""
+    """The table of docs/measured.md about the charges of the filter, from the committed figures alone."""
     names = [peer.name for peer in PEERS]
     shares = [f"{share:g}" for share in FAILURE_SHARES]
 

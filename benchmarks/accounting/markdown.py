@@ -1,4 +1,4 @@
-"""README.md's tables about the accounting engine, from the committed figures alone."""
+"""The tables of docs/measured.md about the accounting engine, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _introduction(figures: Figures) -> Iterator[str]:
     yield f"`make bench-accounting`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},"
     yield f"{python}, {peers}."
     yield "One process and one thread, in turns: a ratio is the median over rounds of their time over ours."
-    yield "Everything, each case included: [accounting.json](benchmarks/results/accounting.json)."
+    yield "Everything, each case included: [accounting.json](../benchmarks/results/accounting.json)."
 
 
 def _epsilon_row(row: Figures) -> list[str]:

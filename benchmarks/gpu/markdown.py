@@ -1,4 +1,4 @@
-"""README.md's part about the GPU, from the committed figures alone."""
+"""The part of docs/measured.md about the GPU, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def gpu_section(figures: Figures) -> list[str]:
     return [
         f"`make bench-gpu`, {figures['date']}, {commit}, on {figures['gpu']}; {versions}.",
         f"Asked: {asked}. Measured in turns, with two of the host's cores; everything: "
-        "[gpu.json](benchmarks/results/gpu.json).",
+        "[gpu.json](../benchmarks/results/gpu.json).",
         "",
         *markdown_table(
             [

@@ -1,6 +1,6 @@
 """`python -m benchmarks.http`: measure everything and write benchmarks/results/http.json.
 
-``--quick`` asks less, for work on the benchmark itself; its figures are not for the README, and it writes elsewhere.
+``--quick`` asks less, for work on the benchmark itself; it writes elsewhere, not to docs/measured.md.
 """
 
 from __future__ import annotations

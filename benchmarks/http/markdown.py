@@ -1,4 +1,4 @@
-"""README.md's part about calibrations over HTTP, from the committed figures alone."""
+"""The part of docs/measured.md about calibrations over HTTP, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def http_section(figures: Figures) -> list[str]:
         f"{figures['rounds']} rounds",
         "of ours over theirs. CPU time is that of one connection's requests, by all processes of the server. The load",
         f"average was {figures['load_average_before']:.1f} before.",
-        "Everything, each round included: [http.json](benchmarks/results/http.json).",
+        "Everything, each round included: [http.json](../benchmarks/results/http.json).",
         "",
         *markdown_table(
             ["goal", "asked", "measured", ""],

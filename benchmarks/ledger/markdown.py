@@ -1,4 +1,4 @@
-"""README.md's part about the ledger, from the committed figures alone."""
+"""The part of docs/measured.md about the ledger, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _introduction(figures: Figures) -> Iterator[str]:
         f"{figures['load_average_before']:.1f} before. Measured in turns:"
     )
     yield "a ratio is the median over rounds of ours over theirs."
-    yield "Everything, each round included: [ledger.json](benchmarks/results/ledger.json)."
+    yield "Everything, each round included: [ledger.json](../benchmarks/results/ledger.json)."
 
 
 def _pgbench_row(row: Figures, modes: Sequence[str]) -> list[str]:

@@ -59,13 +59,11 @@ def write(figures: Figures) -> None:
 
 
 def papers_section(figures: Figures) -> list[str]:
-    """README.md's part: what there is, and where."""
+    """The part of docs/measured.md: what there is, and where."""
     names = len(figures["reproductions"])
     return [
-        "### The papers' theorems",
-        "",
         f"`make bench-papers` runs {names} theorems and experiments of the papers in their own settings. Measured risk",
-        "beside explicit bound, slopes and plots: [the theorems, run](docs/algorithms/reproductions.md).",
+        "beside explicit bound, slopes and plots: [the theorems, run](algorithms/reproductions.md).",
     ]
 
 

@@ -1,4 +1,4 @@
-"""README.md's part about carrying out runs, from the committed figures alone."""
+"""The part of docs/measured.md about carrying out runs, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def runs_section(figures: Mapping[str, Any]) -> list[str]:
     return [
         f"`make bench-runs`, {figures['date']}, {commit}, {figures['cores']} cores that service, scheduler and "
         f"workers share; {versions}.",
-        "Everything: [runs.json](benchmarks/results/runs.json).",
+        "Everything: [runs.json](../benchmarks/results/runs.json).",
         "",
         *markdown_table(
             ["what", "measured", "asked", ""],

@@ -1,4 +1,4 @@
-"""README.md's part about training steps, from the committed figures alone."""
+"""The part of docs/measured.md about training steps, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _introduction(figures: Figures) -> Iterator[str]:
         f"the load average was {figures['load_average_before']:.1f} before. Measured in turns, {rounds} rounds: a "
         "ratio is the median over the rounds."
     )
-    yield "Everything, each round included: [trainer.json](benchmarks/results/trainer.json)."
+    yield "Everything, each round included: [trainer.json](../benchmarks/results/trainer.json)."
 
 
 def _speed_row(row: Figures) -> list[str]:

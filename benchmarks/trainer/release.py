@@ -187,7 +187,7 @@ class Plain:
 
 
 def release_section(figures: Figures) -> list[str]:
-    """The lines of README.md's part about exact releases."""
+    """The lines of the part of docs/measured.md about exact releases."""
     machine, versions = figures["machine"], figures["versions"]
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     (goal,) = figures["goals"]

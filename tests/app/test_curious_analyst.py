@@ -263,6 +263,7 @@ def logged() -> Iterator[io.StringIO]:
 
 @on_one_engine
 @pytest.mark.parametrize(("relation", "neighbour"), [("add_or_remove_one", REMOVED), ("replace_one", REPLACED)])
+@pytest.mark.one_in(1000)
 def test_neighbouring_rows_are_answered_alike(
     databases: DatabaseFactory,
     tmp_path: Path,

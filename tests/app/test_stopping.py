@@ -16,6 +16,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import pytest
+
 from app import server
 from app.db.migrate import upgrade
 from app.settings import Settings, environment_of
@@ -101,6 +103,7 @@ def ready(port: int) -> tuple[int, dict[str, str]]:
     return answer.status, checks
 
 
+@pytest.mark.thorough
 def test_ready_is_503_first_while_requests_are_answered_still(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, port=0, workers=0, drain_s=300)
     upgrade(settings.sqlalchemy_url)
@@ -146,6 +149,7 @@ def test_a_request_under_way_ends_and_its_connection_with_it(tmp_path: Path) -> 
         assert process.wait(15) == 0
 
 
+@pytest.mark.thorough
 def test_streams_of_progress_end_at_once_and_whole(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, port=0, workers=0)
     upgrade(settings.sqlalchemy_url)
@@ -183,6 +187,7 @@ def test_streams_of_progress_end_at_once_and_whole(tmp_path: Path) -> None:
         assert "graceful shutdown exceeded" not in process.stdout.read()
 
 
+@pytest.mark.thorough
 def test_the_worker_command_ends_while_the_database_is_locked(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
     upgrade(settings.sqlalchemy_url)

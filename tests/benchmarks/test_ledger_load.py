@@ -38,6 +38,7 @@ def vanishing(_gate: Gate) -> None:
     os._exit(1)
 
 
+@pytest.mark.thorough
 def test_nobody_begins_before_all_are_ready() -> None:
     moments = at_once(late, [(0.0,), (0.3,)])
     assert min(began for _, began in moments) >= max(ready for ready, _ in moments)
@@ -110,6 +111,7 @@ def test_an_answer_with_another_status_is_an_error() -> None:
         answer_to_one_post([HEAD + BODY], status=200)
 
 
+@pytest.mark.thorough
 def test_the_requests_that_are_counted_are_entries_of_the_ledger(
     sqlite_databases: DatabaseFactory, tmp_path: Path
 ) -> None:

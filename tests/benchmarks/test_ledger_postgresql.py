@@ -16,6 +16,7 @@ tps = 4634.138176 (without initial connection time)
 """
 
 
+@pytest.mark.thorough
 def test_the_server_is_durable_runs_pgbench_and_logs_each_error_with_its_database() -> None:
     with postgresql() as server:
         settings = server.settings()

@@ -1,4 +1,4 @@
-"""From what was measured to goals and README's part about the ledger."""
+"""From what was measured to goals and the part of docs/measured.md about the ledger."""
 
 from __future__ import annotations
 

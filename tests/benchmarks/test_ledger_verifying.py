@@ -1,4 +1,4 @@
-"""What verification of a large ledger takes: from seconds to the goal and README's part, and the committed results."""
+"""What verification of a large ledger takes: from seconds to the goal, its part of docs/measured.md and the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's figures are those of the committed results; the results say what was measured, on what, on both sides."""
+"""The figures of docs/measured.md are those of the committed results, which say what was measured, and on what."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
-
 from benchmarks import report, table
 from benchmarks.accounting.goals import goals
 from benchmarks.accounting.markdown import accounting_section
@@ -18,28 +16,12 @@ from benchmarks.accounting.peers import DISTRIBUTIONS, PEERS, PLD
 FIGURES = report.read("accounting")
 
 
-def test_the_readme_has_the_table_that_the_results_make() -> None:
-    readme = table.README.read_text()
-    assert table.with_section(readme, table.measured_section()) == readme, "run: python -m benchmarks.table"
+def test_the_page_is_the_one_that_the_results_make() -> None:
+    assert table.PAGE.read_text() == table.measured_page(), "run: python -m benchmarks.table"
 
 
-def test_every_committed_result_is_in_the_readme_and_nothing_else_is() -> None:
+def test_every_committed_result_is_in_the_page_and_nothing_else_is() -> None:
     assert {path.stem for path in report.FOLDER.glob("*.json")} == set(table.SECTIONS)
-
-
-@pytest.mark.parametrize(
-    "readme", ["", "{BEGIN}", "{END}", "{END}{BEGIN}", "{BEGIN}{BEGIN}{END}", "{BEGIN}{END}{END}"], ids=repr
-)
-def test_a_readme_without_its_two_markers_is_refused(readme: str) -> None:
-    with pytest.raises(ValueError, match="once and in this order"):
-        table.with_section(readme.format(BEGIN=table.BEGIN, END=table.END), "section")
-
-
-def test_only_the_section_is_replaced() -> None:
-    replaced = table.with_section(
-        f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n", f"{table.BEGIN}\nnew\n{table.END}"
-    )
-    assert replaced == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
 
 
 def test_the_results_say_when_where_and_with_what_they_were_measured() -> None:

@@ -1,4 +1,4 @@
-"""From what was measured of runs to goals and README's part about them."""
+"""From what was measured of runs to goals and the part of docs/measured.md about them."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ def test_noise_is_measured_on_both_sides() -> None:
 
 @pytest.mark.parametrize("dtype", release.DTYPES)
 @pytest.mark.parametrize("model", work.MODELS)
+@pytest.mark.one_in(1000)
 def test_steps_are_measured_on_both_sides(model: str, dtype: str) -> None:
     rng = np.random.default_rng(1)
     features, labels = rng.random((300, work.FEATURES), dtype=np.float32), rng.integers(10, size=300)

@@ -59,6 +59,7 @@ def test_the_clock_is_read_after_the_device_has_settled() -> None:
 
 
 @pytest.mark.parametrize("model", work.MODELS)
+@pytest.mark.one_in(1000)
 def test_our_side_takes_turns_in_a_process_of_its_own(folder: Path, model: str) -> None:
     measured = side_by_side(Task(model, 256), folder, Scale(2, 0.0, 2), ("ours",), {"ratio": ("ours", "ours")})
     assert measured["steps"] == {"ours": 2}

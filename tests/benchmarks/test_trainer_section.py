@@ -1,4 +1,4 @@
-"""From what was measured to goals and README's parts about training steps and the GPU."""
+"""From what was measured to goals and the parts of docs/measured.md about training steps and the GPU."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from app.context import Context
 from tests.app.ledger.model import Command, Model, Outcome
 from tests.concurrency.histories import record_history
 from tests.concurrency.linearization import Operation, serial_order
-from tests.databases import postgresql_soon
 
 HISTORIES = 30
 
@@ -102,6 +101,5 @@ def check_histories(context: Context, loop: BlockingPortal, seeds: Iterable[int]
         assert serial_order(model, history) is not None, "\n".join(map(repr, [seed, model, *history]))
 
 
-@postgresql_soon
 def test_small_histories_of_the_ledger_are_serial(context: Context, loop: BlockingPortal) -> None:
     check_histories(context, loop, range(HISTORIES))

@@ -32,7 +32,6 @@ from app.tables.states import RunState
 from tests.app.ledger.audit import audit
 from tests.app.runs.conftest import Service
 from tests.app.runs.silence import Monotonic, claim, silence, start
-from tests.databases import postgresql_soon
 from tests.local_access import local_client
 
 TIMEOUT_S = 60
@@ -120,7 +119,6 @@ def model_files(context: Context) -> list[str]:
     return sorted(path.name for path in (context.settings.data_dir / "models").glob("*"))
 
 
-@postgresql_soon
 def test_a_worker_that_stalls_before_its_start_cannot_start_what_another_carried_out(service, context):
     budget, run = service.charged()
     with stalling_before(context, "start") as stalled:
@@ -139,7 +137,6 @@ def test_a_worker_that_stalls_before_its_start_cannot_start_what_another_carried
     assert service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"] == done["charge"]
 
 
-@postgresql_soon
 def test_a_worker_that_stalls_after_its_start_is_charged_once_and_releases_nothing(service, context):
     # In the first run when the model is written, in the second when no noise is drawn.
     with stalling_before(context, "end", "train") as stalled:

@@ -169,6 +169,7 @@ def made_last(image: Image) -> None:
         image.run(["python", *arguments])
 
 
+@pytest.mark.thorough
 def test_the_image_has_its_modules_compiled(image: Image) -> None:
     """Modules that the tests have compiled already are copied as such, but for one of each folder."""
     copied = [line.split()[1] for line in instructions("COPY") if not line.startswith(("--", "requirements"))]

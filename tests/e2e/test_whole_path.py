@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.app.problem_assertions import assert_problem
-from tests.databases import sqlite_soon
 from tests.e2e import breast_cancer
 from tests.e2e.server import Api, serving
 
@@ -88,7 +87,6 @@ def test_five_private_runs_on_fresh_budgets_score_above_090(api: Api) -> None:
     assert statistics.median(scores) > 0.90, scores
 
 
-@sqlite_soon
 def test_the_whole_path(environment: dict[str, str]) -> None:
     private, public = breast_cancer.split()
     with serving(environment) as api:

@@ -27,6 +27,7 @@ SEEN_OF_KEYS = (
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.one_in(1000)
 def test_nothing_that_happens_breaks_a_promise(seed: int) -> None:
     report = run(seed, COMMANDS)
     assert report.commands.total() == COMMANDS
@@ -43,6 +44,7 @@ def test_nothing_that_happens_breaks_a_promise(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.one_in(3)
 def test_a_fault_of_the_machine_or_of_the_protocol_is_found(name: str) -> None:
     mutation = MUTATIONS[name]
     found = []

@@ -101,6 +101,7 @@ def test_ten_minutes_of_mixed_load(
     assert figures["p99_over_p50"] < MOST_P99_OVER_P50
 
 
+@pytest.mark.thorough
 def test_some_seconds_of_it(sqlite_databases: DatabaseFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machinery of the campaign; nothing is said of speed."""
     with running_server(sqlite_databases.migrated(), tmp_path) as server:

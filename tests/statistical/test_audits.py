@@ -130,6 +130,7 @@ def bound_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @every_algorithm
+@pytest.mark.one_in(1000)
 def test_a_bound_on_the_sum_is_caught(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
     assert audit(tight(algorithm), trials=1500, design=OPPOSED, seed=5).verdict == CONSISTENT
     bound_the_sum(monkeypatch)

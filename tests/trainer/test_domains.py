@@ -79,6 +79,7 @@ def test_points_of_the_domain_stay(domain: Domain) -> None:
 
 
 @pytest.mark.parametrize("domain", [L2Ball(1.5), L1Ball(2.0), Simplex(1.0), LpBall(1.5, 1.0), LpBall(3.0, 0.7)])
+@pytest.mark.one_in(3)
 def test_projections_are_what_a_solver_finds(domain: Domain) -> None:
     rng = np.random.default_rng(3)
     for _ in range(10):

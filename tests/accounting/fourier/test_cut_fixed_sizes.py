@@ -58,6 +58,7 @@ def cut_moment(s: float, q: float, high: float, width: float, z: mp.mpc) -> mp.m
 
 
 @pytest.mark.parametrize(("s", "q", "high", "width"), CUTS)
+@pytest.mark.one_in(4)
 def test_moments_and_lines_of_what_lies_below_a_cut(s: float, q: float, high: float, width: float) -> None:
     """Within their errors at the tilts 0 and 3 and on the line; a third of the mass may be beyond the cut."""
     step = step_of(s, q).below(high, width)

@@ -25,7 +25,7 @@ from tests.app.backups.conftest import Home
 from tests.app.datasets.persons import Datasets
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.interrupted import kinds
-from tests.databases import DatabaseFactory, sqlite_soon
+from tests.databases import DatabaseFactory
 
 EVENTS = {"events": [{"mechanism": {"kind": "zcdp", "rho": 1e-3}}], "purpose": "p"}
 
@@ -35,6 +35,7 @@ def without_what_is_left_out(rows: dict[str, list[tuple[object, ...]]]) -> dict[
     return rows | {"merkle_trees": [(*tree[:5], None, None, tree[7])]}
 
 
+@pytest.mark.one_in(1000)
 def test_everything_comes_back_on_either_database(home: Home, other_databases: DatabaseFactory, tmp_path: Path) -> None:
     home.save(tmp_path / "b")
     there = home.elsewhere(tmp_path / "there", other_databases)
@@ -135,7 +136,6 @@ def test_what_was_acknowledged_since_is_missed(home: Home, tmp_path: Path) -> No
         assert transparency.verified(service.context).valid
 
 
-@sqlite_soon
 def test_without_a_fence_nobody_knows_what_is_missing(home: Home, tmp_path: Path) -> None:
     home.save(tmp_path / "b")
     there = home.elsewhere(tmp_path / "there")
@@ -149,7 +149,6 @@ def test_without_a_fence_nobody_knows_what_is_missing(home: Home, tmp_path: Path
         assert losses.acknowledge(service.context, "the machine is gone").life == 2
 
 
-@sqlite_soon
 def test_a_copy_that_is_acknowledged_with_the_same_fence_ends_the_original(home: Home, tmp_path: Path) -> None:
     home.save(tmp_path / "b")
     with home.service() as service:
@@ -229,7 +228,6 @@ def test_an_archive_of_another_secret_is_refused_before_anything_is_written(home
 
 
 @pytest.mark.parametrize("table", ["budgets", "entries"])
-@sqlite_soon
 def test_rows_that_do_not_fit_together_are_refused(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
@@ -261,7 +259,6 @@ def names_of_columns(url: str) -> set[str]:
     return {*tables, *(f"{name}.{column['name']}" for name, columns in tables.items() for column in columns)}
 
 
-@sqlite_soon
 def test_an_older_schema_is_brought_to_the_newest(home: Home, tmp_path: Path) -> None:
     """The archive of a version that knew no webhooks."""
     older = home.databases.empty()
@@ -290,7 +287,6 @@ def test_a_schema_that_is_newer_than_the_program_is_refused(home: Home, tmp_path
     assert contents(there) == before
 
 
-@sqlite_soon
 def test_books_that_are_not_valid_are_not_restored(home: Home, tmp_path: Path) -> None:
     engine = sa.create_engine(home.url)
     with engine.begin() as connection:
@@ -326,7 +322,6 @@ def test_the_owner_of_the_database_needs_no_other_right(home: Home, tmp_path: Pa
         engine.dispose()
 
 
-@sqlite_soon
 def test_persons_are_deleted_after_a_restore_as_before(home: Home, tmp_path: Path) -> None:
     with home.service() as service:
         dataset_id = Datasets(service.client, service.context).uploaded()

@@ -21,7 +21,11 @@ from app.entries.metering import Meter
 from app.fence.watching import fence_of, fenced_context
 from app.kit.group_commit import GroupCommit
 from app.kit.process_pool import ProcessPool
+from app.ledger.commands import Extend
+from app.ledger.journal import Instruction, carry_out
+from app.ledger.transitions import Transition
 from app.main import create_app
+from app.problems import Problem
 from app.settings import Settings
 from app.tables.ledger import Entry, LedgerUse
 from tests.app.budgets.conftest import Clock, audit_all
@@ -158,6 +162,24 @@ def test_open_reservations_and_extensions(caller: Caller, context: Context) -> N
     assert_counted(context)
 
 
+def test_an_extension_of_somebody_without_quotas_counts_in_its_own_transaction(
+    caller: Caller, context: Context, clock: Clock
+) -> None:
+    """Commands that come at once share a transaction, whose entries are written at its end."""
+    held = caller.reserve(caller.budget().json()["id"]).json()["id"]
+    with context.database.read() as session:
+        key = session.scalars(select(LedgerUse.principal_id)).first()
+    assert key is not None
+    extend = Extend(clock() + timedelta(hours=1))
+    instructions = [Instruction(extend, who, held) for who in (*["loopback"] * EXTENSIONS, key, "loopback")]
+    with context.database.write() as session:
+        outcomes = carry_out(session, context.database, instructions, clock())
+    assert [isinstance(outcome, Transition) for outcome in outcomes] == [True] * EXTENSIONS + [False, True]
+    refusal = outcomes[EXTENSIONS]
+    assert isinstance(refusal, Problem)
+    assert (refusal.members["quota"], refusal.members["used"]) == ("extensions", EXTENSIONS)
+
+
 def test_replays_and_denials_count_nothing(caller: Caller, context: Context) -> None:
     budget = caller.budget().json()["id"]
     for _ in range(2 * ENTRIES):
@@ -207,6 +229,7 @@ def test_exactly_the_quota_is_admitted_in_a_race(
 
 
 @pytest.mark.parametrize("quotas", [{}], ids=["defaults"])
+@pytest.mark.thorough
 def test_a_flood_of_extensions_is_bounded(caller: Caller, context: Context) -> None:
     """Four hundred extensions of a reservation of a thousand events: a hundred are admitted, and repeat no events."""
     budget = caller.budget().json()["id"]

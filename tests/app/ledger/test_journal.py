@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as with_settings
 from hypothesis import strategies as st
@@ -41,7 +42,6 @@ from app.tables.ledger import Budget
 from tests.app.budgets.conftest import Clock
 from tests.app.ledger.audit import audit
 from tests.app.ledger.client import open_tree
-from tests.databases import sqlite_soon
 
 #: Two trees: a root with two children, one of which has a child; and a root alone.
 PARENTS, LIMITS = [None, 0, 0, 1, None], [50, 40, 40, 30, 20]
@@ -150,7 +150,7 @@ KINDS = ["reserve", "reserve", "charge", "limit", "start", "extend", "commit", "
 ASKED = st.tuples(st.sampled_from([*KINDS, "reprice", "correct"]), st.integers(0, 40), st.integers(1, 12))
 
 
-@sqlite_soon
+@pytest.mark.thorough
 def test_a_batch_leaves_what_its_instructions_leave_one_by_one(context: Context, clock: Clock) -> None:
     @with_settings(
         max_examples=15,

@@ -159,6 +159,7 @@ CHARGES: dict[str, tuple[tuple[Event, ...], float | None]] = {
 
 @on_one_engine
 @pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.one_in(3)
 def test_a_unit_less_than_the_lower_end_is_too_low_in_any_amount(context: Context, api: Api, kind: str) -> None:
     forger, (events, delta) = Forger(context, api, kind), CHARGES[kind]
     least, most = price_of(kind, events, delta)
@@ -379,6 +380,7 @@ def test_little_memory_gives_the_same_report(context: Context, api: Api) -> None
 
 
 @on_one_engine
+@pytest.mark.thorough
 def test_an_export_is_priced_from_the_file_alone(
     context: Context, api: Api, forger: Forger, tmp_path: Path, client: TestClient
 ) -> None:
@@ -453,6 +455,7 @@ def children(pid: int) -> list[int]:
 
 
 @on_one_engine
+@pytest.mark.thorough
 def test_ctrl_c_ends_the_search_and_its_processes(context: Context, api: Api) -> None:
     """While prices are found that take long."""
     forger = Forger(context, api, "approximate_dp")

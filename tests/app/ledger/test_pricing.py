@@ -49,6 +49,7 @@ def path_of(*levels: tuple[PrivacyFilter, tuple[int, ...]]) -> Path:
     ),
     used=st.integers(0, 3),
 )
+@pytest.mark.thorough
 def test_same_as_the_filters_own(budget_filter: PrivacyFilter, events: list[Event], used: int) -> None:
     amounts = tuple(max(0, cap * used // 4) for cap in budget_filter.caps)
     fits = largest_count_that_fits(path_of((budget_filter, amounts)), tuple(events), None)

@@ -17,7 +17,6 @@ from tests.app.budgets.conftest import Clock
 from tests.app.ledger.audit import audit
 from tests.app.ledger.client import UNIT, Client, open_tree
 from tests.app.ledger.model import Command, Model
-from tests.databases import sqlite_soon
 
 #: A child, or two of one parent, or a child with a child of its own.
 TREES = [(None,), (None, 0), (None, 0, 0), (None, 0, 1)]
@@ -121,7 +120,7 @@ def loop() -> Iterator[BlockingPortal]:
         yield portal
 
 
-@sqlite_soon
+@pytest.mark.thorough
 def test_the_ledger_answers_as_the_model_does(context: Context, clock: Clock, loop: BlockingPortal) -> None:
     class LedgerHere(Ledger):
         def __init__(self) -> None:

@@ -120,6 +120,7 @@ def test_no_value_of_another_kind_is_an_error_of_the_server(
 @on_one_engine
 @pytest.mark.parametrize("value", OTHER_VALUES)
 @pytest.mark.parametrize("column", ["level", "node_index", "hash"])
+@pytest.mark.one_in(4)
 def test_a_node_of_another_kind_is_a_conflict(
     many: list[dict[str, Any]], client: TestClient, context: Context, column: str, value: str
 ) -> None:

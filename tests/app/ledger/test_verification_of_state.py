@@ -71,6 +71,7 @@ RESERVATION_CHANGES = {
 @on_one_engine
 @pytest.mark.parametrize("purpose", ["spent", "corrected"])
 @pytest.mark.parametrize("column", RESERVATION_CHANGES)
+@pytest.mark.one_in(4)
 def test_a_changed_column_of_a_reservation_is_named(
     root: dict[str, Any], database: Database, column: str, purpose: str
 ) -> None:

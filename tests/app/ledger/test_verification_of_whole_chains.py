@@ -199,6 +199,7 @@ FORGERIES: list[tuple[str, str, Change, str]] = [
 
 @on_postgresql
 @pytest.mark.parametrize(("purpose", "kind", "change", "reason"), FORGERIES)
+@pytest.mark.one_in(3)
 def test_an_entry_that_the_ledger_would_not_have_written_is_named(
     root: dict[str, Any], database: Database, purpose: str, kind: str, change: Change, reason: str
 ) -> None:

@@ -31,7 +31,7 @@ from tests.app.run_sweeps.conftest import BEST, STEP_SIZES
 from tests.app.runs.clocks import PacedExecutor
 from tests.app.runs.conftest import ROWS
 from tests.app.runs.interrupted import stopping_after
-from tests.databases import on_one_engine, sqlite_soon
+from tests.databases import on_one_engine
 
 
 def models(service) -> list[str]:
@@ -147,7 +147,6 @@ def visible(service, sweep: dict[str, Any]) -> str:
 FEW = {"kind": "poisson", "expected_trials": 0.2}
 
 
-@sqlite_soon
 def test_no_answer_tells_the_number_of_trials(service, draws):
     """Before the first trial, after it, after all of them, and after the time to release at."""
     seen: list[list[str]] = []

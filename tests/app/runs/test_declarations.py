@@ -197,6 +197,7 @@ def held(service: Service, dataset: dict[str, Any]) -> dict[str, Any]:
         "dataset = NULL",
     ],
 )
+@pytest.mark.one_in(3)
 def test_a_charge_whose_row_is_not_what_its_entries_say_is_refused(
     service: Service, held: dict[str, Any], change: str
 ) -> None:

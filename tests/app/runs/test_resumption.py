@@ -130,6 +130,7 @@ def doomed_workers(context: Context) -> Iterator[Callable[[str], None]]:
 
 
 @on_one_engine
+@pytest.mark.thorough
 def test_a_run_whose_worker_is_killed_anywhere_ends_with_the_model_it_would_have_had_and_one_charge(
     service, context, begun
 ):

@@ -19,7 +19,7 @@ from app.runs.supervisor import PROJECT_ROOT, Supervisor
 from app.settings import environment_of
 from app.tables.runs import Run
 from tests.app.runs.conftest import Service
-from tests.databases import on_one_engine, postgresql_soon
+from tests.databases import on_one_engine
 
 TIMEOUT_S = 60
 
@@ -57,7 +57,6 @@ def reservation_state(service: Service, run: dict) -> str:
     return service.get(f"/v1/reservations/{run['reservation_id']}")["state"]
 
 
-@postgresql_soon
 def test_a_killed_workers_run_goes_on_under_another_worker(service, supervisor):
     run = running(service)
     [process] = supervisor._processes.values()
@@ -77,6 +76,7 @@ def test_a_running_run_can_be_cancelled_and_is_charged_in_full(service, supervis
 
 
 @on_one_engine
+@pytest.mark.thorough
 def test_a_stop_leaves_the_run_in_progress_to_the_next_start(service, context):
     supervisor = Supervisor(context, count=1)
     supervisor.start()
@@ -134,6 +134,7 @@ def test_a_sweep_settles_what_dead_workers_of_this_folder_left_and_nothing_else(
 
 
 @on_one_engine
+@pytest.mark.thorough
 def test_a_worker_that_was_killed_has_died_even_while_its_process_is_a_zombie(context):
     folder = context.settings.data_dir
     process = subprocess.Popen(
@@ -169,6 +170,7 @@ def test_a_supervisor_without_workers_takes_runs_over_from_hosts_that_are_silent
 
 
 @on_one_engine
+@pytest.mark.thorough
 def test_a_worker_that_is_silent_is_killed_and_makes_room_for_another(service, context, monkeypatch):
     monkeypatch.setattr(supervision, "WATCH_INTERVAL_S", 0.05)
     # The worker tells that it lives every five seconds: to a supervisor as impatient as this it is silent.
@@ -185,7 +187,7 @@ def test_a_worker_that_is_silent_is_killed_and_makes_room_for_another(service, c
     assert reservation_state(service, run) in ("pending", "started")
 
 
-@postgresql_soon
+@pytest.mark.thorough
 def test_two_workers_never_take_the_same_run(service, context):
     for _ in range(6):
         service.queued(dataset_id="ds_breast_cancer")
@@ -200,6 +202,7 @@ def test_two_workers_never_take_the_same_run(service, context):
 
 
 @on_one_engine
+@pytest.mark.thorough
 def test_control_c_is_left_to_the_parent(context):
     process = subprocess.Popen(
         [sys.executable, "-m", "app.runs", "wrk_token", str(os.getpid())],

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from app.runs import lifecycle
 from app.runs.schedule import Schedule
 from app.runs.supervisor import PROJECT_ROOT
@@ -60,6 +62,7 @@ def schedule_of(service: Service, run: dict[str, Any]) -> Schedule:
 
 
 @on_one_engine
+@pytest.mark.thorough
 def test_runs_end_no_earlier_than_their_schedule_says_and_the_next_begins_after_that(service):
     # Rows of one data set are bound to its budget, so that each has its own.
     runs = [private(service, f"{ROWS}{number},0,red,no\n") for number in range(2)]
@@ -82,6 +85,7 @@ def test_runs_end_no_earlier_than_their_schedule_says_and_the_next_begins_after_
 
 
 @on_one_engine
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_and_the_next_one_keep_to_one_schedule(service):
     run = private(service, ROWS, iterations=STEPS)
     with worker_process(service, "wrk_killed") as process:

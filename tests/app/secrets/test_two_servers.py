@@ -47,6 +47,7 @@ def open_budget(api: Api, name: str) -> tuple[int, str]:
     return answer.status_code, answer.json().get("id") or answer.json()["code"]
 
 
+@pytest.mark.thorough
 def test_the_second_server_is_refused_before_one_content_has_two_roots(
     databases: DatabaseFactory, tmp_path: Path
 ) -> None:

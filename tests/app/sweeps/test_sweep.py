@@ -131,6 +131,7 @@ def test_a_body_that_is_no_object_is_refused(reader, body):
     assert_problem(reader.post("/v1/sweep", json=body), 422, "invalid_request")
 
 
+@pytest.mark.thorough
 def test_the_largest_sweep_is_answered(reader):
     steps = [(index + 1) / 1000 for index in range(MAX_CELLS)]
     answer = swept(reader, "hyperparameters.step_size", steps, target=MU)

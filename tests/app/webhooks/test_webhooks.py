@@ -69,6 +69,7 @@ def test_a_budget_above_is_told_of_what_is_charged_below_it_and_not_the_other_wa
     assert told.deliveries(below) == []
 
 
+@pytest.mark.thorough
 def test_a_flood_of_denials_makes_one_message_a_minute(told: Told) -> None:
     webhook = told.webhook("denied")
     budget_id = told.budget["id"]
@@ -207,6 +208,7 @@ FAILURES: dict[str, tuple[bytes | None, str, int | None]] = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.one_in(3)
 def test_what_fails_is_tried_again_later_and_later_and_given_up_after_a_day(told: Told, failure: str) -> None:
     answer, error, status = FAILURES[failure]
     told.receiver.answer = answer
@@ -246,6 +248,7 @@ def test_a_receiver_that_fails_is_not_asked_for_each_message(told: Told) -> None
     assert {each["state"] for each in told.deliveries(webhook)} == {"delivered"}
 
 
+@pytest.mark.thorough
 def test_a_receiver_that_fails_is_asked_ever_more_rarely_whatever_else_happens(told: Told) -> None:
     told.webhook("spending_threshold", fractions=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     told.receiver.answer = None

@@ -77,6 +77,7 @@ def test_one_entry_is_a_rounded_normal_number(order: float, scale: float) -> Non
     assert stats.chisquare([*counts, 2000 - counts.sum()], [*expected[common], rest]).pvalue > 1e-3
 
 
+@pytest.mark.thorough
 def test_noise_has_the_law_of_a_rounded_vector() -> None:
     """In the plane: numbers of pairs of whole numbers against the density's integral over the squares round to them."""
     r, scale, most, finer = 3.0, 1.5, 4, 40

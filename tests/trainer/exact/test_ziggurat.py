@@ -171,6 +171,7 @@ def test_exact_and_fast_paths_agree(layers: Layers, scale: float, monkeypatch: p
 
 @pytest.mark.parametrize("layers", ALL, ids=lambda layers: f"{float(layers.order):g}")
 @pytest.mark.parametrize("scale", [1.3, 2.0**24 + 0.5, 0.7 * 2.0**44])
+@pytest.mark.one_in(3)
 def test_what_one_word_decides_is_so_for_all_further_bits(
     layers: Layers, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

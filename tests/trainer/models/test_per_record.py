@@ -56,6 +56,7 @@ def test_it_trains_as_the_same_model_with_matrices_does() -> None:
     np.testing.assert_allclose(found.parameters["point"], expected.parameters["weights"], rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_a_run_calls_the_function_with_few_rows_where_there_are_many_parameters() -> None:
     seen: set[int] = set()
 
