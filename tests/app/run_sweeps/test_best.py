@@ -557,6 +557,9 @@ def test_another_process_finds_the_same_trials(service):
 def test_a_budget_of_the_default_kind_prices_the_moments_of_the_selection(service, draws):
     draws.trials = 2
     budget = service.budget(filter={"epsilon": 20, "delta": 1e-5})
+    body = service.request(**BEST, budget_id=budget["id"])
+    price = service.client.post("/v1/run-sweeps?dry_run=true", json=body).json()["price"]
+    assert price["charged"] > price["kinds"]["renyi_dp"] > price["tight"]["upper"], "and says where it costs less"
     sweep = service.swept(**BEST, budget_id=budget["id"])
     [event] = service.get(f"/v1/reservations/{sweep['reservation_id']}")["events"]
     assert event["mechanism"]["kind"] == "renyi_dp"

@@ -128,7 +128,7 @@ class BudgetExceeded(Conflict):
 
     @property
     def price(self) -> Mapping[str, Any] | None:
-        """The cost as an epsilon: ``tight`` for the plan alone, ``charged`` alone, what it ``adds``, and what is ``left``."""
+        """The cost as an epsilon: ``tight`` and ``charged`` for the plan alone, what it ``adds``, what is ``left``."""
         price: Mapping[str, Any] | None = self.members.get("price")
         return price
 
