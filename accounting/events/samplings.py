@@ -222,7 +222,7 @@ class TruncatedPoisson(Sampling):
         return _EVERY_RELATION if self.truncation == "random" else _ADD_REMOVE_OR_NULL
 
     def charged_sensitivity(self, relation: NeighboringRelation) -> float:
-        """Where a batch is cut at random, a record that comes takes another one's place."""
+        """Return the distance: where a batch is cut at random, a record that comes takes another one's place."""
         return NeighboringRelation.REPLACE_ONE.sensitivity if self.truncation == "random" else relation.sensitivity
 
     def resolved(self, count: int) -> tuple[Sampling, int]:

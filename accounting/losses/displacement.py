@@ -105,7 +105,7 @@ class DisplacementLoss(PrivacyLoss):
 
     @property
     def unamplified_mu(self) -> float:
-        """Of two batches that always differ in a record: A is a part of what it says, at a distance of 2."""
+        """Return mu of two batches that always differ in a record, at a distance of 2."""
         return 2.0 / self.noise_multiplier
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:

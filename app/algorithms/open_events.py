@@ -47,8 +47,9 @@ class CalibrateEventsRequest(Schema):
     events: list[dict[str, Any]] = Field(
         min_length=1,
         max_length=MAX_EVENTS,
-        description="As in `/v1/account`, without the field that `solve_for` names in the events that are to share its "
-        "value; other events stay as they are. An event that leaves out a count that is not solved for is one step.",
+        description="The events are as in `/v1/account`, without the field that `solve_for` names where it is to be "
+        "found; events that lack it share its value, others stay as they are. A count that is left out and not solved "
+        "for is 1.",
     )
     neighboring_relation: NeighboringRelation = Field(NeighboringRelation.ADD_OR_REMOVE_ONE, strict=False)
     target: Annotated[
@@ -69,7 +70,7 @@ class NextCountBody(Schema):
 
 class CalibrateEventsAnswer(Schema):
     solve_for: str
-    value: float = Field(description="Of the field that was left out, in each event that left it out.")
+    value: float = Field(description="The value of the field, in each event that left it out.")
     achieved: AnyAchievedBody = Field(
         description="What the events guarantee with it, in the target's own fields; the certified upper end meets the "
         "target."

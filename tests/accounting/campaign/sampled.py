@@ -77,10 +77,83 @@ def _draw_truncated(rng: np.random.Generator) -> Spec:
     return Spec(Event(spec.event.mechanism, sampling, spec.event.count), ADD_REMOVE, spec.delta)
 
 
+def _draw_random_cut(relation: NeighboringRelation) -> Draw:
+    def draw(rng: np.random.Generator) -> Spec:
+        """Caps from where half of the batches are cut to where hardly any is."""
+        spec = draw_poisson(relation)(rng)
+        size, q = int(uniform_in_log(rng, 30.0, 1e6)), spec.probability
+        deviation = math.sqrt(size * q * (1.0 - q))
+        largest = min(max(round(size * q + deviation * rng.uniform(-1.5, 4.0)), 1), size - 1)
+        mechanism = Gaussian(uniform_in_log(rng, 1.0, 20.0))
+        return Spec(
+            Event(mechanism, TruncatedPoisson(q, largest, size, "random"), spec.event.count), relation, spec.delta
+        )
+
+    return draw
+
+
+def _draw_fixed_size_with_null(rng: np.random.Generator) -> Spec:
+    spec = _draw_fixed_size(rng)
+    return Spec(spec.event, NeighboringRelation.REPLACE_SPECIAL, spec.delta)
+
+
 def _draw_allocation(rng: np.random.Generator) -> Spec:
     sampling = RandomAllocation(int(uniform_in_log(rng, 2.0, 20.0)), 1)
     count = sampling.num_bins * int(uniform_in_log(rng, 1.0, 3.0))
     return Spec(Event(Gaussian(uniform_in_log(rng, 0.5, 4.0)), sampling, count), ADD_REMOVE, random_delta(rng))
+
+
+def _cut(spec: Spec) -> tuple[float, float]:
+    """tau, and with which probability a record is in a batch that is cut."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, TruncatedPoisson)
+    n, q, largest = sampling.dataset_size, sampling.sampling_probability, sampling.max_batch_size
+    tau = float(stats.binom.sf(largest - 1, n - 1, q))
+    if spec.relation is ADD_REMOVE:
+        return tau, q
+    kept = largest / n * float(stats.binom.sf(largest, n, q))
+    return tau, min(kept / tau, q) if tau > 0.0 else q
+
+
+def _random_cut_from_above(spec: Spec, epsilon: float) -> float:
+    """Both branches' profiles by their definitions, in both directions."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, TruncatedPoisson)
+    (tau, r), q = _cut(spec), sampling.sampling_probability
+    if spec.relation is REPLACE:
+        whole, cut = referee.replace_profile(spec.noise, q), referee.symmetrized_profile(spec.noise, r)
+    else:
+        whole = referee.remove_profile(spec.noise, q)
+        farther = referee.remove_profile(spec.noise / 2.0, r)
+        cut = farther if spec.relation is ADD_REMOVE else referee.displaced_profile(spec.noise, r)
+
+    def remove(eps: Array) -> Array:
+        return (1.0 - tau) * whole(eps) + tau * cut(eps)
+
+    def add(eps: Array) -> Array:
+        return np.asarray(np.maximum(-np.expm1(eps) + np.exp(eps) * remove(-eps), 0.0))
+
+    profiles = (remove,) if spec.relation is REPLACE else (remove, add)
+    return max(referee.delta_from_above(each, spec.event.count, epsilon, 1e-3) for each in profiles)
+
+
+def _alone_in_a_random_cut(spec: Spec) -> referee.AttainedPair:
+    """All others' contributions are 0; where the number of records is private, nothing is cut from few of them."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, TruncatedPoisson)
+    (tau, r), q = _cut(spec), sampling.sampling_probability
+    if spec.relation is REPLACE:
+        return referee.poisson_gaussian_replace(spec.noise, (1.0 - tau) * q + tau * r)
+    return referee.poisson_gaussian(spec.noise, q if spec.relation is ADD_REMOVE else (1.0 - tau) * q + tau * r)
+
+
+def _null_from_above(spec: Spec, epsilon: float) -> float:
+    profile = referee.displaced_profile(spec.noise, spec.probability)
+
+    def add(eps: Array) -> Array:
+        return np.asarray(np.maximum(-np.expm1(eps) + np.exp(eps) * profile(-eps), 0.0))
+
+    return max(referee.delta_from_above(each, spec.event.count, epsilon, 1e-3) for each in (profile, add))
 
 
 def _library(spec: Spec, epsilon: float) -> float:
@@ -194,6 +267,24 @@ SAMPLED = {
         lambda spec, epsilon: _truncated(spec, epsilon, 1.0),
         # Poisson's pair is attained but for the cut.
         _less_the_cut,
+    ),
+    "gaussian_random_truncation": Scheme(
+        40, _draw_random_cut(ADD_REMOVE), _random_cut_from_above, attained(_alone_in_a_random_cut)
+    ),
+    "gaussian_random_truncation_null": Scheme(
+        41,
+        _draw_random_cut(NeighboringRelation.REPLACE_SPECIAL),
+        _random_cut_from_above,
+        attained(_alone_in_a_random_cut),
+    ),
+    "gaussian_random_truncation_replace_one": Scheme(
+        42, _draw_random_cut(REPLACE), _random_cut_from_above, attained(_alone_in_a_random_cut)
+    ),
+    "gaussian_without_replacement_null": Scheme(
+        43,
+        _draw_fixed_size_with_null,
+        _null_from_above,
+        attained(lambda spec: referee.poisson_gaussian(spec.noise, spec.probability)),
     ),
     "gaussian_with_replacement": Scheme(9, _draw_with_replacement, _with_replacement_from_above, attained(_once_hit)),
     "gaussian_without_replacement": Scheme(
