@@ -23,8 +23,8 @@ class SamplingChoice(Schema):
         None,
         ge=1,
         le=MAX_DATASET_SIZE,
-        description="Of `truncated_poisson`, which needs it: a uniformly random subset of so many records is kept of a "
-        "larger batch.",
+        description="The most records of a batch of `truncated_poisson`, which needs it: a uniformly random subset is "
+        "kept of a larger one.",
     )
 
 
@@ -62,7 +62,7 @@ class StageBody(Schema):
 class ScheduleChoice(Schema):
     """A training whose steps change on the way."""
 
-    stages: list[StageBody] = Field(min_length=1, max_length=MAX_STAGES, description="In their order.")
+    stages: list[StageBody] = Field(min_length=1, max_length=MAX_STAGES, description="The stages in their order.")
 
 
 class AlgorithmFields(Schema):

@@ -148,7 +148,7 @@ def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
             {"sampling": "with_replacement"},
             Unsupported,
             ("sampling",),
-            "poisson, without_replacement, full_batch, truncated_poisson, random_allocation, blocks, disjoint_batches or ",
+            "poisson, without_replacement, full_batch, truncated_poisson, random_allocation, blocks, disjoint_batches",
         ),
         ({"sampling": "without_replacement"}, Unsupported, ("sampling",), "replace_special or replace_one"),
         ({"sampling": "shuffled_epochs"}, Unsupported, ("sampling",), "replace_special or replace_one"),

@@ -115,7 +115,7 @@ def test_a_permutation_that_is_dealt_out_is_caught() -> None:
 
 
 def test_records_draw_a_step_of_every_block() -> None:
-    """Of every 15 steps blocks of 3, 4, 4 and 4, which begin at floor(15 b / 4); each record is once in each of them."""
+    """Of every 15 steps blocks of 3, 4, 4 and 4, which begin at floor(15 b / 4), with each record once in each."""
     taken = taken_by(BLOCKS).reshape(-1, 15, RECORDS)
     starts = [0, 3, 7, 11, 15]
     for start, end in itertools.pairwise(starts):
