@@ -51,7 +51,7 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
     parts: dict[str, object] = {"points": points} if isinstance(given, list) else _fields(points[0])
     if request.group_size > 1:
         parts["group_size"] = request.group_size
-    if field == "delta" and not isinstance(given, list) and 0.0 < asked[0] and request.group_size == 1:
+    if field == "delta" and not isinstance(given, list) and asked[0] > 0.0 and request.group_size == 1:
         parts |= _about_shuffling(evaluation, asked[0])
     if request.curve is not None:
         parts["curve"] = curve(evaluation, field, asked, request.curve.points)
