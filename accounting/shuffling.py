@@ -1,7 +1,7 @@
 """Shuffled epochs: what they cost at least, and what the same loop would cost with other batches.
 
-No upper bound below a full batch for each pass is proved for them, and what is charged is that. From below two pairs are
-attained under `replace_special`, and under `replace_one`, where the other record may be null:
+No upper bound below a full batch for each pass is proved for them, and what is charged is that. From below two pairs
+are attained under `replace_special`, and under `replace_one`, where the other record may be null:
 
 * all other contributions are 0: one step among the t of a pass, the pair of random allocation;
 * all others pull the other way: see `accounting.losses.largest_coordinate`.

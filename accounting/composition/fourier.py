@@ -33,6 +33,7 @@ _LOG_LEAST = math.log(SMALLEST_DELTA)
 _LOG_NEGLIGIBLE = 23.0
 _CHERNOFF = "renyi_divergence"
 _MOST_TRIALS = 14
+_LARGEST_EPSILON = 1e15
 
 
 class FourierInversion:
@@ -162,7 +163,8 @@ def _one_step_epsilon(composition: Composition, delta: float) -> float:
     if one_step_delta(composition, 0.0) <= delta:
         return 0.0
     low, high = 1e-12, 1.0
-    while one_step_delta(composition, high) > delta:
+    # A law that stands for a step may have mass at infinity.
+    while one_step_delta(composition, high) > delta and high < _LARGEST_EPSILON:
         low, high = high, 8.0 * high
     while high > 1.001 * low:
         middle = math.sqrt(low * high)

