@@ -70,7 +70,7 @@ class AllocationStep:
 
     @property
     def width(self) -> float:
-        """Of the cut; of a part as that of the whole, whose tilts are met beside it."""
+        """The width of the cut; a part has that of the whole, whose tilts are met beside it."""
         return _CUT * self.law.sigma * math.sqrt(self.share)
 
     @cached_property
@@ -306,7 +306,7 @@ class AllocationLine:
         return self.line.log_moment_error
 
     def log_ratios(self, blocks: int, width: int, spacing: float) -> tuple[Complex, Array, Array]:
-        """As `StepLine.log_ratios`; how much the lattice is off depends on how far the line goes."""
+        """Return what `StepLine.log_ratios` does; how much the lattice is off depends on how far the line goes."""
         alias = self.step._alias(self.tilt, blocks * width * spacing)
         line = replace(self.line, relative_error=self.line.relative_error + alias)
         return line.log_ratios(blocks, width, spacing)

@@ -313,7 +313,7 @@ _GRID = np.abs(np.array([_lagrange(u) for u in np.linspace(0.0, 1.0, 20 * _PARTS
 _LARGEST = 1.001 * np.array([_GRID[20 * part : 20 * part + 21].max(axis=0) for part in range(_PARTS)])
 _MIDDLE = _lagrange(0.5)
 _DIFFERENCE = np.array([(-1.0) ** k * math.comb(2 * _HALF - 2, k) for k in range(2 * _HALF - 1)])
-_INNER = math.gamma(_HALF - 0.5) ** 2 / math.pi / math.gamma(2.0 * _HALF - 1.0)
+_INNER = math.comb(2 * _HALF - 2, _HALF - 1) / 16.0 ** (_HALF - 1)
 
 _Table = tuple[Array, Array, Array, Array, Array, float]
 

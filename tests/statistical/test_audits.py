@@ -208,9 +208,9 @@ def test_one_allocation_for_all_epochs_is_caught(monkeypatch: pytest.MonkeyPatch
     assert audit(plan, trials=4000, seed=10).verdict == CONSISTENT
     draw = AllocationSampler._begin
 
-    def draw_once(sampler: AllocationSampler, generator: np.random.Generator) -> None:
+    def draw_once(sampler: AllocationSampler, generator: np.random.Generator, length: int) -> None:
         if sampler.state()["drawn"] == 0:
-            draw(sampler, generator)
+            draw(sampler, generator, length)
 
     monkeypatch.setattr(AllocationSampler, "_begin", draw_once)
     assert audit(plan, trials=4000, seed=10).verdict == VIOLATED

@@ -17,6 +17,7 @@ from accounting.events import (
     MECHANISMS,
     SAMPLINGS,
     ApproximateDp,
+    Blocks,
     BufferedGaussian,
     CorrelatedGaussian,
     CyclicPoisson,
@@ -109,6 +110,7 @@ SAMPLINGS_AT_EDGES: tuple[Sampling, ...] = (
     ShuffledEpochs(10**8),
     DisjointBatches("independent"),
     RandomAllocation(1000, 1),
+    Blocks(1000, 2),
     *(CyclicPoisson(q, 10**8, "independent") for q in (5e-324, 1e-12, 1.0)),
     FixedOrderEpochs(10**8),
 )
