@@ -13,6 +13,7 @@ from accounting.relations import NeighboringRelation
 from accounting.schedule_warnings import schedule_warnings, weak_guarantee
 from accounting.solve.open_events import OpenEvents, OpenField, Solved, solve_events
 from accounting.targets import ApproximateDpTarget, Target
+from app.algorithms.calibrate import NextBody
 from app.algorithms.targets import (
     AnyAchievedBody,
     ApproximateDpTargetBody,
@@ -57,15 +58,11 @@ class CalibrateEventsRequest(Schema):
         Field(discriminator="kind", title="EventsTarget"),
     ]
     solve_for: Literal["noise_multiplier", "count", "sampling_probability", "batch_size"] = Field(
-        "noise_multiplier", description="The field that is left out."
+        "noise_multiplier",
+        description="The field that is left out. `noise_multiplier`: the smallest noise that is found. `count`: the "
+        "largest number of steps. `sampling_probability`: the largest probability that is found. `batch_size`: the "
+        "largest size of batches without replacement.",
     )
-
-
-class NextCountBody(Schema):
-    """The next larger integer, which misses the target."""
-
-    value: int
-    achieved: AnyAchievedBody
 
 
 class CalibrateEventsAnswer(Schema):
@@ -75,7 +72,7 @@ class CalibrateEventsAnswer(Schema):
         description="What the events guarantee with it, in the target's own fields; the certified upper end meets the "
         "target."
     )
-    next: NextCountBody | None = Field(description="The next larger integer, for count and batch_size; else null.")
+    next: NextBody | None = Field(description="The next larger integer, for count and batch_size; else null.")
     is_extreme: bool = Field(
         description="Whether the cost is proved to be monotone in the field, so that no value beyond this one meets "
         "the target. Else the value is certified, and another one may do, too."
@@ -162,7 +159,7 @@ def _answer(request: CalibrateEventsRequest, target: Target, solved: Solved) -> 
         warnings += weak_guarantee(epsilon=target.epsilon, delta=target.delta, records=records)
     following = None
     if solved.next_achieved is not None:
-        following = NextCountBody(value=int(solved.value) + 1, achieved=achieved_body(target, solved.next_achieved))
+        following = NextBody(value=int(solved.value) + 1, achieved=achieved_body(target, solved.next_achieved))
     return CalibrateEventsAnswer(
         solve_for=request.solve_for,
         value=solved.value,

@@ -10,6 +10,8 @@ _POISSON = {
     "count": 10000,
 }
 
+_SAME_ORDER = {"kind": "fixed_order_epochs", "steps_per_epoch": 100}
+
 ACCOUNT_EXAMPLES: dict[str, Example] = {
     "poisson": {
         "summary": "DP-SGD with Poisson batches: epsilon at delta 1e-5",
@@ -250,6 +252,21 @@ ACCOUNT_EXAMPLES: dict[str, Example] = {
                     "count": 1000,
                 }
             ],
+            "delta": 1e-6,
+        },
+    },
+    "correlated_families": {
+        "summary": "Three runs of five epochs in the same order, with noise of one family of matrices each",
+        "value": {
+            "events": [
+                {"mechanism": correlated | {"noise_multiplier": 20.0}, "sampling": _SAME_ORDER, "count": 500}
+                for correlated in (
+                    {"kind": "square_root_gaussian", "bands": 100},
+                    {"kind": "inverse_square_root_gaussian", "inverse_bands": 4},
+                    {"kind": "buffered_gaussian", "scales": [0.3, 0.1], "decays": [0.9, 0.5]},
+                )
+            ],
+            "neighboring_relation": "replace_special",
             "delta": 1e-6,
         },
     },

@@ -56,7 +56,7 @@ def test_a_private_run_is_charged_as_it_is_drawn_and_stands_an_attack(
     plan_hash = calibrated.json()["plan_hash"]
     [event] = calibrated.json()["events"]
     assert event["sampling"] == {"kind": scheme} | charged
-    spent = float(api.get(f"/v1/budgets/{ids['budget_id']}").json()["spent"]["epsilon"])
+    spent = float(api.get(f"/v1/budgets/{ids['budget_id']}").json()["epsilon"]["spent"])
 
     request = asked | ids | {"model": {"kind": "logistic_regression"}, "expected_plan_hash": plan_hash}
     created = api.post("/v1/runs", request)
@@ -65,7 +65,7 @@ def test_a_private_run_is_charged_as_it_is_drawn_and_stands_an_attack(
     assert (run["state"], run["plan_hash"]) == ("succeeded", plan_hash), run
     reservation = api.get(f"/v1/reservations/{run['reservation_id']}").json()
     assert reservation["charged_events"] == [event]
-    assert float(api.get(f"/v1/budgets/{ids['budget_id']}").json()["spent"]["epsilon"]) > spent
+    assert float(api.get(f"/v1/budgets/{ids['budget_id']}").json()["epsilon"]["spent"]) > spent
     model = api.get(f"/v1/runs/{run['id']}/model").json()
     assert score(model, breast_cancer.split()[1]) == run["result"]["metrics"][0]["accuracy"]
 
