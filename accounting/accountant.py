@@ -30,7 +30,7 @@ from accounting.composition.fourier import DELTA_GOAL, FourierInversion
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS, AskedBefore, intersect
 from accounting.composition.renyi import RenyiBound
 from accounting.composition.shared_lines import deltas_on_shared_lines, epsilons_on_shared_lines
-from accounting.enclosure import between, enclosure
+from accounting.enclosure import between, bounds_of, enclosure, is_inverted, narrower
 from accounting.events import Event
 from accounting.fourier.effort import question
 from accounting.fourier.profiles import goal
@@ -180,13 +180,19 @@ def _epsilon_of_rest(composition: Composition, delta: float, evaluators: Sequenc
         return _pure_answer(pure)
     enclosed = enclosure(composition)
     if enclosed is not None:
+        inverted = _inverted(composition, lambda evaluator: evaluator.epsilon(composition, delta), pure, goal)
+        if inverted is not None and inverted.value.width <= goal(inverted.value.upper):
+            return inverted
         steps = equal_steps(composition)
         if steps is not None and steps.parts is not None:
             above = below = Answer(Interval(0.0, pure, pure), BasicComposition.name)
         else:
             above, below = (_epsilon_of_rest(part, delta, evaluators) for part in (enclosed.above, enclosed.below))
+            if enclosed.simpler is not None and above.value.width > goal(above.value.upper):
+                above = narrower(above, _epsilon_of_rest(enclosed.simpler, delta, evaluators))
         least = 0.0 if enclosed.one_step is None else one_step_epsilon(enclosed.one_step, delta)
-        others = [RenyiBound().epsilon(composition, delta), None if steps is None else steps.epsilon(delta)]
+        moments = RenyiBound().epsilon(composition, delta) if enclosed.has_own_moments else None
+        others = [moments, None if steps is None else steps.epsilon(delta), bounds_of(inverted)]
         return between(above, below, least, others)
     return intersect(composition, evaluators, lambda evaluator: evaluator.epsilon(composition, delta), pure, goal)
 
@@ -230,15 +236,31 @@ def _delta_of_rest(composition: Composition, epsilon: float, evaluators: Sequenc
         return Answer(Interval(0.0, 0.0, 0.0), BasicComposition.name)
     enclosed = enclosure(composition)
     if enclosed is not None:
+        inverted = _inverted(composition, lambda evaluator: evaluator.delta(composition, epsilon), 1.0, _delta_goal)
+        if inverted is not None and inverted.value.width <= _delta_goal(inverted.value.upper):
+            return inverted
         steps = equal_steps(composition)
         if steps is not None and steps.parts is not None:
             above = below = Answer(Interval(0.0, 1.0, 1.0), BasicComposition.name)
         else:
             above, below = (_delta_of_rest(part, epsilon, evaluators) for part in (enclosed.above, enclosed.below))
+            if enclosed.simpler is not None and above.value.width > _delta_goal(above.value.upper):
+                above = narrower(above, _delta_of_rest(enclosed.simpler, epsilon, evaluators))
         least = 0.0 if enclosed.one_step is None else one_step_delta(enclosed.one_step, epsilon)
-        others = [RenyiBound().delta(composition, epsilon), None if steps is None else steps.delta(epsilon)]
+        moments = RenyiBound().delta(composition, epsilon) if enclosed.has_own_moments else None
+        others = [moments, None if steps is None else steps.delta(epsilon), bounds_of(inverted)]
         return between(above, below, least, others)
     return intersect(composition, evaluators, lambda evaluator: evaluator.delta(composition, epsilon), 1.0, _delta_goal)
+
+
+def _inverted(
+    composition: Composition,
+    ask: Callable[[Evaluator], Bounds | None],
+    largest: float,
+    narrow: Callable[[float], float],
+) -> Answer | None:
+    """Return what contour integrals say of a list whose losses are enclosed, but inverted; None where some are not."""
+    return intersect(composition, (FourierInversion(),), ask, largest, narrow) if is_inverted(composition) else None
 
 
 def epsilons_for_deltas(
@@ -295,7 +317,7 @@ def _on_shared_lines(
     """Return the bounds of a composition at all values asked for, or nothing where sharing lines does not help."""
     if composition.gaussian_only is not None or composition.count == 1 or composition.failure.upper:
         return {}
-    if min(asked) < 0.0 or enclosure(composition):
+    if min(asked) < 0.0 or not is_inverted(composition):
         return {}
     with np.errstate(all="ignore"):
         try:
@@ -325,7 +347,7 @@ def closely_estimate_epsilon(events: Sequence[Event], relation: NeighboringRelat
         return None
     if composition.failure.upper or composition.discrepancy:
         return None
-    enclosed = enclosure(composition)
+    enclosed = None if is_inverted(composition) else enclosure(composition)
     composition = composition if enclosed is None else enclosed.above
     with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError), question():
         return FourierInversion().epsilon_of_removal(composition, delta)

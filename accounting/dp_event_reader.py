@@ -8,20 +8,26 @@ needs dp-accounting to be installed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from accounting.errors import InvalidValue, Unsupported, inside, one_of
 from accounting.events import (
+    ApproximateDp,
+    DiscreteGaussian,
     DiscreteLaplace,
     Event,
+    Exponential,
     FullBatch,
     Gaussian,
     Laplace,
     Mechanism,
     Poisson,
+    PureDp,
+    RandomAllocation,
     RandomizedResponse,
+    ReportNoisyMax,
     Sampling,
     TreeAggregation,
     TruncatedPoisson,
@@ -44,13 +50,18 @@ REFUSED = {
     "MixtureOfGaussiansDpEvent": "noise of one scale over a random sensitivity is not covered (gaussian_mixture here "
     "draws the scale); state its guarantee",
 }
-#: Fields of each class that is read, as in dp-accounting 0.6.
+#: Fields of each class that is read, as in dp-accounting 0.6 and in its sources of 2026.
 FIELDS: dict[str, tuple[str, ...]] = {
     "NoOpDpEvent": (),
     "GaussianDpEvent": ("noise_multiplier",),
     "LaplaceDpEvent": ("noise_multiplier",),
     "DiscreteLaplaceDpEvent": ("noise_parameter", "sensitivity"),
     "RandomizedResponseDpEvent": ("noise_parameter", "num_buckets"),
+    "EpsilonDeltaDpEvent": ("epsilon", "delta"),
+    "DiscreteGaussianDpEvent": ("sigma", "sensitivity", "dimension"),
+    "ExponentialMechanismDpEvent": ("epsilon",),
+    "PermuteAndFlipDpEvent": ("epsilon",),
+    "RandomAllocationDpEvent": ("event", "num_selected", "num_steps"),
     "ZCDpEvent": ("rho", "xi"),
     "SingleEpochTreeAggregationDpEvent": ("noise_multiplier", "step_counts"),
     "TruncatedSubsampledGaussianDpEvent": (
@@ -65,7 +76,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "SampledWithReplacementDpEvent": ("source_dataset_size", "sample_size", "event"),
     "SampledWithoutReplacementDpEvent": ("source_dataset_size", "sample_size", "event"),
 }
-_OPTIONAL = {"xi": 0.0}
+_OPTIONAL: dict[str, dict[str, object]] = {
+    "ZCDpEvent": {"xi": 0.0},
+    "DiscreteGaussianDpEvent": {"sensitivity": 1.0, "dimension": None},
+}
 _KNOWN = ["GaussianDpEvent", "LaplaceDpEvent", "ZCDpEvent", "their compositions", "their samples"]
 
 
@@ -111,9 +125,10 @@ def event_of_json(value: object, depth: int = 0) -> object:
         if known is not None:
             if unknown := sorted(set(given) - set(known)):
                 raise InvalidValue(f"{name} has no field {unknown[0]}", pointer=(unknown[0],))
-            if missing := [key for key in known if key not in given and key not in _OPTIONAL]:
+            optional = _OPTIONAL.get(name, {})
+            if missing := [key for key in known if key not in given and key not in optional]:
                 raise InvalidValue(f"{name} needs {missing[0]}", pointer=(missing[0],))
-            given = {key: given.get(key, _OPTIONAL.get(key)) for key in known}
+            given = {key: given.get(key, optional.get(key)) for key in known}
         read = {}
         for key, item in given.items():
             with inside(key):
@@ -130,9 +145,16 @@ def event_of_json(value: object, depth: int = 0) -> object:
 
 @dataclass
 class Reader:
-    """Walks a tree of events, in bounded depth and number."""
+    """Walks a tree of events, in bounded depth and number.
+
+    Attributes:
+        units: What a multiplier is multiplied by, to be over the contribution bound.
+        sensitivity: The distance of two neighbours' sums in contribution bounds.
+        nodes: Events that were seen.
+    """
 
     units: float
+    sensitivity: float = 1.0
     nodes: int = 0
 
     def read(self, event: Any, count: int, depth: int) -> Iterator[Event]:
@@ -162,6 +184,8 @@ class Reader:
             draws = read_integer("sample_size", event.sample_size, 0, MAX_DATASET_SIZE)
             hits = WithReplacement(draws, event.source_dataset_size) if draws > 0 else None
             yield from self._sampled(event, hits, count, depth)
+        elif kind == "RandomAllocationDpEvent":
+            yield from self._allocated(event, count, depth)
         elif kind == "TruncatedSubsampledGaussianDpEvent":
             yield from self._truncated(event, count)
         elif kind != "NoOpDpEvent":
@@ -172,7 +196,23 @@ class Reader:
         records = read_integer("dataset_size", event.dataset_size, 0, MAX_DATASET_SIZE)
         largest = read_integer("truncated_batch_size", event.truncated_batch_size, 0, MAX_DATASET_SIZE)
         if probability > 0.0 and records and largest:
-            yield Event(Gaussian(self._noise(event)), TruncatedPoisson(probability, largest, records), count)
+            # It keeps a uniformly random subset.
+            cut = TruncatedPoisson(probability, largest, records, "random")
+            yield Event(Gaussian(self._noise(event)), cut, count)
+
+    def _allocated(self, event: Any, count: int, depth: int) -> Iterator[Event]:
+        """``count`` allocations, each of so many steps."""
+        chosen = read_integer("num_selected", event.num_selected, 0, MAX_COUNT)
+        steps = read_integer("num_steps", event.num_steps, 1, MAX_COUNT)
+        batch = tuple(self._inside(("event",), event.event, 1, depth))
+        if not batch or not chosen:
+            return
+        if len(batch) > 1 or batch[0].count > 1 or not isinstance(batch[0].sampling, FullBatch):
+            raise Unsupported(
+                "a random allocation of several mechanisms, or of a sample, is not covered; write one Gaussian",
+                pointer=("event",),
+            )
+        yield Event(batch[0].mechanism, RandomAllocation(steps, chosen), count * steps)
 
     def _inside(self, path: tuple[str | int, ...], event: Any, count: int, depth: int) -> Iterator[Event]:
         with inside(*path):
@@ -180,35 +220,48 @@ class Reader:
 
     def _mechanism(self, event: Any) -> Mechanism:
         kind = class_name(event)
-        if kind == "GaussianDpEvent":
-            return Gaussian(self._noise(event))
-        if kind == "LaplaceDpEvent":
-            return Laplace(self._noise(event))
-        if kind == "DiscreteLaplaceDpEvent":
-            # Mass e^(-a |x|) on integers and contributions up to C: over C the scale is 1 / (a C), the grid 1 / C.
-            parameter = read_real("noise_parameter", event.noise_parameter, 0.0, math.inf, open_lower=True)
-            bound = read_integer("sensitivity", event.sensitivity, 1, MAX_COUNT)
-            return DiscreteLaplace((1.0 - 2.0**-50) / (parameter * bound), 1.0 / bound)
-        if kind == "RandomizedResponseDpEvent":
-            return RandomizedResponse(event.num_buckets, event.noise_parameter)
-        if kind == "SingleEpochTreeAggregationDpEvent":
-            # Each record is in one tree at most, whichever: that of most leaves.
-            counts = event.step_counts if isinstance(event.step_counts, Sequence) else [event.step_counts]
-            leaves = [read_integer("step_counts", leaf, 1, MAX_COUNT) for leaf in counts]
-            if not leaves:
-                raise InvalidValue("step_counts must have a tree", pointer=("step_counts",))
-            return TreeAggregation(self._noise(event), max(leaves), 0)
-        if kind == "ZCDpEvent":
-            if event.xi != 0.0:
-                raise Unsupported(
-                    "a ZCDpEvent with xi > 0 is not covered; state its curve as renyi_dp, xi + rho * order",
-                    pointer=("xi",),
-                )
-            return ZcDp(event.rho)
+        read = self._mechanisms.get(kind)
+        if read is not None:
+            return read(event)
         if not kind:
             raise InvalidValue(f"{type(event).__name__} is no DpEvent of dp-accounting; give {one_of(_KNOWN)}")
         reason = REFUSED.get(kind, "this engine does not know it")
         raise Unsupported(f"{kind}: {reason}. Understood are {one_of(sorted(FIELDS))}")
+
+    @property
+    def _mechanisms(self) -> Mapping[str, Callable[[Any], Mechanism]]:
+        """How each class that is one release is read."""
+        return {
+            "GaussianDpEvent": lambda event: Gaussian(self._noise(event)),
+            "LaplaceDpEvent": lambda event: Laplace(self._noise(event)),
+            "DiscreteLaplaceDpEvent": _discrete_laplace,
+            "DiscreteGaussianDpEvent": self._discrete_gaussian,
+            "RandomizedResponseDpEvent": lambda event: RandomizedResponse(event.num_buckets, event.noise_parameter),
+            "SingleEpochTreeAggregationDpEvent": self._tree,
+            "ZCDpEvent": _zcdp,
+            "EpsilonDeltaDpEvent": _approximate_dp,
+            "ExponentialMechanismDpEvent": lambda event: Exponential(event.epsilon),
+            "PermuteAndFlipDpEvent": lambda event: ReportNoisyMax(event.epsilon, "exponential"),
+        }
+
+    def _tree(self, event: Any) -> Mechanism:
+        # Each record is in one tree at most, whichever: that of most leaves.
+        counts = event.step_counts if isinstance(event.step_counts, Sequence) else [event.step_counts]
+        leaves = [read_integer("step_counts", leaf, 1, MAX_COUNT) for leaf in counts]
+        if not leaves:
+            raise InvalidValue("step_counts must have a tree", pointer=("step_counts",))
+        return TreeAggregation(self._noise(event), max(leaves), 0)
+
+    def _discrete_gaussian(self, event: Any) -> Mechanism:
+        """One coordinate on integers as it is; others by the zCDP that holds in every dimension.
+
+        Source: Canonne, Kamath & Steinke 2020, Theorem 4 and its multivariate form: rho = sensitivity^2 / (2 sigma^2).
+        """
+        sigma = read_real("sigma", event.sigma, 0.0, math.inf, open_lower=True) * self.units
+        sensitivity = read_real("sensitivity", event.sensitivity, 0.0, float(MAX_COUNT), open_lower=True)
+        if event.dimension == 1 and sensitivity == math.floor(sensitivity):
+            return DiscreteGaussian((1.0 - 2.0**-50) * sigma / sensitivity, 1.0 / sensitivity)
+        return ZcDp(0.5 * (self.sensitivity * sensitivity / sigma) ** 2 * (1.0 + 2.0**-50))
 
     def _noise(self, event: Any) -> float:
         return read_real("noise_multiplier", event.noise_multiplier, 0.0, math.inf) * self.units
@@ -239,6 +292,26 @@ class Reader:
                 "known here",
                 pointer=("event",),
             )
+
+
+def _discrete_laplace(event: Any) -> Mechanism:
+    # Mass e^(-a |x|) on integers and contributions up to C: over C the scale is 1 / (a C), the grid 1 / C.
+    parameter = read_real("noise_parameter", event.noise_parameter, 0.0, math.inf, open_lower=True)
+    bound = read_integer("sensitivity", event.sensitivity, 1, MAX_COUNT)
+    return DiscreteLaplace((1.0 - 2.0**-50) / (parameter * bound), 1.0 / bound)
+
+
+def _zcdp(event: Any) -> Mechanism:
+    if event.xi != 0.0:
+        raise Unsupported(
+            "a ZCDpEvent with xi > 0 is not covered; state its curve as renyi_dp, xi + rho * order", pointer=("xi",)
+        )
+    return ZcDp(event.rho)
+
+
+def _approximate_dp(event: Any) -> Mechanism:
+    delta = read_real("delta", event.delta, 0.0, 1.0)
+    return ApproximateDp(event.epsilon, delta) if delta > 0.0 else PureDp(event.epsilon)
 
 
 def one_gaussian(batch: Sequence[Event]) -> Gaussian:

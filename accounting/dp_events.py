@@ -140,7 +140,7 @@ def from_dp_event(
     (1, 1.0)
     """
     relation = NeighboringRelation(relation)
-    reader = Reader(noise_over.units(relation))
+    reader = Reader(noise_over.units(relation), relation.sensitivity)
     counts: dict[tuple[Mechanism, Sampling], int] = {}
     for event in reader.read(event_of_json(dp_event), 1, 0):
         check_event(event, relation)
@@ -154,6 +154,12 @@ def from_dp_event(
 def _write(classes: Any, event: Event, units: float) -> Any:
     mechanism, sampling = event.mechanism, event.sampling
     if isinstance(sampling, TruncatedPoisson) and isinstance(mechanism, Gaussian):
+        if sampling.truncation != "random":
+            raise Unsupported(
+                "dp-accounting takes a truncated batch for a uniformly random subset of the sampled one; an arbitrary "
+                "cut may cost more",
+                pointer=("sampling", "truncation"),
+            )
         written = classes.TruncatedSubsampledGaussianDpEvent(
             sampling.dataset_size,
             sampling.sampling_probability,

@@ -25,25 +25,66 @@ class Enclosure:
         above: It costs no more than this composition.
         below: It costs no less than this one.
         one_step: Nor less than any single step of this one, where there is one.
+        simpler: It costs no more than this one either, where there is one.
+        has_own_moments: Whether moments may say more than ``above``.
     """
 
     above: Composition
     below: Composition
     one_step: Composition | None
+    simpler: Composition | None
+    has_own_moments: bool
 
 
 def enclosure(composition: Composition) -> Enclosure | None:
-    """None where every step is one pair that is attained, or taken as stated."""
-    if not any(loss.is_enclosed for loss, _ in composition.steps):
+    """None where every step is one pair that is attained, or taken as stated.
+
+    Steps that are inverted stay as they are while there are others.
+    """
+    enclosed = [loss for loss, _ in composition.steps if loss.is_enclosed]
+    if not enclosed:
         return None
-    above, below, tight = [], [], []
+    some_stay = not is_inverted(composition)
+    above, below, tight, simpler = [], [], [], []
     for loss, count in composition.steps:
+        if some_stay and loss.is_inverted:
+            above.append((loss, count))
+            below.append((loss, count))
+            simpler.append((loss, count))
+            continue
         above.append((loss.dominating, count))
         below.append((loss.attained, count))
+        simpler.append((loss.simpler or loss.dominating, count))
         if loss.is_tight:
             tight.append(above[-1])
     one_step = Composition(tuple(tight)) if tight else None
-    return Enclosure(_with_one_gaussian(composition, above), _with_one_gaussian(composition, below), one_step)
+    has_own_moments = any(loss.is_enclosed and loss.has_own_moments for loss, _ in composition.steps)
+    is_simpler = any(loss.simpler is not None for loss, _ in composition.steps)
+    return Enclosure(
+        above=_with_one_gaussian(composition, above),
+        below=_with_one_gaussian(composition, below),
+        one_step=one_step,
+        simpler=_with_one_gaussian(composition, simpler) if is_simpler else None,
+        has_own_moments=has_own_moments,
+    )
+
+
+def narrower(above: Answer, simpler: Answer) -> Answer:
+    """Return the answer with the smaller upper end; both are sound from above."""
+    return simpler if simpler.value.upper < above.value.upper else above
+
+
+def is_inverted(composition: Composition) -> bool:
+    """Whether contour integrals of the composition bound it itself, and not pairs around it."""
+    return all(loss.is_inverted or not loss.is_enclosed for loss, _ in composition.steps)
+
+
+def bounds_of(answer: Answer | None) -> Bounds | None:
+    """Return an answer as bounds."""
+    if answer is None:
+        return None
+    value = answer.value
+    return Bounds(value.lower, value.upper, value.estimate, answer.error_budget, answer.method)
 
 
 def between(above: Answer, below: Answer, one_step: float, others: Sequence[Bounds | None]) -> Answer:

@@ -9,7 +9,8 @@ some group attains them all, but for the probability r that more of a group are 
 A list with such steps costs delta'(e) - (1 + e^e) r at least, delta' that of the mixtures: each of its two laws is
 within r of theirs.
 
-Every other list by way of k data sets between the two: with delta(e) of single records,
+Every other list by way of k data sets between the two, and so every list with a sampling that may give records of one
+group different steps: with delta(e) of single records,
 
     delta_k(k e) <= (1 + e^e + ... + e^((k-1) e)) delta(e),
 
@@ -66,7 +67,7 @@ def group_epsilon_for_delta(
     """
     delta, size = read_real("delta", delta, 0.0, 1.0), read_integer("group_size", group_size, 1, MAX_GROUP_SIZE)
     single = compose(events, NeighboringRelation(relation))
-    grouped = group_composition(single, size)
+    grouped = _step_by_step(events, single, size)
     if grouped is not None and grouped.is_exact and grouped.rare == 0.0:
         return epsilon_of_composition(grouped.above, delta, grouped.evaluators)
     below = epsilon_of_composition(single, delta)
@@ -89,7 +90,7 @@ def group_delta_for_epsilon(
     epsilon = read_real("epsilon", epsilon, 0.0, _MAX_EPSILON)
     size = read_integer("group_size", group_size, 1, MAX_GROUP_SIZE)
     single = compose(events, NeighboringRelation(relation))
-    grouped = group_composition(single, size)
+    grouped = _step_by_step(events, single, size)
     if grouped is not None and grouped.is_exact and grouped.rare == 0.0:
         return delta_of_composition(grouped.above, epsilon, grouped.evaluators)
     lower = delta_of_composition(single, epsilon).value.lower
@@ -130,6 +131,12 @@ class GroupComposition:
     def less(self, epsilon: float) -> float:
         """How far the delta of an exact list may be below that of its pairs."""
         return (1.0 + math.exp(min(epsilon, 700.0))) * self.rare * (1.0 + 1e-12)
+
+
+def _step_by_step(events: Sequence[Event], single: Composition, size: int) -> GroupComposition | None:
+    if size > 1 and any(event.sampling.is_drawn_apart for event in events):
+        return None
+    return group_composition(single, size)
 
 
 def group_composition(single: Composition, size: int) -> GroupComposition | None:

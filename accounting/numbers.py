@@ -10,7 +10,7 @@ from accounting.errors import InvalidValue
 #: Beyond these the numerics are not tried; the limits are part of the public contract.
 MAX_COUNT = 10**8
 MAX_EVENTS = 1000
-MAX_DATASET_SIZE = 10**9
+MAX_DATASET_SIZE = 10**13
 #: Of a released vector.
 MAX_DIMENSION = 10**10
 #: Of Renyi orders, how many and how large.

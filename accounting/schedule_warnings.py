@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta
 from accounting.errors import InvalidValue
-from accounting.events import Event, Poisson, ShuffledEpochs, ShuffleModel, WithoutReplacement, WithReplacement
+from accounting.events import (
+    Event,
+    Gaussian,
+    Poisson,
+    ShuffledEpochs,
+    ShuffleModel,
+    WithoutReplacement,
+    WithReplacement,
+)
 from accounting.relations import NeighboringRelation
+
+#: Above it an epsilon is warned of.
+LARGE_EPSILON = 20.0
 
 
 def schedule_warnings(
@@ -37,12 +49,7 @@ def schedule_warnings(
     if (delta is None) == (epsilon is None):
         raise InvalidValue("give delta or epsilon, exactly one of them")
     warnings = []
-    fixed_size = [
-        index
-        for index, event in enumerate(events)
-        if isinstance(event.sampling, WithReplacement)
-        or (isinstance(event.sampling, WithoutReplacement) and event.sampling.sampling_probability < 1.0)
-    ]
+    fixed_size = [index for index, event in enumerate(events) if _is_charged_as_replaced(event)]
     if fixed_size and relation is NeighboringRelation.REPLACE_SPECIAL:
         warnings.append(
             f"Batches of a fixed size ({_named(fixed_size)}) are charged as replace_one, with sensitivity 2: a null "
@@ -70,6 +77,44 @@ def same_randomizer_required(events: Sequence[Event]) -> str | None:
         f"Shuffled messages ({_named(messages)}) are accounted for users who all apply the same local randomiser in a "
         "round. Where users have randomisers of their own, shuffling may hide nothing, and these numbers are not valid."
     )
+
+
+def weak_guarantee(
+    *, epsilon: float | None = None, delta: float | None = None, records: int | None = None
+) -> list[str]:
+    """Say what a guarantee hardly promises: a large epsilon, and a delta that allows to publish a record.
+
+    Args:
+        epsilon, delta: As far as they are known.
+        records: Number of records, where it is public.
+
+    >>> len(weak_guarantee(epsilon=25.0, delta=1e-3, records=1000)), weak_guarantee(epsilon=8.0, delta=1e-5)
+    (2, [])
+    """
+    warnings = []
+    if epsilon is not None and LARGE_EPSILON < epsilon < math.inf:
+        warnings.append(
+            f"epsilon {epsilon:.4g} is above {LARGE_EPSILON:g}: at that size it promises next to nothing to a record, "
+            "unless an attack risk or an audit shows more."
+        )
+    if delta is not None and records is not None and delta * records >= 1.0:
+        warnings.append(
+            f"delta {delta:g} is at least 1/n for {records} records: it allows a mechanism that publishes one of them."
+        )
+    return warnings
+
+
+def public_size(events: Sequence[Event]) -> int | None:
+    """Return the largest number of records that a list names; None where it names none."""
+    sizes = [getattr(event.sampling, "dataset_size", getattr(event.sampling, "num_users", None)) for event in events]
+    return max((size for size in sizes if size is not None), default=None)
+
+
+def _is_charged_as_replaced(event: Event) -> bool:
+    sampling = event.sampling
+    if isinstance(sampling, WithoutReplacement):
+        return sampling.sampling_probability < 1.0 and not isinstance(event.mechanism, Gaussian)
+    return isinstance(sampling, WithReplacement)
 
 
 def hides_nothing(event: Event) -> bool:

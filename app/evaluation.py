@@ -15,6 +15,7 @@ from accounting.groups import group_delta_for_epsilon, group_epsilon_for_delta
 from accounting.intervals import Answer
 from accounting.relations import NeighboringRelation
 from accounting.schedule_warnings import hides_nothing, schedule_warnings
+from accounting.shuffling import Shuffling, about_shuffling, is_shuffled
 from accounting.true_positive_rate import tpr_for_fpr, tpr_from_deltas
 from app.context import Context
 from app.kit.process_pool import too_much_work
@@ -70,6 +71,12 @@ class Evaluation:
             # No number is in their sentences, and another wait for a process would be for nothing.
             return schedule_warnings(self.events, self.relation, **{field: value})
         return self._in_bounds((field,), schedule_warnings, self.events, self.relation, **{field: value})
+
+    def shuffling(self, delta: float, *pointer: str | int) -> Shuffling | None:
+        """What shuffled epochs cost at least at ``delta``, and other batches; None where there are none."""
+        if not any(map(is_shuffled, self.events)):
+            return None
+        return self._in_bounds(pointer, about_shuffling, self.events, self.relation, delta)
 
     def true_positive_rates(self, rates: Sequence[float], *pointer: str | int) -> list[Answer]:
         """The largest true positive rate at each false positive rate; otherwise as `epsilons`."""

@@ -62,7 +62,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "not_committed": (409, "Only a committed reservation takes other events; of an open one the price alone."),
     "budget_exceeded": (
         409,
-        "The budget does not admit the events; `cost`, `remaining` and `largest_count_that_fits` say why.",
+        "The budget does not admit the events; `cost`, `remaining`, `price` and `largest_count_that_fits` say why.",
     ),
     "owned_by_run": (409, "The reservation belongs to a run, and only the run resolves it."),
     "already_resolved": (409, "The reservation is committed or voided already; each is resolved at most once."),

@@ -93,8 +93,9 @@ class Algorithm:
         summary: One sentence.
         source: Paper, algorithm, theorem.
         update: One step, LaTeX.
-        samplings: Schemes under which its events are accounted; the first is the paper's own, and the default.
-        relations: Neighbouring relations under which they are; the first is the paper's own, and the default.
+        samplings: Schemes under which its events are accounted; the first is the default.
+        relations: Neighbouring relations under which they are; the default is the first that the sampling is accounted
+            under.
         gradient_bounds: Kinds of gradient bound it takes; empty where the bound follows from the assumptions alone.
         gradient_bound_required: Whether a request must give one.
         assumptions: What its theorem needs.
@@ -107,6 +108,7 @@ class Algorithm:
         requests: Examples of ``POST /v1/calibrate``, by a name that no other example has. The dashboard's form begins
             with the first.
         one_step: Whether it releases once: a request then names no number of steps.
+        in_stages: Whether its steps may change on the way, in batch size, noise and step size.
         norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
         variants: Its forms by name, the default first; none where there is but one.
         calibrate: Spec in, Calibration out; the spec's defaults are filled in (`calibrators.registry.calibrate`).
@@ -129,6 +131,7 @@ class Algorithm:
     example: Example
     requests: Mapping[str, ExampleRequest]
     one_step: bool = False
+    in_stages: bool = False
     gradient_bound_required: bool = True
     norm_order: float = 2.0
     variants: tuple[str, ...] = ()

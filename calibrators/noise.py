@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from accounting.errors import InvalidValue, Unsupported
-from accounting.events import DisjointBatches, Event, FullBatch, Gaussian, Poisson, Sampling, WithoutReplacement
+from accounting.events import (
+    Blocks,
+    DisjointBatches,
+    Event,
+    FullBatch,
+    Gaussian,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    TruncatedPoisson,
+    WithoutReplacement,
+)
 from accounting.intervals import Answer
+from accounting.numbers import MAX_COUNT
 from accounting.relations import NeighboringRelation
 from accounting.solve import (
     IntegerSolution,
@@ -56,11 +70,15 @@ class Steps:
 class GaussianSteps:
     """The event of Gaussian steps under a kind of sampling, whose parameters follow from the public sizes.
 
+    An epoch of allocated or shuffled batches has as many steps as keep its batches, in the mean, no larger than asked;
+    so have blocks, which all steps together are cut into.
+
     Attributes:
         sampling: Kind of sampling.
         dataset_size: Declared number of records.
         relation: Decides how disjoint batches are cut: by position where neighbours have the same positions, else each
             record draws its own.
+        max_batch_size: Of truncated batches, of which a random subset is kept.
 
     >>> GaussianSteps("poisson", 100, NeighboringRelation.REPLACE_ONE)(2.0, 5, 10).sampling.sampling_probability
     0.1
@@ -69,24 +87,52 @@ class GaussianSteps:
     sampling: str
     dataset_size: int
     relation: NeighboringRelation
+    max_batch_size: int | None = None
 
     def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
-        return Event(Gaussian(noise_multiplier), self._sampling(batch_size), iterations)
+        return Event(Gaussian(noise_multiplier), self._sampling(batch_size, iterations), iterations)
 
-    def _sampling(self, batch_size: int) -> Sampling:
-        if self.sampling == Poisson.kind:
-            return Poisson(batch_size / self.dataset_size)
-        if self.sampling == WithoutReplacement.kind:
-            return WithoutReplacement(batch_size, self.dataset_size)
-        if self.sampling == DisjointBatches.kind:
-            alone = self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
-            return DisjointBatches("independent" if alone else "by_position")
+    def _sampling(self, batch_size: int, iterations: int) -> Sampling:
+        found: Sampling
+        match self.sampling:
+            case Poisson.kind:
+                found = Poisson(batch_size / self.dataset_size)
+            case TruncatedPoisson.kind:
+                assert self.max_batch_size is not None, "whoever asks has seen to it"
+                share = batch_size / self.dataset_size
+                found = TruncatedPoisson(share, self.max_batch_size, self.dataset_size, truncation="random")
+            case WithoutReplacement.kind:
+                found = WithoutReplacement(batch_size, self.dataset_size)
+            case RandomAllocation.kind:
+                found = RandomAllocation(self._steps_per_epoch(batch_size), participations=1)
+            case Blocks.kind:
+                found = Blocks(iterations, max(1, iterations * batch_size // self.dataset_size))
+            case ShuffledEpochs.kind:
+                found = ShuffledEpochs(self._steps_per_epoch(batch_size))
+            case DisjointBatches.kind:
+                alone = self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
+                found = DisjointBatches("independent" if alone else "by_position")
+            case _:
+                found = self._full_batch(batch_size)
+        return found
+
+    def _full_batch(self, batch_size: int) -> FullBatch:
         if batch_size != self.dataset_size:
             raise InvalidValue(
                 f"full_batch takes every record in every step: batch_size must be {self.dataset_size}",
                 pointer=("batch_size",),
             )
         return FullBatch()
+
+    def _steps_per_epoch(self, batch_size: int) -> int:
+        steps = -(-self.dataset_size // batch_size)
+        if steps > MAX_COUNT:
+            raise InvalidValue(
+                f"an epoch of batches of {batch_size} has {steps} steps, and {MAX_COUNT:.0e} are the most: batch_size "
+                f"must be at least {-(-self.dataset_size // MAX_COUNT)}",
+                pointer=("batch_size",),
+            )
+        return steps
 
 
 def one_mechanism(noise_multiplier: float, _iterations: int, _batch_size: int) -> Event:
@@ -160,38 +206,102 @@ def calibration_of(
         hyperparameters=tuple(hyperparameters),
         utility=tuple(utility),
         missing_assumptions=missing,
-        warnings=(*steps.achieved.warnings, *warnings),
+        warnings=(*steps.achieved.warnings, *_of_schedule(spec), *warnings),
         as_published=as_published,
+    )
+
+
+def _of_schedule(spec: Spec) -> tuple[str, ...]:
+    if spec.sampling != ShuffledEpochs.kind:
+        return ()
+    return (
+        "Shuffled epochs are charged without amplification: every epoch costs one full batch. Under random_allocation "
+        "every record is read once an epoch, too, and the same noise costs less.",
     )
 
 
 def gaussian_event(spec: Spec) -> GaussianSteps:
     """The usual event of a spec's steps."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
-    return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation)
+    return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation, spec.max_batch_size)
 
 
 def solve_gaussian_steps(spec: Spec) -> Steps:
-    """The spec's Gaussian steps, with what it leaves open solved for; full batches need no batch size.
+    """The spec's Gaussian steps, with what it leaves open solved for.
+
+    Full batches need no batch size; one pass over disjoint batches needs it, or the number of steps.
 
     Raises:
         As `solve_steps`, and:
-        InvalidValue: the batch size or the number of steps is missing, or a full batch has another size.
-        Unsupported: the batch size of full or disjoint batches is solved for.
+        InvalidValue: the batch size, the largest one of truncated batches or the number of steps is missing, a full
+            batch has another size, or disjoint batches need more records than there are.
+        Unsupported: the batch size of full, disjoint or truncated batches is solved for, or the number of disjoint
+            batches.
     """
-    batch_size = spec.batch_size
-    if spec.unknown is Unknown.BATCH_SIZE:
-        if spec.sampling in (FullBatch.kind, DisjointBatches.kind):
+    if spec.sampling == DisjointBatches.kind:
+        spec = _one_pass(spec)
+    if spec.sampling == Blocks.kind and spec.unknown is Unknown.ITERATIONS:
+        raise Unsupported(
+            "more steps in as many blocks cost less, so that no largest number of them is solved for; give iterations, "
+            "or use random_allocation",
+            pointer=("solve_for",),
+        )
+    if spec.sampling == TruncatedPoisson.kind:
+        spec.need("max_batch_size", "the most records of a batch, of which a random subset is kept")
+        if spec.unknown is Unknown.BATCH_SIZE:
             raise Unsupported(
-                f"{spec.sampling} leaves no batch size to solve for; use poisson or without_replacement",
+                "it is not proved that larger truncated batches cost more, so that no largest one is solved for; give "
+                "batch_size, or use poisson",
                 pointer=("solve_for",),
             )
+    batch_size = spec.batch_size
+    if spec.unknown is Unknown.BATCH_SIZE:
+        if spec.sampling == FullBatch.kind:
+            raise _nothing_to_solve_for(spec, "batch size")
     elif batch_size is None:
         full = spec.sampling == FullBatch.kind
         batch_size = spec.dataset_size if full else spec.need("batch_size", "the expected number of records in a step")
     if spec.unknown is not Unknown.ITERATIONS:
         spec.need("iterations", "the number of steps (or give epochs)")
     return solve_steps(spec, gaussian_event(spec), iterations=spec.iterations, batch_size=batch_size)
+
+
+def _one_pass(spec: Spec) -> Spec:
+    """Return the spec of disjoint batches with both sizes: together they take no more records than there are."""
+    if spec.unknown in (Unknown.BATCH_SIZE, Unknown.ITERATIONS):
+        raise _nothing_to_solve_for(spec, "batch size" if spec.unknown is Unknown.BATCH_SIZE else "number of steps")
+    size, steps, records = spec.batch_size, spec.iterations, spec.dataset_size
+    if steps is None:
+        size = spec.need("batch_size", "or iterations: the size of the disjoint batches, or their number")
+        return replace(spec, iterations=records // size)
+    if size is None:
+        if steps > records:
+            raise InvalidValue(f"{records} records fill {records} disjoint batches at most", pointer=("iterations",))
+        return replace(spec, batch_size=records // steps)
+    check_one_pass(size, steps, records)
+    return spec
+
+
+def check_one_pass(size: int, steps: int, records: int) -> None:
+    """Refuse disjoint batches that need more records than there are.
+
+    Raises:
+        InvalidValue: they do; it points at the number of steps.
+    """
+    if size * steps > records:
+        raise InvalidValue(
+            f"{steps} disjoint batches of {size} need {size * steps} records, and dataset_size is {records}: "
+            f"iterations must be at most {records // size}",
+            pointer=("iterations",),
+        )
+
+
+def _nothing_to_solve_for(spec: Spec, what: str) -> Unsupported:
+    return Unsupported(
+        f"the cost of {spec.sampling} leaves no {what} to solve for; use poisson, without_replacement or "
+        "random_allocation",
+        pointer=("solve_for",),
+    )
 
 
 def solve_steps(spec: Spec, event_of: EventOf, *, iterations: int | None, batch_size: int | None) -> Steps:
@@ -221,10 +331,16 @@ def solve_steps(spec: Spec, event_of: EventOf, *, iterations: int | None, batch_
         iterations,
         batch_size,
     )
-    try:
+    with pointed_at_sampling():
         return _solve(asked)
+
+
+@contextmanager
+def pointed_at_sampling() -> Iterator[None]:
+    """Let a refusal point at the sampling that was asked for, and not into a list of events, which nobody wrote."""
+    try:
+        yield
     except Unsupported as error:
-        # The engine points into a list of events, which nobody wrote; what was asked for is a sampling.
         if "sampling" in error.pointer:
             error.pointer = ("sampling",)
         raise

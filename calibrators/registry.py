@@ -14,7 +14,9 @@ from pkgutil import iter_modules
 import calibrators
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import SAMPLINGS
+from accounting.events.samplings import Sampling
 from accounting.near_names import suggestion
+from accounting.relations import NeighboringRelation
 from calibrators.algorithm import Algorithm
 from calibrators.spec import Calibration, Spec
 
@@ -84,14 +86,15 @@ def calibrate(name: str, spec: Spec) -> Calibration:
 
 
 def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
-    """The spec with the paper's own sampling, relation and variant where it names none, checked."""
+    """The spec with the algorithm's first sampling, relation and variant where it names none, checked."""
+    sampling = algorithm.samplings[0].kind if spec.sampling is None else spec.sampling
+    _check_sampling(algorithm, sampling)
     filled = replace(
         spec,
-        sampling=algorithm.samplings[0].kind if spec.sampling is None else spec.sampling,
-        neighboring_relation=spec.neighboring_relation or algorithm.relations[0],
+        sampling=sampling,
+        neighboring_relation=spec.neighboring_relation or _relation(algorithm, SAMPLINGS[sampling]),
         variant=_variant(algorithm, spec.variant),
     )
-    _check_sampling(algorithm, filled.sampling)
     if filled.neighboring_relation not in algorithm.relations:
         raise Unsupported(
             f"{algorithm.name} is not accounted under {filled.neighboring_relation}; use "
@@ -100,7 +103,17 @@ def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
             pointer=("neighboring_relation",),
         )
     _check_gradient_bound(algorithm, spec)
+    if spec.stages and not algorithm.in_stages:
+        able = one_of([each.name for each in ALGORITHMS.values() if each.in_stages])
+        raise Unsupported(f"{algorithm.name} has no stages; leave them out, or use {able}", pointer=("stages",))
     return filled
+
+
+def _relation(algorithm: Algorithm, sampling: type[Sampling]) -> NeighboringRelation:
+    """Return the first relation under which the sampling is accounted, as far as its kind alone decides that."""
+    relations: object = sampling.relations  # a property where they depend on a sampling's own fields
+    accounted = relations if isinstance(relations, tuple) else algorithm.relations
+    return next((each for each in algorithm.relations if each in accounted), algorithm.relations[0])
 
 
 def _variant(algorithm: Algorithm, name: str | None) -> str | None:
@@ -112,11 +125,11 @@ def _variant(algorithm: Algorithm, name: str | None) -> str | None:
     return name
 
 
-def _check_sampling(algorithm: Algorithm, kind: str | None) -> None:
+def _check_sampling(algorithm: Algorithm, kind: str) -> None:
     kinds = [scheme.kind for scheme in algorithm.samplings]
     if kind not in kinds:
         # Who names another scheme that there is has not mistyped this one.
-        meant = "" if kind is None or kind in SAMPLINGS else suggestion(kind, kinds)
+        meant = "" if kind in SAMPLINGS else suggestion(kind, kinds)
         raise Unsupported(
             f"{algorithm.name} is not available with the sampling {kind!r}; use {one_of(kinds)}.{meant}",
             code="unsupported_sampling",

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from accounting.errors import InvalidValue
+from accounting.errors import InvalidValue, Unsupported
+from accounting.events import TruncatedPoisson
 from accounting.intervals import Answer
 from accounting.numbers import (
     MAX_COUNT,
@@ -23,6 +24,7 @@ from calibrators.as_published import AsPublished
 from calibrators.geometry import Domain, Penalty
 from calibrators.plan import Clip, GradientBound, Plan
 from calibrators.provenance import Provenance
+from calibrators.stages import MAX_STAGES, Stage
 
 
 class Unknown(StrEnum):
@@ -73,7 +75,9 @@ class Spec:
         unknown: What is solved for; its own field is None.
         batch_size: Nominal batch size; the public divisor of every noisy sum.
         iterations: Number of steps.
-        sampling: Kind of sampling; its parameters follow from the public sizes.
+        stages: Of a training whose steps change on the way; then there is no batch size and no number of steps beside.
+        sampling: Kind of sampling; its other parameters follow from the public sizes.
+        max_batch_size: Records that a truncated batch has at most; of no other sampling.
         neighboring_relation: What differs between neighbouring data sets.
         gradient_bound: How one record's gradient is bounded.
         domain: Where parameters are kept.
@@ -88,6 +92,7 @@ class Spec:
     Raises:
         InvalidValue: a number outside its range; what is solved for is given (``overdetermined``); the noise is neither
             given nor solved for (``missing``).
+        Unsupported: a number of steps or a batch size is solved for beside stages.
     """
 
     dataset_size: int
@@ -95,7 +100,9 @@ class Spec:
     unknown: Unknown = Unknown.NOISE_MULTIPLIER
     batch_size: int | None = None
     iterations: int | None = None
+    stages: tuple[Stage, ...] = ()
     sampling: str | None = None
+    max_batch_size: int | None = None
     neighboring_relation: NeighboringRelation | None = None
     gradient_bound: GradientBound | None = None
     domain: Domain | None = None
@@ -116,6 +123,9 @@ class Spec:
                     f"batch_size {self.batch_size} is larger than dataset_size {self.dataset_size}",
                     pointer=("batch_size",),
                 )
+        self._check_largest_batch()
+        if self.stages:
+            self._check_stages()
         if self.iterations is not None:
             read_integer("iterations", self.iterations, 1, MAX_COUNT)
         if self.dimension is not None:
@@ -146,6 +156,31 @@ class Spec:
         """The clip threshold, of an algorithm that takes no other gradient bound."""
         assert isinstance(self.gradient_bound, Clip), "the registry has seen to the gradient bound"
         return self.gradient_bound
+
+    def _check_largest_batch(self) -> None:
+        if self.max_batch_size is not None:
+            read_integer("max_batch_size", self.max_batch_size, 1, MAX_DATASET_SIZE)
+            if self.sampling != TruncatedPoisson.kind:
+                raise InvalidValue(
+                    f"max_batch_size is of {TruncatedPoisson.kind} batches alone; leave it out, or take that sampling",
+                    pointer=("max_batch_size",),
+                )
+
+    def _check_stages(self) -> None:
+        if len(self.stages) > MAX_STAGES:
+            raise InvalidValue(f"there are at most {MAX_STAGES} stages, got {len(self.stages)}", pointer=("stages",))
+        for name in ("batch_size", "iterations"):
+            if getattr(self, name) is not None:
+                raise InvalidValue(
+                    f"every stage has its own {name}; leave it out, or leave out the stages",
+                    code="overdetermined",
+                    pointer=(name,),
+                )
+            if self.unknown == name:
+                raise Unsupported(
+                    f"every stage has its own {name}: solve for noise_multiplier, epsilon or delta",
+                    pointer=("solve_for",),
+                )
 
     def _check_what_is_open(self) -> None:
         open_target = {OpenEpsilon: Unknown.EPSILON, OpenDelta: Unknown.DELTA}.get(type(self.target))

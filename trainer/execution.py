@@ -19,7 +19,7 @@ from calibrators.phases.structured import StructuredPhase
 from calibrators.plan import FLOAT32, Clip, Normalize, Phase, Plan
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
 from trainer.grid import grid_for
-from trainer.loop import Task, Trainer
+from trainer.loop import Task, Trainer, check_sampling_of
 from trainer.losses import Softmax
 from trainer.models import MODELS, MeanModel, Model, MultilayerPerceptron
 
@@ -44,13 +44,15 @@ Check = Callable[[Proposal], None]
 
 
 def check_gradient_steps(proposal: Proposal) -> None:
-    """Refuse noisy gradient steps whose clip threshold or noise the numeric type cannot keep.
+    """Refuse noisy gradient steps whose batches cannot be drawn, or whose clip threshold or noise cannot be kept.
 
     Raises:
         InvalidValue: the threshold is too small, or the noise is too small or too large against it.
+        Unsupported: the batches are not drawn here as they are charged.
     """
     for phase in proposal.plan.phases:
         assert isinstance(phase, Phase), "the algorithm's plans have no other phases"
+        check_sampling_of(proposal.plan, phase)
         if isinstance(phase.gradient_bound, Clip):
             check_at_least(proposal.plan, "max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
         grid_for(phase.smallest_noise, proposal.model.num_parameters, proposal.plan.dtype, proposal.capacity)

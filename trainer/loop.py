@@ -334,9 +334,14 @@ def check_phases(task: Task, gradient_bound: type[Clip] | type[Normalize]) -> tu
                 f"{bound.max_grad_norm!r}; rescale the features",
                 pointer=(*where, "max_grad_norm"),
             )
-        check_sampling(phase.event.sampling, phase.steps, phase.divisor, task.plan.dataset_size)
+        check_sampling_of(task.plan, phase)
         phases.append(phase)
     return tuple(phases)
+
+
+def check_sampling_of(plan: Plan, phase: Phase) -> None:
+    """Refuse a phase whose batches are not drawn here as they are charged; see `check_sampling`."""
+    check_sampling(phase.event.sampling, phase.steps, phase.divisor, plan.dataset_size, plan.neighboring_relation)
 
 
 def _noise_multiplier(phase: Phase) -> float:

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.errors import InvalidValue, Unsupported, one_of
-from accounting.events import DisjointBatches, Poisson, WithoutReplacement
+from accounting.events import (
+    Blocks,
+    DisjointBatches,
+    Poisson,
+    RandomAllocation,
+    ShuffledEpochs,
+    TruncatedPoisson,
+    WithoutReplacement,
+)
 from calibrators.plan import Phase, Plan
 from trainer.algorithms import EXECUTIONS
 from trainer.arrays import Array, on_host, silent, to_host
@@ -243,10 +251,16 @@ def rows_of(phase: object, dataset_size: int) -> float:
     if not isinstance(phase, Phase):
         return float(dataset_size)
     match phase.event.sampling:
-        case Poisson() as sampling:
-            return sampling.sampling_probability * dataset_size
-        case WithoutReplacement() as sampling:
-            return float(sampling.batch_size)
+        case Poisson() | WithoutReplacement() as sampling:
+            share = sampling.sampling_probability
+        case TruncatedPoisson() as sampling:
+            share = min(sampling.sampling_probability, sampling.max_batch_size / dataset_size)
+        case RandomAllocation() | Blocks() as sampling:
+            share = sampling.participations / sampling.num_bins
+        case ShuffledEpochs() as sampling:
+            share = 1.0 / sampling.steps_per_epoch
         case DisjointBatches():
-            return float(min(phase.divisor, dataset_size))
-    return float(dataset_size)
+            share = min(phase.divisor / dataset_size, 1.0)
+        case _:
+            share = 1.0
+    return share * dataset_size

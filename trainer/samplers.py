@@ -9,6 +9,7 @@ such batch: its law stays exact, and its time may show it.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,18 @@ import scipy
 from randomgen import AESCounter
 
 from accounting.errors import InvalidValue, Unsupported, one_of
-from accounting.events import DisjointBatches, FullBatch, Poisson, Sampling, WithoutReplacement
+from accounting.events import (
+    Blocks,
+    DisjointBatches,
+    FullBatch,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    TruncatedPoisson,
+    WithoutReplacement,
+)
+from accounting.relations import NeighboringRelation
 from trainer.records import Indices, Records, Selection
 
 State = dict[str, Any]
@@ -30,7 +42,16 @@ _TRAILING = _BITS - _LEADING
 OVERFLOW = 2.0**-60
 
 #: What there are samplers for.
-SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, DisjointBatches)
+SAMPLINGS = (
+    FullBatch,
+    Poisson,
+    TruncatedPoisson,
+    WithoutReplacement,
+    RandomAllocation,
+    Blocks,
+    ShuffledEpochs,
+    DisjointBatches,
+)
 
 
 class Sampler(Protocol):
@@ -116,6 +137,49 @@ class PoissonSampler:
         pass
 
 
+class TruncatedPoissonSampler:
+    """Takes Poisson batches of the declared places, and keeps a uniformly random subset of one that is too large.
+
+    A place without a record is one like the others, and may take another one's place in a batch: it is a null record.
+
+    Args:
+        positions: shape (N,): the slot of each place; slot N is the spare one.
+        sampling: With q, the largest batch size B and the declared places.
+        steps: How many draws there will be.
+        stream: Where the bits come from.
+
+    Guarantees:
+        - subsets_are_equally_likely: those with the least random words are kept; equal words are drawn again.
+        - batches_have_one_size: B, or that of a padded Poisson batch if that is less, whatever was drawn.
+    """
+
+    def __init__(self, positions: Indices, sampling: TruncatedPoisson, steps: int, stream: AESCounter) -> None:
+        places = sampling.dataset_size
+        self._slots: Indices = np.append(positions[:places], positions.size)  # the spare place's slot is the spare slot
+        self._coins = PoissonSampler(places, sampling.sampling_probability, steps, stream)
+        self._places, self._largest, self._stream = places, sampling.max_batch_size, stream
+
+    def draw(self) -> Indices:
+        drawn = self._coins.draw()
+        order = self._order(drawn == self._places)
+        return self._slots[drawn[order[: self._largest]]]
+
+    def _order(self, is_spare: npt.NDArray[np.bool_]) -> Indices:
+        """Return a random order in which spare places come last."""
+        while True:
+            words = self._stream.random_raw(is_spare.size) >> np.uint64(1)
+            keys = words | (is_spare.astype(np.uint64) << np.uint64(63))
+            order: Indices = np.argsort(keys)
+            if not np.any(keys[order[1:]] == keys[order[:-1]]):
+                return order
+
+    def state(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None:
+        pass
+
+
 class WithoutReplacementSampler:
     """Takes a batch of so many of the declared places, all such batches equally likely; steps are independent.
 
@@ -145,65 +209,104 @@ class WithoutReplacementSampler:
         pass
 
 
-class DisjointBatchesByPosition:
-    """Makes one pass over batches that are cut from a secret permutation of the declared places.
+class EpochSampler(ABC):
+    """Decides once for every epoch, at its first step, who takes part in which of its steps.
+
+    Nothing of that is kept in a checkpoint: the stream goes back to where the epoch began, and draws it again.
+
+    Args:
+        cuts: shape (k + 1,), from 0 on: the steps at which epochs begin, and where the last one ends; there it begins
+            anew. The phase may end within an epoch.
+        stream: Where the draws come from.
+    """
+
+    def __init__(self, cuts: Indices, stream: AESCounter) -> None:
+        self._cuts, self._stream = cuts, stream
+        self._drawn, self._epoch = 0, stream.state
+
+    def draw(self) -> Indices:
+        step, length = self._place(self._drawn)
+        if step == 0:
+            self._epoch = self._stream.state
+            self._begin(np.random.Generator(self._stream), length)
+        self._drawn += 1
+        return self._batch(step)
+
+    def state(self) -> State:
+        return {"epoch": self._epoch, "drawn": self._drawn}
+
+    def restore(self, state: State) -> None:
+        self._epoch, self._drawn = state["epoch"], int(state["drawn"])
+        if self._drawn:
+            self._stream.state = self._epoch
+            _, length = self._place(self._drawn - 1)
+            self._begin(np.random.Generator(self._stream), length)
+
+    def _place(self, drawn: int) -> tuple[int, int]:
+        """Return the place of a step in its epoch, and the steps of that epoch."""
+        step = drawn % int(self._cuts[-1])
+        epoch = int(np.searchsorted(self._cuts, step, side="right"))
+        return step - int(self._cuts[epoch - 1]), int(self._cuts[epoch] - self._cuts[epoch - 1])
+
+    @abstractmethod
+    def _begin(self, generator: np.random.Generator, length: int) -> None:
+        """Draw an epoch of so many steps."""
+
+    @abstractmethod
+    def _batch(self, step: int) -> Indices:
+        """Return the slots of a step of the epoch, padded by the spare slot."""
+
+
+class ShuffledSampler(EpochSampler):
+    """Cuts batches from a secret permutation of the declared places, a new one for each epoch.
 
     Args:
         positions: shape (N,): the slot of each place.
-        steps: Batches.
-        batch_size: Places of a batch.
-        dataset_size: Declared places; at least steps times batch_size.
-        stream: Where the permutation is drawn from.
+        edges: shape (t + 1,): where the batches of an epoch begin in the permutation, and where the last one ends;
+            public numbers.
+        dataset_size: Declared places.
+        stream: Where the permutations are drawn from.
 
     Guarantees:
-        - slots_take_part_once_at_most: in one of the steps.
-        - the_permutation_ignores_data: it depends on the key and on the declared size.
-
+        - slots_take_part_once_at_most: in one of the steps of an epoch.
+        - the_permutations_ignore_data: they depend on the key and on the declared size.
     """
 
-    def __init__(self, positions: Indices, steps: int, batch_size: int, dataset_size: int, stream: AESCounter) -> None:
-        self._positions, self._batch_size, self._drawn = positions, batch_size, 0
-        self._order: Indices = np.random.Generator(stream).permutation(dataset_size)[: steps * batch_size]
+    def __init__(self, positions: Indices, edges: Indices, dataset_size: int, stream: AESCounter) -> None:
+        super().__init__(np.array([0, len(edges) - 1]), stream)
+        self._positions, self._edges, self._dataset_size = positions, edges, dataset_size
 
-    def draw(self) -> Indices:
-        start = self._drawn * self._batch_size
-        self._drawn += 1
-        return self._positions[self._order[start : start + self._batch_size]]
+    def _begin(self, generator: np.random.Generator, length: int) -> None:
+        self._order: Indices = generator.permutation(self._dataset_size)
 
-    def state(self) -> State:
-        return {"order": self._order, "drawn": self._drawn}
-
-    def restore(self, state: State) -> None:
-        self._order, self._drawn = np.asarray(state["order"], dtype=np.intp), int(state["drawn"])
+    def _batch(self, step: int) -> Indices:
+        return self._positions[self._order[self._edges[step] : self._edges[step + 1]]]
 
 
-class DisjointBatchesIndependent:
-    """Makes one pass in which each slot draws the step that it takes part in, independently of the others.
+class AllocationSampler(EpochSampler):
+    """Lets each slot draw the step of each epoch that it takes part in, independently of all others.
 
     Args:
         capacity: N, the number of slots; slot N is the spare one.
-        steps: Batches.
+        cuts: As `EpochSampler` has them: 0 and t for epochs of t steps.
+        steps: How many draws there will be.
         stream: Where the draws come from.
 
     Guarantees:
-        - slots_draw_their_step: each equally likely, by rejection.
+        - slots_draw_their_step: each equally likely, by rejection, and anew in every epoch.
         - batches_are_padded: to `padded_size`, whatever was drawn.
     """
 
-    def __init__(self, capacity: int, steps: int, stream: AESCounter) -> None:
-        self._capacity, self._size = capacity, padded_size(capacity, 1.0 / steps, steps)
-        self._steps: Indices = np.random.Generator(stream).integers(steps, size=capacity, dtype=np.intp)
-        self._drawn = 0
+    def __init__(self, capacity: int, cuts: Indices, steps: int, stream: AESCounter) -> None:
+        super().__init__(cuts, stream)
+        self._capacity = capacity
+        self._size = padded_size(capacity, 1.0 / int(np.diff(cuts).min()), steps)
 
-    def draw(self) -> Indices:
-        self._drawn += 1
-        return padded(np.flatnonzero(self._steps == self._drawn - 1), self._size, self._capacity)
+    def _begin(self, generator: np.random.Generator, length: int) -> None:
+        self._step_of = generator.integers(length, size=self._capacity, dtype=np.int32)
 
-    def state(self) -> State:
-        return {"steps": self._steps, "drawn": self._drawn}
-
-    def restore(self, state: State) -> None:
-        self._steps, self._drawn = np.asarray(state["steps"], dtype=np.intp), int(state["drawn"])
+    def _batch(self, step: int) -> Indices:
+        return padded(np.flatnonzero(self._step_of == step), self._size, self._capacity)
 
 
 def padded_size(capacity: int, probability: float, steps: int) -> int:
@@ -238,12 +341,15 @@ def padded(slots: Indices, size: int, spare: int) -> Indices:
     return filled
 
 
-def check_sampling(sampling: Sampling, steps: int, divisor: int, dataset_size: int) -> None:
-    """Refuse what `sampler_for` cannot draw.
+def check_sampling(
+    sampling: Sampling, steps: int, divisor: int, dataset_size: int, relation: NeighboringRelation
+) -> None:
+    """Refuse what `sampler_for` cannot draw as it is charged under the relation.
 
     Raises:
-        InvalidValue: disjoint batches need more slots than there are.
-        Unsupported: no sampler of this kind is here.
+        InvalidValue: disjoint batches need more slots than there are, or truncated ones are charged for others.
+        Unsupported: no sampler of this kind is here, none for more than one step of each allocation, or none that cuts
+            batches in this way or under this relation.
     """
     if not isinstance(sampling, SAMPLINGS):
         raise Unsupported(
@@ -251,11 +357,42 @@ def check_sampling(sampling: Sampling, steps: int, divisor: int, dataset_size: i
             code="unsupported_sampling",
             pointer=("sampling", "kind"),
         )
+    if isinstance(sampling, RandomAllocation) and sampling.participations > 1:
+        raise Unsupported(
+            f"the trainer draws one step of each allocation, not {sampling.participations}; use participations 1, or "
+            "blocks",
+            code="unsupported_sampling",
+            pointer=("sampling", "participations"),
+        )
+    if isinstance(sampling, TruncatedPoisson):
+        _check_truncation(sampling, dataset_size, relation)
     by_position = isinstance(sampling, DisjointBatches) and sampling.assignment == "by_position"
     if by_position and steps * divisor > dataset_size:
         raise InvalidValue(
             f"{steps} disjoint batches of {divisor} need {steps * divisor} records; dataset_size is {dataset_size}",
             pointer=("divisor",),
+        )
+
+
+def _check_truncation(sampling: TruncatedPoisson, dataset_size: int, relation: NeighboringRelation) -> None:
+    """Places of the declared number are drawn, whether or not there is a record: a null record keeps its place."""
+    if sampling.truncation != "random":
+        raise Unsupported(
+            'the trainer keeps a random subset of a batch that is too large; use truncation "random"',
+            code="unsupported_sampling",
+            pointer=("sampling", "truncation"),
+        )
+    if relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+        raise Unsupported(
+            "the trainer cuts batches of the declared places, empty ones among them, which is charged under "
+            "replace_special and replace_one alone; use one of these, or poisson batches",
+            code="unsupported_relation",
+            pointer=("neighboring_relation",),
+        )
+    if sampling.dataset_size != dataset_size:
+        raise InvalidValue(
+            f"truncated batches are charged for {sampling.dataset_size} records, and dataset_size is {dataset_size}",
+            pointer=("sampling", "dataset_size"),
         )
 
 
@@ -271,19 +408,29 @@ def sampler_for(
         records: Whose slots are drawn.
         stream: Where draws come from.
 
-    Raises:
-        InvalidValue, Unsupported: as `check_sampling`.
+    Requires:
+        `check_sampling` lets it pass.
     """
-    check_sampling(sampling, steps, divisor, dataset_size)
+    sampler: Sampler
     match sampling:
         case FullBatch():
-            return FullBatchSampler(records.capacity)
+            sampler = FullBatchSampler(records.capacity)
         case Poisson():
-            return PoissonSampler(records.capacity, sampling.sampling_probability, steps, stream)
+            sampler = PoissonSampler(records.capacity, sampling.sampling_probability, steps, stream)
+        case TruncatedPoisson():
+            sampler = TruncatedPoissonSampler(records.positions, sampling, steps, stream)
         case WithoutReplacement():
-            return WithoutReplacementSampler(records.positions, sampling.batch_size, sampling.dataset_size, stream)
+            sampler = WithoutReplacementSampler(records.positions, sampling.batch_size, sampling.dataset_size, stream)
+        case RandomAllocation() | Blocks():
+            cuts = np.arange(sampling.participations + 1) * sampling.num_bins // sampling.participations
+            sampler = AllocationSampler(records.capacity, cuts, steps, stream)
+        case ShuffledEpochs():
+            edges = np.arange(sampling.steps_per_epoch + 1) * dataset_size // sampling.steps_per_epoch
+            sampler = ShuffledSampler(records.positions, edges, dataset_size, stream)
         case DisjointBatches(assignment="by_position"):
-            return DisjointBatchesByPosition(records.positions, steps, divisor, dataset_size, stream)
+            sampler = ShuffledSampler(records.positions, np.arange(steps + 1) * divisor, dataset_size, stream)
         case DisjointBatches():
-            return DisjointBatchesIndependent(records.capacity, steps, stream)
-    raise AssertionError(f"unreachable: {sampling.kind} was refused")
+            sampler = AllocationSampler(records.capacity, np.array([0, steps]), steps, stream)
+        case _:
+            raise AssertionError(f"{sampling.kind} is refused by check_sampling")
+    return sampler

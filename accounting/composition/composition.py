@@ -113,7 +113,11 @@ def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int
     checked = check_events(events)
     resolved = resolve_schedules(checked, relation)
     own, alike = _steps_by_event(checked, resolved)
-    steps.extend((loss, _in_all(number, runs)) for loss, number in own)
+    for loss, number in own:
+        if isinstance(loss, GaussianLoss):
+            mu_squared.append(_in_all(number, runs) * loss.mu * loss.mu)
+        else:
+            steps.append((loss, _in_all(number, runs)))
     discrepancy = Discrepancy()
     for grouped in group_events(alike):
         whole = grouped if runs == 1 else replace(grouped, count=_in_all(grouped.count, runs))

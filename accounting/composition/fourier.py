@@ -16,7 +16,7 @@ import scipy
 
 from accounting.composition.basic import one_step_delta, total_variation
 from accounting.composition.composition import Composition
-from accounting.fourier.choice import DirectedComposition, guess_epsilon
+from accounting.fourier.choice import DirectedComposition, choose_line, guess_epsilon
 from accounting.fourier.effort import OutOfEffort, renew
 from accounting.fourier.profiles import FEW_PARTICIPATIONS, DirectedProfiles, Profile, chernoff_delta, goal
 from accounting.fourier.steps import Step
@@ -28,8 +28,12 @@ from accounting.losses.privacy_loss import Direction
 DELTA_GOAL = 1e-6
 #: Deltas below this are answered by the plain contour or Chernoff's bound: they are nothing.
 SMALLEST_DELTA = 1e-33
+_LOG_LEAST = math.log(SMALLEST_DELTA)
+#: Cuts leave out e^-this of delta.
+_LOG_NEGLIGIBLE = 23.0
 _CHERNOFF = "renyi_divergence"
 _MOST_TRIALS = 14
+_LARGEST_EPSILON = 1e15
 
 
 class FourierInversion:
@@ -40,7 +44,7 @@ class FourierInversion:
 
     def estimate_epsilon(self, composition: Composition, delta: float) -> float | None:
         """A number near epsilon(delta) that bounds nothing, in a fraction of the time; None where there is none."""
-        here = directed(composition, Direction.REMOVE)
+        here = directed(composition, Direction.REMOVE, math.log(delta))
         return None if here is None else guess_epsilon(here, delta)[0]
 
     def epsilon_of_removal(self, composition: Composition, delta: float) -> float | None:
@@ -48,7 +52,7 @@ class FourierInversion:
 
         The other direction hardly ever costs more, so a search may use this and certify both directions at its end.
         """
-        here = directed(composition, Direction.REMOVE)
+        here = directed(composition, Direction.REMOVE, math.log(delta))
         if here is None:
             return None
         bounds = _on_plain_line(DirectedProfiles(here), delta)
@@ -60,14 +64,21 @@ class FourierInversion:
             here = directed(composition, direction)
             if here is None:
                 return None
-            bounds = delta_in_direction(DirectedProfiles(here), one_step_delta(composition, epsilon), epsilon)
+            if here.left_out > 0.0:
+                # What may be cut depends on delta.
+                log_delta = choose_line(here.table_at(epsilon), epsilon).log_delta
+                here = directed(composition, direction, log_delta) or here
+                one_step = SMALLEST_DELTA
+            else:
+                one_step = one_step_delta(composition, epsilon)
+            bounds = delta_in_direction(DirectedProfiles(here), one_step, epsilon)
             best = bounds if best is None else larger(best, bounds)
         return best
 
     def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
         best: Bounds | None = None
         for direction in composition.directions:
-            here = directed(composition, direction)
+            here = directed(composition, direction, math.log(delta))
             if here is None:
                 return None
             if best is not None and math.isfinite(best.upper):
@@ -104,7 +115,7 @@ def delta_in_direction(profiles: DirectedProfiles, one_step: float, epsilon: flo
     if epsilon >= profiles.composition.largest_loss:
         return Bounds(0.0, 0.0, 0.0)
     table = profiles.composition.table_at(epsilon)
-    loosest = chernoff_delta(table, epsilon)
+    loosest = min(chernoff_delta(table, epsilon) + profiles.composition.left_out, 1.0)
     best = Bounds(0.0, loosest, loosest, {"chernoff": loosest}, _CHERNOFF)
     if loosest <= enough:
         return best
@@ -152,7 +163,8 @@ def _one_step_epsilon(composition: Composition, delta: float) -> float:
     if one_step_delta(composition, 0.0) <= delta:
         return 0.0
     low, high = 1e-12, 1.0
-    while one_step_delta(composition, high) > delta:
+    # A law that stands for a step may have mass at infinity.
+    while one_step_delta(composition, high) > delta and high < _LARGEST_EPSILON:
         low, high = high, 8.0 * high
     while high > 1.001 * low:
         middle = math.sqrt(low * high)
@@ -278,17 +290,25 @@ def _certified(profile: Profile, epsilon: float, delta: float) -> Bounds:
     return Bounds(lower, upper, min(max(epsilon, lower), upper), terms)
 
 
-def directed(composition: Composition, direction: Direction) -> DirectedComposition | None:
-    """The composition in one direction; None where a step has no line."""
+def directed(
+    composition: Composition, direction: Direction, log_delta: float = _LOG_LEAST
+) -> DirectedComposition | None:
+    """The composition in one direction; None where a step has no line.
+
+    Args:
+        log_delta: Logarithm of the delta that is looked for: steps are cut where that leaves out next to nothing of it.
+    """
     log_count = math.log(sum(number for _, number in composition.steps))
     steps: list[tuple[Step, int]] = []
-    mu_squared = 0.0
+    mu_squared, left_out = 0.0, 0.0
     for loss, number in composition.steps:
         if isinstance(loss, GaussianLoss):
             mu_squared += number * loss.mu * loss.mu
             continue
-        step = loss.contour_step(log_count, remove=direction is Direction.REMOVE)
+        log_mass = log_delta - _LOG_NEGLIGIBLE - log_count
+        step, cut = loss.cut_step(log_count, log_mass, remove=direction is Direction.REMOVE)
         if step is None:
             return None
         steps.append((step, number))
-    return DirectedComposition(tuple(steps), mu_squared)
+        left_out += number * cut
+    return DirectedComposition(tuple(steps), mu_squared, left_out * (1.0 + 1e-14))

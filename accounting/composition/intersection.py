@@ -77,7 +77,7 @@ def intersect(
     """
     if composition.gaussian_only is not None:
         evaluators = (AnalyticGaussian(),)
-    elif composition.count == 1:
+    elif composition.count == 1 and not composition.steps[0][0].is_enclosed:
         # One step has a closed form, which nothing numerical improves.
         evaluators = QUICK_EVALUATORS
     best, method = Bounds(upper=largest), BasicComposition.name

@@ -56,7 +56,7 @@ def _deltas(
 ) -> list[Bounds | None]:
     if composition.gaussian_only is not None:
         return [AnalyticGaussian().delta(composition, epsilon) for epsilon in epsilons]
-    if composition.count == 1:
+    if composition.count == 1 and not composition.steps[0][0].is_enclosed:
         ((loss, _),) = composition.steps
         ends = (
             [one_step_delta_in(direction, loss, epsilon, upward=upward) for epsilon in epsilons]

@@ -44,7 +44,7 @@ def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) 
     """Bounds of epsilon at each delta; None where it takes an evaluator of its own."""
     order = np.argsort(deltas)[::-1]
     descending = np.asarray(deltas, dtype=np.float64)[order]
-    first = directed(composition, Direction.REMOVE)
+    first = directed(composition, Direction.REMOVE, float(np.log(descending[-1])))
     if first is None:
         return [None] * len(deltas)
     found = _divided(descending.size, lambda low, high: _epsilons(DirectedProfiles(first), descending[low:high]))

@@ -12,6 +12,12 @@ of the same names. Every file of this folder is imported, so that a mechanism is
 from importlib import import_module
 from pkgutil import iter_modules
 
+from accounting.events.correlated_gaussian import (
+    BufferedGaussian,
+    CorrelatedGaussian,
+    InverseSquareRootGaussian,
+    SquareRootGaussian,
+)
 from accounting.events.discrete_gaussian import DiscreteGaussian
 from accounting.events.discrete_laplace import DiscreteLaplace
 from accounting.events.event import Event, check_events, event_from_json, group_events, prefix_of_events
@@ -26,7 +32,10 @@ from accounting.events.report_noisy_max import ReportNoisyMax
 from accounting.events.samplings import (
     FULL_BATCH,
     SAMPLINGS,
+    Blocks,
+    CyclicPoisson,
     DisjointBatches,
+    FixedOrderEpochs,
     FullBatch,
     Poisson,
     RandomAllocation,
@@ -45,15 +54,21 @@ __all__ = [
     "MECHANISMS",
     "SAMPLINGS",
     "ApproximateDp",
+    "Blocks",
+    "BufferedGaussian",
+    "CorrelatedGaussian",
+    "CyclicPoisson",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "DisjointBatches",
     "Event",
     "Exponential",
+    "FixedOrderEpochs",
     "FullBatch",
     "Gaussian",
     "GaussianMixture",
     "GeneralizedGaussian",
+    "InverseSquareRootGaussian",
     "Laplace",
     "Mechanism",
     "Poisson",
@@ -65,6 +80,7 @@ __all__ = [
     "Sampling",
     "ShuffleModel",
     "ShuffledEpochs",
+    "SquareRootGaussian",
     "TreeAggregation",
     "TruncatedPoisson",
     "WithReplacement",

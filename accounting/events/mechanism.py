@@ -43,6 +43,13 @@ class Mechanism(Described):
     norm: ClassVar[str] = ""
     noise_multiplier_is: ClassVar[str] = ""
 
+    def resolved(self, sampling: Sampling, count: int) -> tuple[Mechanism, Sampling, int]:
+        """Return the mechanism, the sampling and the number of the steps that one record takes part in.
+
+        Only a mechanism whose noise goes from step to step has another one stand for it.
+        """
+        return self, *sampling.resolved(count)
+
     @property
     def reveals_nothing(self) -> bool:
         """Return whether the output is the same for all data sets, so that it costs nothing. Few mechanisms are so.

@@ -32,11 +32,14 @@ class Sampling(Described):
         filters: The kinds of budget in which sampled steps have a cost; None where the mechanism alone decides. Fewer
             have one where nothing is proved without amplification, as a record may be in a batch many times, or let
             others in and out of it, and moments of all hits together, or of a cut, bound nothing.
+        is_drawn_apart: Whether several records of one owner may take part in different steps where one would in the
+            same, so that what its steps resolve to says nothing about a group of them.
     """
 
     __slots__ = ()
     why_refused: ClassVar[str] = ""
     filters: ClassVar[tuple[str, ...] | None] = None
+    is_drawn_apart: ClassVar[bool] = False
 
     @property
     def relations(self) -> tuple[NeighboringRelation, ...]:
@@ -123,10 +126,7 @@ class FixedSizeBatches(Sampling):
 @sampling
 @dataclass(frozen=True, slots=True)
 class WithoutReplacement(FixedSizeBatches):
-    """Every step draws a batch of a fixed size, all batches equally likely; accounted under the replace relations.
-
-    Under `replace_special` it is charged as `replace_one`.
-    """
+    """Every step draws a batch of a fixed size, all batches equally likely; accounted under the replace relations."""
 
     kind: ClassVar[str] = "without_replacement"
     why_refused = (
@@ -182,22 +182,48 @@ class WithReplacement(FixedSizeBatches):
 @sampling
 @dataclass(frozen=True, slots=True)
 class TruncatedPoisson(Sampling):
-    """Poisson batches that are cut to a largest size; what the cut may change is added to delta.
+    """Poisson batches that are cut to a largest size: at random, which is priced as it is, or in whatever way.
 
-    Attributes:
-        max_batch_size: Which records are left out of a larger batch is free.
+    What an arbitrary cut may change is added to delta, which leaves no finite epsilon where cuts are not rare. Under
+    `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
+    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records.
     """
 
     kind: ClassVar[str] = "truncated_poisson"
     is_amplified = True
-    relations = _ADD_REMOVE_OR_NULL
-    why_refused = "its adjustment is published for a record that comes, goes or becomes null"
+    why_refused = (
+        "the adjustment for an arbitrary cut is published for a record that comes, goes or becomes null; a random one "
+        'is accounted, with truncation "random"'
+    )
     filters = ("approximate_dp", "approximate_gaussian_dp")
     sampling_probability: Annotated[float, Real(0.0, 1.0, "Of every record, before batches are cut.", True)]
     max_batch_size: Annotated[int, Whole(1, MAX_DATASET_SIZE, "Records that a batch has at most.")]
     dataset_size: Annotated[
-        int, Whole(1, MAX_DATASET_SIZE, "A public bound on the number of records, of both neighbours.")
+        int,
+        Whole(
+            1,
+            MAX_DATASET_SIZE,
+            "A public bound on the number of records, of both neighbours; with a random cut under the replace "
+            "relations, their number.",
+        ),
     ]
+    truncation: Annotated[
+        str,
+        Word(
+            {
+                "arbitrary": "which records are left out of a larger batch is free, as where the last ones are.",
+                "random": "all subsets of `max_batch_size` records of a larger batch are equally likely.",
+            }
+        ),
+    ] = "arbitrary"
+
+    @property
+    def relations(self) -> tuple[NeighboringRelation, ...]:
+        return _EVERY_RELATION if self.truncation == "random" else _ADD_REMOVE_OR_NULL
+
+    def charged_sensitivity(self, relation: NeighboringRelation) -> float:
+        """Return the distance: where a batch is cut at random, a record that comes takes another one's place."""
+        return NeighboringRelation.REPLACE_ONE.sensitivity if self.truncation == "random" else relation.sensitivity
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
         """Poisson batches where nothing is ever cut."""
@@ -287,16 +313,10 @@ class ShuffleModel(Sampling):
                 )
 
 
-@sampling
 @dataclass(frozen=True, slots=True)
-class RandomAllocation(Sampling):
-    """Each record takes part in some of every `num_bins` steps, drawn for it alone; a cut allocation counts in full.
+class Allocations(Sampling):
+    """Each record draws, for itself alone, which steps of every `num_bins` it takes part in."""
 
-    Attributes:
-        participations: All choices of so many steps are equally likely.
-    """
-
-    kind: ClassVar[str] = "random_allocation"
     relations = _ADD_REMOVE_OR_NULL
     why_refused = (
         "the record and the one in its place would be allocated separately, and no pair for that is proved here"
@@ -317,7 +337,7 @@ class RandomAllocation(Sampling):
         return self.participations < self.num_bins
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Full batches where every step is chosen, else whole allocations: one that is cut short counts in full."""
+        """Full batches where every step is chosen, else whole allocations, which budgets that add up costs charge."""
         if self.participations == self.num_bins:
             return FULL_BATCH, count
         whole = -(-count // self.num_bins) * self.num_bins
@@ -328,7 +348,104 @@ class RandomAllocation(Sampling):
         return self.participations * -(-count // self.num_bins)
 
 
+@sampling
+@dataclass(frozen=True, slots=True)
+class RandomAllocation(Allocations):
+    """Each record takes part in some of every `num_bins` steps, all choices of so many steps equally likely.
+
+    Draws are independent between records and between allocations. A last allocation that is cut short is charged as the
+    steps that are seen of it where each record has one participation, and in full otherwise.
+    """
+
+    kind: ClassVar[str] = "random_allocation"
+
+
+@sampling
+@dataclass(frozen=True, slots=True)
+class CyclicPoisson(Sampling):
+    """Poisson batches from one group of the records after the other; a record is in one group for the whole run.
+
+    In step t each record of group t mod `cycle_length` takes part with the same probability, independently. Noise may
+    be correlated over as many steps as the cycle has: two steps of a record are never closer. A record whose group is
+    drawn anew is not covered.
+    """
+
+    kind: ClassVar[str] = "cyclic_poisson"
+    is_drawn_apart = True
+    why_refused = (
+        "with `independent` groups a record in another one's place may be in another group, and no pair for that is "
+        "proved; with groups `by_position` a record that comes or goes moves others into other groups"
+    )
+    sampling_probability: Annotated[
+        float,
+        Real(0.0, 1.0, "Of a record in a step of its group: `cycle_length` times its share of all steps.", True),
+    ]
+    cycle_length: Annotated[int, Whole(1, MAX_COUNT, "Groups, which take turns.")]
+    assignment: Annotated[
+        str,
+        Word(
+            {
+                "independent": "each record's group is drawn, or computed, for that record alone.",
+                "by_position": "groups are cut from an ordering, and the place of a record keeps its group.",
+            }
+        ),
+    ]
+
+    @property
+    def relations(self) -> tuple[NeighboringRelation, ...]:
+        return _SIZE_KEEPING if self.assignment == "by_position" else _ADD_REMOVE_OR_NULL
+
+    @property
+    def is_amplified(self) -> bool:
+        return self.sampling_probability < 1.0
+
+    def resolved(self, count: int) -> tuple[Sampling, int]:
+        """Poisson batches, once a cycle; a cycle that is begun counts."""
+        return Poisson(self.sampling_probability).resolved(-(-count // self.cycle_length))
+
+    def check_mechanism(self, mechanism: object) -> None:
+        """Refuse noise that reaches from one step of a record to the next one."""
+        bands = getattr(mechanism, "bands", 1)
+        if bands > self.cycle_length:
+            raise InvalidValue(
+                f"noise over {bands} steps reaches farther than a cycle of {self.cycle_length}, so that a record's "
+                f"steps do not count one by one: use a cycle_length of at least {bands}, or fewer coefficients",
+                pointer=("sampling", "cycle_length"),
+            )
+
+
+@sampling
+@dataclass(frozen=True, slots=True)
+class Blocks(Allocations):
+    """Each record takes part in one step of every block; its steps are drawn independently.
+
+    Every `num_bins` steps are cut into `participations` consecutive blocks: block b, counted from 0, begins at step
+    floor(b num_bins / participations).
+    """
+
+    kind: ClassVar[str] = "blocks"
+
+
+@sampling
+@dataclass(frozen=True, slots=True)
+class FixedOrderEpochs(Sampling):
+    """The same batches in the same order in every epoch: a record's steps are exactly one epoch apart."""
+
+    kind: ClassVar[str] = "fixed_order_epochs"
+    relations = _SIZE_KEEPING
+    why_refused = "a record that comes or goes moves the records after it into other batches"
+    steps_per_epoch: Annotated[int, Whole(1, MAX_COUNT, "Batches in an epoch; `count` is in steps.")]
+
+    def resolved(self, count: int) -> tuple[Sampling, int]:
+        """A full batch for each pass, begun passes included."""
+        return FULL_BATCH, -(-count // self.steps_per_epoch)
+
+
 #: Schedules that are fixed in advance: a step of theirs is a full batch to each record that takes part.
 SCHEDULES: tuple[type[Sampling], ...] = (FullBatch, ShuffledEpochs, DisjointBatches)
+#: Schedules that correlated noise can be used with, beside full batches.
+SEPARATED: tuple[type[Sampling], ...] = (CyclicPoisson, FixedOrderEpochs)
 #: Of records whose contributions are summed up.
-BATCHES: tuple[type[Sampling], ...] = tuple(cls for cls in SAMPLINGS.values() if cls is not ShuffleModel)
+BATCHES: tuple[type[Sampling], ...] = tuple(
+    cls for cls in SAMPLINGS.values() if cls is not ShuffleModel and cls not in SEPARATED
+)

@@ -62,10 +62,10 @@ def resolve_schedule(event: Event) -> Event:
 
     `Poisson` and `WithoutReplacement` of less than everything stay as they are, allocations are whole.
     """
-    sampling, count = event.sampling.resolved(event.count)
-    if sampling is event.sampling and count == event.count:
+    mechanism, sampling, count = event.mechanism.resolved(event.sampling, event.count)
+    if mechanism is event.mechanism and sampling is event.sampling and count == event.count:
         return event
-    return Event(event.mechanism, sampling, count)
+    return Event(mechanism, sampling, count)
 
 
 def is_sampled(event: Event) -> bool:

@@ -180,6 +180,10 @@ class ApproximateDpFilter(PrivacyFilter):
         shares = shares_of(amounts, room)
         return max(shares) if len(shares) == len(amounts) else math.inf
 
+    def share_used(self, used: Amounts) -> float:
+        """Return the larger of the shares of epsilon and of delta."""
+        return self.share(used, self.caps)
+
     def headroom(self, used: Amounts) -> int:
         """The smaller of both rooms: each cap must hold."""
         return min(cap - amount for cap, amount in zip(self.caps, used, strict=True))

@@ -342,20 +342,23 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         gaussian = self.epsilon_at((amount, failure, SATURATED), delta)
         return None if gaussian is None else max(gaussian, float_of_nano(pure))
 
+    def stated(self, amounts: Amounts) -> int:
+        """Return epsilon at the budget's own delta; `SATURATED` where none is finite."""
+        epsilon = self.epsilon_at(amounts, self.delta)
+        found = SATURATED if epsilon is None else to_nano_up(exact(epsilon))
+        # What is admitted is within the limit by the theorem, however the conversion is rounded.
+        return min(found, self.stated_limit) if self.admits(amounts) else found
+
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         """Return the amounts, and the epsilon that they cost at the budget's delta (0 where nothing is used)."""
-        epsilon = self.epsilon_at(amounts, self.delta)
-        shown = SATURATED if epsilon is None else to_nano_up(exact(epsilon))
-        return {"epsilon": from_nano(shown)} | self._own(amounts)
+        return {"epsilon": from_nano(self.stated(amounts))} | self._own(amounts)
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
         """Return what is left of each; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
-        epsilon = self.epsilon_at(used, self.delta)
-        left = 0 if epsilon is None else max(0, to_nano_down(exact(self.epsilon)) - to_nano_up(exact(epsilon)))
-        return {"epsilon": from_nano(left)} | self._own(self.remaining(used))
+        return {"epsilon": from_nano(self.left(used))} | self._own(self.remaining(used))
 
     def describe_limit(self) -> dict[str, Json]:
-        return {"epsilon": from_nano(self.caps[2])} | self._own(self.caps)
+        return {"epsilon": from_nano(self.stated_limit)} | self._own(self.caps)
 
     def _own(self, amounts: Amounts) -> dict[str, Json]:
         amount, failure, pure = amounts

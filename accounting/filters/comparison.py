@@ -14,9 +14,42 @@ from accounting.filters.privacy_filter import PrivacyFilter
 from accounting.filters.renyi_dp import CANONNE
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
+from accounting.units import Amounts
 
 #: The numbers of equal parts into which a plan is cut.
 PARTS = (2, 4, 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A plan that is alone in its budget, as epsilons at one delta.
+
+    Attributes:
+        tight: The epsilon of the plan if everything is fixed before any output is seen.
+        charged: The epsilon of the filter's charge; None where no finite one follows.
+    """
+
+    tight: Interval
+    charged: float | None
+
+
+def price_alone(
+    budget_filter: PrivacyFilter, amounts: Amounts, events: Sequence[Event], relation: NeighboringRelation, delta: float
+) -> Alone:
+    """State a charge beside the tight epsilon of its plan.
+
+    Args:
+        budget_filter: Of the budget.
+        amounts: What the filter charges for the plan.
+        events: The plan.
+        relation: Of the budget.
+        delta: At which both are stated; in (0, 0.5].
+
+    Raises:
+        Unsupported: the plan has no tight epsilon.
+    """
+    tight = epsilon_for_delta(check_events(events), relation, delta).value
+    return Alone(tight, budget_filter.epsilon_at(amounts, delta))
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,18 +87,21 @@ class GaussianDpFilter(PrivacyFilter):
             return None
         return GaussianRegion(root_rounded_up(Fraction(amounts[0], NANO))).epsilon(delta)
 
+    def stated(self, amounts: Amounts) -> int:
+        """Return mu; `SATURATED` where it is not known."""
+        return SATURATED if amounts[0] >= SATURATED else _root_down(amounts[0] * NANO - 1) + 1
+
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         """mu squared exactly, and mu rounded up to 1e-9."""
-        return {"mu": from_nano(_root_down(amounts[0] * NANO - 1) + 1), "mu_squared": from_nano(amounts[0])}
+        return {"mu": from_nano(self.stated(amounts)), "mu_squared": from_nano(amounts[0])}
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """mu squared exactly, and mu rounded down to 1e-9."""
-        left = self.remaining(used)[0]
-        return {"mu": from_nano(_root_down(left * NANO)), "mu_squared": from_nano(left)}
+        """Return mu squared exactly; ``mu`` is the limit less what is used, not what a next charge may cost."""
+        return {"mu": from_nano(self.left(used)), "mu_squared": from_nano(self.remaining(used)[0])}
 
     def describe_limit(self) -> dict[str, Json]:
         """The limit as it was given, down to 1e-9, and the cap that is kept."""
-        return {"mu": from_nano(to_nano_down(exact(self.mu))), "mu_squared": from_nano(self.caps[0])}
+        return {"mu": from_nano(self.stated_limit), "mu_squared": from_nano(self.caps[0])}
 
 
 def _root_down(square: int) -> int:

@@ -29,6 +29,7 @@ from typing import NamedTuple
 from accounting.composition.composition import Composition, compose
 from accounting.composition.gaussian_dp import delta_of_gaussian, epsilon_of_gaussian, mu_of_gaussian
 from accounting.composition.one_direction import deltas_in
+from accounting.enclosure import enclosure
 from accounting.events import (
     Event,
     FullBatch,
@@ -118,6 +119,9 @@ def worth_of(tail: Sequence[Event], relation: NeighboringRelation, failure: int)
         return Worth(0, 0, 0)
     stand_ins = [sampling_rules_of(e.sampling).stand_in(e, e.sampling)[0] for e in resolve_schedules(tail, relation)]
     composition = compose(stand_ins, relation)
+    # Where steps lie between two pairs, a price is proved for those that dominate.
+    enclosed = enclosure(composition)
+    composition = composition if enclosed is None else enclosed.above
     alone = composition.gaussian_only
     if alone is not None:
         squared = alone.mu * alone.mu

@@ -18,7 +18,7 @@ from accounting.events import Event, check_events, prefix_of_events
 from accounting.filters.costs import Cost
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
-from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, add_saturating, exact
+from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, add_saturating, exact, to_nano_down
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,40 @@ class PrivacyFilter(ABC):
             Rounded up; inf where there is no room.
         """
         return float(min(shares_of(amounts, room), default=math.inf))
+
+    @property
+    def stated_limit(self) -> int:
+        """The number that the limit is stated in, which is the first of `limits`, in nano-units, rounded down."""
+        return to_nano_down(exact(getattr(self, self.limits[0])))
+
+    def stated(self, amounts: Amounts) -> int:
+        """Return the amounts as the number that the limit is stated in, in nano-units, rounded up.
+
+        This is an epsilon at the delta of the limit, a rho or a mu. Epsilon and mu do not add up: what a charge adds
+        depends on what was charged before it.
+
+        Guarantees: never_above_the_limit_where_admitted.
+        """
+        return amounts[0]
+
+    def left(self, used: Amounts) -> int:
+        """Return the limit less what is used, in the number that it is stated in: nano-units, rounded down."""
+        return max(0, self.stated_limit - self.stated(used))
+
+    def share_used(self, used: Amounts) -> float:
+        """Return how full a budget is: the part of its limit, in the number that it is stated in, which is used.
+
+        Returns:
+            Rounded up; above 1 where the limit is passed; inf where an amount is beyond what the filter counts.
+
+        Guarantees: at_most_one_where_admitted.
+
+        >>> from accounting.filters import GaussianDpFilter
+        >>> GaussianDpFilter(2.0).share_used((1_000_000_000,))
+        0.5
+        """
+        stated = self.stated(used)
+        return math.inf if stated >= SATURATED else rounded_up(Fraction(stated, self.stated_limit))
 
     def estimate(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None

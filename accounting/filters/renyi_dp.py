@@ -132,21 +132,19 @@ class RenyiFilter(PrivacyFilter):
     def describe(self, amounts: Amounts) -> dict[str, Json]:
         """The amounts per order, and as the epsilon that they cost at the budget's delta (0 when nothing is used)."""
         return {
-            "epsilon": from_nano(self._own_epsilon(amounts)),
+            "epsilon": from_nano(self.stated(amounts)),
             "orders": list(self.orders),
             "epsilons": [from_nano(amount) for amount in amounts],
         }
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
         """What is left per order; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
-        left = max(0, to_nano_down(exact(self.epsilon)) - self._own_epsilon(used))
         epsilons: Json = [from_nano(amount) for amount in self.remaining(used)]
-        return {"epsilon": from_nano(left), "orders": list(self.orders), "epsilons": epsilons}
+        return {"epsilon": from_nano(self.left(used)), "orders": list(self.orders), "epsilons": epsilons}
 
     def describe_limit(self) -> dict[str, Json]:
         epsilons: Json = [from_nano(max(0, cap)) for cap in self.caps]
-        limit = from_nano(to_nano_down(exact(self.epsilon)))
-        return {"epsilon": limit, "orders": list(self.orders), "epsilons": epsilons}
+        return {"epsilon": from_nano(self.stated_limit), "orders": list(self.orders), "epsilons": epsilons}
 
     def to_json(self) -> dict[str, Json]:
         written = PrivacyFilter.to_json(self) | {"orders": list(self.orders)}
@@ -166,8 +164,8 @@ class RenyiFilter(PrivacyFilter):
         conversion = str(value.get("conversion") or MIRONOV)
         return cls(read_number(value, "epsilon"), read_number(value, "delta"), numbers, conversion)
 
-    def _own_epsilon(self, amounts: Amounts) -> int:
-        """`epsilon_at` the budget's own delta, in nano-units; `SATURATED` where none is finite."""
+    def stated(self, amounts: Amounts) -> int:
+        """Return epsilon at the budget's own delta; `SATURATED` where none is finite."""
         return _least_epsilon(amounts, self.orders, self.delta, self.conversion) if any(amounts) else 0
 
 

@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 
 from accounting.compiled import compiled
 from accounting.fourier.contour import Contour, gaussian_table, power_values, truncation_point
-from accounting.fourier.steps import Line, Step, TiltTable, log_kernel_at
+from accounting.fourier.steps import (
+    ERRORS,
+    MEANS,
+    MOMENTS,
+    OF_LINES,
+    TILTS,
+    VARIANCES,
+    Line,
+    Step,
+    TiltTable,
+    log_kernel_at,
+)
 
 Array = NDArray[np.float64]
 Lines = dict[float, list[tuple[Line, int]]]
@@ -23,6 +34,8 @@ Lines = dict[float, list[tuple[Line, int]]]
 _LOG_TOLERANCE = math.log(2e-9)
 #: log of the largest amplification M(c) e^(-c eps) / delta over the smallest.
 _LOG_AMPLIFICATION = math.log(1e6)
+#: Where lines have a larger error than the first number, amplified it is to stay below the second.
+_INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
 #: Tilts that are tabulated, over the largest: close to each other where saddle points mostly are.
 _TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
 _TWELFTHS = np.linspace(0.0, 1.0, 12)
@@ -38,10 +51,12 @@ class DirectedComposition:
     Attributes:
         steps: Steps with a line, and their counts.
         mu_squared: Of all full-batch Gaussians together.
+        left_out: P-mass that cuts leave out of the steps, all together; delta is above that of the rest by no more.
     """
 
     steps: tuple[tuple[Step, int], ...]
     mu_squared: float
+    left_out: float = 0.0
 
     def table(self, tilts: Array) -> TiltTable:
         tables = [step.table(tilts).times(count) for step, count in self.steps]
@@ -112,14 +127,13 @@ def choose_line(
         largest: the tilt is at most this, if one of the table is.
     """
     known = math.nan if log_delta is None else log_delta
-    return LineChoice(*_choose(table.tilts, table.moments, table.errors, table.variances, epsilon, known, largest))
+    return LineChoice(*_choose(table.rows, epsilon, known, largest))
 
 
 @compiled
-def _choose(
-    tilts: Array, moments: Array, errors: Array, variances: Array, epsilon: float, log_delta: float, largest: float
-) -> tuple[float, float, float, float, float]:
+def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tuple[float, float, float, float, float]:
     """`choose_line`, ``log_delta`` being NaN where it is not known: the fields of a `LineChoice`."""
+    tilts, moments, variances, errors = rows[TILTS], rows[MOMENTS], rows[VARIANCES], rows[ERRORS]
     size = tilts.size
     exponents, logs = np.empty(size), np.empty(size)
     least, best = math.inf, 0
@@ -131,18 +145,20 @@ def _choose(
             least, best = logs[j], j
     if math.isnan(log_delta):
         log_delta = min(_saddle(tilts[best], moments[best], variances[best], epsilon), 0.0)
-    needed = np.empty(size)
+    needed, allowed = np.empty(size), np.empty(size)
     for j in range(size):
         above = exponents[j] + log_kernel_at(tilts[j]) - (_LOG_TOLERANCE + log_delta)
+        lasting = rows[OF_LINES, j]
+        allowed[j] = max(_LOG_AMPLIFIED - math.log(lasting), 0.7) if lasting > _INEXACT else _LOG_AMPLIFICATION
         needed[j] = above + math.log1p(math.exp(-above)) if above > 0.0 else math.log1p(math.exp(above))
     reachable, lowest = False, math.inf
     for j in range(size):
-        if logs[j] <= least + _LOG_AMPLIFICATION:
+        if logs[j] <= least + allowed[j]:
             reachable = reachable or tilts[j] <= largest
             lowest = min(lowest, exponents[j] - log_delta)
     choice, fewest = (tilts[best], math.inf, log_delta, exponents[best] - log_delta, math.inf), math.inf
     for j in range(size):
-        if not logs[j] <= least + _LOG_AMPLIFICATION or (reachable and tilts[j] > largest):
+        if not logs[j] <= least + allowed[j] or (reachable and tilts[j] > largest):
             continue
         period, amplification = _period(tilts, needed, j), exponents[j] - log_delta
         decay = math.sqrt(2.0 * max(amplification - _LOG_TOLERANCE, 1.0) / max(variances[j], 1e-300))
@@ -179,7 +195,7 @@ def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float
     target = math.log(delta)
     epsilon = 0.0
     for _ in range(5):
-        epsilon, gap, largest, smallest = _interpolate(table.tilts, table.moments, table.means, table.variances, target)
+        epsilon, gap, largest, smallest = _interpolate(table.rows, target)
         if gap < 0.3 * max(abs(epsilon), 1e-6):
             break
         table = composition.table(largest * (smallest / largest) ** _TWELFTHS)
@@ -187,14 +203,13 @@ def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float
 
 
 @compiled
-def _interpolate(
-    tilts: Array, moments: Array, means: Array, variances: Array, target: float
-) -> tuple[float, float, float, float]:
+def _interpolate(rows: Array, target: float) -> tuple[float, float, float, float]:
     """The epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
 
     Returns:
         epsilon; how far apart those of the two tilts are, 0 where the table ends; the larger and the smaller tilt.
     """
+    tilts, moments, means, variances = rows[TILTS], rows[MOMENTS], rows[MEANS], rows[VARIANCES]
     logs, epsilons = np.full(tilts.size, math.nan), np.empty(tilts.size)
     above, below = -1, -1
     for j in range(tilts.size):
@@ -252,7 +267,7 @@ def contour_at(
         points = last * choice.period / (2.0 * math.pi)
         if points <= max_points and choice.period > 0.0:
             values = power_values(lines, gaussian, choice.tilt, choice.period, max(8, math.ceil(points) + 1))
-            return Contour(choice.tilt, choice.period, values, window, table)
+            return Contour(choice.tilt, choice.period, values, window, table, composition.left_out)
         # Where moments explode, the estimate of the decay is wrong; a smaller tilt may take fewer points.
         if points > fewest:
             break

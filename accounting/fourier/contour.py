@@ -26,18 +26,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.compiled import compiled
-from accounting.fourier.steps import UNIT, Complex, Line, TiltTable, error_of_exponential, log_kernel
+from accounting.fourier.steps import UNIT, Complex, Line, TiltTable, error_of_exponential_at
 from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
 
 TINY = 5e-324
-_TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window")
-#: Places, over the decay that a line was made for, at which its sum may end; and the one that is tried first.
+_TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window", "left_out")
+#: Places, over the decay that a line was made for, at which its sum may end; and those that are tried first, together.
 _GROWTH = 1.2 ** np.arange(-6.0, 56.0)
-_FIRST_TRIED = 9
+_FIRST_TRIED = np.arange(3, 11)
 #: Bounds are added up as they come: a million of them are wrong by less.
 _SUMMED = 1.0 + 1e-9
+_Given = tuple[
+    Complex, Array, Array, float, float, tuple[float, float], tuple[float, float], float, tuple[Array, Array], float
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class Contour:
         values: The transform on the line.
         window: eta, 0 for none; already in ``values`` and ``table``.
         table: log D at other tilts, for the aliases.
+        left_out: Mass of which D knows nothing: delta is above D's profile by that at most.
     """
 
     tilt: float
@@ -100,10 +104,11 @@ class Contour:
     values: LineValues
     window: float
     table: TiltTable
+    left_out: float = 0.0
 
     def delta_bounds(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any real eps; tight near the one that the line was made for."""
-        lower, middle, upper, *terms = self._rows(np.array([epsilon]))[:, 0].tolist()
+        lower, middle, upper, *terms = self._rows(np.array([epsilon])).ravel().tolist()
         return Bounds(lower, upper, middle, dict(zip(_TERMS, terms, strict=True)))
 
     def evaluate(self, epsilons: Array) -> ProfileValues:
@@ -113,39 +118,36 @@ class Contour:
 
     def _rows(self, epsilons: Array) -> Array:
         """Lower ends, estimates, upper ends, and the terms of their widths in the order of `_TERMS`."""
-        values = self.values
+        rows = np.empty((len(_TERMS) + 3, epsilons.size))
+        _evaluate(epsilons, *self._given, rows)
+        return rows
+
+    @cached_property
+    def _given(self) -> _Given:
+        """What `_evaluate` has to know besides."""
+        values, table = self.values, self.table
         spacing = 2.0 * math.pi / self.period
         last = values.ratios.size * spacing
         tails = values.tail_sum_over_squares(last, spacing) / math.pi, values.tail_sum(last, spacing) / math.pi
         scale = values.log_scale, values.log_scale_error
-        return _evaluate(
-            epsilons,
-            values.ratios,
-            values.errors,
-            values.rounding,
-            self.tilt,
-            self.period,
-            scale,
-            tails,
-            self.window,
-            (self.table.tilts, self._log_bounds),
-        )
-
-    @cached_property
-    def _log_bounds(self) -> Array:
-        """log of M(x) B(x) at each tilt of the table, rounded up."""
-        log_bounds: Array = self.table.moments + self.table.errors + log_kernel(self.table.tilts)
-        return log_bounds
+        line = values.ratios, values.errors, values.rounding
+        aliases = table.tilts, table.log_bounds
+        return *line, self.tilt, self.period, scale, tails, self.window, aliases, self.left_out
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
         """Return delta and -d delta / d eps, estimates."""
-        deltas, slopes = self.estimates(np.array([epsilon]))
-        return float(deltas[0]), float(slopes[0])
+        delta, slope = self._estimates(np.array([epsilon])).ravel().tolist()
+        return delta, slope
 
     def estimates(self, epsilons: Array) -> tuple[Array, Array]:
         """Return `estimate` at many epsilons."""
-        values = self.values
-        return _estimates(epsilons, values.ratios, self.tilt, self.period, values.log_scale, self.window)
+        deltas, slopes = self._estimates(epsilons)
+        return deltas, slopes
+
+    def _estimates(self, epsilons: Array) -> Array:
+        values, rows = self.values, np.empty((2, epsilons.size))
+        _estimate(epsilons, values.ratios, self.tilt, self.period, values.log_scale, self.window, rows)
+        return rows
 
 
 @compiled
@@ -160,15 +162,16 @@ def _evaluate(
     tails: tuple[float, float],
     window: float,
     table: tuple[Array, Array],
-) -> Array:
-    """`Contour._rows`.
+    left_out: float,
+    bounds: Array,
+) -> None:
+    """Fill in `Contour._rows`.
 
     Args:
         scale: log D(c) and its error.
         tails: Bounds of what lies beyond the last point, of |D| / t^2 and of |D|, over pi.
         table: Tilts, and log of M(x) B(x) at each, rounded up.
     """
-    bounds = np.empty((8, epsilons.size))
     aliases = _aliases(epsilons, table[0], table[1], tilt, period)
     points, spacing, rule = ratios.size, 2.0 * math.pi / period, 2.0 / period
     kernel = np.empty(points, np.complex128)
@@ -212,7 +215,7 @@ def _evaluate(
             # eta^2 e^(eta^2/8) times the density of the windowed loss at eps, rounded up. Its terms are added in turn.
             wrong = inexact_density + UNIT * (1.0 + points) * density_error
             moved_by = largest * correction * max((density + wrong) * rule + tails[1], 0.0)
-        lower, upper = estimate - error - aliases[i] - moved_by, estimate + error
+        lower, upper = estimate - error - aliases[i] - moved_by, estimate + error + left_out
         if math.isfinite(lower) and math.isfinite(upper):
             upper = max(upper, TINY)
             lower = min(max(lower, 0.0), upper) if exponent >= -690.0 else 0.0
@@ -220,15 +223,15 @@ def _evaluate(
         else:
             bounds[0, i], bounds[1, i], bounds[2, i] = 0.0, math.nan, math.inf
         bounds[3, i], bounds[4, i], bounds[5, i] = rounding, quadrature, truncation
-        bounds[6, i], bounds[7, i] = aliases[i], moved_by
-    return bounds
+        bounds[6, i], bounds[7, i], bounds[8, i] = aliases[i], moved_by, left_out
 
 
 @compiled
-def _estimates(
-    epsilons: Array, ratios: Complex, tilt: float, period: float, log_scale: float, window: float
-) -> tuple[Array, Array]:
-    deltas, slopes, spacing = np.empty(epsilons.size), np.empty(epsilons.size), 2.0 * math.pi / period
+def _estimate(
+    epsilons: Array, ratios: Complex, tilt: float, period: float, log_scale: float, window: float, rows: Array
+) -> None:
+    """Fill in a row of deltas and a row of slopes."""
+    spacing = 2.0 * math.pi / period
     correction = 0.5 * window * window * math.exp(min(window * window / 8.0, 700.0))
     for i in range(epsilons.size):
         delta, slope = 0.0, 0.0
@@ -241,8 +244,7 @@ def _estimates(
             slope += rising.real
             delta += (rising / z).real - correction * turned.real
         scale = math.exp(min(log_scale - tilt * epsilons[i], 690.0)) * 2.0 / period
-        deltas[i], slopes[i] = scale * delta, scale * slope
-    return deltas, slopes
+        rows[0, i], rows[1, i] = scale * delta, scale * slope
 
 
 @compiled
@@ -277,16 +279,17 @@ def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_t
     Args:
         log_envelope: decreasing; log of a bound of |D(c + it')/D(c)| for every t' >= t.
     """
-    t = start * _GROWTH
-    low, high = 0, t.size
-    middle = _FIRST_TRIED
+    places = start * _GROWTH
+    low, high, tried = 0, places.size, _FIRST_TRIED
     while low < high:
-        if float(log_envelope(t[middle : middle + 1])[0]) - math.log(math.pi * t[middle]) <= log_tolerance:
-            high = middle
-        else:
-            low = middle + 1
-        middle = (low + high) // 2
-    return float(t[low]) if low < t.size else math.inf
+        t = places[tried]
+        failing = int(np.count_nonzero(log_envelope(t) - np.log(math.pi * t) > log_tolerance))
+        low, high = (
+            int(tried[failing - 1]) + 1 if failing > 0 else low,
+            int(tried[failing]) if failing < tried.size else high,
+        )
+        tried = low + np.arange(min(tried.size, high - low)) * (high - low) // min(tried.size, max(high - low, 1))
+    return float(places[low]) if low < places.size else math.inf
 
 
 def power_values(
@@ -304,25 +307,25 @@ def power_values(
     log_scale_error = 8.0 * UNIT * log_scale
     last = blocks * width * spacing
     log_tail = -0.5 * gaussian * last * last
-    logs, quadrature, rounding = _gaussian_line(gaussian, tilt, blocks * width, spacing)
+    logs = np.empty(blocks * width, np.complex128)
+    quadrature, rounding = np.zeros(logs.size), np.empty(logs.size)
+    _gaussian_line(gaussian, tilt, spacing, logs, rounding)
     for line, count in lines:
         _add_line(logs, quadrature, rounding, line.log_ratios(blocks, width, spacing), count)
         log_scale += count * line.log_moment
         log_scale_error += count * line.log_moment_error + 4.0 * UNIT * abs(count * line.log_moment)
         log_tail += count * float(line.log_envelope(np.array([last]))[0])
-    ratios, errors, rounded = _exponential(logs, quadrature, rounding)
-    return LineValues(ratios, errors, rounded, log_scale, log_scale_error, log_tail, gaussian)
+    _exponentiate(logs, quadrature, rounding)
+    return LineValues(logs, quadrature, rounding, log_scale, log_scale_error, log_tail, gaussian)
 
 
 @compiled
-def _gaussian_line(gaussian: float, tilt: float, points: int, spacing: float) -> tuple[Complex, Array, Array]:
-    """log D(c + it)/D(c) of a Gaussian at each point, and its errors by quadrature and by rounding."""
-    logs, quadrature, rounding = np.empty(points, np.complex128), np.zeros(points), np.empty(points)
-    for k in range(points):
+def _gaussian_line(gaussian: float, tilt: float, spacing: float, logs: Complex, rounding: Array) -> None:
+    """Fill in log D(c + it)/D(c) of a Gaussian at each point, and its errors by rounding."""
+    for k in range(logs.size):
         t = k * spacing
         logs[k] = complex(-0.5 * gaussian * t * t, 0.5 * gaussian * t * (2.0 * tilt + 1.0))
         rounding[k] = UNIT * 8.0 * abs(logs[k])
-    return logs, quadrature, rounding
 
 
 @compiled
@@ -337,16 +340,20 @@ def _add_line(
 
 
 @compiled
-def _exponential(logs: Complex, quadrature: Array, rounding: Array) -> tuple[Complex, Array, Array]:
-    """The ratios themselves, and their absolute errors by quadrature and by rounding."""
-    ratios = np.exp(logs)
-    errors = error_of_exponential(logs, quadrature)
-    return ratios, errors, error_of_exponential(logs, quadrature + rounding) - errors
+def _exponentiate(logs: Complex, quadrature: Array, rounding: Array) -> None:
+    """Put the ratios in place of their logarithms, and their absolute errors in place of the logarithms'."""
+    for k in range(logs.size):
+        log = logs[k].real
+        inexact = error_of_exponential_at(log, quadrature[k])
+        rounding[k] = error_of_exponential_at(log, quadrature[k] + rounding[k]) - inexact
+        quadrature[k] = inexact
+        modulus = math.exp(log)
+        logs[k] = complex(modulus * math.cos(logs[k].imag), modulus * math.sin(logs[k].imag))
 
 
 def gaussian_table(mu_squared: float, tilts: Array) -> TiltTable:
     """K(x) = mu^2 x (x + 1) / 2."""
     moments = 0.5 * mu_squared * tilts * (tilts + 1.0)
-    return TiltTable(
+    return TiltTable.of(
         tilts, moments, mu_squared * (tilts + 0.5), np.full_like(tilts, mu_squared), 8.0 * UNIT * np.abs(moments)
     )

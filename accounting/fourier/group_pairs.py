@@ -60,9 +60,3 @@ class GroupPair(GaussianPair):
     @property
     def _places(self) -> Array:
         return np.arange(len(self.log_weights), dtype=np.float64) / (len(self.log_weights) - 1)
-
-    @property
-    def _floor(self) -> float:
-        """The place at which the first hit is as likely as none."""
-        k = float(self._places[1])
-        return 0.5 * k + self.noise**2 * (self.log_weights[0] - self.log_weights[1]) / k

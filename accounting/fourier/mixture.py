@@ -154,7 +154,7 @@ class MixtureStep:
         mean = (shares * means).sum(axis=0)
         variance = np.maximum((shares * (variances + means * means)).sum(axis=0) - mean * mean, 0.0)
         moments, mean, variance, error = (np.where(known, each, math.inf) for each in (moments, mean, variance, error))
-        return TiltTable(tilts, moments, mean, variance, error)
+        return TiltTable.of(tilts, moments, mean, variance, error)
 
     def _together(self, parts: Array, errors: Array) -> tuple[Array, Array, Array]:
         """log M, the branches' shares of M, and the error of log M, from each branch's log M_i and its error."""

@@ -136,9 +136,9 @@ class GaussianPair:
     @cached_property
     def law(self) -> Law:
         """The pair as the compiled loops know it."""
-        weights, log_weights = self._weights
-        places = np.arange(len(weights), dtype=np.float64) / (len(weights) - 1)
-        return _NUMBERS[self.pair], self.noise, places, np.array(weights), np.array(log_weights), self.log_least
+        weights, log_weights = np.array(self._weights)
+        places = np.arange(weights.size) / (weights.size - 1.0)
+        return _NUMBERS[self.pair], self.noise, places, weights, log_weights, self.log_least
 
     @property
     def _weights(self) -> tuple[Sequence[float], Sequence[float]]:
@@ -172,28 +172,6 @@ class GaussianPair:
         s, q = math.hypot(self.noise, width), self.probability
         return float((1.0 - q) * scipy.special.ndtr(-x / s) + q * scipy.special.ndtr((1.0 - x) / s))
 
-    def log_growth(self, angle: float, tilt: float) -> float:
-        """log of how much |density e^(tilt L)| on the line at ``angle`` s^2 can exceed its value on the real line.
-
-        Without the Gaussian's own e^(angle^2 s^2 / 2). |f(u + iv)| <= f(u) and >= f(u) cos(v / (2 s^2)), because
-        |A + B e^(i phi)|^2 = (A + B)^2 - 2AB (1 - cos phi) >= (A + B)^2 cos^2(phi / 2) for A, B >= 0.
-        """
-        return 0.0 if self.pair is Pair.REMOVE else -tilt * math.log(math.cos(0.5 * angle))
-
-    def window(self, tilt: float) -> tuple[float, float]:
-        """Return a generous window for the density e^(tilt L) N(0, s^2); `log_tail` bounds what is left out."""
-        reach, floor = 13.0 * self.noise, self._floor
-        if self.pair is Pair.REMOVE:
-            return -reach, tilt + 1.0 + reach
-        if self.pair is Pair.ADD:
-            return -reach - min(tilt, max(0.0, -floor)), reach
-        return -reach, tilt + 1.0 + reach + min(tilt, max(0.0, -floor))
-
-    @property
-    def _floor(self) -> float:
-        """Left of it f is dominated by its infimum, and hardly moves."""
-        return 0.5 + self.noise**2 * (math.log1p(-self.probability) - math.log(self.probability))
-
     def place_of_loss(self, loss: float) -> float:
         """x with loss(x) = ``loss`` > 0; the loss grows with x in the directions that are cut."""
         if self.pair is Pair.REMOVE:
@@ -214,6 +192,31 @@ class GaussianPair:
             else:
                 high = middle
         return high
+
+
+@compiled
+def window_of(law: Law, tilt: float, reach: float) -> tuple[float, float]:
+    """A window for density e^(tilt L) N(0, s^2): as far as ``reach`` standard deviations from where its mass may be."""
+    number, s, places, _, log_weights, _ = law
+    width = reach * s
+    # Left of the floor f is dominated by its infimum, and hardly moves.
+    floor = 0.5 * places[1] + s * s * (log_weights[0] - log_weights[1]) / places[1]
+    pull = min(tilt, max(0.0, -floor))
+    if number == REMOVE:
+        return -width, tilt + 1.0 + width
+    if number == ADD:
+        return -width - pull, width
+    return -width, tilt + 1.0 + width + pull
+
+
+@compiled
+def log_growth_of(law: Law, angle: float, tilt: float) -> float:
+    """log of how much |density e^(tilt L)| on the line at ``angle`` s^2 can exceed its value on the real line.
+
+    Without the Gaussian's own e^(angle^2 s^2 / 2). |f(u + iv)| <= f(u) and >= f(u) cos(v / (2 s^2)), because
+    |A + B e^(i phi)|^2 = (A + B)^2 - 2AB (1 - cos phi) >= (A + B)^2 cos^2(phi / 2) for A, B >= 0.
+    """
+    return 0.0 if law[0] == REMOVE else -tilt * math.log(math.cos(0.5 * angle))
 
 
 @compiled

@@ -32,7 +32,7 @@ from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
 from accounting.fourier.ratio_step import RatioStep
 from accounting.fourier.split import Cut, SplitStep, top_for
-from accounting.fourier.steps import UNIT, TiltTable, log_kernel
+from accounting.fourier.steps import UNIT, TiltTable, log_chernoff
 from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
@@ -189,7 +189,8 @@ class DirectedProfiles:
 
     def chernoff_epsilon(self, delta: float) -> float:
         """The smallest eps at which some tilt's M(x) B(x) e^(-x eps) is at most delta."""
-        bounds = [_chernoff_epsilon(self.composition.table_for(delta), delta)]
+        left = delta - self.composition.left_out
+        bounds = [_chernoff_epsilon(self.composition.table_for(delta), left) if left > 0.0 else math.inf]
         if self._repeated is not None:
             _, variance = self.composition.moments
             normal = math.sqrt(2.0 * -math.log(delta) / variance)
@@ -313,9 +314,7 @@ def goal(epsilon: float) -> float:
 
 def chernoff_delta(table: TiltTable, epsilon: float) -> float:
     """The smallest M(x) B(x) e^(-x eps) among the tilts: at least delta."""
-    shift = table.tilts * epsilon
-    logs = _log_chernoff(table) - shift + 8.0 * UNIT * (np.abs(table.moments) + shift)
-    return math.exp(min(0.0, max(float(np.nanmin(logs)) + 1e-12, -700.0)))
+    return math.exp(min(0.0, max(log_chernoff(table.rows, epsilon) + 1e-12, -700.0)))
 
 
 def known_log_delta(profile: Profile, epsilon: float) -> float | None:
@@ -427,13 +426,7 @@ def _rest_contour(split: SplitStep, rest: TiltTable, epsilon: float, log_delta: 
     return Contour(choice.tilt, choice.period, values, 0.0, rest)
 
 
-def _log_chernoff(table: TiltTable) -> Array:
-    """log of M(x) B(x), rounded up."""
-    logs: Array = table.moments + table.errors + log_kernel(table.tilts)
-    return logs
-
-
 def _chernoff_epsilon(table: TiltTable, delta: float) -> float:
     slack = 8.0 * UNIT * (np.abs(table.moments) - math.log(delta))
-    epsilons = (_log_chernoff(table) - math.log(delta) + slack) / table.tilts
+    epsilons = (table.log_bounds - math.log(delta) + slack) / table.tilts
     return max(0.0, float(np.nanmin(epsilons))) * (1.0 + 1e-12) + 1e-300

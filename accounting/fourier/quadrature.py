@@ -7,7 +7,7 @@ and the line at 0, |e^(itL)| <= 1, so the error is at most
 
     M(c) [e^((2 theta)^2 / 2 s^2) growth(2 theta) + 1] / (e^(2 pi theta / h) - 1)
 
-for every t >= 0, with growth from `GaussianPair.log_growth`. A smooth share of the law (`Band`) grows by
+for every t >= 0, with growth from `_log_growth`. A smooth share of the law (`Band`) grows by
 e^(y^2 / 2 w^2) on the line at y.
 
 Rounding is kept proportional to what changes: M(c + it)/M(c) - 1 = sum of w_j (e^(i t l_j) - 1), and log M(c) comes
@@ -28,6 +28,7 @@ from accounting.fourier.moments import moments_at
 from accounting.fourier.pairs import (
     ADD,
     EVERYTHING,
+    REMOVE,
     SHARE_ERROR,
     Band,
     Ends,
@@ -35,18 +36,35 @@ from accounting.fourier.pairs import (
     Law,
     Pair,
     exponents_at,
+    log_growth_of,
     log_share_at,
     shifted_exponents,
     slope_at,
+    window_of,
 )
-from accounting.fourier.steps import FAR_ABOVE, TERM_ROUNDING, UNIT, Complex, StepLine, TiltTable
+from accounting.fourier.steps import (
+    ERRORS,
+    FAR_ABOVE,
+    MEANS,
+    MOMENTS,
+    TERM_ROUNDING,
+    TILTS,
+    UNIT,
+    VARIANCES,
+    Complex,
+    StepLine,
+    TiltTable,
+)
 from accounting.fourier.tails import log_tail
 
 Array = NDArray[np.float64]
 
 MAX_NODES = 400_000
-#: By how many fewer digits an envelope's rule has than a line's, and how many it has at least.
-_FEWER_DIGITS, _LEAST_DIGITS = 24.0, 20.0
+#: A rule on or along the real line: its first node, as a multiple of the spacing, their number, and the spacing.
+Rule = tuple[int, int, float]
+#: By how many fewer digits a table's rule has than a line's, and how many it has at least; the same of an envelope's.
+_FEWER_DIGITS, _LEAST_DIGITS = 24.0, 16.0
+_FEWER_OF_ENVELOPE, _LEAST_OF_ENVELOPE = 34.0, 20.0
 #: Of the lines whose weights an envelope is made of, over the best one at the decay that is asked for.
 _ENVELOPE_ANGLES = (0.7, 1.5, 4.0, 12.0)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -67,21 +85,18 @@ class GaussianPairStep:
     band: Band | None = None
 
     def table(self, tilts: Array) -> TiltTable:
-        """K, K', K'' at real tilts, by one array of (tilts x nodes)."""
-        pair, s = self.pair, self.pair.noise
-        left, right = self._window(float(tilts.max()))
-        near_one = self.band is None or math.isinf(self.band.low)
-        if near_one:
-            # Differences from 1 need every node that carries mass of N(0, s^2).
-            left, right = min(left, pair.window(0.0)[0]), max(right, pair.window(0.0)[1])
-        angle = self._best_angle(float(tilts.max()))
-        spacing = 2.0 * math.pi * angle * s**2 / (self.digits + self._log_growth(angle, float(tilts.max())))
-        grid = _grid(left, right, spacing)
-        spend(TILT * grid[1] * (tilts.size + len(pair.law[2])))
-        moments, means, variances, errors = _table(
-            pair.law, self._ends, grid, spacing, tilts, near_one, pair.cancellation
-        )
-        return TiltTable(tilts, moments, means, variances, errors + 4.0 * math.exp(-self.digits))
+        """K, K', K'' at real tilts, by one array of (tilts x nodes), with the digits that a table needs."""
+        # Where participations are rare, K itself is as small as the square of the probability.
+        needed = _LEAST_DIGITS - 2.0 * math.log(self.pair.probability)
+        return self._table(tilts, min(self.digits, max(self.digits - _FEWER_DIGITS, needed)))
+
+    def _table(self, tilts: Array, digits: float) -> TiltTable:
+        law, ends = self.pair.law, self._ends
+        rule = _rule_on_axis(law, ends, self._window_on_axis(tilts, digits), digits, tilts)
+        spend(TILT * rule[1] * (tilts.size + len(law[2])))
+        table = TiltTable(np.zeros((6, tilts.size)))
+        _sum_on_axis(law, ends, rule, tilts, digits, self.pair.cancellation, table.rows)
+        return table
 
     def line(self, tilt: float, decay: float) -> StepLine:
         """M on Re z = ``tilt``.
@@ -89,37 +104,40 @@ class GaussianPairStep:
         Args:
             decay: a value of Im z at which the envelope should be good.
         """
-        pair, s = self.pair, self.pair.noise
-        table = self.table(np.array([tilt]))
+        pair, ends = self.pair, self._ends
+        table = self._table(np.array([tilt]), self.digits)
         log_moment, log_moment_error = float(table.moments[0]), float(table.errors[0])
-        angle = self._line_angle(tilt)
-        growth = self._log_growth(2.0 * angle, tilt)
-        spacing = 2.0 * math.pi * angle * s**2 / (self.digits + growth)
-        left, right = self._window(tilt)
-        first, count = grid = _grid(left, right, spacing)
+        window = self._window(tilt, self.digits)
+        rule, angle = _rule_on_line(pair.law, ends, window, self.digits, tilt)
+        first, count, spacing = rule
         spend(LINE * count * len(pair.law[2]))
         shares = np.zeros(0, np.complex128)
         if self.band is not None:
             # ADD has no bands, so the line is above the axis.
             nodes = np.arange(first, first + count, dtype=np.float64) * spacing
-            shares = self.band.shifted_log_share(nodes, angle * s**2)
-        weights, losses, mass, first_moment, dropped, size = _weigh(
-            pair.law, grid, spacing, angle, shares, (tilt, log_moment), -self.digits - 4.0
+            shares = self.band.shifted_log_share(nodes, angle * pair.noise**2)
+        measure: Complex = np.empty((2, count), np.complex128)
+        kept, mass, first_moment, size, inexact = _weigh(
+            pair.law, ends, window, rule, angle, shares, (tilt, log_moment), self.digits, measure
         )
-        beyond = float(log_tail(pair.law, left, right, np.array([tilt]), self._ends)[0]) - log_moment
-        tail = math.exp(min(beyond + self._log_growth(angle, tilt), 700.0)) + dropped
-        quadrature = (math.exp(growth) + 1.0) * math.exp(-self.digits - growth) * 1.01
+        # The transform of a band has to fall by itself, that of a whole law to a power.
+        fewer = _FEWER_OF_ENVELOPE if self.band is None else _FEWER_DIGITS
+        digits = max(self.digits - fewer, _LEAST_OF_ENVELOPE)
+        window = self._window(tilt, digits)
+        logs, rates, extra = _envelope(
+            pair.law, ends, window, (tilt, decay), log_moment - log_moment_error, digits, pair.cancellation
+        )
         return StepLine(
-            weights=weights,
-            losses=losses,
+            weights=measure[0, :kept],
+            losses=measure[1, :kept],
             log_moment=log_moment,
             log_moment_error=log_moment_error,
-            relative_error=2.0 * (quadrature + tail),
-            rounding=UNIT * (weights.size + TERM_ROUNDING + 4.0 * size + pair.cancellation * (tilt + 1.0))
+            relative_error=inexact,
+            rounding=UNIT * (kept + TERM_ROUNDING + 4.0 * size + pair.cancellation * (tilt + 1.0))
             + (0.0 if self.band is None else SHARE_ERROR),
             mass=mass,
             first_moment=first_moment,
-            envelope=self._envelope(tilt, decay, log_moment - log_moment_error),
+            envelope=(logs, rates, extra),
         )
 
     @property
@@ -146,61 +164,13 @@ class GaussianPairStep:
             return min(3.0 * max(local, 4.0 / max(epsilon, 1e-12)), max(exploding, 1.0))
         return pair.largest_tilt(count, epsilon, level)
 
-    def _window(self, tilt: float) -> tuple[float, float]:
-        """Return a generous window for the part of the law that is integrated."""
-        left, right = self.pair.window(tilt)
-        if self.band is None:
-            return left, right
-        band, reach = self.band, 13.0 * self.band.width
-        if math.isfinite(band.high):
-            # Beyond its end the share falls like a Gaussian of width w, which the tilt moves by less than this.
-            end = band.high + reach
-            pull = 2.0 * (tilt + 1.0) * self.pair.slope(end) * band.width**2
-            right = min(right, end + pull)
-        if math.isfinite(band.low):
-            left = max(left, band.low - reach)
-        return min(left, right - reach), right
+    def _window(self, tilt: float, digits: float) -> tuple[float, float]:
+        """Return where the integrand of a line is not negligible."""
+        return _window(self.pair.law, self._ends, tilt, digits)
 
-    def _log_growth(self, angle: float, tilt: float) -> float:
-        """log of how much the integrand's norm can grow from the real line to the one at ``angle`` s^2."""
-        s = self.pair.noise
-        growth = 0.5 * (angle * s) ** 2 + self.pair.log_growth(angle, tilt)
-        return growth if self.band is None else growth + 0.5 * (angle * s * s / self.band.width) ** 2
-
-    def _curvature(self, tilt: float) -> float:
-        """Growth is at most about curvature angle^2 for small angles."""
-        s = self.pair.noise
-        poles = 0.0 if self.pair.pair is Pair.REMOVE else 0.16 * tilt
-        return 0.5 * s * s + poles + (0.0 if self.band is None else 0.5 * (s * s / self.band.width) ** 2)
-
-    def _best_angle(self, tilt: float) -> float:
-        """Half-width of the strip that lets a rule on the real line be coarsest."""
-        widest = math.pi * 0.999 if self.pair.pair is Pair.REMOVE else 2.0
-        return min(widest, math.sqrt(self.digits / self._curvature(tilt)))
-
-    def _line_angle(self, tilt: float) -> float:
-        """Shift of the line: weights grow by e^3 at most, and arg f >= 0 as far as twice the shift."""
-        widest = 0.5 * math.pi if self.pair.pair is Pair.REMOVE else 1.4
-        return min(widest, math.sqrt(2.0 / self._curvature(tilt)))
-
-    def _envelope(self, tilt: float, decay: float, log_moment: float) -> tuple[Array, Array, float]:
-        """(log weights, decay rates) of a few lines, and what their rules add: see `StepLine.log_envelope`.
-
-        The modulus on the line at an angle is itself analytic in u, as far as angle + strip <= pi/2, where arg f still
-        grows; so the rule that sums it has an error of its own, the same for every t >= 0.
-        """
-        pair, s = self.pair, self.pair.noise
-        left, right = self._window(tilt)
-        strip = min(0.25 * math.pi, math.sqrt(2.0 / self._curvature(tilt)))
-        digits = max(self.digits - _FEWER_DIGITS, _LEAST_DIGITS)
-        spacing = 2.0 * math.pi * strip * s**2 / (digits + self._log_growth(2.0 * strip, tilt))
-        logs, rates, dropped = _envelope(
-            pair.law, self._ends, _grid(left, right, spacing), spacing, (tilt, decay, strip), log_moment, self.digits
-        )
-        beyond = float(log_tail(pair.law, left, right, np.array([tilt]), self._ends)[0]) - log_moment
-        lifted = math.exp(min(self._log_growth(strip, tilt), 700.0))
-        extra = 2.0 * math.exp(-digits) + lifted * (dropped + math.exp(min(beyond, 700.0)))
-        return logs + UNIT * pair.cancellation * (tilt + 1.0), rates, extra
+    def _window_on_axis(self, tilts: Array, digits: float) -> tuple[float, float]:
+        """Return where the integrands of a table are not negligible."""
+        return _window_on_axis(self.pair.law, self._ends, tilts, digits)
 
     @property
     def _ends(self) -> Ends:
@@ -208,51 +178,63 @@ class GaussianPairStep:
 
 
 @compiled
-def _table(
-    law: Law, band: Ends, grid: tuple[int, int], spacing: float, tilts: Array, from_one: bool, cancellation: float
-) -> tuple[Array, Array, Array, Array]:
-    """Sum a rule on the real line: `moments_at`, and the error of log M from rounding and beyond the grid."""
-    first, count = grid
+def _sum_on_axis(
+    law: Law, band: Ends, rule: Rule, tilts: Array, digits: float, cancellation: float, rows: Array
+) -> None:
+    """Sum a rule on the real line into the rows of a table: `moments_at`, with the errors of the rule as well."""
+    first, count, spacing = rule
     base, loss, log_mass = np.empty(count), np.empty(count), np.empty(count)
-    rule = _log_rule(spacing, law[1])
+    log_weight = _log_weight(spacing, law[1])
     for j in range(count):
         x = (first + j) * spacing
         base[j], loss[j] = exponents_at(x, law)
         base[j] += log_share_at(x, band)
-        log_mass[j] = rule - 0.5 * (x / law[1]) ** 2
+        log_mass[j] = log_weight - 0.5 * (x / law[1]) ** 2
+    from_one = band[0] == -math.inf
     moments, means, variances, errors = moments_at(log_mass, base, loss, 0.0, tilts, from_one, cancellation)
     tails = log_tail(law, first * spacing, (first + count - 1) * spacing, tilts, band)
     for i in range(tilts.size):
-        errors[i] = UNIT * errors[i] + math.exp(min(tails[i] - moments[i], 700.0))
-    return moments, means, variances, errors
+        rows[TILTS, i], rows[MOMENTS, i], rows[MEANS, i], rows[VARIANCES, i] = (
+            tilts[i],
+            moments[i],
+            means[i],
+            variances[i],
+        )
+        rows[ERRORS, i] = UNIT * errors[i] + math.exp(min(tails[i] - moments[i], 700.0)) + 4.0 * math.exp(-digits)
 
 
 @compiled
 def _envelope(
     law: Law,
     band: Ends,
-    grid: tuple[int, int],
-    spacing: float,
-    at: tuple[float, float, float],
+    window: tuple[float, float],
+    at: tuple[float, float],
     log_moment: float,
     digits: float,
+    cancellation: float,
 ) -> tuple[Array, Array, float]:
-    """Weights of a few lines, rounded up, and their rates of decay; and the sum of the weights that are left out.
+    """(log weights, decay rates) of a few lines, rounded up, and what their rules add: see `StepLine.log_envelope`.
+
+    The modulus on the line at an angle is itself analytic in u, as far as angle + strip <= pi/2, where arg f still
+    grows; so the rule that sums it has an error of its own, the same for every t >= 0.
 
     Args:
-        at: The tilt, the decay that is asked for, and the largest angle.
+        at: The tilt, and the decay that is asked for.
     """
-    tilt, decay, strip = at
-    first, count = grid
-    s, rule = law[1], _log_rule(spacing, law[1]) - log_moment
+    tilt, decay = at
+    s = law[1]
+    strip = min(0.25 * math.pi, math.sqrt(2.0 / _curvature(law, band, tilt)))
+    spacing = 2.0 * math.pi * strip * s**2 / (digits + _log_growth(law, band, 2.0 * strip, tilt))
+    first, count = _grid(window, spacing)
+    log_rule = _log_weight(spacing, s) - log_moment
     nodes, log_mass, shares = np.empty(count), np.empty(count), np.empty(count)
     kept, dropped, steepest = 0, 0.0, 0.0
     for j in range(count):
         x = (first + j) * spacing
         base, loss = exponents_at(x, law)
-        share, mass = log_share_at(x, band), rule - 0.5 * (x / s) ** 2
+        share, mass = log_share_at(x, band), log_rule - 0.5 * (x / s) ** 2
         log_weight = mass + base + tilt * loss + share
-        if log_weight > -digits:
+        if log_weight > -digits - 4.0:
             nodes[kept], log_mass[kept], shares[kept] = x, mass, share
             steepest += math.exp(log_weight) * slope_at(x, law)
             kept += 1
@@ -266,6 +248,7 @@ def _envelope(
         if angles[rows - 1] >= strip:
             break
     logs, rates = np.empty((rows, kept)), np.empty((rows, kept))
+    inexact = UNIT * cancellation * (tilt + 1.0)
     for row in range(rows):
         angle = angles[row]
         grown = 0.5 * (angle * s) ** 2
@@ -274,71 +257,172 @@ def _envelope(
         base_r, _, loss_r, loss_i = shifted_exponents(nodes[:kept], angle, law)
         for j in range(kept):
             tilted = tilt * loss_r[j]
-            rounding = 8.0 * UNIT * (abs(log_mass[j]) + abs(base_r[j]) + abs(tilted))
+            rounding = 8.0 * UNIT * (abs(log_mass[j]) + abs(base_r[j]) + abs(tilted)) + inexact
             logs[row, j] = log_mass[j] + base_r[j] + tilted + shares[j] + grown + rounding
             rates[row, j] = loss_i[j]
-    return logs, rates, dropped
+    lifted = math.exp(min(_log_growth(law, band, strip, tilt), 700.0))
+    beyond = _log_beyond(law, band, window, tilt) - log_moment
+    return logs, rates, 2.0 * math.exp(-digits) + lifted * (dropped + math.exp(min(beyond, 700.0)))
 
 
 @compiled
 def _weigh(
     law: Law,
-    grid: tuple[int, int],
-    spacing: float,
+    band: Ends,
+    window: tuple[float, float],
+    rule: Rule,
     angle: float,
     log_shares: Complex,
     at: tuple[float, float],
-    least: float,
-) -> tuple[Complex, Complex, float, float, float, float]:
-    """Weights and losses of a rule on the line at ``angle`` s^2; weights below e^least are left out.
+    digits: float,
+    nodes: Complex,
+) -> tuple[int, float, float, float, float]:
+    """Fill ``nodes`` with weights and losses of a rule on the line at ``angle`` s^2; negligible ones are left out.
 
     Args:
         log_shares: Of a band, at each node; empty without one.
         at: The tilt, and log M there.
 
     Returns:
-        Weights; losses; the sum of the weights' moduli; the same times those of the losses; the sum of what is left
-        out; the largest exponent of a node that is kept.
+        How many nodes are kept; the sum of the weights' moduli; the same times those of the losses; the largest
+        exponent of a node that is kept; a bound of the error of M(c + it)/M(c).
     """
-    first, nodes = grid
+    first, count, spacing = rule
     s, (tilt, log_moment) = law[1], at
-    x = np.empty(nodes)
-    for j in range(nodes):
+    x = np.empty(count)
+    for j in range(count):
         x[j] = (first + j) * spacing
     base_r, base_i, loss_r, loss_i = shifted_exponents(x, angle, law)
-    rule = _log_rule(spacing, s) + 0.5 * (angle * s) ** 2 - log_moment
+    log_rule = _log_weight(spacing, s) + 0.5 * (angle * s) ** 2 - log_moment
     # ADD is integrated below the axis, where the phase of the Gaussian has the other sign.
     turn = angle if law[0] == ADD else -angle
-    weights, losses = np.empty(nodes, np.complex128), np.empty(nodes, np.complex128)
-    count, mass, first_moment, dropped, size = 0, 0.0, 0.0, 0.0, 0.0
-    for j in range(nodes):
+    kept, mass, first_moment, dropped, size = 0, 0.0, 0.0, 0.0, 0.0
+    for j in range(count):
         square = (x[j] / s) ** 2
-        log_modulus = rule - 0.5 * square + base_r[j] + tilt * loss_r[j]
+        log_modulus = log_rule - 0.5 * square + base_r[j] + tilt * loss_r[j]
         phase = turn * x[j] + base_i[j] + tilt * loss_i[j]
         if log_shares.size > 0:
             log_modulus += log_shares[j].real
             phase += log_shares[j].imag
         modulus = math.exp(log_modulus)
-        if log_modulus > least:
-            weights[count] = complex(modulus * math.cos(phase), modulus * math.sin(phase))
-            losses[count] = complex(loss_r[j], loss_i[j])
+        if log_modulus > -digits - 4.0:
+            nodes[0, kept] = complex(modulus * math.cos(phase), modulus * math.sin(phase))
+            nodes[1, kept] = complex(loss_r[j], loss_i[j])
             mass += modulus
             first_moment += modulus * math.hypot(loss_r[j], loss_i[j])
             size = max(size, abs(base_r[j]) + tilt * abs(loss_r[j]) + square)
-            count += 1
+            kept += 1
         else:
             dropped += modulus
-    return weights[:count].copy(), losses[:count].copy(), mass, first_moment, dropped, size
+    beyond = _log_beyond(law, band, window, tilt) - log_moment
+    tail = math.exp(min(beyond + _log_growth(law, band, angle, tilt), 700.0)) + dropped
+    growth = _log_growth(law, band, 2.0 * angle, tilt)
+    quadrature = (math.exp(growth) + 1.0) * math.exp(-digits - growth) * 1.01
+    return kept, mass, first_moment, size, 2.0 * (quadrature + tail)
 
 
 @compiled
-def _log_rule(spacing: float, s: float) -> float:
+def _log_beyond(law: Law, band: Ends, window: tuple[float, float], tilt: float) -> float:
+    """log of a bound of the tilted mass outside a window."""
+    tilts = np.empty(1)
+    tilts[0] = tilt
+    return float(log_tail(law, window[0], window[1], tilts, band)[0])
+
+
+@compiled
+def _rule_on_axis(law: Law, band: Ends, window: tuple[float, float], digits: float, tilts: Array) -> Rule:
+    """The rule on the real line for some tilts, of the strip that lets it be coarsest."""
+    tilt = _largest(tilts)
+    widest = math.pi * 0.999 if law[0] == REMOVE else 2.0
+    angle = min(widest, math.sqrt(digits / _curvature(law, band, tilt)))
+    spacing = 2.0 * math.pi * angle * law[1] ** 2 / (digits + _log_growth(law, band, angle, tilt))
+    first, count = _grid(window, spacing)
+    return first, count, spacing
+
+
+@compiled
+def _rule_on_line(law: Law, band: Ends, window: tuple[float, float], digits: float, tilt: float) -> tuple[Rule, float]:
+    """The rule on a line, and the line's angle: weights grow by e^3 at most, and arg f >= 0 up to twice the angle."""
+    widest = 0.5 * math.pi if law[0] == REMOVE else 1.4
+    angle = min(widest, math.sqrt(2.0 / _curvature(law, band, tilt)))
+    spacing = 2.0 * math.pi * angle * law[1] ** 2 / (digits + _log_growth(law, band, 2.0 * angle, tilt))
+    first, count = _grid(window, spacing)
+    return (first, count, spacing), angle
+
+
+@compiled
+def _largest(tilts: Array) -> float:
+    largest = 0.0
+    for i in range(tilts.size):
+        largest = max(largest, tilts[i])
+    return largest
+
+
+@compiled
+def _window_on_axis(law: Law, band: Ends, tilts: Array, digits: float) -> tuple[float, float]:
+    """The window of several tilts; differences from 1 need every node that carries mass of N(0, s^2)."""
+    left, right = _window(law, band, _largest(tilts), digits)
+    if band[0] > -math.inf:
+        return left, right
+    whole = _window(law, EVERYTHING, 0.0, digits)
+    return min(left, whole[0]), max(right, whole[1])
+
+
+@compiled
+def _window(law: Law, band: Ends, tilt: float, digits: float) -> tuple[float, float]:
+    """A generous window for the part of the law that is integrated; `log_tail` bounds what is left out."""
+    low, high, width = band
+    left, right = window_of(law, tilt, _reach(digits))
+    if low == -math.inf and high == math.inf:
+        return left, right
+    reach = 13.0 * width
+    if high < math.inf:
+        # Beyond its end the share falls like a Gaussian of width w, which the tilt moves by less than this.
+        pull = 2.0 * (tilt + 1.0) * slope_at(high + reach, law) * width**2
+        right = min(right, high + reach + pull)
+    if low > -math.inf:
+        left = max(left, low - reach)
+    return min(left, right - reach), right
+
+
+@compiled
+def _reach(digits: float) -> float:
+    """How many standard deviations of N(0, s^2) hold all of it but e^-digits, and a little more."""
+    return 1.0 + math.sqrt(2.0 * digits)
+
+
+@compiled
+def _log_growth(law: Law, band: Ends, angle: float, tilt: float) -> float:
+    """log of how much the integrand's norm can grow from the real line to the one at ``angle`` s^2."""
+    s = law[1]
+    growth = 0.5 * (angle * s) ** 2 + log_growth_of(law, angle, tilt)
+    if band[0] > -math.inf or band[1] < math.inf:
+        growth += 0.5 * (angle * s * s / band[2]) ** 2
+    return growth
+
+
+@compiled
+def _curvature(law: Law, band: Ends, tilt: float) -> float:
+    """Growth is at most about curvature angle^2 for small angles."""
+    s = law[1]
+    curvature = 0.5 * s * s
+    if law[0] != REMOVE:
+        curvature += 0.16 * tilt
+    if band[0] > -math.inf or band[1] < math.inf:
+        curvature += 0.5 * (s * s / band[2]) ** 2
+    return curvature
+
+
+@compiled
+def _log_weight(spacing: float, s: float) -> float:
     """log of the rule's weight over the scale of N(0, s^2)."""
     return math.log(spacing / s) - _LOG_SQRT_TWO_PI
 
 
-def _grid(left: float, right: float, spacing: float) -> tuple[int, int]:
+@compiled
+def _grid(window: tuple[float, float], spacing: float) -> tuple[int, int]:
     """The first node, as a multiple of the spacing, and their number."""
+    left, right = window
     if (right - left) / spacing > MAX_NODES:
         raise OverflowError("the quadrature would need too many nodes")
     first = math.floor(left / spacing)

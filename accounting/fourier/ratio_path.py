@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy
@@ -39,7 +40,7 @@ LINE_ANGLE = 1.0
 REAL_ANGLE = 1.5
 #: Widest excursion from the real line, below pi, where f is not zero.
 _HIGHEST = 2.5
-_REACH = 13.0
+REACH = 13.0
 #: The densities underflow where the ends are farther apart than this.
 _WIDEST = 600.0
 #: Panels of the tail, in units of the noise; finer and farther where losses are cut, because tilts there are larger.
@@ -69,6 +70,9 @@ class RatioPart:
     high: float
     upward: bool
     cut: tuple[float, float] | None = None
+
+    #: Widest excursion of the path from the real line.
+    highest: ClassVar[float] = _HIGHEST
 
     def log_f(self, y: Array) -> Array:
         """Return log f on the real line."""
@@ -149,7 +153,7 @@ class RatioPart:
             spread = spread + 0.5 * (height / self.cut[1]) ** 2
         if self.upward:
             # The part of the square below y = 0 holds less than 1.
-            tails = self._log_tail(reach, np.full(d.shape, tilt), np.full(d.shape, tilt + 1.0), d)
+            tails = self._log_tail(reach, np.full(d.shape, tilt), d)
             near = (tilt + 1.0) * np.log1p(share * np.expm1(d)) + math.log(2.0)
             return np.asarray(spread + np.logaddexp(near, tails))
         smallest = self._log_f(-d + 1j * height).real
@@ -159,7 +163,7 @@ class RatioPart:
         """(S, log growth, reach) with about the fewest nodes."""
         reach = self.reach(tilt, digits)
         length = reach - self.low
-        scales = min(_HIGHEST / angle, length) * _SCALES
+        scales = min(self.highest / angle, length) * _SCALES
         growth = self.log_growth(scales, angle, tilt, reach)
         ends = 2.0 if math.isfinite(self.high) else 1.0
         nodes = (digits + growth) * (ends * digits + length / scales)
@@ -172,18 +176,18 @@ class RatioPart:
             return self.high
         s = math.sqrt(self.curvature)
         if not self.upward:
-            return _REACH / s
+            return REACH / s
         farthest = math.inf
         if self.cut is not None:
             # Beyond its end the share falls like a normal law of deviation w; the tilt moves it by less than this.
             end, width = self.cut
-            farthest = max(end, 0.0) + _REACH * width + 2.0 * (tilt + 1.0) * width * width
+            farthest = max(end, 0.0) + REACH * width + 2.0 * (tilt + 1.0) * width * width
         # Small q: f does not move the law as far as the tilt could.
         for share in (0.0, 0.03, 0.1, 0.3):
-            place = min(_REACH / s + share * (tilt + 1.0) / self.curvature, farthest)
-            if float(self._log_tail(place, np.array([tilt]), np.array([tilt + 1.0]))[0]) < -digits - 25.0:
+            place = min(REACH / s + share * (tilt + 1.0) / self.curvature, farthest)
+            if float(self._log_tail(place, np.array([tilt]))[0]) < -digits - 25.0:
                 return place
-        return min(_REACH / s + (tilt + 1.0) / self.curvature, farthest)
+        return min(REACH / s + (tilt + 1.0) / self.curvature, farthest)
 
     def grid(self, scale: float, spacing: float, digits: float, reach: float) -> Array:
         """Nodes u, from where the rule's weights are e^-digits to where they are again, or to ``reach``."""
@@ -201,11 +205,12 @@ class RatioPart:
             growth: `log_growth` of a shifted line. At the ends themselves the path does not leave the axis.
             angle: of that line, which moves the tail by the d of the module's page.
         """
-        power = tilts + 1.0 if self.upward else -tilts
+        direction = 1.0 if self.upward else -1.0
 
         def beside(end: float, rate: float) -> Array:
             # Weights fall like e^-|u| there; 2 covers the sum instead of the integral, and the integrand's change.
-            value = self.log_density(np.array([end]))[0] + power * self.log_f(np.array([end]))[0]
+            at: Complex = np.array([end], dtype=np.complex128)
+            value = self._log_mass(at).real[0] + direction * tilts * self._log_f(at).real[0]
             return np.asarray(value + math.log(2.0 * scale) + rate)
 
         total = beside(self.low, float(nodes[0]))
@@ -213,9 +218,9 @@ class RatioPart:
             length = (self.high - self.low) / scale
             return np.asarray(np.logaddexp(total, beside(self.high, length - float(nodes[-1]))))
         beyond = scale * (float(nodes[-2]) + math.log(math.cos(0.5 * angle)))
-        return np.asarray(np.logaddexp(total, growth + self._log_tail(beyond, tilts, power)))
+        return np.asarray(np.logaddexp(total, growth + self._log_tail(beyond, tilts)))
 
-    def _log_tail(self, end: float, tilts: Array, power: Array, ahead: Array | None = None) -> Array:
+    def _log_tail(self, end: float, tilts: Array, ahead: Array | None = None) -> Array:
         """Bound the log of the integral beyond ``end``, where there is no upper end; f may be taken at y + ``ahead``.
 
         Seen from the last node but one: a sum over a falling function is below the integral from one node earlier.
@@ -223,6 +228,7 @@ class RatioPart:
         s = math.sqrt(self.curvature)
         if not self.upward:
             return np.full(tilts.shape, float(scipy.special.log_ndtr(-s * end - 0.5 / s)))
+        power = tilts + 1.0
         # Over panels, f at the farther end times the mass beyond the nearer one; behind the last, f e^-y falls, so that
         # f^p <= (f e^-y)^p e^(py), a Gaussian.
         ends = end + (_FAR_STEPS if self.cut is None else _CUT_STEPS) / s
@@ -237,20 +243,24 @@ class RatioPart:
         """Return log masses of the law without a cut, log shares, and losses, of the rule on the real line."""
         y, derivative = self._path(nodes, 0.0, scale)
         log_f = self.log_f(y.real)
-        log_mass = self.log_density(y.real) + np.log(np.maximum(derivative.real, 1e-300) * spacing)
-        shares = self._log_share(y.real)
-        return (log_mass + log_f, shares, log_f) if self.upward else (log_mass, shares, -log_f)
+        log_mass = self._log_mass(y).real + np.log(np.maximum(derivative.real, 1e-300) * spacing)
+        return log_mass, self._log_share(y.real), log_f if self.upward else -log_f
 
     def line_nodes(self, nodes: Array, spacing: float, scale: float, tilt: float) -> tuple[Complex, Complex]:
         """(log weights, losses) of the rule on the shifted line, weights with the factor e^(tilt L)."""
         y, derivative = self._path(nodes, LINE_ANGLE, scale)
         log_f = self._log_f(y)
-        log_mass = self.log_scale - 0.5 * y - 0.5 * self.curvature * y * y + np.log(derivative * spacing)
+        log_mass = self._log_mass(y) + np.log(derivative * spacing)
         if self.cut is not None:
             log_mass = log_mass + log_normal_tail((y - self.cut[0]) / self.cut[1])
         if self.upward:
-            return log_mass + (tilt + 1.0) * log_f, log_f
+            return log_mass + tilt * log_f, log_f
         return np.conj(log_mass - tilt * log_f), -np.conj(log_f)
+
+    def _log_mass(self, y: Complex) -> Complex:
+        """Return the log of the density of the masses, without a cut."""
+        density: Complex = self.log_scale - 0.5 * y - 0.5 * self.curvature * y * y
+        return density + self._log_f(y) if self.upward else density
 
     def _log_share(self, y: Array) -> Array:
         """Return the log of the share that a cut leaves, on the real line."""

@@ -137,7 +137,7 @@ class RatioStep:
         full = [np.full(tilts.shape, math.inf) for _ in parts]
         for whole, part in zip(full, parts, strict=True):
             whole[known] = part
-        return TiltTable(tilts, *full)
+        return TiltTable.of(tilts, *full)
 
     def _table(self, tilts: Array, largest: float, digits: float) -> TiltTable:
         log_masses, losses, left_out = [self._log_atoms], [self._atom_losses], [np.full(tilts.shape, -math.inf)]
@@ -171,7 +171,7 @@ class RatioStep:
         ends = np.exp(np.minimum(np.logaddexp.reduce(left_out) - moments, 700.0))
         quadrature = 4.0 * len(self.parts) * np.exp(np.maximum(-moments, 0.0) - digits)
         rounding += _rounding_of_shares(log_mass, log_share, loss, tilts, moments)
-        return TiltTable(tilts, moments, means, variances, UNIT * rounding + 2.0 * ends + 2.0 * quadrature)
+        return TiltTable.of(tilts, moments, means, variances, UNIT * rounding + 2.0 * ends + 2.0 * quadrature)
 
     def line(self, tilt: float, decay: float) -> SampledLine:
         """M on Re z = ``tilt``; see `ratio_path` for the rule.

@@ -185,7 +185,7 @@ class SplitStep:
         moments = self.count * bulk.moments + power
         errors = self.count * bulk.errors + sensitivity * (rest.errors + bulk.errors) + 8.0 * UNIT * np.abs(moments)
         means = np.gradient(moments, tilts)
-        return TiltTable(tilts, moments, means, np.maximum(np.gradient(means, tilts), 1e-300), errors)
+        return TiltTable.of(tilts, moments, means, np.maximum(np.gradient(means, tilts), 1e-300), errors)
 
     def rest_line(self, tilt: float, decay: float) -> SplitLine:
         return SplitLine(self.bulk.line(tilt, decay), self.rest.line(tilt, decay), self.count, self.leading)

@@ -25,6 +25,8 @@ UNIT = 2.0**-53
 TERM_ROUNDING = 64.0
 #: The logarithm of a number that M(x)^count e^(-x eps) does not reach at a saddle point.
 FAR_ABOVE = 60.0
+#: The rows of a `TiltTable`.
+TILTS, MOMENTS, MEANS, VARIANCES, ERRORS, OF_LINES = range(6)
 _SMALLEST = 1e-290
 #: Less than e^-45 of a weight is negligible beside the weight's rounding.
 _DEAD = 45.0
@@ -32,42 +34,81 @@ _DEAD = 45.0
 
 @dataclass(frozen=True, slots=True)
 class TiltTable:
-    """Moments of a loss at real tilts, all arrays of one shape.
+    """Moments of a loss at real tilts.
 
     Attributes:
-        tilts: x >= 0.
-        moments: K(x) = log M(x), within ``errors`` of the truth.
-        means, variances: K'(x), K''(x), estimates: they steer choices and bound nothing.
-        errors: Absolute, of ``moments``.
+        rows: Those that the properties name, and the part of the errors that lines at these tilts have, too: where the
+            law itself is known only so well. The compiled loops read them by their numbers.
     """
 
-    tilts: Array
-    moments: Array
-    means: Array
-    variances: Array
-    errors: Array
+    rows: Array
+
+    @classmethod
+    def of(
+        cls, tilts: Array, moments: Array, means: Array, variances: Array, errors: Array, of_lines: float | Array = 0.0
+    ) -> TiltTable:
+        """Return the table of these rows."""
+        rows = np.empty((6, tilts.size))
+        rows[OF_LINES] = of_lines
+        rows[TILTS], rows[MOMENTS], rows[MEANS], rows[VARIANCES], rows[ERRORS] = (
+            tilts,
+            moments,
+            means,
+            variances,
+            errors,
+        )
+        return cls(rows)
+
+    @property
+    def tilts(self) -> Array:
+        """Return the tilts x >= 0."""
+        row: Array = self.rows[TILTS]
+        return row
+
+    @property
+    def moments(self) -> Array:
+        """K(x) = log M(x), within `errors` of the truth."""
+        row: Array = self.rows[MOMENTS]
+        return row
+
+    @property
+    def means(self) -> Array:
+        """K'(x), an estimate: it steers choices and bounds nothing."""
+        row: Array = self.rows[MEANS]
+        return row
+
+    @property
+    def variances(self) -> Array:
+        """K''(x), an estimate as well."""
+        row: Array = self.rows[VARIANCES]
+        return row
+
+    @property
+    def errors(self) -> Array:
+        """The absolute errors of `moments`."""
+        row: Array = self.rows[ERRORS]
+        return row
+
+    @property
+    def log_bounds(self) -> Array:
+        """log of M(x) B(x) at each tilt, rounded up; B as in `log_kernel_at`."""
+        return _log_bounds(self.rows)
 
     def times(self, count: int) -> TiltTable:
         """Return the table of ``count`` independent steps."""
-        return TiltTable(
-            self.tilts, count * self.moments, count * self.means, count * self.variances, count * self.errors
-        )
+        rows = self.rows * count
+        rows[TILTS] = self.rows[TILTS]
+        return TiltTable(rows)
 
     def where(self, chosen: NDArray[np.bool_]) -> TiltTable:
         """Return the table at some of its tilts."""
-        return TiltTable(
-            self.tilts[chosen], self.moments[chosen], self.means[chosen], self.variances[chosen], self.errors[chosen]
-        )
+        return TiltTable(self.rows[:, chosen])
 
     def plus(self, other: TiltTable) -> TiltTable:
         """Return the table of both together; the tilts must agree."""
-        return TiltTable(
-            self.tilts,
-            self.moments + other.moments,
-            self.means + other.means,
-            self.variances + other.variances,
-            self.errors + other.errors,
-        )
+        rows = self.rows + other.rows
+        rows[TILTS] = self.rows[TILTS]
+        return TiltTable(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +141,19 @@ class StepLine:
 
         e^(x+y) - 1 = (e^x - 1)(e^y - 1) + (e^x - 1) + (e^y - 1) makes it one matrix product.
         """
-        # A node's term no longer changes once e^(itl) is negligible.
-        live = np.minimum(_DEAD / np.maximum(self.losses.imag * (width * spacing), 1e-300) + 1.0, blocks)
-        spend(width * int(live.sum() + 0.25 * (blocks - live).sum()))
-        rounding = self.rounding + self.log_moment_error
-        return _log_ratios(
+        spend(_operations(self.losses, blocks, width, spacing))
+        rounding, size = self.rounding + self.log_moment_error, blocks * width
+        logs, quadrature, floating = np.empty(size, np.complex128), np.empty(size), np.empty(size)
+        _log_ratios(
             self.weights,
             self.losses,
             (blocks, width),
             spacing,
-            self.relative_error,
-            rounding,
+            (self.relative_error, rounding),
             (2.0 * self.mass, self.first_moment),
+            (logs, quadrature, floating),
         )
+        return logs, quadrature, floating
 
     def moduli(self, t: Array) -> Array:
         """|M(c + it)/M(c)| at each t, but for its errors."""
@@ -157,11 +198,16 @@ def _log_ratios(
     losses: Complex,
     shape: tuple[int, int],
     spacing: float,
-    relative_error: float,
-    relative_rounding: float,
+    relative: tuple[float, float],
     bounds: tuple[float, float],
-) -> tuple[Complex, Array, Array]:
-    """`StepLine.log_ratios` on ``shape`` blocks times points; the sum is below the least of bounds[0], t bounds[1]."""
+    found: tuple[Complex, Array, Array],
+) -> None:
+    """Fill in `StepLine.log_ratios` on ``shape`` blocks times points.
+
+    Args:
+        relative: The errors from quadrature and from rounding.
+        bounds: The sum is below the least of bounds[0] and t bounds[1].
+    """
     blocks, width = shape
     size, nodes = blocks * width, weights.size
     real, imaginary = np.zeros(size), np.zeros(size)
@@ -185,16 +231,25 @@ def _log_ratios(
             for k in range(width):
                 real[start + k] += coarse_r * fine_r[k] - coarse_i * fine_i[k] + own_r + fine_r[k]
                 imaginary[start + k] += coarse_r * fine_i[k] + coarse_i * fine_r[k] + own_i + fine_i[k]
-    logs, inexact, floating = np.empty(size, np.complex128), np.empty(size), np.empty(size)
+    logs, inexact, floating = found
     for k in range(size):
         t = k * spacing
         modulus = max(math.hypot(1.0 + real[k], imaginary[k]), _SMALLEST)
         # The second term is the rounding of the arguments i t l themselves.
-        rounding = relative_rounding * min(bounds[0], t * bounds[1]) + 4.0 * UNIT * t * bounds[1]
+        rounding = relative[1] * min(bounds[0], t * bounds[1]) + 4.0 * UNIT * t * bounds[1]
         logs[k] = log1p_complex_at(complex(real[k], imaginary[k]))
-        inexact[k] = math.log1p(relative_error / modulus)
-        floating[k] = math.log1p(rounding / modulus)
-    return logs, inexact, floating
+        inexact[k] = math.log1p(relative[0] / modulus)
+        # Together they are the logarithm of 1 + (both errors) / modulus.
+        floating[k] = math.log1p(rounding / (modulus + relative[0]))
+
+
+@compiled
+def _operations(losses: Complex, blocks: int, width: int, spacing: float) -> int:
+    """What `_log_ratios` takes: a node's term no longer changes once e^(itl) is negligible."""
+    live = 0.0
+    for j in range(losses.size):
+        live += min(_DEAD / max(losses[j].imag * (width * spacing), 1e-300) + 1.0, blocks)
+    return width * int(0.75 * live + 0.25 * blocks * losses.size)
 
 
 @compiled
@@ -288,3 +343,23 @@ def log_kernel(tilts: Array) -> Array:
     for j in range(tilts.size):
         kernel[j] = log_kernel_at(tilts[j])
     return kernel
+
+
+@compiled
+def _log_bounds(rows: Array) -> Array:
+    """`TiltTable.log_bounds`."""
+    bounds = np.empty(rows.shape[1])
+    for j in range(bounds.size):
+        bounds[j] = rows[MOMENTS, j] + rows[ERRORS, j] + log_kernel_at(rows[TILTS, j])
+    return bounds
+
+
+@compiled
+def log_chernoff(rows: Array, epsilon: float) -> float:
+    """log of the smallest M(x) B(x) e^(-x eps) among the tilts of a table, rounded up; inf where none is known."""
+    least = math.inf
+    for j in range(rows.shape[1]):
+        shift = rows[TILTS, j] * epsilon
+        log = rows[MOMENTS, j] + rows[ERRORS, j] + log_kernel_at(rows[TILTS, j]) - shift
+        least = min(least, log + 8.0 * UNIT * (abs(rows[MOMENTS, j]) + shift))
+    return least

@@ -18,8 +18,8 @@ from accounting.fourier.pairs import ADD, REPLACE, Ends, Law, exponents_at, log_
 
 Array = NDArray[np.float64]
 
-#: A closed form below e^-70 needs no panels: that is less than a rounding of a moment.
-_NOTHING = -70.0
+#: A closed form below e^-37 needs no panels: that is less than the unit roundoff of a moment.
+_NOTHING = -37.0
 
 
 @compiled

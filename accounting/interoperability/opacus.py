@@ -130,14 +130,14 @@ def import_opacus(
     >>> history = OpacusHistory.from_state({"mechanism": "gdp", "history": [[1.1, 0.1, 50]]})
     >>> found = import_opacus(history, NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5)
     >>> round(found.reported.epsilon, 6), [difference.code for difference in found.differences]
-    (3.394755, ['central_limit', 'sample_rate_of_the_loader'])
+    (3.394755, ['central_limit', 'sample_rate_of_the_loader', 'floor_of_the_expected_batch'])
     """
     delta = read_real("delta", delta, 0.0, math.nextafter(1.0, 0.0), open_lower=True)
     relation = NeighboringRelation(relation)
     events = history.events(batches)
     their_relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     reported = Reported("Opacus", history.mechanism, their_relation, history.reported_epsilon(delta))
-    differences = [_OF_MECHANISM[history.mechanism], _LOADER]
+    differences = [_OF_MECHANISM[history.mechanism], _LOADER, _DIVISOR]
     if batches is Batches.SHUFFLED:
         differences.insert(0, SHUFFLED_CHARGED_AS_POISSON)
     if relation is NeighboringRelation.REPLACE_ONE:
@@ -169,6 +169,13 @@ _LOADER = Difference(
     "sample_rate_of_the_loader",
     "The recorded sample rate is 1 over the number of batches, which differs from batch size over data set size where "
     "the last batch is short; the history is read as it stands.",
+    unsound=False,
+)
+_DIVISOR = Difference(
+    "floor_of_the_expected_batch",
+    "Opacus divides the noisy sum by the whole number below sample rate times data set size. The privacy is that of "
+    "the sum; the step is larger than with the expected size itself, and the divisor is a constant only where the size "
+    "of the data set is public.",
     unsound=False,
 )
 _REPLACE_ONE = Difference(

@@ -53,7 +53,7 @@ class AtomStep:
         moments, means, variances, rounding = moments_at(
             self.atoms.log_masses, none, self.atoms.losses, 0.0, tilts, True, 0.0
         )
-        return TiltTable(tilts, moments, means, variances, UNIT * rounding)
+        return TiltTable.of(tilts, moments, means, variances, UNIT * rounding)
 
     def line(self, tilt: float, decay: float) -> StepLine:
         """Guarantees: line_within_its_error."""

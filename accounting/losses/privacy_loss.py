@@ -68,6 +68,9 @@ class PrivacyLoss(ABC):
         ends_exactly: Whether the profile keeps its relative accuracy up to the largest loss.
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
+        has_own_moments: Whether the moments of a loss that is enclosed are not just those of ``dominating``.
+        is_inverted: Whether `cut_step` is that of the loss itself although it is enclosed: then contour integrals are
+            asked first.
         moments_within: How far `log_moment` is above the moment that it computes, relatively, at every tilt; None where
             that is not known, as where it is a bound of another kind.
         is_tight: Whether each delta of ``dominating`` is attained, by a pair of its own; compositions need not be.
@@ -78,6 +81,8 @@ class PrivacyLoss(ABC):
     ends_exactly: ClassVar[bool] = False
     is_mixture: ClassVar[bool] = False
     is_enclosed: ClassVar[bool] = False
+    has_own_moments: ClassVar[bool] = True
+    is_inverted: ClassVar[bool] = False
     moments_within: ClassVar[float | None] = None
     is_tight: ClassVar[bool] = True
 
@@ -117,6 +122,11 @@ class PrivacyLoss(ABC):
         return self
 
     @property
+    def simpler(self) -> PrivacyLoss | None:
+        """A loss that dominates the mechanism, too: farther than `dominating`, but better known where that is wide."""
+        return None
+
+    @property
     def attained(self) -> PrivacyLoss:
         """The loss of a pair that some neighbours attain, or that is taken as stated."""
         return self
@@ -128,6 +138,15 @@ class PrivacyLoss(ABC):
             log_count: Logarithm of the number of all steps; see `line_digits`.
         """
         return None
+
+    def cut_step(self, log_count: float, log_mass: float, *, remove: bool) -> tuple[Step | None, float]:
+        """Return `contour_step`, without a part of P where its moments explode; and the P-mass of that part.
+
+        Args:
+            log_count: As `contour_step`.
+            log_mass: Logarithm of the mass that may be left out.
+        """
+        return self.contour_step(log_count, remove=remove), 0.0
 
     def for_group(self, size: int) -> GroupStep | None:
         """Return what dominates the step for groups of ``size`` > 1 records; None where no pair is known.

@@ -1,7 +1,7 @@
-"""Random allocation: each record takes part in k of every t consecutive steps, chosen at random for it alone.
+"""Random allocation: each record takes part in one of every t consecutive steps, chosen at random for it alone.
 
-k = 1. With Y_i the likelihood ratio of step i with the record against without, given what was seen before, the ratio of
-an allocation is X = (Y_1 + ... + Y_t) / t under the law Q without the record, and the hockey sticks are E_Q (X - g)_+
+With Y_i the likelihood ratio of step i with the record against without, given what was seen before, the ratio of an
+allocation is X = (Y_1 + ... + Y_t) / t under the law Q without the record, and the hockey sticks are E_Q (X - g)_+
 and E_Q (1 - g X)_+: means of convex functions of every Y_i. Where the pair (P1, Q1) dominates each step, Y_i is, given
 the past, below dP1/dQ1 in convex order; exchanged for independent copies of it from the last step to the first, both
 hockey sticks only grow (the function that is left after each exchange is again convex in each earlier ratio). So
@@ -9,17 +9,24 @@ hockey sticks only grow (the function that is left after each exchange is again 
     P = mean over i of N(e_i, s^2 I),  Q = N(0, s^2 I)  in t dimensions
 
 dominates one allocation, adaptive steps included, and compositions of it dominate several (Feldman & Shenfeld 2025;
-Chua et al. 2024, "balls and bins"). All steps of an allocation are one release: nothing is proved here about a part.
+Chua et al. 2024, "balls and bins"). It is attained by constant gradients.
 
-k > 1. A random set of k of t steps is made by cutting the steps at random into k parts of floor(t/k) (and a rest that
-is not used), and choosing one step in each. Given the parts, which do not depend on data, X is the product of k means
-over disjoint sets of steps, convex in every Y_i: the same exchange shows that k allocations to floor(t/k) bins
-dominate. The parts average out by joint convexity.
+**A part.** Of the first j < t steps X = (t - j) / t + (Y_1 + ... + Y_j) / t, again convex in every Y_i: the same proof
+gives their pair. Its first step alone is Poisson's pair with q = 1/t.
 
-From below. What an allocation costs at least: for k = 1 a law below X in convex order; for k > 1, to one who sees one
-of its steps, Poisson's pair with q = k/t, or to one who sees the sum of all its steps, in which the record is k times
-among t noises, a Gaussian with mu = k / (s sqrt(t)). A last allocation that is cut short is charged as a whole one, and
-counts from below as one step of it.
+**Blocks.** An epoch is cut into k consecutive blocks, of floor(t / k) or one more steps, and each record takes part in
+one step of each: k allocations, exactly.
+
+**A set of k steps**, all sets equally likely: X is the elementary symmetric polynomial of degree k over its number of
+terms, affine in every Y_i, so that it has a pair of its own; its law is not known. With t = k f + r, cutting the steps
+at random into r parts of f + 1 and k - r of f, and choosing one step in each, gives a uniform set. Given the parts X
+is a product of means over disjoint steps: r allocations to f + 1 bins and k - r to f dominate. From below the sum of
+all steps counts, in which the record is k times among t noises: a Gaussian with mu = k / (s sqrt(t)); or one step,
+Poisson's pair with q = k/t. A set that is cut short is charged as a whole one, and counts from below as one step.
+
+Contour integrals of the density of log X (`fourier.allocation_step`) bound compositions from both sides. Where that
+takes too long the laws that bound X in convex order do, and where the noise is less than `LEAST_NOISE` one step on all
+records stands for an allocation.
 
 add_or_remove_one and replace_special have the same pair: no other record moves. replace_one is refused: the two
 records' steps are drawn separately, and no pair for that is proved here.
@@ -36,7 +43,8 @@ from numpy.typing import NDArray
 
 from accounting.events.gaussian import Gaussian
 from accounting.events.mechanism import Mechanism
-from accounting.events.samplings import RandomAllocation
+from accounting.events.samplings import Blocks, RandomAllocation
+from accounting.fourier.allocation_step import AllocationStep, allocation_step
 from accounting.losses.allocation_law import RatioAtoms, grouped_law, spread_law
 from accounting.losses.allocation_moments import allocation_moment, least_allocation_moment
 from accounting.losses.gaussian import GaussianLoss
@@ -53,30 +61,35 @@ Array = NDArray[np.float64]
 #: unsampled step stands for an allocation there, and nothing is known from below.
 LEAST_NOISE = 0.05
 
-
-Shown = GaussianLoss | PoissonGaussianLoss | RandomizedResponseLoss
 _NOTHING = RandomizedResponseLoss(0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationLoss(PrivacyLoss):
-    """One record's one step among ``bins``; it lies between two pairs.
+    """One record's one step among ``bins``, of which the first ``seen`` are seen; two laws enclose it.
 
     Attributes:
         noise_multiplier: s, over the sensitivity.
         bins: t.
-        shown: What stands for it from below: None for the whole of it, else the loss of the part that is seen.
+        seen: j, from 2; by default t.
     """
 
     noise_multiplier: float
     bins: int
-    shown: Shown | None = None
+    seen: int = 0
 
     pure_epsilon = math.inf
     symmetric = False
     has_pair = True
     is_enclosed = True
     is_tight = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seen", self.seen or self.bins)
+
+    @property
+    def is_inverted(self) -> bool:  # type: ignore[override]
+        return self._is_amplified
 
     @property
     def _is_amplified(self) -> bool:
@@ -89,12 +102,15 @@ class AllocationLoss(PrivacyLoss):
         return RatioLoss(self.noise_multiplier, self.bins, upward=True)
 
     @property
-    def attained(self) -> Shown | RatioLoss:
+    def attained(self) -> GaussianLoss | PoissonGaussianLoss | RandomizedResponseLoss | RatioLoss:
         if self.noise_multiplier < LEAST_NOISE:
             return _NOTHING
-        if self.shown is not None:
-            return self.shown
+        if self.seen < self.bins:
+            return PoissonGaussianLoss(self.noise_multiplier, 1.0 / self.bins)
         return RatioLoss(self.noise_multiplier, self.bins, upward=False) if self.bins > 1 else self.dominating
+
+    def cut_step(self, log_count: float, log_mass: float, *, remove: bool) -> tuple[AllocationStep, float]:
+        return allocation_step(self.noise_multiplier, self.bins, self.seen, log_count, log_mass, remove=remove)
 
     def log_moment(self, tilts: Array) -> Array:
         return self.dominating.log_moment(tilts)
@@ -109,6 +125,45 @@ class AllocationLoss(PrivacyLoss):
 
     def support(self, log_mass: float, *, remove: bool) -> Support:
         return self.dominating.support(log_mass, remove=remove)
+
+
+@dataclass(frozen=True, slots=True)
+class PartLoss(PrivacyLoss):
+    """A part of a random set of steps: one step among its bins from above, and from below what the whole set shows.
+
+    Attributes:
+        above: What dominates the part.
+        shown: What stands for the set in one of its parts; nothing in the others.
+    """
+
+    above: AllocationLoss | GaussianLoss
+    shown: GaussianLoss | PoissonGaussianLoss | RandomizedResponseLoss
+
+    pure_epsilon = math.inf
+    symmetric = False
+    has_pair = True
+    is_enclosed = True
+    is_tight = False
+
+    @property
+    def dominating(self) -> AllocationLoss | GaussianLoss:
+        return self.above
+
+    @property
+    def attained(self) -> GaussianLoss | PoissonGaussianLoss | RandomizedResponseLoss:
+        return self.shown
+
+    def log_moment(self, tilts: Array) -> Array:
+        return self.above.log_moment(tilts)
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        return self.above.least_log_moment(tilts)
+
+    def excess(self, epsilons: Array, *, remove: bool) -> Array:
+        return self.above.excess(epsilons, remove=remove)
+
+    def support(self, log_mass: float, *, remove: bool) -> Support:
+        return self.above.support(log_mass, remove=remove)
 
 
 @dataclass(frozen=True)
@@ -163,10 +218,11 @@ class RatioLoss(PrivacyLoss):
 
 
 @sampled(Gaussian, RandomAllocation)
+@sampled(Gaussian, Blocks)
 def one_participation(
-    mechanism: Gaussian, sampling: RandomAllocation, _relation: NeighboringRelation, sensitivity: float
+    mechanism: Gaussian, sampling: RandomAllocation | Blocks, _relation: NeighboringRelation, sensitivity: float
 ) -> AllocationLoss:
-    """The loss of one participation; `allocation_steps` has how many there are."""
+    """The loss of the costliest participation; the rules of the samplings have all of them."""
     return AllocationLoss(mechanism.noise_multiplier / sensitivity, sampling.num_bins // sampling.participations)
 
 
@@ -174,33 +230,86 @@ def one_participation(
 class RandomAllocationRules(SamplingRules[RandomAllocation]):
     def steps(
         self, mechanism: Mechanism, sampling: RandomAllocation, count: int
-    ) -> tuple[tuple[AllocationLoss, int], ...]:
+    ) -> tuple[tuple[PrivacyLoss, int], ...]:
         """Event by event: a last allocation that is cut short is not one that goes on."""
         assert isinstance(mechanism, Gaussian)  # No other mechanism has this sampling.
-        return allocation_steps(mechanism.noise_multiplier, sampling, count)
+        if sampling.participations == 1:
+            return block_steps(mechanism.noise_multiplier, sampling.num_bins, 1, count)
+        return set_steps(mechanism.noise_multiplier, sampling, count)
 
 
-def allocation_steps(
-    noise_multiplier: float, sampling: RandomAllocation, count: int
-) -> tuple[tuple[AllocationLoss, int], ...]:
-    """The losses of ``count`` steps and how often each is met, the last allocation as a whole.
+@sampling_rules_for(Blocks)
+class BlocksRules(SamplingRules[Blocks]):
+    def steps(self, mechanism: Mechanism, sampling: Blocks, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
+        """Event by event, as `RandomAllocationRules`."""
+        assert isinstance(mechanism, Gaussian)  # No other mechanism has this sampling.
+        return block_steps(mechanism.noise_multiplier, sampling.num_bins, sampling.participations, count)
 
-    >>> [(loss.bins, number) for loss, number in allocation_steps(1.0, RandomAllocation(100, 1), 250)]
-    [(100, 2), (100, 1)]
+
+def block_steps(noise_multiplier: float, bins: int, blocks: int, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
+    """The losses of ``count`` steps, each record in one step of every block, and how often each is met.
+
+    Block b of an epoch begins at its step floor(b bins / blocks), counted from 0.
+
+    >>> for loss, number in block_steps(1.0, 7, 2, 7 + 4):
+    ...     print(number, loss)
+    2 AllocationLoss(noise_multiplier=1.0, bins=3, seen=3)
+    1 AllocationLoss(noise_multiplier=1.0, bins=4, seen=4)
+    1 PoissonGaussianLoss(noise_multiplier=1.0, sampling_probability=0.25)
     """
-    bins, chosen = sampling.num_bins // sampling.participations, sampling.participations
-    whole, rest = divmod(count, sampling.num_bins)
-    one_step = PoissonGaussianLoss(noise_multiplier, chosen / sampling.num_bins)
-    seen = None if chosen == 1 else _sum_or_step(noise_multiplier, sampling, one_step)
-    steps = [
-        (AllocationLoss(noise_multiplier, bins, seen), whole),
-        (AllocationLoss(noise_multiplier, bins, one_step), 1 if rest else 0),
-        (AllocationLoss(noise_multiplier, bins, _NOTHING), (chosen - 1) * (whole + (1 if rest else 0))),
+    epochs, rest = divmod(count, bins)
+    size, longer = divmod(bins, blocks)
+    numbers: dict[PrivacyLoss, int] = {}
+
+    def meet(length: int, seen: int, number: int) -> None:
+        loss = _seen_part(noise_multiplier, length, seen)
+        if number:
+            numbers[loss] = numbers.get(loss, 0) + number
+
+    # Of the steps of an epoch that is cut short, all of some blocks are seen and the first of the next one.
+    begun = -(-rest * blocks // bins) if rest else 0
+    whole = begun if begun * bins // blocks <= rest else begun - 1
+    longer_seen = whole * bins // blocks - whole * size
+    meet(size, size, (blocks - longer) * epochs + whole - longer_seen)
+    meet(size + 1, size + 1, longer * epochs + longer_seen)
+    first = whole * bins // blocks
+    if rest > first:
+        meet((whole + 1) * bins // blocks - first, rest - first, 1)
+    return tuple(numbers.items())
+
+
+def _seen_part(noise_multiplier: float, bins: int, seen: int) -> PrivacyLoss:
+    if bins == 1:
+        return GaussianLoss(1.0 / noise_multiplier)
+    return (
+        AllocationLoss(noise_multiplier, bins, seen) if seen > 1 else PoissonGaussianLoss(noise_multiplier, 1.0 / bins)
+    )
+
+
+def set_steps(noise_multiplier: float, sampling: RandomAllocation, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
+    """The losses of ``count`` steps with random sets of several, and how often each is met, the last set as a whole.
+
+    >>> [(loss.above.bins, number) for loss, number in set_steps(1.0, RandomAllocation(7, 3), 14)]
+    [(2, 2), (2, 2), (3, 2)]
+    """
+    bins, chosen = sampling.num_bins, sampling.participations
+    whole, rest = divmod(count, bins)
+    begun = whole + (1 if rest else 0)
+    size, longer = divmod(bins, chosen)
+    one_step = PoissonGaussianLoss(noise_multiplier, chosen / bins)
+    shorter = GaussianLoss(1.0 / noise_multiplier) if size == 1 else AllocationLoss(noise_multiplier, size)
+    parts = [
+        (PartLoss(shorter, _sum_or_step(noise_multiplier, sampling, one_step)), whole),
+        (PartLoss(shorter, one_step), begun - whole),
+        (PartLoss(shorter, _NOTHING), (chosen - longer - 1) * begun),
+        (PartLoss(AllocationLoss(noise_multiplier, size + 1), _NOTHING), longer * begun),
     ]
-    return tuple((loss, number) for loss, number in steps if number)
+    return tuple((loss, number) for loss, number in parts if number)
 
 
-def _sum_or_step(noise_multiplier: float, sampling: RandomAllocation, one_step: PoissonGaussianLoss) -> Shown:
+def _sum_or_step(
+    noise_multiplier: float, sampling: RandomAllocation, one_step: PoissonGaussianLoss
+) -> GaussianLoss | PoissonGaussianLoss:
     """Whichever has the larger second moment: t mu^2 against e^(mu^2) - 1, both over (t/k)^2, mu = 1/s."""
     bins, square = sampling.num_bins, noise_multiplier**-2
     if square < 700.0 and bins * square <= math.expm1(square):

@@ -1,7 +1,6 @@
-"""Poisson batches that are cut to a largest size: Poisson's account and what the cut may change.
+"""Poisson batches that are cut to a largest size B: what that costs depends on which records are left out.
 
-A step draws a Poisson batch and, where it has more than B records, leaves some of them out. How they are chosen does
-not matter here. For each data set by itself, of n records, the batch is the Poisson batch unless that one has more than
+**Arbitrary.** For each data set by itself, of n records, the batch is the Poisson batch unless that one has more than
 B records, which has probability P(Bin(n, q) > B): so the step's output is within that total variation t of the step on
 the Poisson batch. t grows with n, and a declared bound on n (of both neighbours) bounds it. With
 `accounting.discrepancy`, T steps cost
@@ -12,76 +11,116 @@ That is Chua et al. 2024 (Scalable DP-SGD: Shuffling vs. Poisson Subsampling), T
 neighbours' batches are cut. Nothing is compared batch by batch between neighbours: with a batch cut, a record that goes
 may let another one in, which is why there is no cost without amplification at the distance of one record, and no
 Renyi or pure cost at all here.
+
+**Random.** All subsets of B records of a larger batch are equally likely. Let a be the number of the others that are
+sampled, of n - 1. Where a < B nothing is cut, whether the record comes or not. Where a >= B the batch without the
+record is a uniform subset V of B others; with it, which is sampled with probability q, the record stays with
+probability B/(a + 1) and then takes the place of a uniform w in V. Given a, (V, w) is uniform, so that a may be
+averaged first: with
+
+    tau = P(Bin(n-1, q) >= B),      r = E[q B/(a + 1) | a >= B] = B P(Bin(n, q) >= B + 1) / (n tau) <= q B/(B + 1)
+
+the step is dominated by a pair that is seen to be, with probability 1 - tau, Poisson's of the relation, and with
+probability tau (joint convexity over V, w and a; the covariances of `losses.poisson`):
+
+* `add_or_remove_one`: (1-r) N(0) + r N(2) against N(0), as x - w has a norm of at most 2;
+* `replace_special`: the pair of `losses.displacement`;
+* `replace_one`: the symmetrised pair of `losses.without_replacement` at distance 2.
+
+The number of records is public under the replace relations, and n is `dataset_size`. Under `add_or_remove_one` it is
+not, `dataset_size` is the most that n may be, and the cost does not grow with n. tau does, r is below q, and the branch
+with q in place of r dominates both: so 1 - tau and tau at the most records bound every n. q = 1 is a batch of a fixed
+size. From below: where all others' contributions are 0, the record takes part with probability (1 - tau) q + tau r.
 """
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
-from functools import lru_cache
-
-import numpy as np
 
 from accounting.discrepancy import Discrepancy
 from accounting.events.event import Event
-from accounting.events.samplings import FULL_BATCH, Poisson, Sampling, TruncatedPoisson
-from accounting.losses.rules import SamplingRules, sampling_rules_for
+from accounting.events.gaussian import Gaussian
+from accounting.events.samplings import FULL_BATCH, Poisson, Sampling, TruncatedPoisson, WithoutReplacement
+from accounting.losses.binomial_tail import binomial_tail
+from accounting.losses.displacement import DisplacementLoss
+from accounting.losses.enclosed import EnclosedLoss
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.poisson import PoissonGaussianLoss, PoissonReplaceLoss
+from accounting.losses.privacy_loss import PrivacyLoss
+from accounting.losses.rules import SamplingRules, sampled, sampling_rules_for
+from accounting.losses.visible_mixture import VisibleMixtureLoss
+from accounting.losses.without_replacement import SymmetrizedLoss, gaussian_without_replacement
+from accounting.relations import NeighboringRelation
 
-#: Covers the rounding of the logarithms and sums below: of the exponent absolutely, so of the tail relatively.
-_ALLOWANCE = 2e-9
-_MOST_TERMS = 400_000
-
-
-@lru_cache(maxsize=4096)
-def exceedance(trials: int, probability: float, largest: int) -> float:
-    """P(Bin(trials, probability) > largest), rounded up.
-
-    Args:
-        trials: 1 to 1e9.
-        probability: in (0, 1].
-        largest: nonnegative.
-
-    Returns:
-        At least the tail and at most 1; within 1e-7 of it, relatively, where ``largest`` and ``trials - largest`` are
-        1000 at least (for smaller ones Stirling's bounds add up to 1e-2). Where the tail holds the mean: 1. It is never
-        0 where the tail is not.
-
-    Guarantees: tail_is_rounded_up_and_close.
-
-    >>> exceedance(10, 0.5, 10), exceedance(10, 0.5, 2)
-    (0.0, 1.0)
-    """
-    k, n, q = largest + 1, trials, probability
-    if k > n:
-        return 0.0
-    # Exactly, because the logarithms below cancel.
-    beyond = float(Fraction(k) - n * Fraction(q))
-    if beyond <= 0.0:
-        return 1.0
-    if k == n:
-        return max(math.exp(max(n * math.log(q) * (1.0 - 1e-15), -745.0)), 5e-324) * (1.0 + _ALLOWANCE)
-    rest = n - k
-    # The mean over k; where it is small its logarithm is taken as it is, because 1 less it loses its digits.
-    log_share = math.log1p(-beyond / k) if beyond < 0.5 * k else math.log(n) + math.log(q) - math.log(k)
-    divergence = -k * log_share - rest * math.log1p(beyond / rest)
-    # Stirling with Robbins' bounds: n! from above, k! and (n - k)! from below.
-    stirling = 1.0 / (12.0 * n) - 1.0 / (12.0 * k + 1.0) - 1.0 / (12.0 * rest + 1.0)
-    log_mass = stirling - divergence - 0.5 * math.log(2.0 * math.pi * k * (rest / n))
-    terms = min(rest, _MOST_TERMS, int(12.0 * math.sqrt(n * q * (1.0 - q))) + 60)
-    places = k + np.arange(terms, dtype=np.float64)
-    ratios = (n - places) / (places + 1.0) * (q / (1.0 - q))
-    following = np.cumprod(ratios)
-    last = float(ratios[-1])
-    total = 1.0 + float(following.sum()) + float(following[-1]) * last / (1.0 - last)
-    log_tail = log_mass + math.log(total) + _ALLOWANCE + 1e-12 * divergence
-    return min(1.0, max(math.exp(max(log_tail, -745.0)), 5e-324))
+#: Covers the rounding of a probability that is made of two others.
+_ALLOWANCE = 1e-15
 
 
 @sampling_rules_for(TruncatedPoisson)
 class TruncatedPoissonRules(SamplingRules[TruncatedPoisson]):
     def stand_in(self, event: Event, sampling: TruncatedPoisson) -> tuple[Event, Discrepancy]:
-        """Poisson batches, and how often one of them is cut."""
+        """Poisson batches, and how often one of them is cut, where it matters which records are left out."""
+        if sampling.truncation == "random" and isinstance(event.mechanism, Gaussian):
+            return event, Discrepancy()
         probability = sampling.sampling_probability
-        cut = exceedance(sampling.dataset_size, probability, sampling.max_batch_size)
+        cut = binomial_tail(sampling.dataset_size, probability, sampling.max_batch_size + 1).upper
         whole: Sampling = Poisson(probability) if probability < 1.0 else FULL_BATCH
         return Event(event.mechanism, whole, event.count), Discrepancy.of_total_variation(cut, event.count)
+
+
+@sampled(Gaussian, TruncatedPoisson)
+def randomly_truncated(
+    mechanism: Gaussian, sampling: TruncatedPoisson, relation: NeighboringRelation, _sensitivity: float
+) -> PrivacyLoss:
+    """The loss of a step whose batch is cut at random."""
+    assert sampling.truncation == "random"  # Otherwise Poisson batches stand in.
+    noise, probability, size = mechanism.noise_multiplier, sampling.sampling_probability, sampling.max_batch_size
+    if probability == 1.0:
+        if relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+            return GaussianLoss(2.0 / noise)
+        fixed = WithoutReplacement(size, sampling.dataset_size)
+        return gaussian_without_replacement(mechanism, fixed, relation, fixed.charged_sensitivity(relation))
+    most = math.nextafter(probability, 0.0)
+    if relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+        tail = binomial_tail(sampling.dataset_size - 1, probability, size)
+        whole = PoissonGaussianLoss(noise, probability)
+        displaced = PoissonGaussianLoss(noise / 2.0, probability)
+        # Among the data sets of all sizes, the smaller ones are never cut.
+        return EnclosedLoss(_seen((tail.rest_lower, whole), (tail.upper, displaced)), whole, displaced)
+    return _of_public_size(noise, probability, size, sampling.dataset_size, relation, most)
+
+
+def _of_public_size(
+    noise: float, probability: float, size: int, records: int, relation: NeighboringRelation, most: float
+) -> EnclosedLoss:
+    """The loss for so many records under a replace relation.
+
+    Args:
+        most: A number below ``probability`` that r is not above.
+
+    tau is known between two ends. Where it may be either, a branch that dominates both others stands for them: that of
+    a cut with q in place of r. The covariances of Poisson's pair are below those of the cut, and branches grow with r.
+    """
+    tail, kept = binomial_tail(records - 1, probability, size), binomial_tail(records, probability, size + 1)
+    share = size / records
+    displaced = min(share * kept.upper / tail.lower * (1.0 + _ALLOWANCE), most) if tail.lower > 0.0 else most
+    attained = min((tail.rest_lower * probability + share * kept.lower) * (1.0 - _ALLOWANCE), most)
+    # The width is that of the smaller of tau and 1 - tau, to which it is relative.
+    unknown = (min(tail.upper - tail.lower, tail.rest_upper - tail.rest_lower)) * (1.0 + _ALLOWANCE)
+    certain = tail.lower if tail.upper <= tail.rest_upper else max(1.0 - tail.rest_lower - unknown, 0.0)
+    whole_weight = max(1.0 - certain - unknown, 0.0)
+    if relation is NeighboringRelation.REPLACE_ONE:
+        whole: PrivacyLoss = PoissonReplaceLoss(noise, probability)
+        below: PrivacyLoss = PoissonReplaceLoss(noise, attained)
+        branch, worst = (SymmetrizedLoss(PoissonGaussianLoss(noise / 2.0, r)) for r in (displaced, probability))
+        return EnclosedLoss(_seen((whole_weight, whole), (certain, branch), (unknown, worst)), below, worst)
+    whole, below = PoissonGaussianLoss(noise, probability), PoissonGaussianLoss(noise, attained)
+    first, last = DisplacementLoss(noise, displaced), DisplacementLoss(noise, probability)
+    farther = SymmetrizedLoss(PoissonGaussianLoss(noise / 2.0, probability))
+    return EnclosedLoss(_seen((whole_weight, whole), (certain, first), (unknown, last)), below, farther)
+
+
+def _seen(*branches: tuple[float, PrivacyLoss]) -> PrivacyLoss:
+    """Return the mixture of the branches that have a weight."""
+    weights, losses = zip(*((weight, loss) for weight, loss in branches if weight > 0.0), strict=True)
+    return VisibleMixtureLoss(weights, losses) if len(losses) > 1 else losses[0]

@@ -26,6 +26,8 @@ from accounting.events.gaussian import Gaussian
 from accounting.events.laplace import Laplace
 from accounting.events.samplings import WithoutReplacement
 from accounting.fourier.ratio_step import RatioStep
+from accounting.losses.displacement import DisplacedCellsLoss, DisplacementLoss
+from accounting.losses.enclosed import EnclosedLoss
 from accounting.losses.poisson import PoissonGaussianLoss
 from accounting.losses.poisson_laplace import PoissonLaplaceLoss
 from accounting.losses.privacy_loss import GroupStep, Moments, PrivacyLoss
@@ -100,11 +102,15 @@ class SymmetrizedLoss(PrivacyLoss):
 
 @sampled(Gaussian, WithoutReplacement)
 def gaussian_without_replacement(
-    mechanism: Gaussian, sampling: WithoutReplacement, _relation: NeighboringRelation, sensitivity: float
-) -> SymmetrizedLoss:
+    mechanism: Gaussian, sampling: WithoutReplacement, relation: NeighboringRelation, sensitivity: float
+) -> SymmetrizedLoss | EnclosedLoss:
     """Gaussian noise on batches of a fixed size."""
-    noise = mechanism.noise_multiplier / sensitivity
-    return SymmetrizedLoss(PoissonGaussianLoss(noise, sampling.sampling_probability))
+    noise, probability = mechanism.noise_multiplier, sampling.sampling_probability
+    replaced = SymmetrizedLoss(PoissonGaussianLoss(noise / sensitivity, probability))
+    if relation is NeighboringRelation.REPLACE_ONE:
+        return replaced
+    displaced, seen = DisplacementLoss(noise, probability), DisplacedCellsLoss(noise, probability)
+    return EnclosedLoss(displaced, seen, replaced, bounds_groups=True)
 
 
 @sampled(Laplace, WithoutReplacement)

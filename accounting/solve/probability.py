@@ -8,7 +8,7 @@ from accounting.solve.decreasing import smallest_that_meets
 from accounting.solve.solution import EventsAt, Range, Solution, close_estimate, refuse_if_indifferent
 from accounting.targets import Target
 
-MIN_SAMPLING_PROBABILITY = 1e-8
+MIN_SAMPLING_PROBABILITY = 1e-12
 _WORDS = Range(
     least_private="sampling probability 1",
     most_private=f"sampling probability {MIN_SAMPLING_PROBABILITY:g}",

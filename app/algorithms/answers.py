@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from accounting.convention import convention
+from accounting.schedule_warnings import weak_guarantee
+from accounting.targets import ApproximateDpTarget
 from app.algorithms.budget_costs import CostInBudgetBody
 from app.algorithms.calibrate import (
     BatchSizeSolution,
@@ -23,7 +25,7 @@ from app.algorithms.targets import achieved_body
 from app.wire.answers import ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema
 from calibrators.registry import ALGORITHMS
-from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 
 
 def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBody | None) -> CalibrateAnswer:
@@ -46,8 +48,21 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
         missing_assumptions=list(calibration.missing_assumptions),
         convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
         citations=[ALGORITHMS[plan.algorithm].source],
-        warnings=list(calibration.warnings),
+        warnings=[*_weaknesses(spec, calibration), *calibration.warnings],
     )
+
+
+def _weaknesses(spec: Spec, calibration: Calibration) -> list[str]:
+    """What an (epsilon, delta) hardly promises."""
+    target, upper = spec.target, calibration.achieved.value.upper
+    match target:
+        case ApproximateDpTarget() | OpenEpsilon():
+            epsilon, delta = upper, target.delta
+        case OpenDelta():
+            epsilon, delta = target.epsilon, upper
+        case _:
+            return []
+    return weak_guarantee(epsilon=epsilon, delta=delta, records=calibration.plan.dataset_size)
 
 
 def solution_body(calibration: Calibration) -> SolutionBody:

@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query
 from starlette.responses import Response
 
-from app.algorithms import advice, assumptions, service
+from app.algorithms import advice, assumptions, open_events, service
 from app.algorithms.advice import ADVISE_EXAMPLES, AdviseAnswer, AdviseRequest
 from app.algorithms.assumptions import ASSUMPTIONS_EXAMPLES, AssumptionsAnswer, AssumptionsRequest
 from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
 from app.algorithms.comparison import ComparisonAnswer, SettingQuery, compare
 from app.algorithms.examples import CALIBRATE_EXAMPLES
+from app.algorithms.open_events import EVENTS_EXAMPLES, CalibrateEventsAnswer, CalibrateEventsRequest
 from app.algorithms.schemas import AlgorithmDetails, AlgorithmList
 from app.auth.principal import Principal, Scope
 from app.auth.rights import CurrentPrincipal, requires
@@ -47,6 +48,23 @@ async def calibrate(
     return await answers.respond(
         request, lambda: service.answer(context, request, principal), is_public=not service.names_a_budget(request)
     )
+
+
+@router.post(
+    "/calibrate/events",
+    operation_id="calibrate_events",
+    summary="Noise, steps or sampling of a plain list of events for a target",
+    response_model=CalibrateEventsAnswer,
+)
+async def calibrate_events(
+    context: CurrentContext,
+    answers: CurrentAnswers,
+    request: Annotated[CalibrateEventsRequest, Body(openapi_examples=EVENTS_EXAMPLES)],
+) -> Response:
+    """Any pipeline's events, with one field left out: the value of that field that meets the target, certified at that
+    very value. Nothing is asked of the algorithm. Without a relation it is add_or_remove_one, as in `/v1/account`,
+    which also solves for epsilon and delta."""
+    return await answers.respond(request, lambda: open_events.answer(context, request))
 
 
 @router.get("/algorithms", operation_id="list_algorithms", summary="The algorithms that calibrate and run")

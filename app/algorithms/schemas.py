@@ -10,14 +10,22 @@ from pydantic import BeforeValidator, Field
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE
 from accounting.relations import NeighboringRelation
 from app.algorithms.geometry import DomainBody, GradientBoundBody, PenaltyBody
-from app.kit.fields import OptionalInteger, Schema
+from app.kit.fields import Integer, OptionalInteger, Schema
 from app.wire.answers import IntervalBody
+from calibrators.stages import MAX_STAGES
 
 
 class SamplingChoice(Schema):
     """A sampling scheme without what follows from the public sizes."""
 
     kind: str = Field(max_length=64)
+    max_batch_size: OptionalInteger = Field(
+        None,
+        ge=1,
+        le=MAX_DATASET_SIZE,
+        description="The most records of a batch of `truncated_poisson`, which needs it: a uniformly random subset is "
+        "kept of a larger one.",
+    )
 
 
 def _shorthand(value: Any) -> Any:
@@ -42,6 +50,21 @@ class HyperparametersChoice(Schema):
     step_size: float | None = Field(None, gt=0, le=1e12, description="Factor of the update.")
 
 
+class StageBody(Schema):
+    """Equal steps, one stage of several."""
+
+    iterations: Integer = Field(ge=1, le=MAX_COUNT, description="Number of steps.")
+    batch_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="Nominal batch size, and the public divisor.")
+    noise_factor: float = Field(1.0, ge=1e-3, le=1e3, description="Noise of these steps over the noise multiplier.")
+    step_size: float | None = Field(None, gt=0, le=1e12, description="Else that of `hyperparameters`.")
+
+
+class ScheduleChoice(Schema):
+    """A training whose steps change on the way."""
+
+    stages: list[StageBody] = Field(min_length=1, max_length=MAX_STAGES, description="The stages in their order.")
+
+
 class AlgorithmFields(Schema):
     """What a calibration and a run have in common."""
 
@@ -57,19 +80,26 @@ class AlgorithmFields(Schema):
     epochs: float | None = Field(
         None, gt=0, le=1e8, description="Expected passes over the data, in place of iterations."
     )
+    schedule: ScheduleChoice | None = Field(
+        None,
+        description="Stages with batch sizes, noise and step sizes of their own, in place of `batch_size`, "
+        "`iterations` and `epochs`. One noise multiplier is solved for, of which each stage has its `noise_factor`. "
+        "For `dp_sgd`, `dp_nsgd`, `dp_adam` and `dp_nadam`.",
+    )
     sampling: Annotated[
         SamplingChoice | None,
         BeforeValidator(_shorthand, json_schema_input_type=SamplingChoice | str | None),
         Field(
-            description="One of the algorithm's `samplings`, whose first is the paper's own and the default; the bare "
-            "kind as a string will do."
+            description="One of the algorithm's `samplings`, whose first is the default, which is poisson for DP-SGD "
+            "and its like; the bare kind as a string will do."
         ),
     ] = None
     neighboring_relation: NeighboringRelation | None = Field(
         None,
         strict=False,
         description="What differs between neighbouring data sets. Left out, it is that of the budget that is named, "
-        "else the paper's own; the answer's `convention` tells which.",
+        "else the first of the algorithm's that the sampling is accounted under: add_or_remove_one for Poisson "
+        "batches. The answer's `convention` tells which.",
     )
     gradient_bound: GradientBoundBody | None = Field(
         None, description="How each record's gradient is bounded; some algorithms derive it from their assumptions."
@@ -127,8 +157,12 @@ class AlgorithmBody(Schema):
     summary: str
     source: str
     update: str = Field(description="One step, LaTeX.")
-    samplings: list[str] = Field(description="The first is the paper's own, and the default.")
-    neighboring_relations: list[str] = Field(description="The first is the paper's own, and the default.")
+    samplings: list[str] = Field(
+        description="The first is the default: poisson for DP-SGD and its like, else the paper's own."
+    )
+    neighboring_relations: list[str] = Field(
+        description="The first that the sampling is accounted under is the default."
+    )
     gradient_bounds: list[str] = Field(description="Empty where the bound follows from the assumptions.")
     gradient_bound_required: bool
     variants: list[str] = Field(description="Forms of the algorithm, the default first; empty where it has but one.")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
-from accounting.events import DisjointBatches, FullBatch
+from accounting.events import DisjointBatches, Event, FullBatch, ShuffledEpochs
 from accounting.targets import BudgetTarget, Target
 from app.algorithms.answers import calibrate_answer
-from app.algorithms.budget_costs import BudgetReader, CostInBudgetBody, budget_target, cost_in_budget
+from app.algorithms.budget_costs import (
+    BudgetReader,
+    CostInBudgetBody,
+    KnownBudget,
+    budget_target,
+    cost_in_budget,
+    fits_in_budget,
+)
 from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
 from app.algorithms.geometry import to_domain, to_gradient_bound, to_penalty
 from app.algorithms.schemas import (
@@ -24,13 +31,15 @@ from app.algorithms.targets import AlgorithmChoice, BudgetGoal, to_target
 from app.auth.principal import Principal
 from app.context import Context
 from app.kit.process_pool import too_much_work
-from app.ledger.states import BudgetState
-from app.problems import Problem, from_accounting, refused_at, unprocessable
+from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
+from calibrators.stages import Stage
 from trainer.algorithms import EXECUTIONS
 from trainer.numeric_types import carried_out
+
+Said = TypeVar("Said")
 
 
 @dataclass(frozen=True)
@@ -40,15 +49,14 @@ class Question:
     Attributes:
         algorithm: Name of the calibrator.
         spec: What it is asked.
-        budget_id, budget: The budget that the plan's cost is shown in, as it was when the request was read.
+        budget: The budget that the plan's cost is shown in, as it was when the request was read.
         charge_delta: At which that budget prices the plan, if it is an approximate_dp one.
         dtype: The numeric type that the plan is to be carried out in; None leaves it to `trainer.numeric_types`.
     """
 
     algorithm: str
     spec: Spec
-    budget_id: str | None = None
-    budget: BudgetState | None = None
+    budget: KnownBudget | None = None
     charge_delta: float | None = None
     dtype: str | None = None
 
@@ -96,10 +104,10 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         budget_id, pointer = body.budget_id, ("target", "budget_id")
         charge_delta = None if body.charge is None else body.charge.delta
     relation = request.neighboring_relation
-    state = None if budget_id is None else budgets.state(budget_id, relation, *pointer)
-    if relation is None and state is not None:
-        request = request.model_copy(update={"neighboring_relation": state.relation})
-    goal = budget_target(state, charge_delta) if isinstance(body, BudgetGoal) and state is not None else None
+    budget = None if budget_id is None else budgets.find(budget_id, relation, *pointer)
+    if relation is None and budget is not None:
+        request = request.model_copy(update={"neighboring_relation": budget.state.relation})
+    goal = budget_target(budget, charge_delta) if isinstance(body, BudgetGoal) and budget is not None else None
     target = to_target(body, unknown, goal)
     spec = _spec(
         request,
@@ -110,14 +118,14 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         request.noise_multiplier,
         judge_published=request.judge_literal,
     )
-    return Question(request.algorithm, spec, budget_id, state, charge_delta, request.dtype)
+    return Question(request.algorithm, spec, budget, charge_delta, request.dtype)
 
 
 def solve_within_limits(context: Context, question: Question) -> Calibration:
     """The numerics of a question; where they may take long, in a process with limits of time and memory.
 
-    Intervals of sampled steps sometimes take many evaluations, and a thread that is at them cannot be stopped. Full and
-    disjoint batches take milliseconds; the paper's own calibration may be judged under sampled ones.
+    Intervals of sampled steps sometimes take many evaluations, and a thread that is at them cannot be stopped. Full,
+    disjoint and shuffled batches take milliseconds; the paper's own calibration may be judged under sampled ones.
 
     Raises:
         Problem: as `solve`, and 422 ``too_much_work``.
@@ -130,7 +138,7 @@ def solve_within_limits(context: Context, question: Question) -> Calibration:
 
 def is_brief(spec: Spec) -> bool:
     """Whether its calibration has no sampled steps to compose, and so takes no longer than a thread may."""
-    return spec.sampling in (FullBatch.kind, DisjointBatches.kind)
+    return spec.sampling in (FullBatch.kind, DisjointBatches.kind, ShuffledEpochs.kind)
 
 
 def _solve_within_limits(context: Context, question: Question) -> Calibration:
@@ -159,22 +167,22 @@ def in_dtype(calibration: Calibration, dtype: str | None) -> Calibration:
     return replace(calibration, plan=plan, dtype_reason=reason)
 
 
-def price(question: Question, calibration: Calibration) -> CostInBudgetBody | None:
-    """What the plan costs in the budget that the request names.
+def fits(question: Question, calibration: Calibration) -> bool | None:
+    """Whether the plan fits the budget that the request names; None where it names none.
 
     Raises:
         Problem: 422 when the budget's filter has no price for it.
     """
-    return _price(question, calibration, cost_in_budget)
+    return _in_budget(question, calibration, fits_in_budget)
 
 
-def _price(
-    question: Question, calibration: Calibration, ask: Callable[..., CostInBudgetBody]
-) -> CostInBudgetBody | None:
-    if question.budget_id is None or question.budget is None:
+def _in_budget(
+    question: Question, calibration: Calibration, ask: Callable[[KnownBudget, Sequence[Event], float | None], Said]
+) -> Said | None:
+    if question.budget is None:
         return None
     try:
-        return ask(question.budget_id, question.budget, calibration.plan.events, question.charge_delta)
+        return ask(question.budget, calibration.plan.events, question.charge_delta)
     except AccountingError as error:
         raise unprocessable(error.code, error.detail, "budget_id") from None
 
@@ -182,14 +190,14 @@ def _price(
 def _price_within_limits(context: Context, question: Question, calibration: Calibration) -> CostInBudgetBody | None:
     if is_brief(question.spec):
         with context.numerics:
-            return price(question, calibration)
+            return _in_budget(question, calibration, cost_in_budget)
 
     def ask(*args: Any) -> CostInBudgetBody:
         return context.processes.run(cost_in_budget, *args)
 
     remedy = "ask without the budget, or for fewer steps"
     with too_much_work("the price of this plan", remedy, "budget_id"):
-        return _price(question, calibration, ask)
+        return _in_budget(question, calibration, ask)
 
 
 def describe(algorithm: Algorithm) -> AlgorithmBody:
@@ -236,9 +244,10 @@ def _spec(
     *,
     judge_published: bool,
 ) -> Spec:
-    with refused_at():
+    with _placed():
         algorithm = registry.find_algorithm(fields.algorithm)
         _check_noise(unknown, noise_multiplier)
+        stages = _stages(fields)
         sampling = algorithm.samplings[0].kind if fields.sampling is None else fields.sampling.kind
         batch_size = _batch_size(fields, unknown, dataset_size, sampling)
         spec = Spec(
@@ -247,7 +256,9 @@ def _spec(
             unknown=unknown,
             batch_size=batch_size,
             iterations=_iterations(fields, unknown, dataset_size, batch_size),
+            stages=stages,
             sampling=sampling,
+            max_batch_size=None if fields.sampling is None else fields.sampling.max_batch_size,
             neighboring_relation=fields.neighboring_relation,
             gradient_bound=to_gradient_bound(fields.gradient_bound),
             domain=to_domain(fields.domain),
@@ -260,6 +271,14 @@ def _spec(
             judge_published=judge_published,
         )
         return registry.with_defaults(algorithm, spec)
+
+
+_PARENTS = {
+    "charge": ("target",),
+    "step_size": ("hyperparameters",),
+    "max_batch_size": ("sampling",),
+    "stages": ("schedule",),
+}
 
 
 @contextmanager
@@ -282,9 +301,22 @@ def _refusal(error: AccountingError, spec: Spec) -> Problem:
         return unprocessable(error.code, detail, "target", "kind")
     if isinstance(error, Unsupported) and not error.pointer:
         return unprocessable(error.code, error.detail, "solve_for")
-    parents = {"charge": ("target",), "step_size": ("hyperparameters",)}
+    return _at_its_place(error)
+
+
+@contextmanager
+def _placed() -> Iterator[None]:
+    """Refusals of what a request says as answers."""
+    try:
+        yield
+    except AccountingError as error:
+        raise _at_its_place(error) from None
+
+
+def _at_its_place(error: AccountingError) -> Problem:
+    """Point at the member of the request that holds what the calibrators know by its bare name."""
     first = str(error.pointer[0]) if error.pointer else ""
-    return from_accounting(error, *parents.get(first, ()))
+    return from_accounting(error, *_PARENTS.get(first, ()))
 
 
 def _check_noise(unknown: Unknown, noise_multiplier: float | None) -> None:
@@ -292,6 +324,14 @@ def _check_noise(unknown: Unknown, noise_multiplier: float | None) -> None:
         raise _overdetermined("noise_multiplier")
     if unknown is not Unknown.NOISE_MULTIPLIER and noise_multiplier is None:
         raise _missing("noise_multiplier", f"noise_multiplier is needed to solve for {unknown}")
+
+
+def _stages(fields: AlgorithmFields) -> tuple[Stage, ...]:
+    if fields.schedule is None:
+        return ()
+    if fields.epochs is not None:
+        raise unprocessable("overdetermined", "every stage has its own number of steps; leave epochs out", "epochs")
+    return tuple(Stage(**stage.model_dump()) for stage in fields.schedule.stages)
 
 
 def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sampling: str) -> int | None:
@@ -303,7 +343,9 @@ def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sa
             detail = "full_batch takes every record in every step, so there is no batch size to solve for; use poisson"
             raise unprocessable("unsupported", detail, "solve_for")
         return None
-    return dataset_size if full_batch and fields.batch_size is None else fields.batch_size
+    if full_batch and fields.batch_size is None and fields.schedule is None:
+        return dataset_size
+    return fields.batch_size
 
 
 def _iterations(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, batch_size: int | None) -> int | None:

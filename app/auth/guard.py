@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
+from functools import lru_cache
 
 from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
@@ -235,8 +236,13 @@ def check_loopback(scope: Scope, headers: Headers) -> None:
 
 
 def _is_loopback(client: tuple[str, int] | None) -> bool:
+    return _is_loopback_address(client[0] if client else "")
+
+
+@lru_cache(maxsize=256)
+def _is_loopback_address(text: str) -> bool:
     try:
-        address = ipaddress.ip_address(client[0] if client else "")
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)

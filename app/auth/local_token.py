@@ -71,14 +71,20 @@ def remove(context: Context) -> None:
 
 def read(settings: Settings) -> str | None:
     """The token; None where there is no such file, or others could have written or read it."""
+    # Each request comes here, so that no file object is made for it. Nobody's link is followed, and no pipe waited for.
     try:
-        with open(settings.local_token_file, "rb", opener=_without_links) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-                return None
-            text = file.read(_MOST_BYTES).decode("ascii", "replace")
+        descriptor = os.open(settings.local_token_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            return None
+        text = os.read(descriptor, _MOST_BYTES).decode("ascii", "replace")
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
     line = _LINE.fullmatch(text)
     return None if line is None else line[1]
 
@@ -128,11 +134,6 @@ def _keys_exist(context: Context) -> bool:
 def _refusal(code: str, detail: str) -> Problem:
     error = "" if code == "unauthenticated" else ', error="invalid_token"'
     return Problem(401, code, detail, headers={"WWW-Authenticate": f'Bearer realm="epsilond"{error}'})
-
-
-def _without_links(path: str, flags: int) -> int:
-    # Nobody's link is followed, and no pipe is waited for.
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _random_text() -> str:

@@ -10,8 +10,15 @@ from sqlalchemy.orm import Session
 from accounting.relations import NeighboringRelation
 from app.auth.principal import SERVICE, Principal
 from app.budgets import repository
-from app.budgets.schemas import BudgetBody
-from app.ledger.amounts import amounts_in_words, limit_in_words, numbers, remaining_in_words
+from app.budgets.schemas import AmountsBody, BudgetBody, EpsilonBody, ShareBody, UsedOfLimit
+from app.ledger.amounts import (
+    amounts_in_words,
+    limit_in_words,
+    numbers,
+    remaining_in_words,
+    shares_of_limit,
+    used_of_limit,
+)
 from app.ledger.journal import path_of
 from app.ledger.states import Path
 from app.tables.ledger import Budget
@@ -35,6 +42,7 @@ def budget_body(budget: Budget, path: Path, overdue: int, principal: Principal =
         principal: Who reads it, and is not told of budgets above its own.
     """
     state, visible = path[0], principal.visible_part(budget.path)
+    stated_in, use = state.filter.limits[0], used_of_limit(path)
     return BudgetBody(
         id=budget.id,
         name=budget.name,
@@ -43,11 +51,17 @@ def budget_body(budget: Budget, path: Path, overdue: int, principal: Principal =
         filter=numbers(state.filter.to_json()),
         parent_id=visible[-2] if len(visible) > 1 else None,
         path=visible,
-        limit=limit_in_words(state.filter),
-        spent=amounts_in_words(state.filter, state.spent),
-        reserved=amounts_in_words(state.filter, state.reserved),
-        started=amounts_in_words(state.filter, state.started),
-        remaining=remaining_in_words(path),
+        epsilon=EpsilonBody(delta=getattr(state.filter, "delta", 0.0), **use) if stated_in == "epsilon" else None,
+        rho=UsedOfLimit(**use) if stated_in == "rho" else None,
+        mu=UsedOfLimit(**use) if stated_in == "mu" else None,
+        share=ShareBody(**shares_of_limit(state)),
+        amounts=AmountsBody(
+            limit=limit_in_words(state.filter),
+            spent=amounts_in_words(state.filter, state.spent),
+            reserved=amounts_in_words(state.filter, state.reserved),
+            started=amounts_in_words(state.filter, state.started),
+            remaining=remaining_in_words(path),
+        ),
         overdue=overdue,
         overdrawn=state.overdrawn,
         report_delta=None if budget.report_delta is None else float(budget.report_delta),

@@ -84,9 +84,9 @@ def list_budgets(
         return Page(items=budget_bodies(session, rows, context.clock(), principal), next_cursor=next_cursor)
 
 
-@router.get("/{budget_id}", operation_id="get_budget", summary="One budget: limit, spent, reserved, remaining, report")
+@router.get("/{budget_id}", operation_id="get_budget", summary="One budget: limit, spent, reserved, left, report")
 def get_budget(context: CurrentContext, principal: Reader, budget_id: str, delta: Delta = None) -> BudgetBody:
-    """`spent` is committed, `reserved` is held by what is pending or started, `remaining` is what the next may cost.
+    """`spent` is committed, `reserved` is held by what is pending or started, `left` is the rest of the limit.
 
     The report is stated at `delta`, else at the budget's `report_delta`, else at the delta of its filter.
     """
@@ -98,12 +98,7 @@ def get_budget(context: CurrentContext, principal: Reader, budget_id: str, delta
             return body
         steps, path = reports.exposed_steps(session, budget), path_of(session, budget_id)
     assert path is not None, "it was found"
-    return body.model_copy(
-        update={
-            "report": reports.report(context, budget, steps, at),
-            "epsilon_remaining_at_delta": reports.epsilon_remaining(path, at),
-        }
-    )
+    return body.model_copy(update={"report": reports.report(context, path, steps, at)})
 
 
 @router.post(

@@ -15,11 +15,11 @@ from accounting.events import Event
 from accounting.intervals import Answer, Interval
 from accounting.numbers import MAX_COUNT
 from accounting.relations import NeighboringRelation
+from accounting.units import exact, from_nano, to_nano_down, to_nano_up
 from app.budgets import repository
 from app.budgets.schemas import ReportBody
 from app.context import Context
 from app.evaluation import Evaluation
-from app.ledger.rows import budget_state
 from app.ledger.states import Path
 from app.problems import Problem
 from app.tables.ledger import Budget
@@ -47,31 +47,30 @@ def exposed_steps(session: Session, budget: Budget) -> Steps:
     return tuple(repository.exposed_steps(session, budget.path, MAX_STEPS))
 
 
-def report(context: Context, budget: Budget, steps: Steps, delta: float) -> ReportBody:
-    """The report at ``delta``."""
-    state = budget_state(budget)
+def report(context: Context, path: Path, steps: Steps, delta: float) -> ReportBody:
+    """The report at ``delta`` on a budget and, for what is left, on those above it."""
+    state = path[0]
     answer, warnings = _tight(context, steps, state.relation, delta)
     return ReportBody(
         delta=delta,
         epsilon=None if answer is None else IntervalBody.of(answer.value),
         method=None if answer is None else answer.method,
         filter_epsilon=state.filter.epsilon_at(state.exposed, delta),
+        left=_left(path, delta),
         caveat=CAVEAT,
         different_steps=len(steps),
         warnings=warnings,
     )
 
 
-def epsilon_remaining(path: Path, delta: float) -> float | None:
-    """Epsilon of the limit at ``delta`` less that of everything used, rounded down: the least over the budget and those
-    above it; None where one of them has none.
-    """
+def _left(path: Path, delta: float) -> float | None:
     least = math.inf
     for level in path:
         limit, used = level.filter.limit_epsilon_at(delta), level.filter.epsilon_at(level.used, delta)
         if limit is None or used is None:
             return None
-        least = min(least, max(0.0, math.nextafter(limit - used, -math.inf)))
+        left = max(0, to_nano_down(exact(limit)) - to_nano_up(exact(used)))
+        least = min(least, float(from_nano(left)))
     return least
 
 

@@ -178,15 +178,65 @@ class ReportBody(Schema):
         description="What the filter promises, also where later charges depended on earlier outputs; null where its "
         "currency implies no finite epsilon at this delta."
     )
+    left: float | None = Field(
+        description="Epsilon of the limit at this delta less that of everything used, rounded down: the least over the "
+        "budget and all above it; null where one of them has none."
+    )
     caveat: str
     different_steps: int = Field(description="Different steps among everything that was charged.")
     warnings: list[str]
 
 
-class BudgetBody(Schema):
-    """A budget. Amounts are in the filter's own fields, a Rényi amount also per order; they count what is charged to
-    the budget and to every budget under it.
+class UsedOfLimit(Schema):
+    """What became of a limit, in the number that it is stated in. Spent, reserved and left are the whole limit.
+
+    Epsilon and mu do not add up: `reserved` is what the reservations add to what was spent.
     """
+
+    limit: float
+    spent: float = Field(description="Committed, corrections included; rounded up.")
+    reserved: float = Field(description="Held by pending and started reservations.")
+    started: float = Field(description="The part of `reserved` for which noise may have been drawn.")
+    left: float = Field(
+        description="The limit less what is spent and reserved, rounded down: of this budget, or of one above it if "
+        "that has less."
+    )
+
+
+class EpsilonBody(UsedOfLimit):
+    """What became of a limit that is stated as an epsilon."""
+
+    delta: float = Field(description="The delta of the limit; 0 for pure_dp.")
+
+
+class ShareBody(Schema):
+    """How full a budget is: parts of its own limit, in the number that this is stated in.
+
+    An approximate_dp budget tells the larger of the parts of epsilon and of delta. A part is above 1 where a correction
+    went beyond the limit.
+    """
+
+    used: float = Field(description="Spent, started and pending together.")
+    spent: float
+    started: float
+    pending: float
+
+
+class AmountsBody(Schema):
+    """Amounts in the filter's own currency, which admission counts; a Rényi amount also per order."""
+
+    limit: FilterAmounts
+    spent: FilterAmounts
+    reserved: FilterAmounts
+    started: FilterAmounts
+    remaining: FilterAmounts = Field(
+        description="What the next charge may cost: the least over the budget and all above it. Its epsilon or mu is "
+        "what is left of the limit, as above."
+    )
+
+
+class BudgetBody(Schema):
+    """A budget, with what is charged to it and to every budget under it."""
 
     id: str
     name: str
@@ -197,23 +247,18 @@ class BudgetBody(Schema):
     path: list[str] = Field(
         description="Ids from the root to this budget; for a key of some budgets, from the first that it reaches."
     )
-    limit: FilterAmounts
-    spent: FilterAmounts = Field(description="Committed, corrections included.")
-    reserved: FilterAmounts = Field(description="Held by pending and started reservations.")
-    started: FilterAmounts = Field(description="The part of `reserved` for which noise may have been drawn.")
-    remaining: FilterAmounts = Field(
-        description="What the next charge may cost: the least over the budget and all above it."
+    epsilon: EpsilonBody | None = Field(
+        description="What became of the limit; null where it is stated as a rho or a mu."
     )
+    rho: UsedOfLimit | None = Field(description="The same of a zcdp budget.")
+    mu: UsedOfLimit | None = Field(description="The same of a gaussian_dp budget.")
+    share: ShareBody
+    amounts: AmountsBody
     overdue: int = Field(description="Reservations of this budget that were started and not committed in their time.")
     overdrawn: bool = Field(description="A correction told a truth beyond the limit; nothing is admitted.")
     report_delta: float | None
     labels: dict[str, str]
     created_at: datetime
-    epsilon_remaining_at_delta: float | None = Field(
-        None,
-        description="Epsilon of the limit at the report's delta less that of everything used, rounded down: the least "
-        "over the budget and all above it.",
-    )
     report: ReportBody | None = Field(
         None, description="Given for one budget, if the request or the budget has a delta."
     )

@@ -15,7 +15,7 @@ from app.context import Context
 from app.kit.ids import new_id
 from app.ledger import journal, rows
 from app.ledger.commands import Correct
-from app.ledger.states import BudgetState, narrowed
+from app.ledger.states import Path
 from app.problems import Problem, from_accounting, not_found, unprocessable
 from app.reservations import quotes
 from app.reservations import service as reservations
@@ -149,13 +149,13 @@ def _filter(given: FilterSchema, parent: PrivacyFilter | None) -> PrivacyFilter:
         raise from_accounting(error, "filter") from None
 
 
-def narrowed_state(session: Session, budget_id: str) -> BudgetState:
-    """The budget's filter, and amounts that leave as much room as all budgets of its path have.
+def path(session: Session, budget_id: str) -> Path:
+    """The amounts of a budget and of those above it.
 
     Raises:
         Problem: 404.
     """
-    path = journal.path_of(session, budget_id)
-    if path is None:
+    found = journal.path_of(session, budget_id)
+    if found is None:
         raise not_found("budget", budget_id)
-    return narrowed(path)
+    return found

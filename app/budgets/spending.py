@@ -59,12 +59,14 @@ class Spent:
             commas.
         amounts: Their sum, in the filter's units.
         charges: How many they are.
+        first_at: When the first of them was charged.
         cumulative: By time alone: the sum of all charges up to this key.
     """
 
     key: str
     amounts: Amounts
     charges: int
+    first_at: datetime
     cumulative: Amounts | None
 
 
@@ -86,15 +88,16 @@ def spending(
     total = budget.filter.zero if group_by.is_time else None
     if after_key is not None:
         if total is not None:
-            total, _ = _sum(total, session.execute(_counted(charges.where(key <= after_key))))
+            total, _, _ = _sum(total, session.execute(_counted(charges.where(key <= after_key))))
         charges = charges.where(key > after_key)
     statement = _counted(charges.add_columns(key.label("key"))).group_by(key).order_by(key)
     rows = session.execute(statement, execution_options={"yield_per": _READ_AT_ONCE})
     found = []
     for each, group in islice(groupby(rows, attrgetter("key")), limit):
-        amounts, count = _sum(budget.filter.zero, group)
+        amounts, count, first_at = _sum(budget.filter.zero, group)
+        assert first_at is not None, "a key has charges"
         total = None if total is None else plus(total, amounts)
-        found.append(Spent(each, amounts, count, total))
+        found.append(Spent(each, amounts, count, first_at, total))
     rows.close()
     return found
 
@@ -130,13 +133,15 @@ def _charges(budget: Budget, period: Period) -> Select[Amounts | None]:
 
 
 def _counted(charges: Select[Any]) -> Select[Any]:
-    """Different amounts, and how often each was charged."""
-    return charges.add_columns(func.count().label("charges")).group_by(Reservation.charged)
+    """Different amounts, how often each was charged, and when that was first."""
+    counted = func.count().label("charges"), func.min(Reservation.resolved_at).label("first_at")
+    return charges.add_columns(*counted).group_by(Reservation.charged)
 
 
-def _sum(first: Amounts, rows: Iterable[Any]) -> tuple[Amounts, int]:
-    total, charges = first, 0
+def _sum(first: Amounts, rows: Iterable[Any]) -> tuple[Amounts, int, datetime | None]:
+    total, charges, first_at = first, 0, None
     for row in rows:
         total = plus(total, tuple(row.charges * amount for amount in row.charged))
         charges += row.charges
-    return total, charges
+        first_at = row.first_at if first_at is None else min(first_at, row.first_at)
+    return total, charges, first_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -31,6 +32,7 @@ class SpendingBody(Schema):
     )
     amount: dict[str, Any] = Field(description="What was charged, in the filter's own fields.")
     charges: int
+    first_at: datetime = Field(description="When the first of these charges was committed.")
     cumulative: dict[str, Any] | None = Field(
         description="Everything from `after` on, this day or month included; null for other keys."
     )
@@ -67,6 +69,7 @@ def get_spending(
             key=spent.key.strip(",") if group_by is GroupBy.MECHANISM else spent.key,
             amount=amounts_in_words(budget.filter, spent.amounts),
             charges=spent.charges,
+            first_at=spent.first_at,
             cumulative=None if spent.cumulative is None else amounts_in_words(budget.filter, spent.cumulative),
         )
         for spent in shown

@@ -14,6 +14,7 @@ from app.cli.output import (
     amounts,
     example,
     interval,
+    percent,
     print_facts,
     print_page,
     print_warnings,
@@ -112,7 +113,7 @@ def show(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """One budget: limit, spent, reserved, remaining.
+    """One budget: limit, spent, reserved, left.
 
     With a tight report of everything that was charged to it and below it.
     """
@@ -335,18 +336,19 @@ def _limit_fields(
     ]
 
 
-_AMOUNTS = ("limit", "spent", "reserved", "remaining")
+_PARTS = ("limit", "spent", "reserved", "left")
 
 
 def _print_budgets(page: Mapping[str, Any]) -> None:
     print_page(
         page,
-        ("id", "name", "relation", *_AMOUNTS),
+        ("id", "name", "relation", *_PARTS, "used"),
         lambda budget: (
             budget["id"],
             budget["name"],
             budget["neighboring_relation"],
-            *(amounts(budget[name]) for name in _AMOUNTS),
+            *(_of_limit(budget, part) for part in _PARTS),
+            percent(budget["share"]["used"]),
         ),
     )
 
@@ -362,7 +364,8 @@ def _print_budget(budget: Mapping[str, Any]) -> None:
             "unit": budget["privacy_unit"],
             "parent": budget["parent_id"],
             "filter": f"{budget['filter']['kind']}, {amounts(budget['filter'])}",
-            **{name: amounts(budget[name]) for name in _AMOUNTS},
+            **{part: _of_limit(budget, part) for part in _PARTS},
+            "used": percent(budget["share"]["used"]),
             "overdue": budget["overdue"] or None,
             "overdrawn": budget["overdrawn"] or None,
             "report": tight and f"epsilon {tight[0]} to {tight[1]} at delta {report['delta']}",
@@ -373,15 +376,26 @@ def _print_budget(budget: Mapping[str, Any]) -> None:
     print_warnings(report.get("warnings", ()))
 
 
+def _of_limit(budget: Mapping[str, Any], part: str) -> str:
+    """What became of the limit, in the number that it is stated in."""
+    name = next(name for name in ("epsilon", "rho", "mu") if budget[name] is not None)
+    said = f"{name} {budget[name][part]}"
+    if budget["filter"]["kind"] == "approximate_dp":
+        # Its deltas add up, too.
+        return f"{said}, delta {budget['amounts']['remaining' if part == 'left' else part]['delta']}"
+    return said
+
+
 def _print_entries(page: Mapping[str, Any]) -> None:
     print_page(
         page,
-        ("sequence", "recorded", "kind", "amount", "purpose", "principal", "reservation"),
+        ("sequence", "recorded", "kind", "amount", "given back", "purpose", "principal", "reservation"),
         lambda entry: (
             entry["sequence"],
             entry["recorded_at"],
             entry["kind"],
             amounts(entry["amount"]),
+            None if entry["given_back"] is None else amounts(entry["given_back"]),
             entry["purpose"] or entry["reason"],
             entry["principal_id"],
             entry["reservation_id"],

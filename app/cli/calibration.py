@@ -62,7 +62,8 @@ def calibrate(
 ) -> None:
     """The noise, steps, batch size or privacy for a target.
 
-    With the certificate of the very value that is told. Domains, penalties and other targets are for --request.
+    With the certificate of the very value that is told. Domains, penalties and other targets are for --request, and so
+    is a plain list of events without an algorithm.
     """
     fields = choices.fields_of(
         algorithm,
@@ -95,6 +96,13 @@ def calibrate(
     from app.auth.principal import SERVICE
     from app.cli.in_process import answer
     from app.context import Context
+
+    if isinstance(question.body, Mapping) and "events" in question.body:
+        from app.algorithms.open_events import CalibrateEventsRequest
+        from app.algorithms.open_events import answer as answer_events
+
+        print_answer(answer(CalibrateEventsRequest, question, answer_events), as_json, _print_events)
+        return
 
     def respond(context: Context, asked_for: CalibrateRequest) -> CalibrateAnswer:
         _refuse_budgets(service.names_a_budget(asked_for), "/v1/calibrate")
@@ -164,6 +172,18 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
     if rows:
         print_text("")
         print_table(("name", "value", "kind", "source"), rows)
+    print_warnings(found["warnings"])
+
+
+def _print_events(found: Mapping[str, Any]) -> None:
+    print_facts(
+        {
+            found["solve_for"]: found["value"],
+            **_ends(found["achieved"]),
+            "relation": found["convention"]["neighboring_relation"],
+            "proved_extreme": found["is_extreme"],
+        }
+    )
     print_warnings(found["warnings"])
 
 

@@ -111,6 +111,32 @@ def amounts(fields: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {_cell(value)}" for name, value in fields.items() if isinstance(value, int | float))
 
 
+def price_in_words(price: Mapping[str, Any] | None) -> str | None:
+    """What a plan costs alone, and what it adds where that is known, on one line.
+
+    >>> alone = {"delta": 1e-5, "tight": {"lower": 0.99, "upper": 0.9993}, "charged": 1.0027}
+    >>> price_in_words({**alone, "adds": 0.41, "left": 0.3})
+    'tight epsilon 0.9993 at delta 1e-05, charged as 1.0027, adds 0.41 of 0.3 left'
+    """
+    if price is None:
+        return None
+    said = f"tight epsilon {interval(price['tight'])[1]} at delta {price['delta']}"
+    if price["charged"] is not None:
+        said += f", charged as {_rounded(price['charged'], ROUND_CEILING)}"
+    if price.get("adds") is None:
+        return said
+    return f"{said}, adds {_rounded(price['adds'], ROUND_CEILING)} of {_rounded(price['left'], ROUND_FLOOR)} left"
+
+
+def percent(share: float) -> str:
+    """A share that is used, rounded up.
+
+    >>> percent(0.48), percent(0.9993001)
+    ('48 %', '99.94 %')
+    """
+    return f"{Decimal(repr(100 * share)).normalize(Context(prec=4, rounding=ROUND_CEILING)):f} %"
+
+
 def _rounded(value: float | None, rounding: str) -> str:
     if value is None:
         return "-"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from app.cli.output import clean, print_error
+from app.cli.output import clean, price_in_words, print_error
 
 if TYPE_CHECKING:
     from app.problems import Problem
@@ -103,6 +103,8 @@ def _in_words(document: Mapping[str, Any], places: Mapping[str, str]) -> str:
     if len(faults) > TOLD:
         told.append(f"and {len(faults) - TOLD} more, which --json lists")
     words = "; ".join(told) or str(document.get("detail") or "no reason was given")
+    if document.get("price"):
+        words = f"{words.rstrip('.')}; {price_in_words(document['price'])}"
     return words if words.endswith("?") else words.rstrip(".") + "."
 
 

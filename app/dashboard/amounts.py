@@ -1,14 +1,13 @@
-"""The amounts of a budget as pages show them: one number in words, and shares of the limit for a bar."""
+"""The amounts of a budget as pages show them: one number in words, and the parts of a bar."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.dashboard.wording import at_least, at_most
 
-#: The field of an amount that people read, by the kind of filter.
+#: The number that people read, by the kind of filter: the one that its limit is stated in.
 READ = {
     "pure_dp": "epsilon",
     "approximate_dp": "epsilon",
@@ -19,46 +18,27 @@ READ = {
 }
 
 
-#: The fields that add up, where these are others; each must stay within its limit.
-_ADDED = {
-    "gaussian_dp": ("mu_squared",),
-    "approximate_dp": ("epsilon", "delta"),
-    "approximate_gaussian_dp": ("mu_squared", "failure_delta"),
-}
+def of_limit(budget: Mapping[str, Any], part: str) -> str:
+    """What became of a budget's limit, in words: what is left is rounded down, and the rest up.
 
+    Args:
+        budget: As the interface answers it.
+        part: ``limit``, ``spent``, ``reserved`` or ``left``.
 
-@dataclass(frozen=True)
-class Shares:
-    """What became of a limit, each as a part of it; together they may be more than one where it is overdrawn.
-
-    Attributes:
-        spent: Committed.
-        started: Held, and noise may have been drawn.
-        pending: Held by what has not begun.
+    >>> use = {"limit": 1.0, "spent": 0.1500000001, "reserved": 0.0, "left": 0.8499999999}
+    >>> budget = {"filter": {"kind": "zcdp", "rho": 1.0}, "rho": use}
+    >>> of_limit(budget, "spent"), of_limit(budget, "left")
+    ('rho 0.150001', 'rho 0.849999')
     """
-
-    spent: float
-    started: float
-    pending: float
-
-    @property
-    def used(self) -> float:
-        """All three."""
-        return self.spent + self.started + self.pending
-
-    @property
-    def segments(self) -> list[tuple[str, float, float]]:
-        """Name, beginning and width in per cent of each part of the bar, which ends at the limit."""
-        found, begins = [], 0.0
-        for name, share in (("spent", self.spent), ("started", self.started), ("pending", self.pending)):
-            width = min(share, 1.0 - begins)
-            found.append((name, round(100 * begins, 2), round(100 * width, 2)))
-            begins += width
-        return found
+    kind = budget["filter"]["kind"]
+    # Of the amounts in the currency, the one that stands beside epsilon there.
+    beside = budget["amounts"]["remaining" if part == "left" else part] if kind == "approximate_dp" else {}
+    said = {**beside, READ[kind]: budget[READ[kind]][part]}
+    return _in_words(budget["filter"], said, at_least if part == "left" else at_most)
 
 
 def used_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
-    """An amount that is spent, held or allowed, rounded up.
+    """An amount that is charged, held or allowed, rounded up.
 
     >>> used_in_words({"kind": "zcdp", "rho": 1.0}, {"rho": 0.0400000001})
     'rho 0.0400001'
@@ -77,30 +57,31 @@ def left_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
     return _in_words(filter_, amount, at_least)
 
 
-def shares(budget: Mapping[str, Any]) -> Shares:
-    """The parts of a budget's own limit. Of several amounts, the one of which the largest part is used.
+def back_in_words(back: Mapping[str, float]) -> str:
+    """What came back for steps that were never taken: rounded down, and what was spent for it up.
 
-    A Rényi filter admits what fits at one of its orders: the one with the most room counts. So does the pure epsilon of
-    an approximate Gaussian filter, where it has more room than the other two amounts.
+    >>> back_in_words({"mu_squared": 0.03321456789, "failure_delta": 1e-8})
+    'mu squared 0.0332145 came back, for delta 1e-8'
     """
-    amounts = [budget[name] for name in ("limit", "spent", "started", "reserved", "remaining")]
-    kind = budget["filter"]["kind"]
-    if kind == "renyi_dp":
-        room = amounts[-1]["epsilons"]
-        best = max(range(len(room)), key=room.__getitem__)
-        return _of(*(amount["epsilons"][best] for amount in amounts[:-1]))
-    fields = _ADDED.get(kind, (READ[kind],))
-    found = max((_of(*(amount[field] for amount in amounts[:-1])) for field in fields), key=lambda each: each.used)
-    pure = [amount.get("pure_epsilon") for amount in amounts[:-1]]
-    if kind != "approximate_gaussian_dp" or None in pure:
-        return found
-    return min(found, _of(*pure), key=lambda each: each.used)
+    spent = f", for delta {at_most(back['failure_delta'])}" if back["failure_delta"] else ""
+    return f"mu squared {at_least(back['mu_squared'])} came back{spent}"
 
 
-def _of(limit: float, spent: float, started: float, reserved: float) -> Shares:
-    if limit <= 0.0:
-        return Shares(1.0, 0.0, 0.0)
-    return Shares(spent / limit, started / limit, max(0.0, reserved - started) / limit)
+def segments(share: Mapping[str, float]) -> list[tuple[str, float, float]]:
+    """Return the name, the beginning and the width in per cent of each part of a bar, which ends at the limit.
+
+    Args:
+        share: As the interface answers it.
+
+    >>> segments({"used": 1.25, "spent": 0.5, "started": 0.25, "pending": 0.5})
+    [('spent', 0.0, 50.0), ('started', 50.0, 25.0), ('pending', 75.0, 25.0)]
+    """
+    found, begins = [], 0.0
+    for name in ("spent", "started", "pending"):
+        width = min(share[name], 1.0 - begins)
+        found.append((name, round(100 * begins, 2), round(100 * width, 2)))
+        begins += width
+    return found
 
 
 def _in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any], write: Callable[[float | None], str]) -> str:
@@ -114,4 +95,10 @@ def _in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any], write: Call
     return said
 
 
-FILTERS = {"used_in_words": used_in_words, "left_in_words": left_in_words}
+FILTERS = {
+    "of_limit": of_limit,
+    "used_in_words": used_in_words,
+    "left_in_words": left_in_words,
+    "back_in_words": back_in_words,
+    "segments": segments,
+}

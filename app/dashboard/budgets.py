@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app.dashboard.amounts import READ, Shares, shares
+from app.dashboard.amounts import READ
 from app.dashboard.asking import ask
 from app.dashboard.axes import Axis, Scale
 from app.dashboard.charts import Chart, Level, Series, line_chart
@@ -30,11 +30,10 @@ STATES = ("", "pending", "started", "committed", "voided", "expired")
 
 @dataclass(frozen=True)
 class Row:
-    """A budget in the list: how deep it is under others that are shown, and what became of its limit."""
+    """A budget in the list, and how deep it is under others that are shown."""
 
     budget: Mapping[str, Any]
     depth: int
-    shares: Shares
 
 
 @router.get("")
@@ -54,7 +53,6 @@ async def show(request: Request, budget_id: str, delta: str = "") -> Response:
         request,
         "budget.html",
         budget=budget,
-        shares=shares(budget),
         delta=delta,
         faults=[] if answer.is_good else answer.faults(""),
         rows=in_tree_order(children.body.get("items", [])),
@@ -65,7 +63,7 @@ async def show(request: Request, budget_id: str, delta: str = "") -> Response:
 
 @router.get("/{budget_id}/burn-down")
 async def burn_down(request: Request, budget_id: str) -> Response:
-    """What was left at the end of each day on which something was committed."""
+    """What was left from each day on on which something was committed."""
     budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     days: list[dict[str, Any]] = []
     cursor: str | None = None
@@ -120,7 +118,7 @@ def in_tree_order(budgets: list[dict[str, Any]]) -> list[Row]:
 
     def add(above: str | None, depth: int) -> None:
         for budget in under.get(above, ()):
-            rows.append(Row(budget, depth, shares(budget)))
+            rows.append(Row(budget, depth))
             add(budget["id"], depth + 1)
 
     add(None, 0)
@@ -128,38 +126,37 @@ def in_tree_order(budgets: list[dict[str, Any]]) -> list[Row]:
 
 
 def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart | None:
-    """The limit less what was committed, as each day left it; None where nothing was committed."""
+    """The limit less what was committed; a day's charges stand at the first of them. None where nothing was committed.
+
+    So it never shows more than there was left.
+    """
     if not days:
         return None
-    kind = budget["filter"]["kind"]
-    field, limit = READ[kind], budget["limit"][READ[kind]]
-    opened = datetime.fromisoformat(budget["created_at"]).timestamp()
+    field = READ[budget["filter"]["kind"]]
+    limit = budget[field]["limit"]
     now = datetime.now(UTC).timestamp()
-    points = [(opened, limit)]
-    points += [(min(now, _end_of(day["key"])), _left(budget, day["cumulative"])) for day in days]
-    if points[-1][0] < now:
-        points.append((now, points[-1][1]))
+    points = [(_seconds(budget["created_at"]), limit)]
+    points += [(_seconds(day["first_at"]), _less(limit, day["cumulative"][field])) for day in days]
+    points.append((now, points[-1][1]))
     left = points[-1][1]
     return line_chart(
         "Left, day by day",
-        f"The limit of {field} {at_most(limit)} less what was committed, as each day left it: {at_least(left)} now.",
-        Axis("day (UTC)", Scale.TIME),
+        f"The limit of {field} {at_most(limit)} less what was committed: {at_least(left)} now. "
+        "The charges of a day stand at the first of them.",
+        Axis("time (UTC)", Scale.TIME),
         Axis(f"{field} left", from_zero=True, written=at_least),
         [Series("left", points, is_staircase=True)],
         levels=[Level("limit", limit)],
     )
 
 
-def _left(budget: Mapping[str, Any], spent: Mapping[str, Any]) -> float:
-    """The limit less what was committed; of mu the squares add up."""
-    kind, limit = budget["filter"]["kind"], budget["limit"]
-    if kind == "gaussian_dp":
-        return math.sqrt(max(0.0, limit["mu_squared"] - spent["mu_squared"]))
-    return max(0.0, float(limit[READ[kind]] - spent[READ[kind]]))
+def _less(limit: float, spent: float) -> float:
+    """Return the difference of two decimals, so that 4 less 3.3 is 0.7."""
+    return max(0.0, float(Decimal(str(limit)) - Decimal(str(spent))))
 
 
-def _end_of(day: str) -> float:
-    return datetime.fromisoformat(f"{day}T23:59:59+00:00").timestamp()
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
 
 
 def _paged(cursor: str | None) -> dict[str, str]:

@@ -21,6 +21,7 @@ START: Mapping[str, str] = {
 #: What stands in a field when it first appears.
 FIRST_VALUES: Mapping[str, str] = {
     "noise_multiplier": "1.1",
+    "max_batch_size": "1200",
     "max_grad_norm": "1",
     "regularizer": "1",
     "epsilon": "8",
@@ -45,7 +46,16 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 }
 RISKS = ("advantage", "true_positive_rate", "bayes_risk")
 #: Schemes whose batches have a size that a request gives.
-WITH_BATCH_SIZE = ("poisson", "without_replacement")
+WITH_BATCH_SIZE = (
+    "poisson",
+    "truncated_poisson",
+    "without_replacement",
+    "random_allocation",
+    "blocks",
+    "shuffled_epochs",
+)
+#: That whose batches have a largest size, too.
+TRUNCATED = "truncated_poisson"
 #: Before the names of constants.
 CONSTANT = "assumptions."
 
@@ -68,9 +78,13 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
     },
     "sampling": {
         "poisson": "Poisson: each record by itself",
+        "truncated_poisson": "Poisson, with a random subset of a batch that is too large",
         "without_replacement": "batches of a fixed size",
         "full_batch": "all records in every step",
+        "random_allocation": "random allocation: each record draws its step of every epoch",
+        "blocks": "blocks: each record draws its step of every block of steps",
         "disjoint_batches": "one pass over disjoint batches",
+        "shuffled_epochs": "shuffled epochs, without amplification",
     },
     "neighboring_relation": {
         "add_or_remove_one": "one record added or removed",
@@ -94,6 +108,7 @@ _LABELS: Mapping[str, str] = {
     "dimension": "Parameters",
     "sampling": "Sampling",
     "batch_size": "Batch size",
+    "max_batch_size": "Largest batch size",
     "iterations": "Steps",
     "dtype": "Numeric type of a run",
     "neighboring_relation": "Neighbouring data sets differ by",
@@ -120,6 +135,7 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
     "regularizer": ("/gradient_bound/regularizer",),
     "target": ("/target", "/target/kind"),
     "sampling": ("/sampling", "/sampling/kind"),
+    "max_batch_size": ("/sampling/max_batch_size",),
     **{name: (f"/target/{name}",) for names in TARGETS.values() for name in names},
 }
 

@@ -20,6 +20,7 @@ from app.dashboard.calibration_fields import (
     RISKS,
     START,
     TARGETS,
+    TRUNCATED,
     WITH_BATCH_SIZE,
     label_of,
     pointers_of,
@@ -63,6 +64,8 @@ class Form(FilledForm):
         body: dict[str, Any] = {"algorithm": self.algorithm["name"]}
         body |= {name: number(given[name]) for name in numbers if name in given}
         body |= {name: given[name] for name in _WORDS if name in given}
+        if "max_batch_size" in given:
+            body["sampling"] = {"kind": given["sampling"], "max_batch_size": number(given["max_batch_size"])}
         if bound := given.get("gradient_bound"):
             amounts = ("max_grad_norm", "regularizer")
             body["gradient_bound"] = {"kind": bound} | {name: number(given[name]) for name in amounts if name in given}
@@ -124,6 +127,8 @@ def values_of(body: Mapping[str, Any]) -> dict[str, str]:
     values["neighboring_relation"] = body.get("neighboring_relation", "")
     sampling = body.get("sampling", "")
     values["sampling"] = sampling["kind"] if isinstance(sampling, Mapping) else sampling
+    if isinstance(sampling, Mapping) and "max_batch_size" in sampling:
+        values["max_batch_size"] = f"{sampling['max_batch_size']}"
     bound = dict(body.get("gradient_bound", {"kind": ""}))
     values["gradient_bound"] = bound.pop("kind")
     target = dict(body["target"])
@@ -217,6 +222,8 @@ class _Shown:
         fields = [self._number("dataset_size"), self._number("dimension"), sampling]
         if sampling.value in WITH_BATCH_SIZE and solve_for != "batch_size":
             fields.append(self._number("batch_size"))
+        if sampling.value == TRUNCATED:
+            fields.append(self._number("max_batch_size"))
         if not ALGORITHMS[self.algorithm["name"]].one_step and solve_for != "iterations":
             fields.append(self._number("iterations"))
         if solve_for != "noise_multiplier":

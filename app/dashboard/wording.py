@@ -45,6 +45,15 @@ def at_least(value: float | None) -> str:
     return "unbounded" if value is None else _rounded(value, ROUND_FLOOR)
 
 
+def percent(share: float) -> str:
+    """A share that is used, rounded up.
+
+    >>> percent(0.48), percent(0.9993001), percent(0.0)
+    ('48 %', '99.94 %', '0 %')
+    """
+    return f"{_rounded(100 * share, ROUND_CEILING, digits=4)} %"
+
+
 def moment(text: str | None) -> str:
     """A moment as people read it.
 
@@ -107,8 +116,8 @@ def kind_of_formula(kind: str) -> str:
     return _KINDS[kind]
 
 
-def _rounded(value: float, rounding: str) -> str:
-    rounded = Context(prec=_DIGITS, rounding=rounding).create_decimal(Decimal(str(value))).normalize()
+def _rounded(value: float, rounding: str, digits: int = _DIGITS) -> str:
+    rounded = Context(prec=digits, rounding=rounding).create_decimal(Decimal(str(value))).normalize()
     exponent = rounded.adjusted()
     if rounded and not -4 <= exponent <= 6:
         return f"{rounded:E}".replace("E+", "e").replace("E", "e")
@@ -119,6 +128,7 @@ FILTERS = {
     "at_most": at_most,
     "at_least": at_least,
     "moment": moment,
+    "percent": percent,
     "words": words,
     "number": number,
     "recommended": recommended,

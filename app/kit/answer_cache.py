@@ -29,6 +29,8 @@ ENTRY_BYTES = 500
 _LARGEST_PART = 16
 #: Ways of writing a request that are remembered for each entry that there may be.
 _SPELLINGS = 2
+#: JSON values that are what they are; all others are numbers with a fraction, objects, and lists.
+_LEAVES = (str, int, type(None))
 
 
 class Source(StrEnum):
@@ -197,11 +199,11 @@ class AnswerCache:
 
 def _plain(value: Any) -> Any:
     """Replace every float that is a whole number by an integer. A negative zero stays what it is."""
+    if isinstance(value, _LEAVES):
+        return value
     if isinstance(value, float):
         is_whole = value.is_integer() and (value != 0.0 or math.copysign(1.0, value) > 0.0)
         return int(value) if is_whole else value
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+    return [_plain(item) for item in value]

@@ -15,6 +15,9 @@ from accounting.errors import Pointer
 from app.kit import limits
 from app.problems import Problem, unprocessable
 
+# A union of types would be made anew for each value.
+_CONTAINERS = (dict, list)
+
 
 class _Repeated(dict[str, Any]):
     """An object with a key that occurs twice; remembers which."""
@@ -91,7 +94,7 @@ def _check(root: Any) -> None:
         elif isinstance(value, float):
             if not math.isfinite(value):
                 raise unprocessable("not_finite", "A number must be finite.", *pointer)
-        elif isinstance(value, dict | list):
+        elif isinstance(value, _CONTAINERS):
             if len(pointer) >= limits.JSON_DEPTH:
                 raise _too_deep(pointer)
             if isinstance(value, _Repeated):

@@ -15,7 +15,8 @@ from app.kit.fields import Schema
 
 #: The calls whose answers depend on nothing but their bodies, unless a body names a budget.
 PATHS = frozenset(
-    f"/v1/{name}" for name in ("account", "advise", "calibrate", "convert", "import", "sweep", "tuning-cost")
+    f"/v1/{name}"
+    for name in ("account", "advise", "calibrate", "calibrate/events", "convert", "import", "sweep", "tuning-cost")
 )
 
 #: Longer bodies are rare, and their keys would keep the event loop busy.

@@ -79,7 +79,7 @@ _QUOTABLE = frozenset(CODES) | {
 }
 
 
-def from_model(error: ValidationError, schema: type[BaseModel], body: Any, *place: str) -> Problem:
+def from_model(error: ValidationError, schema: type[BaseModel], body: Any, *place: str | int) -> Problem:
     """422 with every fault that a schema found.
 
     Args:
@@ -93,7 +93,7 @@ def from_model(error: ValidationError, schema: type[BaseModel], body: Any, *plac
 
 
 def from_validation(
-    faults: Sequence[Mapping[str, Any]], body: Any, schema: Any = None, place: Sequence[str] = ()
+    faults: Sequence[Mapping[str, Any]], body: Any, schema: Any = None, place: Sequence[str | int] = ()
 ) -> Problem:
     """422 with every fault that the schemas found.
 
@@ -131,7 +131,7 @@ def _of_the_alternative_meant(items: Sequence[ProblemItem]) -> list[ProblemItem]
     return list(kept.values())
 
 
-def _known_names(fault: Mapping[str, Any], schema: Any, place: Sequence[str]) -> frozenset[str]:
+def _known_names(fault: Mapping[str, Any], schema: Any, place: Sequence[str | int]) -> frozenset[str]:
     """The fields that there are where one is unknown."""
     source, *path = fault["loc"] or ("body",)
     if fault["type"] != "extra_forbidden" or schema is None or source != "body":

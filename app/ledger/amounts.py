@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from accounting.filters import PrivacyFilter
-from app.ledger.states import Path
+from accounting.units import from_nano
+from app.ledger.states import BudgetState, Path, ReservationState, minus
 from app.tables.states import Amounts
 
 #: This is shown in place of a share that is infinite, because an amount is beyond what the filter counts.
@@ -34,6 +36,19 @@ def amounts_in_words(budget_filter: PrivacyFilter, amounts: Amounts) -> dict[str
     return _words(budget_filter, amounts)
 
 
+def given_back_in_words(budget_filter: PrivacyFilter, reservation: ReservationState) -> dict[str, Any] | None:
+    """What a commit gave back for a tail that was given up, and what was spent for it; None where it gave nothing."""
+    is_part = reservation.charged_events not in (None, reservation.events) and not reservation.corrected
+    if reservation.charged is None or not is_part:
+        return None
+    back = minus(reservation.cost, reservation.charged)
+    return (
+        numbers(budget_filter.describe_given_back(back))
+        if budget_filter.may_give_back(reservation.cost, back)
+        else None
+    )
+
+
 def in_short(amount: Mapping[str, Any] | None) -> str:
     """Return an amount in words on one line; of a Renyi budget the epsilon that it comes to, without its orders.
 
@@ -56,14 +71,39 @@ def limit_in_words(budget_filter: PrivacyFilter) -> dict[str, Any]:
     return numbers(budget_filter.describe_limit())
 
 
+def used_of_limit(path: Path) -> dict[str, float]:
+    """What became of a budget's limit, in the number that it is stated in: the members of `UsedOfLimit`.
+
+    ``spent`` and ``reserved`` together are rounded up, and ``left`` down: of the budget, or of one above it if less.
+    """
+    budget = path[0]
+    stated = budget.filter.stated
+    spent, exposed, used = (stated(amounts) for amounts in (budget.spent, budget.exposed, budget.used))
+    nano = {
+        "limit": budget.filter.stated_limit,
+        "spent": spent,
+        "started": max(0, exposed - spent),
+        "reserved": max(0, used - spent),
+        "left": min(level.filter.left(level.used) for level in path),
+    }
+    return {name: float(from_nano(amount)) for name, amount in nano.items()}
+
+
+def shares_of_limit(state: BudgetState) -> dict[str, float]:
+    """How full a budget is, and with what: the members of `ShareBody`."""
+    ends = [share_used(state.filter, amounts) for amounts in (state.spent, state.exposed, state.used)]
+    spent, started, pending = (max(0.0, end - begins) for begins, end in pairwise([0.0, *ends]))
+    return {"used": ends[-1], "spent": spent, "started": started, "pending": pending}
+
+
 def share_used(budget_filter: PrivacyFilter, used: Amounts) -> float:
-    """Return amounts over the limit, as `PrivacyFilter.share`; `MOST_SHARE` where no amount is known.
+    """Return how full a budget is, as `PrivacyFilter.share_used`; `MOST_SHARE` where no amount is known.
 
     >>> from accounting.filters import ZcdpFilter
     >>> share_used(ZcdpFilter(1.0), (250_000_000,))
     0.25
     """
-    return min(budget_filter.share(used, budget_filter.caps), MOST_SHARE)
+    return min(budget_filter.share_used(used), MOST_SHARE)
 
 
 def numbers(amounts: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,16 @@ def get_budget(session: Session, budget_id: str) -> Budget:
     return budget
 
 
+def report_delta(session: Session, budget_id: str) -> float | None:
+    """The delta at which a budget's reports are stated, where it has one beside its filter's.
+
+    Raises:
+        Problem: 404.
+    """
+    written = get_budget(session, budget_id).report_delta
+    return None if written is None else float(written)
+
+
 def budgets(session: Session, ids: Sequence[str]) -> Sequence[Row[Any]]:
     """Budgets as they are in this session's view."""
     return session.execute(select(_BUDGETS).where(_BUDGETS.c.id.in_(ids))).all()

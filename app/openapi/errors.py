@@ -66,6 +66,7 @@ _OWN: Mapping[str, str] = {
     "tuning_cost": f"{_ACCOUNTING} missing overdetermined contradiction unreachable_target no_renyi_divergence",
     "import_history": _ACCOUNTING,
     "calibrate": _CALIBRATION,
+    "calibrate_events": f"{_ACCOUNTING} missing overdetermined unreachable_target no_cost_in_filter",
     "sweep": _CALIBRATION,
     "compare_algorithms": "invalid_value",
     "advise": "invalid_value unknown_assumption contradiction too_much_work unsupported",

@@ -11,6 +11,7 @@ from app.openapi.layout import compact
 #: Schemas without a model of their own that several models have: the name each gets, and a place where it stands.
 _SCHEMAS: Mapping[str, str] = {
     "Achieved": "CalibrateAnswer/properties/achieved",
+    "AnyAchieved": "NextBody/properties/achieved",
     "Amount": "ApproximateDpLimit/properties/epsilon",
     "BudgetFilter": "BudgetRequest/properties/filter",
     "Column": "DatasetBody/properties/columns/items",

@@ -194,6 +194,26 @@ class GaussianSummaryBody(Schema):
     conservative: RegretBody = Field(description="The smallest mu that promises too much by no more than was allowed.")
 
 
+class SwitchBody(Schema):
+    """The same loop with batches of another kind."""
+
+    kind: Literal["random_allocation"] = Field(description="Each record draws its own step of every pass.")
+    epsilon: IntervalBody
+
+
+class ShufflingBody(Schema):
+    """Shuffled passes are charged as a full batch each; what lies below that is not known to be enough."""
+
+    attained_epsilon: float = Field(description="Some neighbours cost at least this.")
+    switch_to: SwitchBody | None = Field(
+        None, description="What a loop would cost whose records draw their steps themselves; null under replace_one."
+    )
+    poisson_claim: IntervalBody | None = Field(
+        None, description="What Poisson batches of the same size would cost, which is no bound here."
+    )
+    poisson_is_refuted: bool = Field(description="Whether that number is below `attained_epsilon`.")
+
+
 class AccountAnswer(Schema):
     """One value in: `epsilon`, `delta`, `method` and `error_budget`. A list in: `points` instead, in its order."""
 
@@ -209,5 +229,9 @@ class AccountAnswer(Schema):
     attack_risk: AttackRiskBody | None = Field(None, description="Given if the request asks for it.")
     gaussian_dp: GaussianSummaryBody | None = Field(None, description="Given if the request asks for it.")
     group_size: int | None = Field(None, description="Given if the request asks for more than one record.")
+    shuffling: ShufflingBody | None = Field(
+        None,
+        description="Given if one delta is asked about single records, and epochs of Gaussian noise are shuffled.",
+    )
     convention: ConventionBody
     warnings: list[str]

@@ -10,6 +10,8 @@ _POISSON = {
     "count": 10000,
 }
 
+_SAME_ORDER = {"kind": "fixed_order_epochs", "steps_per_epoch": 100}
+
 ACCOUNT_EXAMPLES: dict[str, Example] = {
     "poisson": {
         "summary": "DP-SGD with Poisson batches: epsilon at delta 1e-5",
@@ -107,6 +109,19 @@ ACCOUNT_EXAMPLES: dict[str, Example] = {
                 }
             ],
             "delta": 1e-6,
+        },
+    },
+    "blocks": {
+        "summary": "Ten epochs of 100 steps, each record in one step of each of four blocks of them",
+        "value": {
+            "events": [
+                {
+                    "mechanism": {"kind": "gaussian", "noise_multiplier": 4.0},
+                    "sampling": {"kind": "blocks", "num_bins": 100, "participations": 4},
+                    "count": 1000,
+                }
+            ],
+            "delta": 1e-5,
         },
     },
     "random_allocation": {
@@ -213,6 +228,43 @@ ACCOUNT_EXAMPLES: dict[str, Example] = {
                         "restarts": 2,
                     }
                 }
+            ],
+            "neighboring_relation": "replace_special",
+            "delta": 1e-6,
+        },
+    },
+    "correlated_noise": {
+        "summary": "DP-FTRL: a run of 1000 steps with three bands of correlated noise, in cycles of three groups",
+        "value": {
+            "events": [
+                {
+                    "mechanism": {
+                        "kind": "correlated_gaussian",
+                        "noise_multiplier": 3.0,
+                        "coefficients": [1.0, 0.5, 0.375],
+                    },
+                    "sampling": {
+                        "kind": "cyclic_poisson",
+                        "sampling_probability": 0.12,
+                        "cycle_length": 3,
+                        "assignment": "independent",
+                    },
+                    "count": 1000,
+                }
+            ],
+            "delta": 1e-6,
+        },
+    },
+    "correlated_families": {
+        "summary": "Three runs of five epochs in the same order, with noise of one family of matrices each",
+        "value": {
+            "events": [
+                {"mechanism": correlated | {"noise_multiplier": 20.0}, "sampling": _SAME_ORDER, "count": 500}
+                for correlated in (
+                    {"kind": "square_root_gaussian", "bands": 100},
+                    {"kind": "inverse_square_root_gaussian", "inverse_bands": 4},
+                    {"kind": "buffered_gaussian", "scales": [0.3, 0.1], "decays": [0.9, 0.5]},
+                )
             ],
             "neighboring_relation": "replace_special",
             "delta": 1e-6,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from accounting.convention import convention
+from accounting.events import RandomAllocation
 from accounting.intervals import Answer
+from accounting.schedule_warnings import public_size, weak_guarantee
 from app.context import Context
 from app.evaluation import Evaluation
 from app.privacy.account import AccountAnswer, AccountRequest, CertificationBody, PointBody
@@ -47,9 +49,15 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
         for index, (value, found) in enumerate(zip(asked, answers, strict=True))
     ]
     engine_warnings = [warning for found in answers for warning in found.warnings]
+    if not isinstance(given, list):
+        upper = answers[0].value.upper
+        epsilon, delta = (upper, asked[0]) if field == "delta" else (asked[0], upper)
+        engine_warnings += weak_guarantee(epsilon=epsilon, delta=delta, records=public_size(events))
     parts: dict[str, object] = {"points": points} if isinstance(given, list) else _fields(points[0])
     if request.group_size > 1:
         parts["group_size"] = request.group_size
+    if field == "delta" and not isinstance(given, list) and asked[0] > 0.0 and request.group_size == 1:
+        parts |= _about_shuffling(evaluation, asked[0])
     if request.curve is not None:
         parts["curve"] = curve(evaluation, field, asked, request.curve.points)
     if request.attack_risk is not None:
@@ -63,6 +71,19 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
             "warnings": list(dict.fromkeys([*evaluation.warnings(field, asked[0]), *engine_warnings])),
         }
     )
+
+
+def _about_shuffling(evaluation: Evaluation, delta: float) -> dict[str, object]:
+    """Return the part of the answer about shuffled epochs; none where there are none."""
+    found = evaluation.shuffling(delta, "delta")
+    if found is None:
+        return {}
+    about: dict[str, object] = {"attained_epsilon": found.attained, "poisson_is_refuted": found.poisson_is_refuted}
+    if found.allocated is not None:
+        about["switch_to"] = {"kind": RandomAllocation.kind, "epsilon": IntervalBody.of(found.allocated.value)}
+    if found.poisson is not None:
+        about["poisson_claim"] = IntervalBody.of(found.poisson.value)
+    return {"shuffling": about}
 
 
 def has_every_opinion(answer: AccountAnswer) -> bool:

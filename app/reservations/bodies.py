@@ -8,7 +8,7 @@ from typing import Any
 
 from accounting.events import Event
 from app.kit.timestamps import format_moment
-from app.ledger.amounts import amounts_in_words, remaining_in_words
+from app.ledger.amounts import amounts_in_words, given_back_in_words, remaining_in_words
 from app.ledger.states import Path, ReservationState
 
 
@@ -28,6 +28,7 @@ def reservation_body(state: ReservationState, path: Path, now: datetime) -> dict
         "overdue": state.is_overdue(now),
         "cost": amounts_in_words(budget_filter, state.cost),
         "charged": None if state.charged is None else amounts_in_words(budget_filter, state.charged),
+        "given_back": given_back_in_words(budget_filter, state),
         "remaining": remaining_in_words(path),
         "events": events_body(state.events),
         "charged_events": None if state.charged_events is None else events_body(state.charged_events),

@@ -27,7 +27,7 @@ from app.ledger.commands import Quote, Reserve, Resolution
 from app.ledger.denials import Denial
 from app.ledger.executor import Exceeded, Request, carry_out_one, execute
 from app.ledger.journal import Instruction
-from app.ledger.repository import get_budget
+from app.ledger.repository import report_delta
 from app.ledger.transitions import Transition, decide
 from app.outbox.writing import write_denial
 from app.problems import Problem
@@ -217,24 +217,36 @@ def dry_run(context: Context, principal: Principal, asked: Asked) -> dict[str, A
     command = asked.command(context, quote)
     with context.database.read() as session:
         path = service.path_without_due_holds(session, asked.budget_id, now)
-        report_delta = get_budget(session, asked.budget_id).report_delta
-    delta = None if report_delta is None else float(report_delta)
-    price = prices.explained(context, path[0], delta, asked.events, asked.charge_delta)
+        delta = report_delta(session, asked.budget_id)
+    price = prices.explained(context, path, delta, asked.events, asked.charge_delta, quote.amounts)
     outcome = decide(path, None, command, now, quote.engine_version)
     if isinstance(outcome, Denial):
-        problem = _budget_exceeded(context, principal, Exceeded(outcome, path, command, room_can_be_made=False))
-        problem.members["price"] = price
-        raise problem
+        exceeded = Exceeded(outcome, path, command, room_can_be_made=False)
+        raise _budget_exceeded(context, principal, exceeded, price)
     assert outcome.reservation is not None, "a reservation would be made"
     return {**reservation_body(outcome.reservation, outcome.path, now), "id": None, "price": price}
 
 
-def _budget_exceeded(context: Context, principal: Principal, exceeded: Exceeded) -> Problem:
-    """The answer to a reservation that does not fit. What would fit takes numerics: no lock is held meanwhile."""
+def _budget_exceeded(
+    context: Context, principal: Principal, exceeded: Exceeded, price: dict[str, Any] | None = None
+) -> Problem:
+    """The answer to a reservation that does not fit. What would fit takes numerics: no lock is held meanwhile.
+
+    Args:
+        context: The process's context.
+        principal: Who asks.
+        exceeded: What does not fit, and where.
+        price: The price, if it is explained already.
+    """
     denial, path, command = exceeded.denial, exceeded.path, exceeded.command
+    if price is None:
+        with context.database.read() as session:
+            delta = report_delta(session, path[0].id)
+        price = prices.here(context, path, delta, command.events, command.quote.amounts)
     members: dict[str, Any] = {
         "cost": amounts_in_words(path[0].filter, command.quote.amounts),
         "remaining": remaining_in_words(path),
+        "price": price,
         "warnings": [{"code": code, "detail": detail} for code, detail in command.quote.warnings],
         "budget_id": denial.budget_id,
         **pricing.what_would_fit(context, path, command.events, command.charge_delta),

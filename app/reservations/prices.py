@@ -8,10 +8,12 @@ from typing import Any
 from accounting.effort import is_quick
 from accounting.errors import AccountingError
 from accounting.events import Event
-from accounting.filters.comparison import Comparison, compare
+from accounting.filters import PrivacyFilter
+from accounting.filters.comparison import Alone, compare, price_alone
+from accounting.units import Amounts, exact, from_nano, to_nano_down, to_nano_up
 from app.context import Context
 from app.kit.process_pool import JobFailed
-from app.ledger.states import BudgetState
+from app.ledger.states import BudgetState, Path
 from app.wire.answers import IntervalBody
 
 #: Why a price is more than the tight number, by the kind of filter.
@@ -26,45 +28,132 @@ _WHY: Mapping[str, str] = {
 }
 
 
-def explained(
-    context: Context,
-    budget: BudgetState,
-    report_delta: float | None,
-    events: tuple[Event, ...],
-    charge_delta: float | None,
+#: What is known of plans alone, before all is forgotten.
+_MOST_KNOWN = 1024
+_KNOWN: dict[tuple[Any, ...], Alone] = {}
+
+
+def of_plan(
+    context: Context, budget: BudgetState, report_delta: float | None, events: tuple[Event, ...], amounts: Amounts
 ) -> dict[str, Any] | None:
-    """Say what a plan costs in the budget and in others (`app.reservations.schemas.PriceBody`).
+    """Say what a plan costs alone (`app.reservations.schemas.PlanPriceBody`); remembered.
 
     Args:
         context: The process's context.
-        budget: Where it is to be charged.
+        budget: Where it is charged.
         report_delta: At which the budget's reports are stated; read where its filter has no delta.
         events: The plan.
-        charge_delta: The delta at which an approximate_dp budget prices it.
+        amounts: What the budget charges for it.
 
     Returns:
         None where nothing has a delta, or where that takes too long.
     """
-    delta: float | None = getattr(budget.filter, "delta", report_delta)
+    delta = delta_of(budget.filter, report_delta)
     if delta is None or not events:
         return None
-    question = (budget.filter, events, budget.relation, delta, charge_delta)
+    question = (budget.filter, amounts, events, budget.relation, delta)
+    found = _KNOWN.get(question)
+    if found is None:
+        try:
+            if is_quick(events):
+                with context.numerics:
+                    found = price_alone(*question)
+            else:
+                found = context.processes.run(price_alone, *question)
+        except (AccountingError, JobFailed):
+            return None
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[question] = found
+    return plan_price(found, budget.filter.kind, delta)
+
+
+def here(
+    context: Context, path: Path, report_delta: float | None, events: tuple[Event, ...], amounts: Amounts
+) -> dict[str, Any] | None:
+    """Say what a plan costs alone, and what it adds (`app.reservations.schemas.PriceHereBody`).
+
+    Args:
+        path: Where it is charged, and the budgets above.
+        context, report_delta, events, amounts: As `of_plan`.
+
+    Returns:
+        As `of_plan`.
+    """
+    alone = of_plan(context, path[0], report_delta, events, amounts)
+    return None if alone is None else alone | room_for(path, amounts, alone["delta"])
+
+
+def explained(
+    context: Context,
+    path: Path,
+    report_delta: float | None,
+    events: tuple[Event, ...],
+    charge_delta: float | None,
+    amounts: Amounts,
+) -> dict[str, Any] | None:
+    """Say what a plan costs in the budget and in others (`app.reservations.schemas.PriceBody`).
+
+    Args:
+        context, path, report_delta, events, amounts: As `here`.
+        charge_delta: The delta at which an approximate_dp budget prices it.
+
+    Returns:
+        As `of_plan`.
+    """
+    price, budget = here(context, path, report_delta, events, amounts), path[0]
+    if price is None:
+        return None
+    question = (budget.filter, events, budget.relation, price["delta"], charge_delta)
     try:
         if is_quick(events):
             with context.numerics:
-                return _body(compare(*question), budget.filter.kind)
-        return _body(context.processes.run(compare, *question), budget.filter.kind)
+                found = compare(*question)
+        else:
+            found = context.processes.run(compare, *question)
     except (AccountingError, JobFailed):
         return None
-
-
-def _body(found: Comparison, kind: str) -> dict[str, Any]:
-    return {
-        "delta": found.delta,
-        "tight": IntervalBody.of(found.tight).model_dump(),
-        "charged": found.charged,
-        "why": _WHY[kind],
+    return price | {
         "kinds": found.kinds,
         "after_a_quarter": found.after_a_quarter,
         "in_parts": [{"parts": parts, "epsilon": epsilon} for parts, epsilon in found.parts.items()],
     }
+
+
+def plan_price(alone: Alone, kind: str, delta: float) -> dict[str, Any]:
+    """The members of `app.reservations.schemas.PlanPriceBody`."""
+    tight = IntervalBody.of(alone.tight).model_dump()
+    return {"delta": delta, "tight": tight, "charged": alone.charged, "why": _WHY[kind]}
+
+
+def room_for(path: Path, amounts: Amounts, delta: float) -> dict[str, Any]:
+    """Return what a charge adds to the epsilon that is used, and what is left of epsilon, where there is least room.
+
+    Args:
+        path: The budget and those above it. Each tells its own numbers: one that is fuller has less left, and the same
+            charge adds less to it.
+        amounts: The charge.
+        delta: At which epsilons are stated, where a filter has no delta of its own.
+    """
+    rooms = [_room(level, amounts, getattr(level.filter, "delta", delta)) for level in path]
+    known = [(left - adds, adds, left) for adds, left in filter(None, rooms)]
+    if len(known) < len(rooms):
+        return {"adds": None, "left": None}
+    _, adds, left = min(known)
+    return {"adds": float(from_nano(adds)), "left": float(from_nano(left))}
+
+
+def _room(budget: BudgetState, amounts: Amounts, delta: float) -> tuple[int, int] | None:
+    """Return what is added and what is left, in nano-units; None where no finite epsilon follows."""
+    totals = budget.used, budget.filter.add(budget.used, amounts)
+    before, after = (budget.filter.epsilon_at(total, delta) for total in totals)
+    limit = budget.filter.limit_epsilon_at(delta)
+    if before is None or after is None or limit is None:
+        return None
+    used = to_nano_up(exact(before))
+    return max(0, to_nano_up(exact(after)) - used), max(0, to_nano_down(exact(limit)) - used)
+
+
+def delta_of(budget_filter: PrivacyFilter, report_delta: float | None) -> float | None:
+    """Return the delta at which prices are stated: the filter's own, else that of the budget's reports."""
+    return getattr(budget_filter, "delta", report_delta)

@@ -86,8 +86,8 @@ class PartsBody(Schema):
     )
 
 
-class PriceBody(Schema):
-    """The plan alone costs this, as an epsilon at one delta."""
+class PlanPriceBody(Schema):
+    """A plan alone costs this, as an epsilon at one delta."""
 
     delta: float = Field(description="The budget's own, else the one of its reports.")
     tight: IntervalBody = Field(description="If everything was fixed before any output was seen.")
@@ -95,6 +95,22 @@ class PriceBody(Schema):
         description="The price in this budget; null where no finite epsilon follows at this delta."
     )
     why: str = Field(description="Why these differ.")
+
+
+class PriceHereBody(PlanPriceBody):
+    """The same, and what the plan adds to what is charged already."""
+
+    adds: float | None = Field(
+        description="The epsilon that it adds to everything spent and reserved now. Epsilons do not add up: this is "
+        "mostly less than `charged`. Of the budget and those above it, where that leaves the least. Null where no "
+        "finite epsilon follows."
+    )
+    left: float | None = Field(description="What is left there without it.")
+
+
+class PriceBody(PriceHereBody):
+    """The same, with the prices in budgets of other kinds and in parts."""
+
     kinds: dict[str, float | None] = Field(
         description="The price in a budget of each kind that is about as large as the plan; null where it has no price "
         "there. An approximate_dp budget is charged half of delta with it."
@@ -115,6 +131,10 @@ class ReservationBody(Schema):
     overdue: bool = Field(description="Started, and not committed in its time; it still takes its one commit.")
     cost: FilterAmounts
     charged: FilterAmounts | None = Field(description="What a committed reservation has spent.")
+    given_back: FilterAmounts | None = Field(
+        description="What its commit gave back for steps that will never be taken, and `failure_delta`, what was spent "
+        "for it; `charged` is net of it."
+    )
     remaining: FilterAmounts
     events: list[EventSchema]
     charged_events: list[EventSchema] | None
@@ -129,5 +149,6 @@ class ReservationBody(Schema):
     warnings: list[LedgerWarning]
     price: PriceBody | None = Field(
         None,
-        description="The answer to a dry run has it, denied or not, where the budget or its reports have a delta.",
+        description="The answer to a dry run has it, denied or not, where the budget or its reports have a delta. A "
+        "reservation that is denied has it without the prices in other kinds and in parts.",
     )

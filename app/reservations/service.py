@@ -13,7 +13,7 @@ from app.context import Context
 from app.entries.kinds import SERVICE
 from app.ledger import repository as ledger
 from app.ledger import rows
-from app.ledger.amounts import amounts_in_words
+from app.ledger.amounts import amounts_in_words, given_back_in_words
 from app.ledger.commands import Expire, Resolution
 from app.ledger.executor import carry_out_one
 from app.ledger.journal import Instruction, carry_out, path_of
@@ -47,6 +47,12 @@ def reservation_cost(session: Session, reservation_id: str) -> dict[str, Any]:
     assert path is not None, "a reservation has a budget"
     paid = state.cost if state.is_open else state.charged
     return amounts_in_words(path[0].filter, path[0].filter.zero if paid is None else paid)
+
+
+def given_back(session: Session, reservation_id: str) -> dict[str, Any] | None:
+    """What the reservation's commit gave back for a tail that was given up; None where it gave nothing."""
+    row = get_reservation(session, reservation_id)
+    return given_back_in_words(ledger.get_budget(session, row.budget_id).filter, rows.reservation_state(row))
 
 
 def bodies(session: Session, found: Sequence[Reservation], now: datetime) -> list[dict[str, Any]]:

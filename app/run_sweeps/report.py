@@ -13,6 +13,7 @@ from app.algorithms.schemas import AchievedBody, DtypeName
 from app.algorithms.targets import AchievedPureBody, AnyAchievedBody
 from app.privacy.tuning import DistributionBody
 from app.reservations import service as reservations
+from app.reservations.schemas import PriceBody
 from app.run_sweeps.preparation import Prepared
 from app.run_sweeps.schemas import (
     BestBody,
@@ -76,6 +77,7 @@ def quote_body(prepared: Prepared, cost: dict[str, Any] | None) -> RunSweepQuote
         guarantee=guarantee_of(sweep),
         cost=None if cost is None else cost["cost"],
         remaining=None if cost is None else cost["remaining"],
+        price=None if cost is None or cost["price"] is None else PriceBody.model_validate(cost["price"]),
         sweep_hash=sweep.sweep_hash,
         trials_quantile=_quantile(sweep),
         warnings=sweep.warnings,

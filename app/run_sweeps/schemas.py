@@ -13,6 +13,7 @@ from app.algorithms.schemas import AchievedBody, DtypeName
 from app.algorithms.targets import AchievedPureBody, AnyAchievedBody
 from app.kit.fields import Identifier, OptionalInteger, Schema
 from app.privacy.tuning import DistributionBody, NamedTrials, NegativeBinomialTrials, PoissonTrialsIn
+from app.reservations.schemas import PriceBody
 from app.runs.schemas import MetricBody, RunProblem, RunRequest
 from app.sweeps.schemas import OBJECTS, list_of_values
 from app.tables.states import RunState, Select, SweepState
@@ -190,6 +191,10 @@ class RunSweepQuote(Schema):
     guarantee: AchievedBody | AchievedPureBody | None
     cost: dict[str, Any] | None = Field(description="The charge in the budget's own fields; null without a budget.")
     remaining: dict[str, Any] | None = Field(description="What remains in the budget once this is held.")
+    price: PriceBody | None = Field(
+        description="The cost as epsilons, here and in budgets of other kinds, where the budget or its reports have a "
+        "delta."
+    )
     sweep_hash: str
     trials_quantile: TrialsQuantile | None
     warnings: list[str]

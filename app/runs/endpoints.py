@@ -65,8 +65,8 @@ def create_run(
 
     def command(session: Session) -> Answer:
         run = service.create(session, context, principal.id, request, ready[0])
-        body = run_body(session, run).model_dump(mode="json")
-        return Answer(202, body, {"Location": f"/v1/runs/{run.id}"})
+        body = run_body(session, run).model_copy(update={"price": ready[0].explanation})
+        return Answer(202, body.model_dump(mode="json"), {"Location": f"/v1/runs/{run.id}"})
 
     def prepare() -> None:
         if ready:
@@ -94,7 +94,8 @@ def list_runs(
 def get_run(context: CurrentContext, _: Reader, run_id: str) -> RunBody:
     """Progress is a count of steps; nothing in this answer depends on a private record."""
     with context.database.read() as session:
-        return run_body(session, service.get(session, run_id))
+        body = run_body(session, service.get(session, run_id))
+    return body.model_copy(update={"price": service.price_of(context, run_id)})
 
 
 @router.post("/{run_id}/cancel", operation_id="cancel_run", summary="Cancel a run", response_model=RunBody)

@@ -129,6 +129,7 @@ def run_body(session: Session, run: Run) -> RunBody:
         dtype=None if plan is None else cast(DtypeName, plan.dtype),
         dtype_reason=run.provenance.get("dtype_reason"),
         charge=charge_of(session, run),
+        given_back=None if run.reservation_id is None else reservations.given_back(session, run.reservation_id),
         result=None if run.result is None else ResultBody.model_validate(run.result),
         problem=None if run.problem is None else RunProblem.model_validate(run.problem),
         warnings=run.warnings if plan is not None else [PLAN_ALTERED, *run.warnings],

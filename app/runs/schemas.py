@@ -13,6 +13,7 @@ from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AlgorithmChoice
 from app.datasets.schemas import InlineDataset
 from app.kit.fields import Identifier, OptionalInteger, Schema
+from app.reservations.schemas import PlanPriceBody
 from app.tables.states import RunState
 
 
@@ -117,6 +118,14 @@ class RunBody(Schema):
     dtype_reason: str | None = Field(description="Why it is float64 although the request named none; else null.")
     charge: dict[str, Any] | None = Field(
         description="What the budget holds or has paid, in its filter's own fields; of a sweep, for all of its runs."
+    )
+    given_back: dict[str, Any] | None = Field(
+        description="What came back for steps that were never taken, and what was spent for it; `charge` is net of it."
+    )
+    price: PlanPriceBody | None = Field(
+        None,
+        description="The charge of its plan as an epsilon, beside the tight one: for one run that has a charge of its "
+        "own, where the budget or its reports have a delta.",
     )
     result: ResultBody | None
     problem: RunProblem | None

@@ -10,9 +10,11 @@ from typing import Any, cast
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
+from accounting.effort import is_quick
 from accounting.events import Event
 from accounting.filters import SMALLEST_DELTA
 from accounting.relations import NeighboringRelation
+from accounting.units import Amounts
 from app.algorithms import service as algorithms
 from app.algorithms.binding import DataDescription, build_model, derived_assumptions
 from app.algorithms.model_choice import MODEL_CHOICE
@@ -37,11 +39,14 @@ from app.entries.registering import Registration
 from app.entries.subjects import Subject
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
+from app.ledger import repository as ledger
 from app.ledger.commands import Quote
-from app.ledger.repository import get_budget
+from app.ledger.rows import budget_state
 from app.problems import Problem, not_found, unprocessable
-from app.reservations import quotes
+from app.reservations import prices, quotes
+from app.reservations import service as reservations
 from app.reservations.commands import Asked, reserve
+from app.reservations.schemas import PlanPriceBody
 from app.runs import artifacts, lifecycle, repository
 from app.runs import sweep_progression as progression
 from app.runs import sweep_repository as run_sweeps
@@ -54,6 +59,8 @@ from calibrators.spec import Calibration, Unknown
 
 #: A queued run holds its budget this long. If no worker takes it before, the hold is released and the run fails.
 QUEUE_HOLD_S = 7 * 24 * 3600
+#: A charge that is as near to the epsilon that was asked for, relatively, is the one that was asked for.
+AS_ASKED = 1e-3
 
 
 @dataclass
@@ -69,6 +76,7 @@ class Preparation:
     version: int | None
     assumptions: dict[str, float] = field(default_factory=dict)
     price: Price | None = None
+    explanation: PlanPriceBody | None = None
 
     @property
     def is_public(self) -> bool:
@@ -119,6 +127,8 @@ def prepare(context: Context, request: RunRequest, principal: Principal = SERVIC
     if request.budget_id is not None:
         plan = ready.calibration.plan
         ready.price = price(context, request.budget_id, plan.events, plan.neighboring_relation, request.target)
+        amounts = ready.price.quote.amounts
+        ready.explanation = _explained(context, request.budget_id, plan.events, amounts, may_take_long=True)
     return ready
 
 
@@ -140,6 +150,28 @@ def price(
         detail = f"the budget prices a run at the delta of its target, and a {target.kind} target has none"
         raise unprocessable(problem.code, f"{detail}: give an approximate_dp target", "target", "kind") from None
     return Price(budget_id, events, delta, quote)
+
+
+def _explained(
+    context: Context, budget_id: str, events: tuple[Event, ...], amounts: Amounts, *, may_take_long: bool
+) -> PlanPriceBody | None:
+    with context.database.read() as session:
+        state, delta = budget_state(ledger.get_budget(session, budget_id)), ledger.report_delta(session, budget_id)
+    if not may_take_long and not is_quick(events):
+        return None
+    said = prices.of_plan(context, state, delta, events, amounts)
+    return None if said is None else PlanPriceBody(**said)
+
+
+def price_of(context: Context, run_id: str) -> PlanPriceBody | None:
+    """What the plan of a run costs alone; None where it has no charge of its own, or finding it may take long."""
+    with context.database.read() as session:
+        run = get(session, run_id)
+        if run.reservation_id is None or run.budget_id is None:
+            return None
+        held = reservations.get_reservation(session, run.reservation_id)
+        asked = run.budget_id, held.events, held.cost
+    return _explained(context, *asked, may_take_long=False)
 
 
 def calibrate(context: Context, request: RunRequest, principal: Principal = SERVICE) -> Preparation:
@@ -224,6 +256,7 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
         asked = ready.price.asked(f"{plan.algorithm} run {run_id}", run_id, plan.plan_hash, charged)
         reservation_id = reserve(session, context, principal_id, asked, ready.price.quote)
         warnings += ready.price.warnings
+        warnings += _charged_otherwise(request.target, ready.explanation)
     run = Run(
         **{**columns_of(request, ready), "warnings": warnings},
         id=run_id,
@@ -237,6 +270,19 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
     entered = Registration(EntryKind.REGISTER, Subject.RUN, run_id, principal_id)
     registering.enter(session, run.created_at, [entered])
     return run
+
+
+def _charged_otherwise(target: RunTargetBody, price: PlanPriceBody | None) -> list[str]:
+    """Say it where a run asks for an epsilon and its budget charges another."""
+    if not isinstance(target, ApproximateDpTargetBody) or price is None or price.charged is None:
+        return []
+    if abs(price.charged - target.epsilon) <= AS_ASKED * target.epsilon:
+        return []
+    tight = "" if price.tight.upper is None else f", where its tight epsilon is at most {price.tight.upper:.5g}"
+    return [
+        f"the run asks for epsilon {target.epsilon:g} at delta {target.delta:g}, and its budget charges the plan as "
+        f"epsilon {price.charged:.5g} at delta {price.delta:g}{tight}. {price.why}"
+    ]
 
 
 def columns_of(request: RunRequest, ready: Preparation) -> dict[str, Any]:
@@ -350,7 +396,7 @@ def _relation_of_budget(session: Session, request: RunRequest) -> NeighboringRel
     """The relation that the budget counts under: a run that names none is meant under it."""
     if request.budget_id is None:
         return None
-    return NeighboringRelation(get_budget(session, request.budget_id).neighboring_relation)
+    return NeighboringRelation(ledger.get_budget(session, request.budget_id).neighboring_relation)
 
 
 def _check_test_data(session: Session, request: RunRequest, data: DataDescription) -> None:

@@ -104,11 +104,11 @@ def solve_cells(questions: Sequence[Question], seconds: float) -> list[Cell | Ro
             continue
         try:
             calibration = algorithms.solve(question)
-            cost = algorithms.price(question, calibration)
+            fits = algorithms.fits(question, calibration)
         except Problem as problem:
             outcomes.append(_row_problem(problem))
         else:
-            outcomes.append(Cell(calibration, None if cost is None else cost.fits))
+            outcomes.append(Cell(calibration, fits))
     return outcomes
 
 

@@ -24,6 +24,7 @@ from calibrators.noise import calibration_of, solve_gaussian_steps
 from calibrators.plan import Phase
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.spec import Calibration, Spec
+from calibrators.staged import calibrate_stages
 from calibrators.yang_nsgd.lemma_3_1 import lemma_3_1
 from calibrators.yang_nsgd.nonconvex import ERRATA as SHARED_ERRATA
 
@@ -67,6 +68,8 @@ def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )
+    if spec.stages:
+        return calibrate_stages(algorithm, spec, _CONSTANTS)
     steps = solve_gaussian_steps(spec)
     event, size = steps.event, steps.batch_size
     phase = Phase(event, spec.gradient_bound, size, spec.step_size)
@@ -77,11 +80,7 @@ def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
         phase,
         domain=spec.domain,
         penalty=spec.penalty,
-        hyperparameters=(
-            _constant("first_moment_decay", FIRST_DECAY, "b_1"),
-            _constant("second_moment_decay", SECOND_DECAY, "b_2"),
-            _constant("stabilizer", STABILIZER, r"\xi", "a fixed number, in whatever unit gradients are measured"),
-        ),
+        hyperparameters=_CONSTANTS,
         utility=(
             Provenance(
                 "gradient_evaluations", float(event.count * size), "T B", algorithm.source, ProvenanceKind.EXACT
@@ -97,3 +96,10 @@ def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
 
 def _constant(name: str, value: float, formula: str, *more: str) -> Provenance:
     return Provenance(name, value, formula, _ADAM, ProvenanceKind.EXACT, (_NOT_THE_PAPERS, *more))
+
+
+_CONSTANTS = (
+    _constant("first_moment_decay", FIRST_DECAY, "b_1"),
+    _constant("second_moment_decay", SECOND_DECAY, "b_2"),
+    _constant("stabilizer", STABILIZER, r"\xi", "a fixed number, in whatever unit gradients are measured"),
+)

@@ -28,6 +28,7 @@ ALGORITHM = Algorithm(
         r"x \leftarrow x - \eta\, \frac{\hat m}{\sqrt{\hat v} + \xi}"
     ),
     samplings=SAMPLINGS,
+    in_stages=True,
     relations=RELATIONS,
     gradient_bounds=(Clip,),
     assumptions=(),

@@ -31,6 +31,7 @@ ALGORITHM = Algorithm(
         r"x \leftarrow x - \eta\, \frac{\hat m}{\sqrt{\hat v} + \xi}"
     ),
     samplings=SAMPLINGS,
+    in_stages=True,
     relations=RELATIONS,
     gradient_bounds=(Normalize,),
     assumptions=(),

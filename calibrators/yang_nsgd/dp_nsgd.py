@@ -79,6 +79,7 @@ ALGORITHM = Algorithm(
     source=f"{PAPER}, Algorithm 1, equation (3), Theorem 3.2",
     update=r"x \leftarrow x - \frac{\eta}{B}\left(\sum_i \frac{g_i}{r + \|g_i\|} + \sigma Z\right)",
     samplings=SAMPLINGS,
+    in_stages=True,
     relations=RELATIONS,
     gradient_bounds=(Normalize,),
     assumptions=ASSUMPTIONS,

@@ -84,6 +84,7 @@ ALGORITHM = Algorithm(
     source=f"{PAPER}, equation (2), Theorem 3.4",
     update=r"x \leftarrow x - \frac{\eta}{B}\left(\sum_i \min(1, c/\|g_i\|)\, g_i + c\,\sigma Z\right)",
     samplings=SAMPLINGS,
+    in_stages=True,
     relations=RELATIONS,
     gradient_bounds=(Clip,),
     assumptions=ASSUMPTIONS,

@@ -6,7 +6,16 @@ import math
 from dataclasses import dataclass
 
 from accounting.errors import InvalidValue
-from accounting.events import FullBatch, Poisson, WithoutReplacement
+from accounting.events import (
+    Blocks,
+    DisjointBatches,
+    FullBatch,
+    Poisson,
+    RandomAllocation,
+    ShuffledEpochs,
+    TruncatedPoisson,
+    WithoutReplacement,
+)
 from accounting.relations import NeighboringRelation
 from calibrators.algorithm import Assumption, read_assumptions
 from calibrators.provenance import GRADIENT, LOSS, PURE, SMOOTHNESS, Units
@@ -14,10 +23,13 @@ from calibrators.spec import Spec
 
 PAPER = "Yang, Zhang, Chen & Liu 2022"
 
-SAMPLINGS = (WithoutReplacement, Poisson, FullBatch)
+#: Every step draws its batch anew and keeps it whole, as the theorems need: given the past, its mean gradient is the
+#: objective's. The paper has batches of a fixed size under replace_one. What is usual comes first, as in `/v1/account`.
+DRAWN_ANEW = (Poisson, WithoutReplacement, FullBatch)
+SAMPLINGS = (*DRAWN_ANEW, TruncatedPoisson, RandomAllocation, Blocks, DisjointBatches, ShuffledEpochs)
 RELATIONS = (
-    NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.ADD_OR_REMOVE_ONE,
+    NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.REPLACE_SPECIAL,
 )
 

@@ -11,8 +11,9 @@ from calibrators.noise import calibration_of, solve_gaussian_steps
 from calibrators.plan import Phase
 from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
 from calibrators.spec import Calibration, Spec
+from calibrators.staged import calibrate_stages
 from calibrators.yang_nsgd.lemma_3_1 import lemma_3_1
-from calibrators.yang_nsgd.nonconvex import Problem, read_problem
+from calibrators.yang_nsgd.nonconvex import DRAWN_ANEW, Problem, read_problem
 
 HOLDS = (
     "global generalised smoothness with L_0, L_1",
@@ -87,11 +88,14 @@ def calibrate_with_theorem(
     """Solve for what the spec leaves open; then read step size and bound off the theorem, as far as it is given.
 
     A step size of the caller's own goes into the plan as it is; the bound is then the theorem's at that step size.
-    With a domain or a penalty the theorem, which is about all of R^d, says nothing.
+    With a domain or a penalty the theorem, which is about all of R^d, says nothing; nor does it of batches that depend
+    on who was in earlier ones, or are cut.
     """
     assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
     problem, missing = read_problem(spec)
     theorem = None if problem is None else theorem_of(problem)
+    if spec.stages:
+        return calibrate_stages(algorithm, spec)
     steps = solve_gaussian_steps(spec)
     event, iterations = steps.event, steps.event.count
     s = Phase(event, spec.gradient_bound, steps.batch_size).noise_stddev_on_mean
@@ -112,6 +116,11 @@ def calibrate_with_theorem(
         warnings.append(
             "The theorem is about all of R^d and the bare loss: with a domain or a penalty it gives no step size and "
             "no bound. The privacy does not depend on it."
+        )
+    elif not isinstance(event.sampling, DRAWN_ANEW):
+        warnings.append(
+            "The theorem is about batches that are drawn anew at every step and kept whole: where records take turns, "
+            "or batches are cut, it gives no step size and no bound. The privacy does not depend on it."
         )
     elif problem is not None and theorem is not None:
         recommended = theorem.step_size(s, iterations)

@@ -128,6 +128,26 @@ def symmetrized_profile(s: float, q: float) -> Profile:
     return profile
 
 
+def displaced_profile(s: float, r: float) -> Profile:
+    """A record in another one's place against a null record: (1-r)N(0)+rN(2) against (1-r)N(0)+rN(1) for eps >= 0.
+
+    For eps < 0 the null record against nothing, mirrored.
+    """
+    null, k = remove_profile(s, r), (1.0 - r) / r * math.exp(-1.0 / s**2)
+
+    def above(eps: Array) -> Array:
+        alpha = np.exp(eps)
+        x = 1.5 + s * s * np.log(0.5 * (alpha + np.sqrt(alpha * alpha + 4.0 * k * np.expm1(eps))))
+        two, one = stats.norm.sf((x - 2.0) / s), stats.norm.sf((x - 1.0) / s)
+        return np.clip(r * (two - alpha * one) - (1.0 - r) * np.expm1(eps) * stats.norm.sf(x / s), 0.0, 1.0)
+
+    def profile(eps: Array) -> Array:
+        size = np.abs(eps)
+        return np.where(eps >= 0.0, above(size), -np.expm1(eps) + np.exp(eps) * null(size))
+
+    return profile
+
+
 def replace_profile(s: float, q: float) -> Profile:
     """Poisson's replace-one pair."""
 

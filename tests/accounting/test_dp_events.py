@@ -20,16 +20,20 @@ from accounting.dp_events import NoiseOver, from_dp_event, to_dp_event
 from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import (
     ApproximateDp,
+    DiscreteGaussian,
     DiscreteLaplace,
     DisjointBatches,
     Event,
+    Exponential,
     FullBatch,
     Gaussian,
     Laplace,
     Poisson,
     PureDp,
+    RandomAllocation,
     RandomizedResponse,
     RenyiDp,
+    ReportNoisyMax,
     ShuffledEpochs,
     TreeAggregation,
     TruncatedPoisson,
@@ -85,7 +89,7 @@ NEWER: list[tuple[Event, Any]] = [
     (Event(DiscreteLaplace(4.0, 0.25)), dp.DiscreteLaplaceDpEvent(0.0625, 4)),
     (Event(TreeAggregation(3.0, 40, 0)), dp.SingleEpochTreeAggregationDpEvent(3.0, [7, 40])),
     (
-        Event(Gaussian(3.0), TruncatedPoisson(0.05, 40, 300), 5),
+        Event(Gaussian(3.0), TruncatedPoisson(0.05, 40, 300, "random"), 5),
         dp.SelfComposedDpEvent(dp.TruncatedSubsampledGaussianDpEvent(300, 0.05, 40, 3.0), 5),
     ),
     (
@@ -117,14 +121,72 @@ def test_events_of_other_mechanisms_and_samplings(ours: Event, theirs: Any) -> N
     ],
 )
 def test_what_is_read_costs_what_their_pld_says_or_more(theirs: Any, relation: NeighboringRelation) -> None:
-    """Truncated batches are charged for whichever records are left out, which their account takes as random."""
+    """Batches that are cut at random cost less than their one pair for all relations says."""
     accountant = PLDAccountant(TheirRelation[relation.name]).compose(theirs)
     for epsilon in (0.1, 0.6):
         truth = delta_for_epsilon(from_dp_event(theirs, relation), relation, epsilon).value
         their_delta = accountant.get_delta(epsilon)
-        assert truth.upper >= their_delta * (1 - 1e-3) - 1e-9
+        assert truth.upper <= their_delta * (1 + 1e-3)
         if not isinstance(theirs, dp.TruncatedSubsampledGaussianDpEvent):
-            assert truth.upper <= their_delta * (1 + 1e-3)
+            assert truth.upper >= their_delta * (1 - 1e-3) - 1e-9
+
+
+UNRELEASED_CLASSES = {
+    "DiscreteGaussianDpEvent",
+    "EpsilonDeltaDpEvent",
+    "ExponentialMechanismDpEvent",
+    "PermuteAndFlipDpEvent",
+    "RandomAllocationDpEvent",
+}
+#: Classes that dp-accounting 0.6 does not have yet, as JSON.
+UNRELEASED: list[tuple[dict[str, Any], NeighboringRelation, Event]] = [
+    ({"class_name": "EpsilonDeltaDpEvent", "epsilon": 0.5, "delta": 0}, REPLACE, Event(PureDp(0.5))),
+    ({"class_name": "EpsilonDeltaDpEvent", "epsilon": 0.5, "delta": 1e-6}, REPLACE, Event(ApproximateDp(0.5, 1e-6))),
+    ({"class_name": "ExponentialMechanismDpEvent", "epsilon": 0.5}, REPLACE, Event(Exponential(0.5))),
+    ({"class_name": "PermuteAndFlipDpEvent", "epsilon": 0.5}, REPLACE, Event(ReportNoisyMax(0.5, "exponential"))),
+    (
+        {
+            "class_name": "SelfComposedDpEvent",
+            "count": 3,
+            "event": {
+                "class_name": "RandomAllocationDpEvent",
+                "event": {"class_name": "GaussianDpEvent", "noise_multiplier": 2},
+                "num_selected": 2,
+                "num_steps": 20,
+            },
+        },
+        SPECIAL,
+        Event(Gaussian(2.0), RandomAllocation(20, 2), 60),
+    ),
+]
+
+
+@pytest.mark.parametrize(("theirs", "relation", "ours"), UNRELEASED)
+def test_classes_of_their_sources_are_read_from_json(
+    theirs: dict[str, Any], relation: NeighboringRelation, ours: Event
+) -> None:
+    assert from_dp_event(theirs, relation) == (ours,)
+
+
+def test_discrete_gaussian_noise_of_one_coordinate_and_of_many() -> None:
+    def read(relation: NeighboringRelation, **fields: Any) -> Any:
+        [found] = from_dp_event({"class_name": "DiscreteGaussianDpEvent", "sigma": 6.0, **fields}, relation)
+        return found.mechanism
+
+    one = read(SPECIAL, sensitivity=3, dimension=1)
+    assert isinstance(one, DiscreteGaussian)
+    assert (one.noise_multiplier, one.grid) == (pytest.approx(2.0, rel=1e-14), 1.0 / 3.0)
+    assert one.noise_multiplier <= 2.0
+    for fields in ({"dimension": 7}, {"dimension": None}, {}):
+        assert read(SPECIAL, sensitivity=3, **fields) == ZcDp(0.125 * (1.0 + 2.0**-50))
+        assert read(REPLACE, sensitivity=3, **fields).rho == pytest.approx(0.5)
+    assert read(SPECIAL, sensitivity=1.5, dimension=1).rho == pytest.approx(0.03125)
+
+
+def test_an_arbitrary_cut_has_no_event_of_theirs() -> None:
+    with pytest.raises(Unsupported, match="uniformly random subset") as caught:
+        to_dp_event([Event(Gaussian(3.0), TruncatedPoisson(0.05, 40, 300), 5)], SPECIAL)
+    assert caught.value.pointer == (0, "sampling", "truncation")
 
 
 def test_restarted_trees_are_so_many_trees() -> None:
@@ -368,7 +430,8 @@ def test_every_class_of_theirs_is_read_or_refused_by_name() -> None:
     classes = {
         name for name, value in vars(dp).items() if isinstance(value, type) and issubclass(value, dp.DpEvent)
     } - {"DpEvent"}
-    assert classes == set(FIELDS) | set(REFUSED)
+    # Some are in their sources and in no release yet.
+    assert set(FIELDS) | set(REFUSED) == classes | UNRELEASED_CLASSES
 
 
 @pytest.mark.parametrize(

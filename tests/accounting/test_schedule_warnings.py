@@ -4,7 +4,7 @@ import pytest
 
 from accounting.accountant import epsilon_for_delta
 from accounting.errors import InvalidValue
-from accounting.events import DisjointBatches, Event, Gaussian, Poisson, ShuffledEpochs, WithoutReplacement
+from accounting.events import DisjointBatches, Event, Gaussian, Laplace, Poisson, ShuffledEpochs, WithoutReplacement
 from accounting.relations import NeighboringRelation
 from accounting.schedule_warnings import schedule_warnings
 
@@ -24,8 +24,9 @@ def test_poisson_is_shown_only_as_not_valid() -> None:
 
 
 def test_fixed_size_batches_say_that_they_are_charged_as_replace_one() -> None:
-    fixed = Event(Gaussian(4.0), WithoutReplacement(10, 1000), 50)
-    [warning] = schedule_warnings([Event(Gaussian(1.0)), fixed], SPECIAL, delta=1e-5)
+    fixed = Event(Laplace(4.0), WithoutReplacement(10, 1000), 50)
+    own = Event(Gaussian(4.0), WithoutReplacement(10, 1000), 50)
+    [warning] = schedule_warnings([own, fixed], SPECIAL, delta=1e-5)
     assert "(event 1) are charged as replace_one" in warning
     assert schedule_warnings([fixed], REPLACE, delta=1e-5) == ()
     both = schedule_warnings([fixed, SHUFFLED, *[fixed] * 6], SPECIAL, delta=1e-5)

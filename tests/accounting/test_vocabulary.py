@@ -108,7 +108,7 @@ def test_sampling_without_a_proof_is_refused_and_names_what_works() -> None:
         (lambda: WithoutReplacement(11, 10), ("batch_size",)),
         (lambda: WithoutReplacement(0, 10), ("batch_size",)),
         (lambda: WithoutReplacement(1.5, 10), ("batch_size",)),
-        (lambda: WithoutReplacement(1, 10**10), ("dataset_size",)),
+        (lambda: WithoutReplacement(1, 10**14), ("dataset_size",)),
         (lambda: ShuffledEpochs(0), ("steps_per_epoch",)),
         (lambda: DisjointBatches("random"), ("assignment",)),
     ],

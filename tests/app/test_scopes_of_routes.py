@@ -33,7 +33,7 @@ BOOKKEEPERS = frozenset({Scope.OWNER, Scope.AUDITOR})
 ALLOWED: dict[str, frozenset[Scope]] = {
     # Computed from the request alone; a budget that the request names is for those who read budgets.
     **dict.fromkeys(
-        ["account", "convert", "tuning_cost", "import_history", "calibrate", "sweep", "advise"],
+        ["account", "convert", "tuning_cost", "import_history", "calibrate", "calibrate_events", "sweep", "advise"],
         EVERYBODY,
     ),
     **dict.fromkeys(["list_algorithms", "compare_algorithms", "get_algorithm"], EVERYBODY),

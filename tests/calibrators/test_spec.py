@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from accounting.errors import InvalidValue, Unsupported
-from accounting.events import DisjointBatches, FullBatch, Poisson, WithoutReplacement
+from accounting.events import (
+    Blocks,
+    DisjointBatches,
+    FullBatch,
+    Poisson,
+    RandomAllocation,
+    ShuffledEpochs,
+    TruncatedPoisson,
+    WithoutReplacement,
+)
 from accounting.relations import NeighboringRelation
 from accounting.targets import AdvantageTarget, ApproximateDpTarget, ZcdpTarget
 from calibrators.noise import GaussianSteps, gaussian_event, solve_gaussian_steps, solve_steps
@@ -154,6 +163,9 @@ def test_a_batch_larger_than_the_data_set_is_refused() -> None:
         ("full_batch", ADD, FullBatch()),
         ("poisson", ADD, Poisson(0.1)),
         ("without_replacement", ONE, WithoutReplacement(100, 1000)),
+        ("random_allocation", ADD, RandomAllocation(10, 1)),
+        ("blocks", ADD, Blocks(7, 1)),
+        ("shuffled_epochs", ONE, ShuffledEpochs(10)),
         ("disjoint_batches", ONE, DisjointBatches("by_position")),
         ("disjoint_batches", SPECIAL, DisjointBatches("by_position")),
         ("disjoint_batches", ADD, DisjointBatches("independent")),
@@ -166,6 +178,101 @@ def test_the_sampling_of_the_events_follows_from_the_public_sizes(
     spec = replace(SPEC, sampling=sampling, neighboring_relation=relation, batch_size=size)
     event = gaussian_event(spec)(2.0, 7, size)
     assert (event.sampling, event.count, event.mechanism.noise_multiplier) == (expected, 7, 2.0)
+
+
+@pytest.mark.parametrize(("size", "steps"), [(1000, 1), (999, 2), (300, 4), (250, 4), (1, 1000)])
+@pytest.mark.parametrize("sampling", ["random_allocation", "shuffled_epochs"])
+def test_an_epoch_has_the_fewest_steps_whose_batches_are_no_larger_than_asked(
+    sampling: str, size: int, steps: int
+) -> None:
+    expected = RandomAllocation(steps, 1) if sampling == "random_allocation" else ShuffledEpochs(steps)
+    event = gaussian_event(replace(SPEC, sampling=sampling, neighboring_relation=SPECIAL))(1.0, 7, size)
+    assert event.sampling == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "steps", "blocks"), [(100, 50, 5), (90, 50, 4), (110, 50, 5), (1, 50, 1), (1000, 50, 50)]
+)
+def test_blocks_are_as_many_as_keep_batches_no_larger_than_asked(size: int, steps: int, blocks: int) -> None:
+    event = gaussian_event(replace(SPEC, sampling="blocks"))(1.0, steps, size)
+    assert event.sampling == Blocks(steps, blocks)
+
+
+def test_the_number_of_steps_in_blocks_is_not_solved_for() -> None:
+    spec = replace(SPEC, sampling="blocks", iterations=None, noise_multiplier=1.0, unknown=Unknown.ITERATIONS)
+    with pytest.raises(Unsupported, match="cost less") as caught:
+        solve_gaussian_steps(spec)
+    assert caught.value.pointer == ("solve_for",)
+
+
+def test_an_epoch_of_more_steps_than_a_plan_may_have_is_refused() -> None:
+    spec = replace(SPEC, dataset_size=10**9, batch_size=9, sampling="random_allocation")
+    with pytest.raises(InvalidValue, match="batch_size must be at least 10") as caught:
+        calibrate("dp_sgd", spec)
+    assert caught.value.pointer == ("batch_size",)
+
+
+def test_allocations_need_about_the_noise_of_poisson_batches_and_far_less_than_shuffled_ones() -> None:
+    """Twenty epochs of ten batches, for (1, 1e-5): the noise of shuffled epochs is that of twenty full batches."""
+    spec = replace(SPEC, iterations=200, neighboring_relation=SPECIAL)
+    noise = {
+        kind: solve_gaussian_steps(replace(spec, sampling=kind)).noise_multiplier
+        for kind in ("poisson", "random_allocation", "shuffled_epochs")
+    }
+    assert noise["random_allocation"] == pytest.approx(noise["poisson"], rel=0.02)
+    twenty = solve_gaussian_steps(replace(spec, sampling="full_batch", batch_size=None, iterations=20))
+    assert noise["shuffled_epochs"] == pytest.approx(twenty.noise_multiplier, rel=1e-6)
+    assert noise["random_allocation"] < 0.5 * noise["shuffled_epochs"]
+
+
+def test_the_number_of_steps_or_the_size_of_disjoint_batches_follows_from_the_other() -> None:
+    spec = replace(SPEC, sampling="disjoint_batches")
+    steps = solve_gaussian_steps(replace(spec, batch_size=300, iterations=None))
+    assert (steps.event.count, steps.batch_size) == (3, 300)
+    size = solve_gaussian_steps(replace(spec, batch_size=None, iterations=7))
+    assert (size.event.count, size.batch_size) == (7, 142)
+    for changes, pointer in (
+        ({"batch_size": 300, "iterations": 4}, "iterations"),
+        ({"batch_size": None, "iterations": 1001}, "iterations"),
+        ({"batch_size": None, "iterations": None}, "batch_size"),
+    ):
+        with pytest.raises(InvalidValue, match="disjoint batches") as caught:
+            solve_gaussian_steps(replace(spec, **changes))
+        assert caught.value.pointer == (pointer,)
+
+
+def test_truncated_batches_keep_a_random_subset_of_the_size_that_is_given() -> None:
+    spec = replace(SPEC, sampling="truncated_poisson", max_batch_size=120, iterations=20)
+    steps = solve_gaussian_steps(spec)
+    assert steps.event.sampling == TruncatedPoisson(0.1, 120, 1000, truncation="random")
+    assert 0.999 < steps.achieved.value.upper <= 1.0
+    # Nothing is ever cut where a batch may hold everyone.
+    whole = solve_gaussian_steps(replace(spec, max_batch_size=1000))
+    poisson = solve_gaussian_steps(replace(spec, sampling="poisson", max_batch_size=None))
+    assert whole.noise_multiplier == poisson.noise_multiplier < steps.noise_multiplier
+
+
+def test_the_largest_size_is_of_truncated_batches_which_need_it_and_is_not_solved_for() -> None:
+    with pytest.raises(InvalidValue, match="of truncated_poisson batches alone") as caught:
+        replace(SPEC, max_batch_size=120)
+    assert caught.value.pointer == ("max_batch_size",)
+    truncated = replace(SPEC, sampling="truncated_poisson")
+    with pytest.raises(InvalidValue, match="max_batch_size is needed") as caught:
+        solve_gaussian_steps(truncated)
+    assert (caught.value.code, caught.value.pointer) == ("missing", ("max_batch_size",))
+    open_size = replace(
+        truncated, max_batch_size=120, batch_size=None, unknown=Unknown.BATCH_SIZE, noise_multiplier=1.0
+    )
+    with pytest.raises(Unsupported, match="not proved") as refused:
+        solve_gaussian_steps(open_size)
+    assert refused.value.pointer == ("solve_for",)
+
+
+def test_the_number_of_disjoint_batches_is_nothing_to_solve_for() -> None:
+    spec = replace(SPEC, sampling="disjoint_batches", iterations=None, noise_multiplier=1.0, unknown=Unknown.ITERATIONS)
+    with pytest.raises(Unsupported, match="no number of steps") as caught:
+        solve_gaussian_steps(spec)
+    assert caught.value.pointer == ("solve_for",)
 
 
 @pytest.mark.parametrize("relation", [ONE, SPECIAL])

@@ -134,7 +134,7 @@ def test_a_worker_that_stalls_before_its_start_cannot_start_what_another_carried
     assert service.get(f"/v1/runs/{run['id']}/model") == released
     assert model_files(context) == [artifacts.model_path(context, service.stored(run)).name]
     assert entries_of(context, budget, service) == ["create", "reserve", "start", "commit"]
-    assert service.get(f"/v1/budgets/{budget['id']}")["spent"] == done["charge"]
+    assert service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"] == done["charge"]
 
 
 def test_a_worker_that_stalls_after_its_start_is_charged_once_and_releases_nothing(service, context):
@@ -158,7 +158,7 @@ def test_a_worker_that_stalls_after_its_start_is_charged_once_and_releases_nothi
         assert service.get(f"/v1/runs/{run['id']}") == run
         assert service.model(run) == released
         assert entries_of(context, budget, service) == ["create", "reserve", "start", "commit"]
-        assert service.get(f"/v1/budgets/{budget['id']}")["spent"] == run["charge"]
+        assert service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"] == run["charge"]
 
 
 def test_a_long_run_is_kept_by_its_heartbeat(service, context, monkeypatch):

@@ -49,6 +49,18 @@ def calibrated(name: str, spec: Spec, **changes: Any) -> Calibration:
     return _calibrated(name, _Frozen(replace(spec, **changes)))
 
 
+def sized_for(sampling: str, spec: Spec) -> dict[str, Any]:
+    """What changes beside the sampling: full batches have one size, one pass has as many steps as fill it."""
+    if sampling == "full_batch":
+        return {"batch_size": None}
+    if sampling == "truncated_poisson":
+        assert spec.batch_size is not None
+        return {"max_batch_size": spec.batch_size}
+    if sampling == "disjoint_batches" and spec.batch_size and spec.iterations:
+        return {"iterations": min(spec.iterations, spec.dataset_size // spec.batch_size)}
+    return {}
+
+
 def pinned(name: str, spec: Spec) -> Spec:
     """The spec with what the algorithm would choose for itself: so that one thing can be moved alone."""
     found = calibrated(name, spec)

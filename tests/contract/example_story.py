@@ -157,7 +157,15 @@ def play(story: Story) -> None:
     """From the first calibration to the last deletion."""
     for name in ("health_live", "health_ready", "metrics", "calibrate", "account", "convert", "tuning_cost"):
         story.call(name)
-    for name in ("import_history", "list_algorithms", "compare_algorithms", "get_algorithm", "advise", "sweep"):
+    for name in (
+        "calibrate_events",
+        "import_history",
+        "list_algorithms",
+        "compare_algorithms",
+        "get_algorithm",
+        "advise",
+        "sweep",
+    ):
         story.call(name)
     story.call("derive_assumptions")
     waiting = _keep_books(story)

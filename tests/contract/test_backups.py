@@ -167,14 +167,14 @@ def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> Non
     assert "The loss is entered, and life 2 of the ledger has begun." in service.follow("Acknowledging the loss")
 
     with service.client() as client:
-        assert client.get(f"/v1/budgets/{budget}").json()["spent"] == {"rho": 0.1}
+        assert client.get(f"/v1/budgets/{budget}").json()["amounts"]["spent"] == {"rho": 0.1}
         (commit,) = [record for record in records if record["kind"] == "commit"]
         events = [{"mechanism": {"kind": "zcdp", "rho": float(commit["events"][0]["mechanism"]["rho"])}}]
         post(client, f"/v1/budgets/{budget}/corrections", {"events": events, "reason": "forgotten by the backup"})
         closed = post(
             client, f"/v1/budgets/{budget}/limit", {"filter": {"kind": "zcdp", "rho": 0.2}, "reason": "closed"}
         )
-        assert (closed["spent"], closed["remaining"]) == ({"rho": 0.2}, {"rho": 0})
+        assert (closed["amounts"]["spent"], closed["amounts"]["remaining"]) == ({"rho": 0.2}, {"rho": 0})
 
 
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)

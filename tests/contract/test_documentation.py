@@ -26,7 +26,7 @@ from tests.contract.documents import BASE_URL, DOCS, FENCE, PAGES, ROOT, name_of
 from tests.databases import DatabaseFactory
 from tests.local_access import local_client
 
-ENDPOINT = re.compile(r"`POST (/v1/[a-z-]+)`")
+ENDPOINT = re.compile(r"`POST (/v1/[a-z/-]+)`")
 COMMAND = re.compile(r"^    (curl .+?)(?<!\\)(?=\n(?!      )|\Z)", re.MULTILINE | re.DOTALL)
 
 

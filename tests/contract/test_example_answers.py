@@ -20,6 +20,7 @@ RUN_ELSEWHERE = {
     "tuning_cost": "tests/app/privacy/test_tuning.py",
     "import_history": "tests/app/privacy/test_imports.py",
     "calibrate": "tests/app/algorithms/test_calibrate.py",
+    "calibrate_events": "tests/app/algorithms/test_open_events.py",
     "advise": "tests/app/algorithms/test_advise.py",
     "derive_assumptions": "tests/app/algorithms/test_assumptions.py",
     "sweep": "tests/app/sweeps/test_sweep.py",

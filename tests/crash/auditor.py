@@ -92,7 +92,7 @@ def account_faults(view: BudgetView) -> Iterator[str]:
         if spent + reserved > limit:
             yield f"{where}: {spent + reserved} is more than the limit {limit}"
     told = {"limit": limit, "spent": spent, "reserved": reserved, "remaining": limit - spent - reserved}
-    shown = {name: nano_units(view.budget[name]) for name in told}
+    shown = {name: nano_units(view.budget["amounts"][name]) for name in told}
     if shown != told:
         yield f"{identifier}: the budget shows {shown}, its entries add up to {told}"
     states = {
@@ -180,7 +180,7 @@ def _tells(body: Json, entry: Json) -> bool:
     """Whether the answer to a command that was carried out says what its entry says."""
     kind, amount = entry["kind"], nano_units(entry["amount"])
     if kind == Kind.CREATE:
-        return bool(body["id"] == entry["budget_id"] and nano_units(body["limit"]) == amount)
+        return bool(body["id"] == entry["budget_id"] and nano_units(body["amounts"]["limit"]) == amount)
     told = nano_units(body["charged" if kind == Kind.COMMIT else "cost"])
     return (body["id"], body["state"], told) == (entry["reservation_id"], STATE_AFTER[kind], amount)
 

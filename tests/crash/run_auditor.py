@@ -127,9 +127,9 @@ def _charge_faults(books: Books) -> Iterator[str]:
 
 
 def _spending_faults(view: BudgetView, spent: Counter[str]) -> Iterator[str]:
-    budget = view.budget
-    if (nano_units(budget["spent"]), nano_units(budget["reserved"])) != (spent[budget["id"]], 0):
-        yield f"{budget['id']}: shows {budget['spent']} and {budget['reserved']}, its runs cost {spent[budget['id']]}"
+    budget, amounts = view.budget, view.budget["amounts"]
+    if (nano_units(amounts["spent"]), nano_units(amounts["reserved"])) != (spent[budget["id"]], 0):
+        yield f"{budget['id']}: shows {amounts['spent']} and {amounts['reserved']}, its runs cost {spent[budget['id']]}"
 
 
 def _twin_faults(orders: Sequence[Order], books: Books) -> Iterator[str]:

@@ -67,7 +67,8 @@ def shown(*steps: Step) -> BudgetView:
             reservations[name]["charged"] = rho(units)
         reservations[name]["state"] = STATE_AFTER[kind]
     amounts = {"limit": limit, "spent": spent, "reserved": reserved, "remaining": limit - spent - reserved}
-    budget = {"id": BUDGET, "name": "create budget", **{name: rho(units) for name, units in amounts.items()}}
+    shown_amounts = {name: rho(units) for name, units in amounts.items()}
+    budget = {"id": BUDGET, "name": "create budget", "amounts": shown_amounts}
     return BudgetView(budget, entries, list(reservations.values()))
 
 
@@ -80,7 +81,7 @@ def acknowledged(kind: Kind, name: str, units: int | None, told: int, replayed: 
     """Answered with success: the command said ``units``, the answer says ``told``."""
     body: Json = {"id": f"res_{name}", "state": STATE_AFTER.get(kind), "cost": rho(told), "charged": rho(told)}
     if kind is Kind.CREATE:
-        body = {"id": BUDGET, "limit": rho(told)}
+        body = {"id": BUDGET, "amounts": {"limit": rho(told)}}
     return Exchange(command(kind, name, units), answer(200, body, replayed))
 
 
@@ -193,7 +194,7 @@ def doubled_reservation(view: BudgetView) -> None:
     doubled(view, 7)
     view.entries[-1]["reservation_id"] = "res_twice"
     view.reservations.append({"id": "res_twice", "state": "pending", "cost": rho(2), "charged": None})
-    view.budget |= {"reserved": rho(2), "remaining": rho(0)}
+    view.budget["amounts"] |= {"reserved": rho(2), "remaining": rho(0)}
 
 
 DOCTORED: dict[str, tuple[Callable[[BudgetView], object], str]] = {
@@ -204,10 +205,22 @@ DOCTORED: dict[str, tuple[Callable[[BudgetView], object], str]] = {
     ),
     "a reservation under one key, twice": (doubled_reservation, "reserve of reserve c: happened 2 times"),
     "a reservation twice under one id": (lambda view: doubled(view, 7), "res_c is reserved a second time"),
-    "an amount without its entry": (lambda view: view.budget.update(spent=rho(4)), "the budget shows .* add up to"),
-    "an entry without its amount": (lambda view: view.budget.update(spent=rho(1)), "the budget shows .* add up to"),
-    "a hold that was not released": (lambda view: view.budget.update(reserved=rho(2)), "the budget shows .* add up to"),
-    "room that is not there": (lambda view: view.budget.update(remaining=rho(3)), "the budget shows .* add up to"),
+    "an amount without its entry": (
+        lambda view: view.budget["amounts"].update(spent=rho(4)),
+        "the budget shows .* add up to",
+    ),
+    "an entry without its amount": (
+        lambda view: view.budget["amounts"].update(spent=rho(1)),
+        "the budget shows .* add up to",
+    ),
+    "a hold that was not released": (
+        lambda view: view.budget["amounts"].update(reserved=rho(2)),
+        "the budget shows .* add up to",
+    ),
+    "room that is not there": (
+        lambda view: view.budget["amounts"].update(remaining=rho(3)),
+        "the budget shows .* add up to",
+    ),
     "a state without its entry": (
         lambda view: view.reservations[1].update(state="started"),
         "the reservations are .* their entries say",
@@ -293,7 +306,7 @@ def test_answers_that_do_not_agree_are_found_out(more: list[Exchange], fault: st
 
 def test_an_amount_that_is_no_whole_nano_unit_is_refused() -> None:
     view = shown(*STEPS)
-    view.budget["spent"] = {"rho": Decimal("0.0300000001")}
+    view.budget["amounts"]["spent"] = {"rho": Decimal("0.0300000001")}
     with pytest.raises(AssertionError, match="not a whole number of nano-units"):
         audit(honest(), [view])
 

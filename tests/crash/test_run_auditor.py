@@ -183,7 +183,7 @@ BROKEN: dict[str, tuple[Callable[[list[Order], Books], Any], str]] = {
     "a reservation of another run": (spoil_reservation(run_id="run_calm"), "run_twin: its reservation is of {'run_id'"),
     "a price that is too low": (spoil_reservation(cost=rho(1)), "run_twin: costs 20000000, and 10000000 is held"),
     "spending that is not the sum": (
-        lambda _, books: books.budgets[0].budget.update(spent=rho(5)),
+        lambda _, books: books.budgets[0].budget["amounts"].update(spent=rho(5)),
         "bud_1: shows {'rho': Decimal('0.05')}",
     ),
     "a chain that is broken": (

@@ -67,7 +67,7 @@ def test_an_algorithm_of_each_paper_runs_on_private_rows_and_stands_an_attack(ap
         runs.append(api.wait_for_run(created.json()["id"]))
     for algorithm, run in zip(CHOICES, runs, strict=True):
         _is_what_was_asked_for(api, algorithm, run, public)
-    spent = api.get(f"/v1/budgets/{budget['id']}").json()["spent"]
+    spent = api.get(f"/v1/budgets/{budget['id']}").json()["amounts"]["spent"]
     assert float(spent["rho"]) == pytest.approx(len(CHOICES) * RHO, rel=1e-6)
 
     # What is left does not pay for another, and says so; what a network is for is refused before any charge.
@@ -82,7 +82,7 @@ def test_an_algorithm_of_each_paper_runs_on_private_rows_and_stands_an_attack(ap
         found = attacked.json()
         assert (found["verdict"], found["plan_hash"]) == ("consistent", run["plan_hash"])
         assert api.get("/v1/audits", params={"run_id": run["id"]}).json()["items"] == [found]
-    assert api.get(f"/v1/budgets/{budget['id']}").json()["spent"] == spent, "an attack costs nothing"
+    assert api.get(f"/v1/budgets/{budget['id']}").json()["amounts"]["spent"] == spent, "an attack costs nothing"
 
 
 def _is_what_was_asked_for(api: Api, algorithm: str, run: dict[str, Any], public: breast_cancer.Rows) -> None:

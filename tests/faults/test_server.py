@@ -112,14 +112,14 @@ def test_a_server_without_room_refuses_what_it_would_write_and_takes_it_later(
             assert_problem(answer, 503, "database_unavailable")
             assert int(answer.headers["retry-after"]) > 0
         assert_problem(send_upload(server.address), 507, "disk_full")
-        assert connection.get(f"/v1/budgets/{budget['id']}").json()["reserved"] == held["cost"]
+        assert connection.get(f"/v1/budgets/{budget['id']}").json()["amounts"]["reserved"] == held["cost"]
         assert connection.send("POST", "/v1/account", ACCOUNT).status_code == 200
         assert connection.get("/health/live").status_code == 200
     answers = [connection.send("POST", path, body, key) for path, body, key in commands]
     assert [answer.status_code for answer in answers] == [201, 201, 200]
     assert send_upload(server.address).status_code == 201
     after = connection.get(f"/v1/budgets/{budget['id']}").json()
-    assert (after["spent"], after["reserved"]) == (held["cost"], held["cost"])
+    assert (after["amounts"]["spent"], after["amounts"]["reserved"]) == (held["cost"], held["cost"])
     names = [budget["name"] for budget in connection.get("/v1/budgets?limit=200").json()["items"]]
     assert names.count("without room") == 1
     verdict = connection.send("POST", "/v1/ledger/verify", {"budget_id": budget["id"]}).json()

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.events import Poisson, Sampling
+from accounting.events import Event, Gaussian, Poisson, RandomAllocation, Sampling
 from accounting.relations import NeighboringRelation
-from calibrators.plan import Clip, GradientBound, Normalize, Plan
+from calibrators.plan import Clip, GradientBound, Normalize, Phase, Plan
 from tests.trainer.plans import phase_of, plan_of
 from trainer.arrays import Array
 from trainer.audit.audit import audit
@@ -26,7 +26,7 @@ from trainer.audit.result import CONSISTENT, VIOLATED
 from trainer.exact.gaussian import RoundedGaussian
 from trainer.grid import Grid
 from trainer.records import Indices, Records, Selection
-from trainer.samplers import FullBatchSampler, Sampler
+from trainer.samplers import AllocationSampler, FullBatchSampler, Sampler
 from trainer.streams import RandomStreams
 from trainer.sums import BoundedSum
 
@@ -199,6 +199,21 @@ def test_a_new_permutation_in_every_epoch_is_caught_where_noise_is_low(monkeypat
 def test_batches_of_everyone_where_poisson_was_claimed_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RandomStreams, "sampler", lambda *arguments: FullBatchSampler(arguments[-1].capacity))
     assert audit(sampled("dp_sgd"), trials=2000, seed=9).verdict == VIOLATED
+
+
+def test_one_allocation_for_all_epochs_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each epoch draws anew: a record that is in the same step of all of twenty is seen there twenty times."""
+    phase = Phase(Event(Gaussian(2.0), RandomAllocation(10, 1), count=200), Clip(2.5), 4, 0.5)
+    plan = plan_of("dp_sgd", phase)
+    assert audit(plan, trials=4000, seed=10).verdict == CONSISTENT
+    draw = AllocationSampler._begin
+
+    def draw_once(sampler: AllocationSampler, generator: np.random.Generator, length: int) -> None:
+        if sampler.state()["drawn"] == 0:
+            draw(sampler, generator, length)
+
+    monkeypatch.setattr(AllocationSampler, "_begin", draw_once)
+    assert audit(plan, trials=4000, seed=10).verdict == VIOLATED
 
 
 @pytest.mark.parametrize("probability", [None, 0.3])

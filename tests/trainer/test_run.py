@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from accounting.errors import AccountingError, InvalidValue, Unsupported
-from accounting.events import DisjointBatches, Event, Gaussian, ShuffledEpochs, WithoutReplacement, ZcDp
+from accounting.events import DisjointBatches, Event, Gaussian, WithoutReplacement, WithReplacement, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L2Ball
 from calibrators.phases.vertex_trees import TreePhase
@@ -281,7 +281,7 @@ def test_the_rows_of_a_step_are_those_of_the_declared_size() -> None:
     assert rows_per_step(mixed) == pytest.approx(300)
 
 
-SHUFFLED = Phase(Event(Gaussian(1.0), ShuffledEpochs(2), count=2), Clip(1.0), 4, 0.5)
+REPLACED = Phase(Event(Gaussian(1.0), WithReplacement(4, 12), count=2), Clip(1.0), 4, 0.5)
 TREES = TreePhase(Event(ZcDp(0.1)), 1, 4, (1.0,), 1.0, 1.0)
 
 
@@ -294,9 +294,9 @@ TREES = TreePhase(Event(ZcDp(0.1)), 1, 4, (1.0,), 1.0, 1.0)
         (plan_of("dp_nsgd", phase_of(Normalize(1.0)), phase_of(Clip(1.0))), InvalidValue, "by normalize, not by clip"),
         (plan_of("dp_sgd", phase_of(Clip(1e-200))), InvalidValue, "rescale the features"),
         (plan_of("dp_sgd", phase_of(Clip(1.0)), TREES), InvalidValue, "noisy gradient steps alone"),
-        (sampled(ShuffledEpochs(2)), Unsupported, "no sampler for shuffled_epochs"),
+        (sampled(WithReplacement(10, 100)), Unsupported, "no sampler for with_replacement"),
         (sampled(DisjointBatches("by_position"), divisor=51), InvalidValue, "need 102 records"),
-        (plan_of("dp_sgd", phase_of(Clip(1.0)), SHUFFLED), Unsupported, "no sampler for shuffled_epochs"),
+        (plan_of("dp_sgd", phase_of(Clip(1.0)), REPLACED), Unsupported, "no sampler for with_replacement"),
     ],
 )
 def test_plans_that_cannot_be_carried_out_are_refused(

@@ -9,22 +9,37 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.errors import InvalidValue, Unsupported
-from accounting.events import DisjointBatches, FullBatch, Poisson, Sampling, ShuffledEpochs, WithoutReplacement
+from accounting.errors import AccountingError
+from accounting.events import (
+    Blocks,
+    DisjointBatches,
+    FullBatch,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    TruncatedPoisson,
+    WithoutReplacement,
+    WithReplacement,
+)
+from accounting.relations import NeighboringRelation
 from trainer.records import Block, Records
 from trainer.samplers import (
-    DisjointBatchesByPosition,
-    DisjointBatchesIndependent,
+    AllocationSampler,
     FullBatchSampler,
     PoissonSampler,
     Sampler,
+    ShuffledSampler,
+    TruncatedPoissonSampler,
     WithoutReplacementSampler,
+    check_sampling,
     padded_size,
     sampler_for,
 )
 from trainer.streams import random_streams
 
 STEPS = 4000
+CUT = TruncatedPoisson(0.2, 12, 50, truncation="random")
 
 
 class GivenWords:
@@ -137,13 +152,41 @@ def test_the_sampler_is_the_one_that_was_charged() -> None:
     assert isinstance(sampler(FullBatch()), FullBatchSampler)
     assert isinstance(sampler(Poisson(0.5)), PoissonSampler)
     assert isinstance(sampler(WithoutReplacement(10, 50)), WithoutReplacementSampler)
-    assert isinstance(sampler(DisjointBatches("by_position")), DisjointBatchesByPosition)
-    assert isinstance(sampler(DisjointBatches("independent")), DisjointBatchesIndependent)
-    with pytest.raises(Unsupported, match="full_batch, poisson, without_replacement or disjoint_batches"):
-        sampler(ShuffledEpochs(4))
+    assert isinstance(sampler(CUT), TruncatedPoissonSampler)
+    assert isinstance(sampler(RandomAllocation(5, 1)), AllocationSampler)
+    assert isinstance(sampler(Blocks(7, 2)), AllocationSampler)
+    assert isinstance(sampler(ShuffledEpochs(5)), ShuffledSampler)
+    assert isinstance(sampler(DisjointBatches("by_position")), ShuffledSampler)
+    assert isinstance(sampler(DisjointBatches("independent")), AllocationSampler)
 
 
-@pytest.mark.parametrize("sampling", [WithoutReplacement(10, 50), DisjointBatches("by_position")])
+def refusal(
+    sampling: Sampling,
+    *,
+    steps: int = 4,
+    relation: NeighboringRelation = NeighboringRelation.REPLACE_SPECIAL,
+) -> tuple[str, tuple[str | int, ...]]:
+    with pytest.raises(AccountingError) as caught:
+        check_sampling(sampling, steps, 10, 50, relation)
+    return caught.value.detail, tuple(caught.value.pointer)
+
+
+def test_what_is_not_drawn_as_it_is_charged_is_refused() -> None:
+    check_sampling(CUT, 4, 10, 50, NeighboringRelation.REPLACE_SPECIAL)
+    for sampling, relation, words, pointer in (
+        (WithReplacement(10, 50), "replace_one", "full_batch, poisson, truncated_poisson, without_re", "sampling/kind"),
+        (RandomAllocation(5, 2), "replace_special", "one step of each allocation, not 2", "sampling/participations"),
+        (TruncatedPoisson(0.2, 12, 50), "replace_special", "random subset", "sampling/truncation"),
+        (CUT, "add_or_remove_one", "empty ones among them", "neighboring_relation"),
+        (TruncatedPoisson(0.2, 12, 51, truncation="random"), "replace_one", "for 51 records", "sampling/dataset_size"),
+        (DisjointBatches("by_position"), "replace_one", "need 60 records; dataset_size is 50", "divisor"),
+    ):
+        detail, place = refusal(sampling, steps=6, relation=NeighboringRelation(relation))
+        assert words in detail
+        assert "/".join(map(str, place)) == pointer
+
+
+@pytest.mark.parametrize("sampling", [WithoutReplacement(10, 50), ShuffledEpochs(5), DisjointBatches("by_position")])
 @pytest.mark.parametrize("slots", [50, 57, 80])
 def test_schemes_of_a_fixed_size_draw_from_the_declared_places(sampling: Sampling, slots: int) -> None:
     """Whatever the capacity: a place beyond the declared ones is never drawn."""
@@ -201,28 +244,148 @@ def test_slots_draw_their_step() -> None:
     assert stats.chisquare(*merged).pvalue > 1e-3
 
 
-def test_batches_that_slots_draw_are_padded_alike() -> None:
+@pytest.mark.parametrize("sampling", [DisjointBatches("independent"), RandomAllocation(20, 1)])
+def test_batches_that_slots_draw_are_padded_alike(sampling: Sampling) -> None:
     """As Poisson batches are: each has the size that is exceeded with probability 2^-60 in all steps together."""
     for seed in range(5):
-        drawing = sampler(DisjointBatches("independent"), rows=1000, steps=20, seed=seed)
+        drawing = sampler(sampling, rows=1000, steps=20, seed=seed)
         assert {np.asarray(drawing.draw()).size for _ in range(20)} == {padded_size(1000, 0.05, 20)}
 
 
-def test_disjoint_batches_that_need_more_records_than_there_are_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="need 60 records; dataset_size is 50"):
-        sampler(DisjointBatches("by_position"), steps=6)
+def steps_of(sampling: Sampling, *, rows: int, steps: int, seed: int = 1) -> np.ndarray:
+    """Which slots take part in which steps: booleans of shape (steps, rows)."""
+    drawing = sampler(sampling, rows=rows, steps=steps, size=rows, seed=seed)
+    taken = np.zeros((steps, rows + 1), dtype=bool)
+    for step in taken:
+        step[drawing.draw()] = True
+    return taken[:, :rows]
+
+
+EPOCHS, BINS, ROWS = 3000, 5, 20
+
+
+@pytest.fixture(scope="module")
+def allocated() -> np.ndarray:
+    """The bin of each slot in each epoch: shape (EPOCHS, ROWS)."""
+    taken = steps_of(RandomAllocation(BINS, 1), rows=ROWS, steps=EPOCHS * BINS).reshape(EPOCHS, BINS, ROWS)
+    assert np.all(taken.sum(axis=1) == 1), "each slot is in one step of every epoch"
+    return np.argmax(taken, axis=1)
+
+
+def test_allocated_slots_are_in_every_step_alike_often(allocated: np.ndarray) -> None:
+    counts = np.stack([np.bincount(allocated[:, slot], minlength=BINS) for slot in range(ROWS)])
+    assert stats.chisquare(counts, EPOCHS / BINS, axis=1).pvalue.min() > 1e-3 / ROWS
+
+
+def test_allocated_slots_are_independent_of_each_other_and_of_earlier_epochs(allocated: np.ndarray) -> None:
+    """All pairs of bins are alike likely: of two slots in one epoch, and of one slot in two epochs."""
+    between_slots = [(allocated[:, one], allocated[:, one + 1]) for one in range(ROWS - 1)]
+    between_epochs = [(allocated[:-lag, slot], allocated[lag:, slot]) for slot in range(ROWS) for lag in (1, 2)]
+    for pairs in (between_slots, between_epochs):
+        values = [stats.chisquare(np.bincount(a * BINS + b, minlength=BINS * BINS)).pvalue for a, b in pairs]
+        assert min(values) > 1e-3 / len(values)
+
+
+def test_loads_of_allocated_batches_are_binomial(allocated: np.ndarray) -> None:
+    """A permutation that is dealt out has loads that do not vary: this is what catches it."""
+    loads = (allocated == 0).sum(axis=1)
+    expected = stats.binom.pmf(np.arange(ROWS + 1), ROWS, 1 / BINS) * EPOCHS
+    common = expected >= 8
+    counts = np.bincount(loads, minlength=ROWS + 1)
+    observed = np.append(counts[common], counts[~common].sum())
+    assert stats.chisquare(observed, np.append(expected[common], expected[~common].sum())).pvalue > 1e-3
+
+
+def test_slots_draw_a_step_of_every_block() -> None:
+    """Seven steps in two blocks, of three and of four, and then again; a phase of ten steps ends within the third."""
+    runs = np.stack([steps_of(Blocks(7, 2), rows=30, steps=10, seed=seed) for seed in range(400)])
+    for start, end in ((0, 3), (3, 7), (7, 10)):
+        block = runs[:, start:end]
+        assert np.all(block.sum(axis=1) == 1)
+        counts = block.sum(axis=(0, 2))
+        assert stats.chisquare(counts).pvalue > 1e-3
+    load = runs[:, 3].sum(axis=1)
+    assert np.var(load) == pytest.approx(30 * 0.25 * 0.75, rel=0.3), "dealt out, it would not vary"
+    both = int((runs[:, 0] & runs[:, 3]).sum())
+    assert stats.binomtest(both, runs[:, 0].size, 1 / 12).pvalue > 1e-3
+
+
+def test_an_allocation_that_is_cut_short_leaves_slots_out() -> None:
+    """A phase that ends after two of five steps: two fifths of the slots have had their step."""
+    seen = np.array([steps_of(RandomAllocation(5, 1), rows=50, steps=2, seed=seed).sum() for seed in range(200)])
+    assert abs(seen.mean() - 20.0) < 5 * math.sqrt(50 * 0.4 * 0.6 / 200)
+
+
+def test_shuffled_batches_have_public_sizes_and_every_place_once_an_epoch() -> None:
+    taken = steps_of(ShuffledEpochs(3), rows=11, steps=3 * 2000).reshape(2000, 3, 11)
+    assert np.all(taken.sum(axis=1) == 1)
+    assert np.unique(taken.sum(axis=2), axis=0).tolist() == [[3, 4, 4]]
+    places = taken.sum(axis=0)
+    assert stats.chisquare(places, np.array([[3], [4], [4]]) / 11 * 2000, axis=0).pvalue.min() > 1e-3 / 11
+    again = (taken[:-1, 0] & taken[1:, 0]).mean()
+    assert again == pytest.approx((3 / 11) ** 2, abs=5 * math.sqrt((3 / 11) ** 2 / taken[1:, 0].size))
+
+
+def test_a_cut_batch_is_a_uniform_subset_of_its_poisson_batch() -> None:
+    """Beside what its coins say: of a batch of a > 12 places each is kept with probability 12 / a."""
+    steps = 6000
+    cut = sampler(CUT, rows=50, steps=steps)
+    assert isinstance(cut, TruncatedPoissonSampler)
+    whole, kept = np.zeros((steps, 51), dtype=bool), np.zeros((steps, 51), dtype=bool)
+    draw = cut._coins.draw
+
+    def watched() -> np.ndarray:
+        drawn = draw()
+        whole[step, drawn] = True
+        return drawn
+
+    cut._coins.draw = watched  # type: ignore[method-assign]
+    for step in range(steps):
+        batch = cut.draw()
+        assert batch.size == 12, "padded to one size, whatever was drawn"
+        kept[step, batch] = True
+    whole, kept = whole[:, :50], kept[:, :50]
+    assert np.all(whole | ~kept)
+    np.testing.assert_array_equal(kept.sum(axis=1), np.minimum(whole.sum(axis=1), 12))
+    chance = 12 / np.maximum(whole.sum(axis=1, keepdims=True), 12)
+    large = whole & (chance < 1.0)
+    excess = (kept & large).sum(axis=0) - (large * chance).sum(axis=0)
+    spread = np.sqrt((large * chance * (1.0 - chance)).sum(axis=0))
+    assert np.abs(excess / spread).max() < 4.5
+    # Who is kept in one step has nothing to do with who is kept in the next.
+    again = (kept[1:] & kept[:-1]).mean()
+    assert again == pytest.approx(kept.mean() ** 2, abs=5 * math.sqrt(kept.mean() ** 2 / kept[1:].size))
+
+
+def test_equal_words_are_drawn_again() -> None:
+    """Of three places two are kept; the first words of the last two are equal, and so are their last bits."""
+    cut = TruncatedPoissonSampler(
+        np.arange(3), TruncatedPoisson(1.0, 2, 3, truncation="random"), 1, GivenWords(0, *[0] * 3, 8, 4, 5, 9, 7, 3)
+    )  # type: ignore[arg-type]
+    assert cut.draw().tolist() == [2, 1]
 
 
 @pytest.mark.parametrize(
     "sampling",
-    [FullBatch(), Poisson(0.3), WithoutReplacement(10, 50), *map(DisjointBatches, ("by_position", "independent"))],
+    [
+        FullBatch(),
+        Poisson(0.3),
+        CUT,
+        WithoutReplacement(10, 50),
+        RandomAllocation(3, 1),
+        Blocks(5, 2),
+        ShuffledEpochs(3),
+        *map(DisjointBatches, ("by_position", "independent")),
+    ],
 )
-def test_restored_samplers_go_on(sampling: Sampling) -> None:
+@pytest.mark.parametrize("done", [0, 2, 3])
+def test_restored_samplers_go_on(sampling: Sampling, done: int) -> None:
+    """Before the first step, within an epoch of three steps, and between two epochs."""
     stream, another = random_streams(1).sampling, random_streams(2).sampling
     one, other = (sampler_for(sampling, 5, 10, 50, slots_of(np.arange(60)), source) for source in (stream, another))
-    one.draw()
-    one.draw()
+    for _ in range(done):
+        one.draw()
     other.restore(one.state())
     another.state = stream.state
-    for _ in range(3):
+    for _ in range(5 - done):
         np.testing.assert_array_equal(other.draw(), one.draw())

@@ -2,10 +2,10 @@
 
 The loss of a record is linear in the parameters, so that its gradient is the record itself and no step hides it.
 
-- ``orthogonal``: each canary has a coordinate to itself. After the bound, a run of full or Poisson batches adds to that
-  coordinate what the accountant's worst pair adds: b_t + sigma Z_t per step. The noises of coordinates are independent,
-  batches of other canaries leave the coordinate alone, so one run with m canaries is m independent runs with one, and
-  counting them together is counting independent trials of one mechanism.
+- ``orthogonal``: each canary has a coordinate to itself. After the bound, a run whose records are drawn one by one adds
+  to that coordinate what the accountant's worst pair adds: b_t + sigma Z_t per step. The noises of coordinates are
+  independent, batches of other canaries leave the coordinate alone, so one run with m canaries is m independent runs
+  with one, and counting them together is counting independent trials of one mechanism.
 - ``opposed``: one canary and one other record that points the other way and is outweighed. A sum that is bounded as a
   whole, and not record by record, flips from one side to the other: twice the distance that was charged.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from accounting.events import DisjointBatches, FullBatch, Poisson
+from accounting.events import Blocks, DisjointBatches, FullBatch, Poisson, RandomAllocation
 from accounting.numbers import MAX_DATASET_SIZE
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Box
@@ -81,14 +81,14 @@ def dependence(plan: Plan) -> str:
     for phase in plan.phases:
         sampling = phase.event.sampling
         by_record = isinstance(sampling, DisjointBatches) and sampling.assignment == "independent"
-        if not (by_record or isinstance(sampling, FullBatch | Poisson)):
+        if not (by_record or isinstance(sampling, FullBatch | Poisson | RandomAllocation | Blocks)):
             return f"{sampling.kind} sampling lets records exclude each other"
     return ""
 
 
 def largest_number_of_rows(plan: Plan) -> int:
     """Rows that a run reads: schemes of a fixed size have as many places as the plan declares."""
-    free = (FullBatch, Poisson)
+    free = (FullBatch, Poisson, RandomAllocation, Blocks)
     return MAX_DATASET_SIZE if all(isinstance(e.sampling, free) for e in plan.events) else plan.dataset_size
 
 

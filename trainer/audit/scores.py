@@ -9,12 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from accounting.events import DisjointBatches, FullBatch, Gaussian, Poisson, Sampling, WithoutReplacement
+from accounting.events import (
+    Blocks,
+    DisjointBatches,
+    FullBatch,
+    Gaussian,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    TruncatedPoisson,
+    WithoutReplacement,
+)
 from accounting.relations import NeighboringRelation
 from calibrators.plan import Phase, Plan
 
@@ -44,8 +56,8 @@ class Observation:
 def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
     """Every score of every canary, each of shape (m,).
 
-    - ``likelihood_ratio``: ln of the densities of the y_t with and without the canary, under the plan's own sampling;
-      the most powerful test of the claim (Neyman & Pearson).
+    - ``likelihood_ratio``: ln of the densities of the y_t with and without the canary, under the plan's own sampling
+      (of truncated batches, before they are cut); the most powerful test of the claim (Neyman & Pearson).
     - ``total``: sum of y_t / sigma_t^2, which sees a canary that is drawn too often; with full batches it would order
       canaries as the likelihood ratio does.
     - ``fixed_batches``: the likelihood ratio of a canary in the same batch of every epoch, which sees a sampler that
@@ -80,13 +92,27 @@ def _log_likelihood(phase: Phase, sums: Floats, level: float) -> Floats:
         return np.zeros(sums.shape[1])
     terms = _terms(phase, sums, level)
     sampling = phase.event.sampling
-    if isinstance(sampling, Poisson | WithoutReplacement):
+    if isinstance(sampling, Poisson | TruncatedPoisson | WithoutReplacement):
         rate = sampling.sampling_probability
         with np.errstate(divide="ignore"):  # probability 1 leaves nothing out
             return _along_steps(np.logaddexp(np.log1p(-rate), np.log(rate) + terms))
+    if isinstance(sampling, FullBatch):
+        return _along_steps(terms)
+    return _along_steps(
+        np.stack([_one_of(terms[start:end], end - start) for start, end in _epochs(sampling, len(terms))])
+    )
+
+
+def _epochs(sampling: Sampling, steps: int) -> list[tuple[int, int]]:
+    """Return where epochs begin and end of which a record takes part in one step; the last may end after the steps."""
     if isinstance(sampling, DisjointBatches):
-        return _mean_of_exponentials(terms)
-    return _along_steps(terms)
+        return [(0, steps)]
+    if isinstance(sampling, Blocks):
+        bins, blocks = sampling.num_bins, sampling.participations
+        starts = [number // blocks * bins + number % blocks * bins // blocks for number in range(steps + blocks + 1)]
+        return [(start, end) for start, end in pairwise(starts) if start < steps]
+    length = _epoch(sampling)
+    return [(start, start + length) for start in range(0, steps, length)]
 
 
 def _total(phase: Phase, sums: Floats, level: float) -> Floats:
@@ -113,14 +139,25 @@ def _noise(phase: Phase) -> float:
 
 def _epoch(sampling: Sampling) -> int:
     """Steps in which every record is drawn once, in the mean."""
-    if isinstance(sampling, Poisson | WithoutReplacement):
-        return max(1, round(1.0 / sampling.sampling_probability))
+    match sampling:
+        case Poisson() | TruncatedPoisson() | WithoutReplacement():
+            return max(1, round(1.0 / sampling.sampling_probability))
+        case RandomAllocation() | Blocks():
+            return sampling.num_bins // sampling.participations
+        case ShuffledEpochs():
+            return sampling.steps_per_epoch
     return 1
 
 
 def _along_steps(values: Floats) -> Floats:
     total: Floats = np.sum(values, axis=0)
     return total
+
+
+def _one_of(terms: Floats, epoch: int) -> Floats:
+    """Return ln of the mean of densities where one step of an epoch is drawn; the last steps of it may not be there."""
+    unseen = np.zeros((epoch - len(terms), terms.shape[1]))
+    return _mean_of_exponentials(np.concatenate([terms, unseen]))
 
 
 def _mean_of_exponentials(terms: Floats) -> Floats:

@@ -88,7 +88,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "EPSILOND_DATA_DIR": str(folder / "var"),
         "EPSILOND_WORKERS": "0",
     }
-    with serving(environment) as api:
+    with serving(environment) as api, pytest.MonkeyPatch.context() as patched:
+        # Clients find the token of a server without keys in its data folder, as they do on an operator's machine.
+        patched.setenv("EPSILOND_DATA_DIR", environment["EPSILOND_DATA_DIR"])
+        patched.delenv("EPSILOND_API_KEY", raising=False)
         yield str(api.client.base_url)
 
 

@@ -35,7 +35,7 @@ def main() -> int:
     warnings.simplefilter("ignore", UserWarning)  # torch's and Opacus' remarks about hooks and random numbers
     with Client() as client:
         budget = open_budget(client, given.epsilon)
-        print(f"budget      {budget.id}: epsilon {budget.limit.epsilon} at delta {DELTA}")
+        print(f"budget      {budget.id}: epsilon {budget.epsilon.limit} at delta {DELTA}")
         try:
             train(client, budget.id, given.epochs)
         except BudgetExceeded as denial:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from scipy import stats
 
 from accounting.dp_accounting_adapter import referee_delta
 from accounting.events import (
+    Blocks,
     Event,
     Gaussian,
     Laplace,
@@ -77,10 +80,96 @@ def _draw_truncated(rng: np.random.Generator) -> Spec:
     return Spec(Event(spec.event.mechanism, sampling, spec.event.count), ADD_REMOVE, spec.delta)
 
 
+def _draw_random_cut(relation: NeighboringRelation) -> Draw:
+    def draw(rng: np.random.Generator) -> Spec:
+        """Caps from where half of the batches are cut to where hardly any is."""
+        spec = draw_poisson(relation)(rng)
+        size, q = int(uniform_in_log(rng, 30.0, 1e6)), spec.probability
+        deviation = math.sqrt(size * q * (1.0 - q))
+        largest = min(max(round(size * q + deviation * rng.uniform(-1.5, 4.0)), 1), size - 1)
+        mechanism = Gaussian(uniform_in_log(rng, 1.0, 20.0))
+        return Spec(
+            Event(mechanism, TruncatedPoisson(q, largest, size, "random"), spec.event.count), relation, spec.delta
+        )
+
+    return draw
+
+
+def _draw_fixed_size_with_null(rng: np.random.Generator) -> Spec:
+    spec = _draw_fixed_size(rng)
+    return Spec(spec.event, NeighboringRelation.REPLACE_SPECIAL, spec.delta)
+
+
 def _draw_allocation(rng: np.random.Generator) -> Spec:
-    sampling = RandomAllocation(int(uniform_in_log(rng, 2.0, 20.0)), 1)
-    count = sampling.num_bins * int(uniform_in_log(rng, 1.0, 3.0))
-    return Spec(Event(Gaussian(uniform_in_log(rng, 0.5, 4.0)), sampling, count), ADD_REMOVE, random_delta(rng))
+    """One step of every t: several epochs, the last one often cut short."""
+    sampling = RandomAllocation(int(uniform_in_log(rng, 2.0, 300.0)), 1)
+    epochs, rest = int(uniform_in_log(rng, 1.0, 6.0)), int(rng.integers(sampling.num_bins))
+    count = sampling.num_bins * epochs + (rest if rng.random() < 0.5 else 0)
+    return Spec(Event(Gaussian(uniform_in_log(rng, 0.4, 10.0)), sampling, count), ADD_REMOVE, random_delta(rng))
+
+
+def _draw_several(kind: type[RandomAllocation] | type[Blocks]) -> Draw:
+    def draw(rng: np.random.Generator) -> Spec:
+        bins = int(uniform_in_log(rng, 3.0, 40.0))
+        sampling = kind(bins, int(rng.integers(2, min(bins, 9))) if bins > 3 else 2)
+        epochs, rest = int(uniform_in_log(rng, 1.0, 4.0)), int(rng.integers(bins))
+        count = bins * epochs + (rest if rng.random() < 0.3 else 0)
+        return Spec(Event(Gaussian(uniform_in_log(rng, 1.0, 12.0)), sampling, count), ADD_REMOVE, random_delta(rng))
+
+    return draw
+
+
+def _cut(spec: Spec) -> tuple[float, float]:
+    """tau, and with which probability a record is in a batch that is cut."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, TruncatedPoisson)
+    n, q, largest = sampling.dataset_size, sampling.sampling_probability, sampling.max_batch_size
+    tau = float(stats.binom.sf(largest - 1, n - 1, q))
+    if spec.relation is ADD_REMOVE:
+        return tau, q
+    kept = largest / n * float(stats.binom.sf(largest, n, q))
+    return tau, min(kept / tau, q) if tau > 0.0 else q
+
+
+def _random_cut_from_above(spec: Spec, epsilon: float) -> float:
+    """Both branches' profiles by their definitions, in both directions."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, TruncatedPoisson)
+    (tau, r), q = _cut(spec), sampling.sampling_probability
+    if spec.relation is REPLACE:
+        whole, cut = referee.replace_profile(spec.noise, q), referee.symmetrized_profile(spec.noise, r)
+    else:
+        whole = referee.remove_profile(spec.noise, q)
+        farther = referee.remove_profile(spec.noise / 2.0, r)
+        cut = farther if spec.relation is ADD_REMOVE else referee.displaced_profile(spec.noise, r)
+
+    def remove(eps: Array) -> Array:
+        return (1.0 - tau) * whole(eps) + tau * cut(eps)
+
+    def add(eps: Array) -> Array:
+        return np.asarray(np.maximum(-np.expm1(eps) + np.exp(eps) * remove(-eps), 0.0))
+
+    profiles = (remove,) if spec.relation is REPLACE else (remove, add)
+    return max(referee.delta_from_above(each, spec.event.count, epsilon, 1e-3) for each in profiles)
+
+
+def _alone_in_a_random_cut(spec: Spec) -> referee.AttainedPair:
+    """All others' contributions are 0; where the number of records is private, nothing is cut from few of them."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, TruncatedPoisson)
+    (tau, r), q = _cut(spec), sampling.sampling_probability
+    if spec.relation is REPLACE:
+        return referee.poisson_gaussian_replace(spec.noise, (1.0 - tau) * q + tau * r)
+    return referee.poisson_gaussian(spec.noise, q if spec.relation is ADD_REMOVE else (1.0 - tau) * q + tau * r)
+
+
+def _null_from_above(spec: Spec, epsilon: float) -> float:
+    profile = referee.displaced_profile(spec.noise, spec.probability)
+
+    def add(eps: Array) -> Array:
+        return np.asarray(np.maximum(-np.expm1(eps) + np.exp(eps) * profile(-eps), 0.0))
+
+    return max(referee.delta_from_above(each, spec.event.count, epsilon, 1e-3) for each in (profile, add))
 
 
 def _library(spec: Spec, epsilon: float) -> float:
@@ -148,28 +237,74 @@ def _before_the_cut(spec: Spec) -> float:
     return sampling.sampling_probability
 
 
-def _allocated_from_above(spec: Spec, epsilon: float) -> float:
-    """The best moment at integer orders, by the multinomial theorem; the add direction of a mean of ratios is less."""
+def _blocks_of(spec: Spec) -> list[tuple[int, int]]:
+    """First step and end of every block of an epoch."""
     sampling = spec.event.sampling
-    assert isinstance(sampling, RandomAllocation)
-    allocations = spec.event.count // sampling.num_bins
+    assert isinstance(sampling, RandomAllocation | Blocks)
+    starts = [block * sampling.num_bins // sampling.participations for block in range(sampling.participations + 1)]
+    return list(pairwise(starts))
+
+
+def _allocated_from_above(spec: Spec, epsilon: float) -> float:
+    """The best moment at integer orders, by the multinomial theorem; the add direction of a mean of ratios is less.
+
+    Begun epochs count in full, and sets of several steps as one step of every block.
+    """
+    sampling = spec.event.sampling
+    assert isinstance(sampling, RandomAllocation | Blocks)
+    epochs = -(-spec.event.count // sampling.num_bins)
+    sizes = Counter(end - start for start, end in _blocks_of(spec))
     best = 1.0
     for order in (2, 4, 9):
-        exponent = allocations * float(allocated_moment(spec.noise, sampling.num_bins, order - 1))
+        exponent = epochs * sum(
+            number * float(allocated_moment(spec.noise, size, order - 1)) for size, number in sizes.items()
+        )
         exponent -= (order - 1) * epsilon - (order - 1) * math.log(1 - 1 / order) + math.log(order)
         best = min(best, math.exp(min(exponent, 0.0)))
     return best
 
 
 def _allocated_from_below(spec: Spec, epsilon: float, rng: np.random.Generator) -> tuple[float, float]:
-    """Samples of outcomes with the record, whose step is the first of each allocation as well as any other."""
+    """Samples of outcomes with the record, whose steps are the first of each block as well as any other.
+
+    In an epoch that is cut short its step is drawn.
+    """
+    sampling = spec.event.sampling
+    assert isinstance(sampling, RandomAllocation | Blocks)
+    draws, mu, losses = 4000, 1.0 / spec.noise, np.zeros(4000)
+    whole, rest = divmod(spec.event.count, sampling.num_bins)
+    for epoch in range(whole + (rest > 0)):
+        for start, end in _blocks_of(spec):
+            size, seen = end - start, (end if epoch < whole else min(end, max(rest, start))) - start
+            if seen <= 0:
+                continue
+            z = rng.standard_normal((draws, seen))
+            step = rng.integers(size, size=draws) if seen < size else np.zeros(draws, dtype=int)
+            hit = np.flatnonzero(step < seen)
+            z[hit, step[hit]] += mu
+            losses += np.log((size - seen + np.exp(mu * z - 0.5 * mu * mu).sum(axis=1)) / size)
+    terms = np.maximum(-np.expm1(epsilon - losses), 0.0)
+    return float(terms.mean()), float(6.0 * terms.std() / math.sqrt(draws) + 12.0 / draws)
+
+
+def _sets_from_below(spec: Spec, epsilon: float, rng: np.random.Generator) -> tuple[float, float]:
+    """Samples of whole allocations: the elementary symmetric polynomial of the ratios over its number of terms."""
     sampling = spec.event.sampling
     assert isinstance(sampling, RandomAllocation)
+    bins, chosen = sampling.num_bins, sampling.participations
     draws, mu, losses = 4000, 1.0 / spec.noise, np.zeros(4000)
-    for _ in range(spec.event.count // sampling.num_bins):
-        z = rng.standard_normal((draws, sampling.num_bins))
-        z[:, 0] += mu
-        losses += np.log(np.exp(mu * z - 0.5 * mu * mu).mean(axis=1))
+    for _ in range(spec.event.count // bins):
+        z = rng.standard_normal((draws, bins))
+        z[:, :chosen] += mu
+        ratios = np.exp(mu * z - 0.5 * mu * mu)
+        # Means over all sets of i of the first n: each step is in a share i / n of them.
+        means = np.zeros((draws, chosen + 1))
+        means[:, 0] = 1.0
+        for n in range(1, bins + 1):
+            for i in range(min(n, chosen), 0, -1):
+                share = i / n
+                means[:, i] = share * means[:, i - 1] * ratios[:, n - 1] + (1.0 - share) * means[:, i]
+        losses += np.log(means[:, chosen])
     terms = np.maximum(-np.expm1(epsilon - losses), 0.0)
     return float(terms.mean()), float(6.0 * terms.std() / math.sqrt(draws) + 12.0 / draws)
 
@@ -187,13 +322,33 @@ SAMPLED = {
         _replace_from_above,
         attained(lambda spec: referee.poisson_gaussian_replace(spec.noise, spec.probability)),
     ),
+    "gaussian_blocks": Scheme(51, _draw_several(Blocks), _allocated_from_above, _allocated_from_below),
     "gaussian_random_allocation": Scheme(6, _draw_allocation, _allocated_from_above, _allocated_from_below),
+    "gaussian_random_sets": Scheme(52, _draw_several(RandomAllocation), _allocated_from_above, _sets_from_below),
     "gaussian_truncated_poisson": Scheme(
         8,
         _draw_truncated,
         lambda spec, epsilon: _truncated(spec, epsilon, 1.0),
         # Poisson's pair is attained but for the cut.
         _less_the_cut,
+    ),
+    "gaussian_random_truncation": Scheme(
+        40, _draw_random_cut(ADD_REMOVE), _random_cut_from_above, attained(_alone_in_a_random_cut)
+    ),
+    "gaussian_random_truncation_null": Scheme(
+        41,
+        _draw_random_cut(NeighboringRelation.REPLACE_SPECIAL),
+        _random_cut_from_above,
+        attained(_alone_in_a_random_cut),
+    ),
+    "gaussian_random_truncation_replace_one": Scheme(
+        42, _draw_random_cut(REPLACE), _random_cut_from_above, attained(_alone_in_a_random_cut)
+    ),
+    "gaussian_without_replacement_null": Scheme(
+        43,
+        _draw_fixed_size_with_null,
+        _null_from_above,
+        attained(lambda spec: referee.poisson_gaussian(spec.noise, spec.probability)),
     ),
     "gaussian_with_replacement": Scheme(9, _draw_with_replacement, _with_replacement_from_above, attained(_once_hit)),
     "gaussian_without_replacement": Scheme(

@@ -166,7 +166,7 @@ def test_the_larger_direction_is_reported(larger: Direction, monkeypatch: pytest
     """Whichever it is. Removal always was in all cases known, so the other one is made to be here."""
     little, much = composition_of(1.2, 0.02, 300), composition_of(1.0, 0.02, 300)
 
-    def swapped(composition: Composition, direction: Direction) -> DirectedComposition | None:
+    def swapped(composition: Composition, direction: Direction, log_delta: float = 0.0) -> DirectedComposition | None:
         return directed(much if direction is larger else little, Direction.REMOVE)
 
     epsilon, delta = epsilon_of(much, 1e-6), delta_of(much, 1.0)

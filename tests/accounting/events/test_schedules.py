@@ -27,6 +27,8 @@ from accounting.events import (
     ZcDp,
 )
 from accounting.events.schedules import resolve_schedules
+from accounting.losses.displacement import DisplacedCellsLoss, DisplacementLoss
+from accounting.losses.enclosed import EnclosedLoss
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.laplace import LaplaceLoss
 from accounting.losses.poisson import PoissonGaussianLoss, PoissonReplaceLoss
@@ -42,6 +44,7 @@ SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 POSITION, INDEPENDENT = DisjointBatches("by_position"), DisjointBatches("independent")
 FIXED, SHUFFLED = WithoutReplacement(1, 50), ShuffledEpochs(10)
 FIXED_GAUSSIAN = SymmetrizedLoss(PoissonGaussianLoss(2.0, 0.02))
+FIXED_NULL = EnclosedLoss(DisplacementLoss(4.0, 0.02), DisplacedCellsLoss(4.0, 0.02), FIXED_GAUSSIAN, True)
 FIXED_LAPLACE = SymmetrizedLoss(PoissonLaplaceLoss(0.5, 0.02))
 
 #: 25 steps of noise multiplier 4: the losses of one step and how many of them, or None where it is refused.
@@ -53,7 +56,7 @@ TABLE: list[tuple[Sampling, NeighboringRelation, tuple[PrivacyLoss, int] | None,
     (Poisson(0.02), SPECIAL, (PoissonGaussianLoss(4.0, 0.02), 25), (PoissonLaplaceLoss(0.25, 0.02), 25)),
     (Poisson(0.02), REPLACE, (PoissonReplaceLoss(4.0, 0.02), 25), (PoissonLaplaceReplaceLoss(0.25, 0.02), 25)),
     (FIXED, ADD_REMOVE, None, None),
-    (FIXED, SPECIAL, (FIXED_GAUSSIAN, 25), (FIXED_LAPLACE, 25)),
+    (FIXED, SPECIAL, (FIXED_NULL, 25), (FIXED_LAPLACE, 25)),
     (FIXED, REPLACE, (FIXED_GAUSSIAN, 25), (FIXED_LAPLACE, 25)),
     (SHUFFLED, ADD_REMOVE, None, None),
     (SHUFFLED, SPECIAL, (GaussianLoss(math.sqrt(3) / 4), 1), (LaplaceLoss(0.25), 3)),

@@ -29,7 +29,8 @@ def test_mu_squared_is_described_exactly_and_mu_outward() -> None:
     assert budget.describe((250_000_000,)) == {"mu": "0.5", "mu_squared": "0.25"}
     assert budget.describe((2,)) == {"mu": "0.000044722", "mu_squared": "0.000000002"}
     assert budget.describe(budget.zero) == {"mu": "0", "mu_squared": "0"}
-    assert budget.describe_remaining((1_210_000_000 - 2,)) == {"mu": "0.000044721", "mu_squared": "0.000000002"}
+    assert budget.describe_remaining((160_000_000,)) == {"mu": "0.7", "mu_squared": "1.05"}
+    assert budget.describe_remaining((2,)) == {"mu": "1.099955278", "mu_squared": "1.209999998"}
     assert budget.describe_remaining((SATURATED,)) == {"mu": "0", "mu_squared": "0"}
 
 

@@ -240,6 +240,33 @@ def test_headroom_is_not_negative_exactly_where_a_total_is_admitted(budget: Priv
 
 
 @by_kind
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_a_budget_is_as_full_as_the_number_that_its_limit_is_stated_in(
+    budget: PrivacyFilter, data: st.DataObject
+) -> None:
+    def amounts() -> tuple[int, ...]:
+        """Near the caps, or anywhere below twice as much."""
+        near = [st.integers(max(cap - 2, 0), max(cap, 0) + 2) | st.integers(0, 2 * max(cap, 0)) for cap in budget.caps]
+        return tuple(map(data.draw, near))
+
+    used = amounts()
+    stated, share, left = budget.stated(used), budget.share_used(used), budget.left(used)
+    assert left == max(0, budget.stated_limit - stated)
+    if budget.admits(used):
+        assert stated + left == budget.stated_limit
+        assert share <= 1.0
+    if budget.kind != "approximate_dp":
+        assert stated / budget.stated_limit <= share <= (stated / budget.stated_limit) * (1 + 1e-15)
+    else:
+        assert share > 1.0 or budget.admits(used)
+    more = budget.add(used, amounts())
+    assert budget.stated(more) >= stated
+    assert budget.share_used(more) >= share
+    assert budget.share_used((SATURATED,) * len(budget.caps)) == math.inf
+
+
+@by_kind
 def test_a_negative_amount_is_never_admitted(budget: PrivacyFilter) -> None:
     for index in range(len(budget.caps)):
         assert not budget.admits(tuple(-1 if at == index else 0 for at in range(len(budget.caps))))
@@ -274,7 +301,7 @@ def test_caps_are_rounded_down_and_survive_canonical_bytes(limit: float, delta: 
         assert read == budget
         assert read.caps == budget.caps
         assert all(0 <= cap < SATURATED for cap in budget.caps)
-        assert budget.describe_remaining(budget.zero) == budget.describe_limit() or budget.kind == "gaussian_dp"
+        assert budget.describe_remaining(budget.zero) == budget.describe_limit()
     units = exact(limit) ** 2 * NANO
     assert units - 1 < filters[3].caps[0] <= units
     assert all(exact(limit) * NANO - 1 < budget.caps[0] <= exact(limit) * NANO for budget in filters[:3])

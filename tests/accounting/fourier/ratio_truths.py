@@ -89,6 +89,28 @@ def symmetrized_gaussian(s: float, q: float, tilt: float, panels: int = 36) -> L
         return _symmetrized(mixed, noise, [half + end * k / panels for k in range(panels + 1)], None)
 
 
+def displaced(s: float, r: float, tilt: float, *, remove: bool, panels: int = 36) -> Law:
+    """A record that takes another's place against a null record; good for tilts up to ``tilt``."""
+    with mp.workdps(DIGITS):
+        share, end = mp.mpf(r), mp.mpf(2.0 * tilt + 2.0 + 12.0 * s)
+
+        def mixed(centre: int) -> Density:
+            return lambda x: (1 - share) * mp.npdf(x, 0, s) + share * mp.npdf(x, centre, s)
+
+        def beyond(place: mp.mpf) -> list[mp.mpf]:
+            return [place + end * k / panels for k in range(panels + 1)]
+
+        # The two sampled laws and where the first is larger; then the same of the null record against nothing.
+        above = ((mixed(2), mixed(1)), beyond(mp.mpf(3) / 2))
+        below = ((mixed(1), mixed(0)), beyond(mp.mpf(1) / 2))
+        (up, up_places), (down, down_places) = (above, below) if remove else (below, above)
+        up_masses, up_losses = _rule(*up, up_places)
+        down_masses, _ = _rule(down[1], down[1], down_places)
+        _, down_losses = _rule(*down, down_places)
+        rest = 1 - mp.fsum(up_masses) - mp.fsum(down_masses)
+        return Law((*up_masses, *down_masses, rest), (*up_losses, *(-loss for loss in down_losses), mp.mpf(0)))
+
+
 def distance(line: StepLine, law: Law, tilt: float, t: float) -> tuple[float, float]:
     """|M(c + it) - truth| / M(c), and what the line allows for it."""
     logs, quadrature, rounding = line.log_ratios(1, 2, t)

@@ -13,7 +13,7 @@ from accounting.fourier.choice import DirectedComposition, contour_at
 from accounting.fourier.contour import Contour, power_values
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
-from accounting.fourier.steps import StepLine
+from accounting.fourier.steps import StepLine, TiltTable
 from tests.accounting.fourier.contours import (
     KNOWN_TO,
     MU,
@@ -60,7 +60,7 @@ def test_errors_of_the_table_are_in_the_aliases(share: float) -> None:
     line, table = training_line(contour.tilt)
     period = contour.period * share
     values = power_values([(line, count)], 0.0, contour.tilt, period, contour.values.ratios.size)
-    low = replace(table, moments=table.moments - 3.0, errors=np.full(table.errors.shape, 3.0))
+    low = TiltTable.of(table.tilts, table.moments - 3.0, table.means, table.variances, np.full(table.errors.shape, 3.0))
     right = Contour(contour.tilt, period, values, 0.0, table).delta_bounds(epsilon)
     bounds = Contour(contour.tilt, period, values, 0.0, low).delta_bounds(epsilon)
     assert contains(bounds, delta, KNOWN_TO)

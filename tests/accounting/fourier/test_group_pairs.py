@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mpmath as mp
 import numpy as np
@@ -64,7 +65,7 @@ def test_lines_and_tables_are_within_their_errors(kind: Pair, noise: float, q: f
     tilt, largest = 2.5, 2.0 * noise / records
     truth = RealLine(kind, noise, q, records, tilt, largest)
     step = GaussianPairStep(pair_of(kind, noise, q, records), 44.0)
-    table = step.table(np.array([0.01, tilt]))
+    table = replace(step, digits=70.0).table(np.array([0.01, tilt]))
     assert abs(mp.log(truth.moment(0.0).real) - table.moments[1]) <= table.errors[1] <= 1e-10
     line = step.line(tilt, noise / records)
     for t in (0.1 * largest, largest):

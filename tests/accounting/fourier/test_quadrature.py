@@ -9,12 +9,14 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from accounting.fourier.pairs import Band, GaussianPair, Pair
-from accounting.fourier.quadrature import GaussianPairStep
+from accounting.fourier.pairs import EVERYTHING, Band, GaussianPair, Pair
+from accounting.fourier.quadrature import GaussianPairStep, _window_on_axis
 from accounting.fourier.steps import StepLine
 from tests.accounting.fourier.truths import RealLine
 
 DIGITS = 44.0
+#: Those of a step whose tables have as many.
+TABLE_DIGITS = 68.0
 #: Noise, probability, tilt and the largest Im z that is compared.
 SPECS = (
     (1.0, 0.1, 3.0, 400.0),
@@ -64,7 +66,7 @@ def test_moments_of_a_band_on_a_line_are_within_their_errors(kind: Pair, band: B
     truth = RealLine(kind.value, s, q, tilt, largest, (band.low, band.high, band.width))
     step = step_of(kind, s, q, band=band)
     assert_line_is_true(step.line(tilt, 3.0), truth, largest)
-    table = step.table(np.array([tilt]))
+    table = replace(step, digits=TABLE_DIGITS).table(np.array([tilt]))
     assert abs(mp.log(truth.moment()) - table.moments[0]) <= table.errors[0] <= 1e-11
 
 
@@ -74,7 +76,7 @@ def test_moments_of_a_band_on_a_line_are_within_their_errors(kind: Pair, band: B
 def test_tables_are_within_their_errors(kind: Pair, s: float, q: float, tilt: float, largest: float) -> None:
     """All tilts at once, from tiny ones on; the estimates of mean and variance are about right."""
     tilts = tilt * np.array([1e-6, 0.03, 1.0])
-    table = step_of(kind, s, q).table(tilts)
+    table = step_of(kind, s, q, TABLE_DIGITS).table(tilts)
     for k, at in enumerate(tilts):
         truth = mp.log(RealLine(kind.value, s, q, float(at)).moment())
         assert abs(truth - table.moments[k]) <= table.errors[k]
@@ -92,7 +94,7 @@ def test_moments_near_one_keep_their_digits(kind: Pair) -> None:
     """log M is 1e-16 to 1e-11 here, known far beyond the unit roundoff: differences from 1 are summed, not values."""
     s, q = 1.0, 1e-6
     tilts = np.array([1e-3, 0.1, 3.0])
-    table = step_of(kind, s, q, digits=60.0).table(tilts)
+    table = step_of(kind, s, q, digits=84.0).table(tilts)
     for k, at in enumerate(tilts):
         truth = mp.log(RealLine(kind.value, s, q, float(at)).moment())
         assert abs(truth - table.moments[k]) <= table.errors[k]
@@ -146,14 +148,16 @@ def test_a_narrow_window_grows_the_tail_with_the_truth_inside(
 ) -> None:
     """One end of the window cut to 2.5 s: the tail that is left out is in the errors of the table and of the line."""
     s, q, tilt = 0.8, 0.2, 2.0
-    left, right = GaussianPair(kind, s, q).window(tilt)
+    step = step_of(kind, s, q)
+    left, right = step._window(tilt, DIGITS)
     centre = tilt + 1.0 if side > 0.0 and kind is not Pair.ADD else 0.0
     cut = (left, centre + 2.5 * s) if side > 0.0 else (centre - 2.5 * s, right)
-    whole = GaussianPair.window
-    # At the tilt 0 it stays: all nodes that carry mass of N(0, s^2) are needed for differences from 1.
-    monkeypatch.setattr(GaussianPair, "window", lambda self, tilt: cut if tilt > 0.0 else whole(self, tilt))
+    # All nodes that carry mass of N(0, s^2) stay in a table: they are needed for differences from 1.
+    around = _window_on_axis(step.pair.law, EVERYTHING, np.zeros(1), DIGITS)
+    both = min(cut[0], around[0]), max(cut[1], around[1])
+    monkeypatch.setattr(GaussianPairStep, "_window", lambda self, tilt, digits: cut)
+    monkeypatch.setattr(GaussianPairStep, "_window_on_axis", lambda self, tilts, digits: both)
     truth = RealLine(kind.value, s, q, tilt, 30.0)
-    step = step_of(kind, s, q)
     table = step.table(np.array([tilt]))
     error = float(abs(mp.log(truth.moment()) - table.moments[0]))
     assert error <= table.errors[0]
@@ -170,10 +174,10 @@ def test_a_narrow_window_grows_the_tail_with_the_truth_inside(
 def test_a_narrow_window_is_in_the_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
     """The left end, where losses hardly turn, decides about large t: without it the envelope would be too low."""
     s, q, tilt = 0.8, 0.2, 2.0
-    whole = GaussianPair.window
-    cut = (-s, whole(GaussianPair(Pair.REMOVE, s, q), tilt)[1])
-    monkeypatch.setattr(GaussianPair, "window", lambda self, tilt: cut if tilt > 0.0 else whole(self, tilt))
-    line = step_of(Pair.REMOVE, s, q).line(tilt, 3.0)
+    step = step_of(Pair.REMOVE, s, q)
+    cut = (-s, step._window(tilt, DIGITS)[1])
+    monkeypatch.setattr(GaussianPairStep, "_window", lambda self, tilt, digits: cut)
+    line = step.line(tilt, 3.0)
     bare = replace(line, envelope=(*line.envelope[:2], 0.0))
     truth = RealLine("remove", s, q, tilt, 100.0)
     for t in (10.0, 50.0, 100.0):
@@ -185,10 +189,10 @@ def test_a_narrow_window_is_in_the_envelope(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_narrow_window_of_a_table_is_in_its_errors(kind: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tilted law lies beyond all mass of N(0, s^2) here, and the window ends 2.5 s above its centre."""
     s, q, tilt = 0.8, 0.2, 20.0
-    whole = GaussianPair.window
-    cut = (whole(GaussianPair(kind, s, q), tilt)[0], tilt + 1.0 + 2.5 * s)
-    monkeypatch.setattr(GaussianPair, "window", lambda self, tilt: cut if tilt > 0.0 else whole(self, tilt))
-    table = step_of(kind, s, q).table(np.array([tilt]))
+    step = step_of(kind, s, q)
+    cut = (step._window_on_axis(np.array([tilt]), DIGITS)[0], tilt + 1.0 + 2.5 * s)
+    monkeypatch.setattr(GaussianPairStep, "_window_on_axis", lambda self, tilts, digits: cut)
+    table = step.table(np.array([tilt]))
     error = float(abs(mp.log(RealLine(kind.value, s, q, tilt).moment()) - table.moments[0]))
     assert 1e-4 < error <= table.errors[0]
 

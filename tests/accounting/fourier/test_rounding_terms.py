@@ -46,7 +46,7 @@ def contour_of(
         1.0,
     )
     tilts = np.geomspace(1e-9, 2e3, 120)
-    nothing = TiltTable(tilts, np.full(120, -5000.0), np.zeros(120), np.zeros(120), np.zeros(120))
+    nothing = TiltTable.of(tilts, np.full(120, -5000.0), np.zeros(120), np.zeros(120), np.zeros(120))
     return Contour(tilt, period, values, window, nothing)
 
 
@@ -198,7 +198,8 @@ def test_scales_and_logarithms_of_compositions_are_within_their_rounding() -> No
             both = power_values([(line, count), (line, 7)], 0.0, tilt, 7.0, 4)
             assert abs(both.log_scale - (count + 7) * mp.mpf(line.log_moment)) <= both.log_scale_error
             spacing = 2.0 * math.pi / 7.0
-            logs, quadrature, rounding = _gaussian_line(mu_squared, tilt, 4, spacing)
+            logs, quadrature, rounding = np.empty(4, np.complex128), np.zeros(4), np.empty(4)
+            _gaussian_line(mu_squared, tilt, spacing, logs, rounding)
             for k in range(4):
                 t = k * mp.mpf(spacing)
                 truth = mp.mpc(-mu_squared * t * t / 2, mu_squared * t * (2 * mp.mpf(tilt) + 1) / 2)

@@ -189,7 +189,9 @@ def test_bulk_bound_is_above_the_bulk_of_many_steps(s: float, q: float, count: i
 def test_moments_of_a_rest_are_within_their_errors(kind: Pair, count: int) -> None:
     """log(M^T - M_nu^T) at real tilts and M^T - M_nu^T on the line, in 30 digits."""
     s, q, epsilon, tilt = 0.8, 0.05, 0.5, 3.0
-    split = chain(step_of(kind, s, q), count, (0.4 * epsilon, 3.0))[0][0]
+    # Of its digits, tables have all but 24.
+    step = replace(step_of(kind, s, q), digits=DIGITS + 24.0)
+    split = chain(step, count, (0.4 * epsilon, 3.0))[0][0]
     shares = [(-math.inf, band.high, band.width) for band in (band_of(split.rest), band_of(split.bulk))]
     lines = [RealLine(kind.value, s, q, tilt, 30.0, share) for share in shares]
 

@@ -114,13 +114,14 @@ def test_log_kernel_is_the_supremum_it_stands_for() -> None:
 
 def test_tables_of_several_steps_add_up_with_their_errors() -> None:
     tilts = np.array([0.1, 1.0])
-    one = TiltTable(tilts, np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([5.0, 6.0]), np.array([1e-9, 2e-9]))
+    one = TiltTable.of(tilts, np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([5.0, 6.0]), np.array([1e-9, 2e-9]))
     seven = one.times(7)
     assert seven.errors.tolist() == (7 * one.errors).tolist()
     both = seven.plus(one)
     for name in ("moments", "means", "variances", "errors"):
         assert getattr(both, name) == pytest.approx(8.0 * getattr(one, name), rel=1e-15)
-    assert both.tilts is seven.tilts
+    assert both.where(np.array([False, True])).errors.tolist() == [1.6e-8]
+    assert both.tilts.tolist() == seven.tilts.tolist() == tilts.tolist()
 
 
 def test_a_step_tells_its_participation_and_its_largest_loss() -> None:

@@ -56,7 +56,9 @@ def test_named_tuples_and_objects_are_the_same_events() -> None:
 
 
 def test_fields_are_those_of_their_classes() -> None:
-    for name, fields in FIELDS.items():
+    released = {name: fields for name, fields in FIELDS.items() if hasattr(dp, name)}
+    assert len(released) >= 13
+    for name, fields in released.items():
         assert tuple(field.name for field in getattr(dp, name).__attrs_attrs__) == fields
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from accounting.accountant import epsilon_for_delta
 from accounting.events import (
+    Blocks,
     DisjointBatches,
     Event,
     Gaussian,
@@ -29,6 +30,13 @@ REPLACE = NeighboringRelation.REPLACE_ONE
 SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 
 TRUNCATED = Event(Gaussian(4.0), TruncatedPoisson(0.01, 1250, 100_000), 10_000)
+CUTS = {
+    900: ("2.16216", "1.08549", "2.27600"),
+    1000: ("1.65404", "1.07286", "2.25404"),
+    1050: ("1.04975", "0.96336", "2.02709"),
+    1100: ("0.94854", "0.94713", "1.99367"),
+    1250: ("0.946867", "0.946867", "1.99312"),
+}
 NUMBERS = [
     ("full_batch", Event(Gaussian(10.0), count=100), ADD_REMOVE, 1e-5, "4.377178"),
     ("full_batch", Event(Gaussian(10.0), count=100), REPLACE, 1e-5, "9.997256"),
@@ -41,6 +49,8 @@ NUMBERS = [
     ("without_replacement", Event(Gaussian(4.0), Poisson(1024 / 50_000), 10_000), ADD_REMOVE, 1e-5, "2.09238"),
     ("without_replacement", Event(Gaussian(5.0), WithoutReplacement(10, 1000), 50), REPLACE, 1e-5, "0.10670"),
     ("without_replacement", Event(Gaussian(2.5), Poisson(0.01), 50), ADD_REMOVE, 1e-5, "0.09945"),
+    ("without_replacement", Event(Gaussian(8.0), WithoutReplacement(1024, 50_000), 10_000), SPECIAL, 1e-5, "1.07337"),
+    ("without_replacement", Event(Gaussian(5.0), WithoutReplacement(10, 1000), 50), SPECIAL, 1e-5, "0.05397"),
     ("with_replacement", Event(Gaussian(8.0), WithReplacement(1024, 50_000), 10_000), REPLACE, 1e-5, "2.32496"),
     ("with_replacement", Event(Gaussian(8.0), WithoutReplacement(1024, 50_000), 10_000), REPLACE, 1e-5, "2.29778"),
     ("with_replacement", Event(Gaussian(5.0), WithReplacement(10, 1000), 50), REPLACE, 1e-5, "0.11133"),
@@ -49,8 +59,20 @@ NUMBERS = [
     ("shuffle_model", Event(PureDp(0.5), ShuffleModel(1024, 0.5, 0.0), 10), REPLACE, 1e-6, "0.238753"),
     ("truncated_poisson", TRUNCATED, ADD_REMOVE, 1e-5, "0.946869"),
     ("truncated_poisson", Event(Gaussian(4.0), Poisson(0.01), 10_000), ADD_REMOVE, 1e-5, "0.946867"),
-    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 100), ADD_REMOVE, 1e-5, "0.6211"),
-    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 1000), ADD_REMOVE, 1e-5, "1.7023"),
+    *(
+        ("truncated_poisson", Event(Gaussian(4.0), cut, 10_000), relation, 1e-5, shown)
+        for largest, numbers in CUTS.items()
+        for cut in [TruncatedPoisson(0.01, largest, 100_000, "random")]
+        for relation, shown in zip((ADD_REMOVE, SPECIAL, REPLACE), numbers, strict=True)
+    ),
+    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 100), ADD_REMOVE, 1e-5, "0.620940"),
+    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 1000), ADD_REMOVE, 1e-5, "1.701498"),
+    ("random_allocation", Event(Gaussian(1.0), RandomAllocation(100, 1), 50), ADD_REMOVE, 1e-5, "0.534878"),
+    ("random_allocation", Event(Gaussian(4.0), Blocks(100, 10), 100), ADD_REMOVE, 1e-5, "0.941661"),
+    ("random_allocation", Event(Gaussian(10.0), RandomAllocation(199, 100), 199), ADD_REMOVE, 1e-5, "2.964049"),
+    ("random_allocation", Event(Gaussian(1.0), Poisson(0.01), 50), ADD_REMOVE, 1e-5, "0.5829"),
+    ("random_allocation", Event(Gaussian(4.0), Poisson(0.1), 100), ADD_REMOVE, 1e-5, "0.9829"),
+    ("random_allocation", Event(Gaussian(10.0), Poisson(100 / 199), 199), ADD_REMOVE, 1e-5, "2.9761"),
     ("random_allocation", Event(Gaussian(1.0), Poisson(0.01), 100), ADD_REMOVE, 1e-5, "0.7180"),
     ("random_allocation", Event(Gaussian(1.0), Poisson(0.01), 1000), ADD_REMOVE, 1e-5, "1.8282"),
     ("shuffled_epochs", Event(Gaussian(0.5), ShuffledEpochs(10_000), 10_000), SPECIAL, 1e-6, "10.99715"),

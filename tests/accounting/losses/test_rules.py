@@ -37,7 +37,10 @@ SAMPLES = {
     "truncated_poisson": {"sampling_probability": 0.1, "max_batch_size": 40, "dataset_size": 50},
     "shuffled_epochs": {"steps_per_epoch": 4},
     "disjoint_batches": {"assignment": "independent"},
+    "blocks": {"num_bins": 4, "participations": 2},
     "random_allocation": {"num_bins": 4, "participations": 1},
+    "cyclic_poisson": {"sampling_probability": 0.1, "cycle_length": 4, "assignment": "independent"},
+    "fixed_order_epochs": {"steps_per_epoch": 4},
 }
 
 

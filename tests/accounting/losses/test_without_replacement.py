@@ -29,13 +29,13 @@ def loss_of_one(mechanism: Gaussian | Laplace, batch: int, size: int) -> Symmetr
     return loss
 
 
-def test_sensitivity_is_two_under_both_relations() -> None:
+def test_sensitivity_is_two_where_a_record_is_replaced() -> None:
     gaussian, laplace = loss_of_one(Gaussian(3.0), 1, 50), loss_of_one(Laplace(4.0), 1, 50)
     assert gaussian.pair == PoissonGaussianLoss(1.5, 0.02)
     assert laplace.pair == PoissonLaplaceLoss(0.5, 0.02)
-    for mechanism in (Gaussian(3.0), Laplace(4.0)):
-        event = Event(mechanism, WithoutReplacement(1, 50))
-        assert compose([event], REPLACE) == compose([event], SPECIAL)
+    # Nothing closer is proved here for Laplace noise.
+    event = Event(Laplace(4.0), WithoutReplacement(1, 50))
+    assert compose([event], REPLACE) == compose([event], SPECIAL)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

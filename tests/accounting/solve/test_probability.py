@@ -48,7 +48,7 @@ def test_refusals_say_why() -> None:
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     with pytest.raises(Unreachable, match="every sampling probability"):
         solve_sampling_probability(sampled(100.0, 1), relation, ApproximateDpTarget(1.0, 1e-5))
-    with pytest.raises(Unreachable, match="even sampling probability 1e-08"):
+    with pytest.raises(Unreachable, match="even sampling probability 1e-12"):
         solve_sampling_probability(sampled(0.1, 1000), relation, ApproximateDpTarget(1e-3, 1e-12))
     for target in (ZcdpTarget(0.1), GaussianDpTarget(0.1)):
         with pytest.raises(Unsupported, match="does not change"):

@@ -102,11 +102,24 @@ def test_without_assumptions_the_noise_is_solved_and_the_step_size_is_open(reade
     assert "initial_gap" in body["missing_assumptions"]
 
 
+STAGE = {"iterations": 5, "batch_size": 1001}
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "pointer"),
     [
         ({"algorithm": "adam"}, "unknown_algorithm", "/algorithm"),
-        ({"sampling": "shuffled_epochs"}, "unsupported_sampling", "/sampling"),
+        ({"sampling": "with_replacement"}, "unsupported_sampling", "/sampling"),
+        ({"sampling": "truncated_poisson"}, "missing", "/sampling/max_batch_size"),
+        ({"sampling": {"kind": "poisson", "max_batch_size": 9}}, "invalid_value", "/sampling/max_batch_size"),
+        ({"sampling": "disjoint_batches", "batch_size": 100}, "invalid_value", "/iterations"),
+        ({"schedule": {"stages": [STAGE]}}, "overdetermined", "/iterations"),
+        ({"schedule": {"stages": [STAGE]}, "iterations": ..., "epochs": 3}, "overdetermined", "/epochs"),
+        (
+            {"schedule": {"stages": [STAGE | {"batch_size": 1000}, STAGE]}, "iterations": ...},
+            "invalid_value",
+            "/schedule/stages/1/batch_size",
+        ),
         ({"gradient_bound": {"kind": "normalize", "regularizer": 1}}, "unsupported_gradient_bound", None),
         ({"batch_size": 10}, "invalid_value", "/batch_size"),
         ({"batch_size": 1001}, "invalid_value", "/batch_size"),
@@ -124,7 +137,7 @@ def test_a_fault_is_pointed_at(reader, changes, code, pointer):
 
 
 def test_an_unsupported_sampling_names_those_that_are(reader):
-    detail = calibrate(reader, sampling="shuffled_epochs").json()["detail"]
+    detail = calibrate(reader, sampling="with_replacement").json()["detail"]
     assert "full_batch" in detail
     assert "poisson" in detail
 
@@ -135,7 +148,8 @@ def test_an_unsupported_sampling_names_those_that_are(reader):
         ({"dataset_size": True}, "/dataset_size"),
         ({"dataset_size": "1000"}, "/dataset_size"),
         ({"dataset_size": 10.5}, "/dataset_size"),
-        ({"dataset_size": 10**9 + 1}, "/dataset_size"),
+        ({"dataset_size": 10**13 + 1}, "/dataset_size"),
+        ({"sampling": {"kind": "truncated_poisson", "max_batch_size": 0}}, "/sampling/max_batch_size"),
         ({"iterations": 0}, "/iterations"),
         ({"iterations": 10**8 + 1}, "/iterations"),
         ({"target": {"kind": "approximate_dp", "epsilon": 0, "delta": 1e-5}}, "/target/epsilon"),

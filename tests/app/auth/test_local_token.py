@@ -34,6 +34,7 @@ CALCULATIONS = {
     "GET /v1/algorithms/{name}",
     "POST /v1/assumptions",
     "POST /v1/calibrate",
+    "POST /v1/calibrate/events",
     "POST /v1/convert",
     "POST /v1/import",
     "POST /v1/sweep",

@@ -101,7 +101,7 @@ class Api:
     def rho(self, budget_id: str) -> tuple[float, float, float]:
         """What a zCDP budget has spent, holds and has left."""
         body = self.read(budget_id)
-        return body["spent"]["rho"], body["reserved"]["rho"], body["remaining"]["rho"]
+        return body["rho"]["spent"], body["rho"]["reserved"], body["rho"]["left"]
 
     def state(self, reservation: dict[str, Any]) -> str:
         return str(self.get(f"/v1/reservations/{reservation['id']}").json()["state"])

@@ -26,22 +26,27 @@ def test_a_new_budget_has_nothing_spent(api: Api) -> None:
     assert response.headers["location"] == f"/v1/budgets/{body['id']}"
     assert body["id"].startswith("bud_")
     assert body["filter"] == {"kind": "zcdp", "rho": 1.0}
-    assert (body["limit"], body["spent"], body["reserved"], body["remaining"]) == (
-        {"rho": 1.0},
-        {"rho": 0.0},
-        {"rho": 0.0},
-        {"rho": 1.0},
-    )
+    nothing = {"rho": 0.0}
+    assert body["rho"] == {"limit": 1.0, "spent": 0.0, "reserved": 0.0, "started": 0.0, "left": 1.0}
+    assert body["share"] == {"used": 0.0, "spent": 0.0, "started": 0.0, "pending": 0.0}
+    assert body["amounts"] == {
+        "limit": {"rho": 1.0},
+        "spent": nothing,
+        "reserved": nothing,
+        "started": nothing,
+        "remaining": {"rho": 1.0},
+    }
     assert body["privacy_unit"] == "record"
     assert body["labels"] == {"team": "health"}
     assert body["report_delta"] == 1e-5
     assert body["created_at"] == "2026-05-01T00:00:00Z"
-    assert (body["started"], body["overdue"], body["overdrawn"]) == ({"rho": 0}, 0, False)
+    assert (body["overdue"], body["overdrawn"]) == (0, False)
     assert (body["parent_id"], body["path"]) == (None, [body["id"]])
-    assert (body["report"], body["epsilon_remaining_at_delta"]) == (None, None)
+    assert (body["epsilon"], body["mu"], body["report"]) == (None, None, None)
     with_report = api.read(body["id"])
-    assert with_report.pop("report")["epsilon"] == {"lower": 0, "estimate": 0, "upper": 0}
-    assert with_report.pop("epsilon_remaining_at_delta") > 1
+    report = with_report.pop("report")
+    assert report["epsilon"] == {"lower": 0, "estimate": 0, "upper": 0}
+    assert report["left"] > 1
     assert with_report == {name: value for name, value in body.items() if name in with_report}
 
 
@@ -51,17 +56,18 @@ def test_amounts_after_reserve_and_commit(api: Api) -> None:
     held = api.hold(budget["id"], [event])
     assert held["cost"] == {"epsilon": 0.4}
     assert held["remaining"] == {"epsilon": 0.6}
-    body = api.get(f"/v1/budgets/{budget['id']}").json()
-    assert (body["spent"], body["reserved"], body["remaining"]) == ({"epsilon": 0}, {"epsilon": 0.4}, {"epsilon": 0.6})
+    use = {"delta": 0.0, "limit": 1.0, "spent": 0.0, "reserved": 0.4, "started": 0.0, "left": 0.6}
+    assert api.read(budget["id"])["epsilon"] == use
     api.post(f"/v1/reservations/{held['id']}/commit")
-    body = api.get(f"/v1/budgets/{budget['id']}").json()
-    assert (body["spent"], body["reserved"], body["remaining"]) == ({"epsilon": 0.4}, {"epsilon": 0}, {"epsilon": 0.6})
+    body = api.read(budget["id"])
+    assert body["epsilon"] == use | {"spent": 0.4, "reserved": 0.0}
+    assert body["amounts"]["remaining"] == {"epsilon": 0.6}
 
 
 def test_epsilon_and_delta_alone_open_a_budget_that_charges_near_the_tight_epsilon(api: Api) -> None:
     budget = api.budget({"epsilon": 1.6, "delta": 1e-5})
     assert budget["filter"]["kind"] == "approximate_gaussian_dp"
-    assert budget["spent"] == {"epsilon": 0, "mu_squared": 0, "failure_delta": 0, "pure_epsilon": 0}
+    assert budget["amounts"]["spent"] == {"epsilon": 0, "mu_squared": 0, "failure_delta": 0, "pure_epsilon": 0}
     training = {"mechanism": {"kind": "gaussian", "noise_multiplier": 4.0}, "count": 600}
     sampled = training | {"sampling": {"kind": "poisson", "sampling_probability": 0.05}}
     tight = api.post("/v1/account", {"events": [sampled], "neighboring_relation": "add_or_remove_one", "delta": 1e-5})
@@ -69,14 +75,14 @@ def test_epsilon_and_delta_alone_open_a_budget_that_charges_near_the_tight_epsil
     epsilon = made(tight)["epsilon"]["upper"]
     assert epsilon < held["cost"]["epsilon"] < 1.01 * epsilon
     assert held["cost"]["pure_epsilon"] is None
-    assert api.get(f"/v1/budgets/{budget['id']}").json()["limit"]["epsilon"] == pytest.approx(1.6, abs=1e-8)
+    assert api.get(f"/v1/budgets/{budget['id']}").json()["amounts"]["limit"]["epsilon"] == pytest.approx(1.6, abs=1e-8)
     # The sum of pure epsilons is within epsilon, whatever the Gaussian limit says.
     other = api.budget({"epsilon": 1.6, "delta": 1e-5})
     for _ in range(2):
         api.spend(other["id"], [laplace(1.25)])
     spent = api.get(f"/v1/budgets/{other['id']}").json()
-    assert spent["spent"]["epsilon"] == spent["spent"]["pure_epsilon"] == 1.6
-    assert spent["spent"]["mu_squared"] > spent["limit"]["mu_squared"]
+    assert spent["amounts"]["spent"]["epsilon"] == spent["amounts"]["spent"]["pure_epsilon"] == 1.6
+    assert spent["amounts"]["spent"]["mu_squared"] > spent["amounts"]["limit"]["mu_squared"]
     assert_problem(api.reserve(other["id"], [laplace(1e6)]), 409, "budget_exceeded")
 
 
@@ -111,16 +117,16 @@ def test_a_renyi_filter_tells_every_order(api: Api) -> None:
     budget = api.budget({"kind": "renyi_dp", "epsilon": 1.6, "delta": 1e-5})
     orders = budget["filter"]["orders"]
     assert len(orders) == len(set(orders)) == 16
-    assert budget["spent"]["epsilon"] == 0
-    assert budget["spent"]["epsilons"] == [0] * 16
+    assert budget["amounts"]["spent"]["epsilon"] == 0
+    assert budget["amounts"]["spent"]["epsilons"] == [0] * 16
     held = api.hold(budget["id"], [gaussian(10.0, count=2)])
     body = api.get(f"/v1/budgets/{budget['id']}").json()
-    assert body["reserved"]["orders"] == orders
+    assert body["amounts"]["reserved"]["orders"] == orders
     # order / (2 s^2) per step, rounded up to nano-units.
-    for order, epsilon in zip(orders, body["reserved"]["epsilons"], strict=True):
+    for order, epsilon in zip(orders, body["amounts"]["reserved"]["epsilons"], strict=True):
         assert order / 100 <= epsilon <= order / 100 + 2e-9
     assert 0 < held["cost"]["epsilon"] < 1.6
-    assert body["limit"]["epsilon"] == pytest.approx(1.6, abs=1e-8)
+    assert body["amounts"]["limit"]["epsilon"] == pytest.approx(1.6, abs=1e-8)
 
 
 def test_orders_may_be_given(api: Api) -> None:
@@ -131,14 +137,14 @@ def test_orders_may_be_given(api: Api) -> None:
 def test_a_limit_is_an_exact_decimal_rounded_down_to_nano_units(api: Api) -> None:
     for limit in ("0.1", 0.1, "0.1000000009", 0.1000000009, "1e-1", "0.1000000009999999999999999999999999999999"):
         budget = api.budget({"kind": "zcdp", "rho": limit})
-        assert budget["limit"] == {"rho": 0.1}, limit
+        assert budget["amounts"]["limit"] == {"rho": 0.1}, limit
         assert api.reserve(budget["id"], [zcdp(1e-9, count=10**8)]).status_code == 201
         assert_problem(api.reserve(budget["id"], [zcdp(1e-9)]), 409, "budget_exceeded")
 
 
 @pytest.mark.parametrize("limit", ["0.99999999999999999999999999999999999", "0.999999999999", 0.9999999999999999])
 def test_a_limit_just_below_a_number_is_not_that_number(api: Api, limit: Any) -> None:
-    assert api.budget({"kind": "zcdp", "rho": limit})["limit"] == {"rho": 0.999999999}
+    assert api.budget({"kind": "zcdp", "rho": limit})["amounts"]["limit"] == {"rho": 0.999999999}
 
 
 MALFORMED: list[tuple[dict[str, Any], str]] = [

@@ -42,7 +42,7 @@ def test_the_plan_is_admitted_and_one_of_less_noise_is_not(api: Api, budget_filt
     assert 1 - 2e-5 <= body["achieved"]["share_of_remaining"] <= 1
     assert body["cost_in_budget"]["budget_id"] == budget["id"]
     assert body["cost_in_budget"]["fits"] is True
-    assert body["cost_in_budget"]["remaining"] == api.get(f"/v1/budgets/{budget['id']}").json()["remaining"]
+    assert body["cost_in_budget"]["remaining"] == api.get(f"/v1/budgets/{budget['id']}").json()["amounts"]["remaining"]
     denied = api.reserve(budget["id"], less_noise(body["events"], 1 - 5e-5))
     assert_problem(denied, 409, "budget_exceeded")
     held = api.hold(budget["id"], body["events"])

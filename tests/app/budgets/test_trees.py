@@ -25,7 +25,7 @@ def test_a_charge_counts_in_its_budget_and_in_all_above_it(api: Api) -> None:
         assert api.rho(budget["id"]) == (0, 0.3, remaining)
     assert api.rho(sibling["id"]) == (0, 0, 0.5)
     made(api.resolve(held, "start"))
-    assert [api.read(budget["id"])["started"]["rho"] for budget in (grandchild, child, root)] == [0.3] * 3
+    assert [api.read(budget["id"])["amounts"]["started"]["rho"] for budget in (grandchild, child, root)] == [0.3] * 3
     made(api.resolve(held, "commit", {"events": [zcdp(0.1, 2)]}))
     for budget, remaining in ((grandchild, 0.2), (child, 0.3), (root, 0.8)):
         assert api.rho(budget["id"]) == (0.2, 0, remaining)
@@ -146,7 +146,7 @@ def test_a_denial_names_the_budget_that_stands_in_the_way(api: Api) -> None:
         denied = assert_problem(answer, 409, "budget_exceeded")
         assert denied["budget_id"] == in_the_way["id"], (asked, denied)
         assert denied["largest_count_that_fits"] == fits
-        assert denied["remaining"] == api.read(grandchild["id"])["remaining"]
+        assert denied["remaining"] == api.read(grandchild["id"])["amounts"]["remaining"]
         dry = api.post(
             f"/v1/budgets/{grandchild['id']}/reservations",
             {"events": [zcdp(asked / 10, 10)], "purpose": "p"},
@@ -158,9 +158,9 @@ def test_a_denial_names_the_budget_that_stands_in_the_way(api: Api) -> None:
 def test_what_fits_and_what_remains_is_the_least_over_the_path(api: Api) -> None:
     root = api.budget({"kind": "gaussian_dp", "mu": 1})
     child = api.child(root, {"kind": "gaussian_dp", "mu": 5})
-    assert child["remaining"] == root["remaining"] == {"mu": 1, "mu_squared": 1}
+    assert child["amounts"]["remaining"] == root["amounts"]["remaining"] == {"mu": 1, "mu_squared": 1}
     held = api.hold(child["id"], [gaussian(10.0, 36)])
-    assert held["remaining"] == {"mu": 0.8, "mu_squared": 0.64}
+    assert held["remaining"] == {"mu": 0.4, "mu_squared": 0.64}
     denied = assert_problem(api.reserve(child["id"], [gaussian(10.0, 100)]), 409, "budget_exceeded")
     assert (denied["largest_count_that_fits"], denied["budget_id"]) == (64, root["id"])
 
@@ -170,10 +170,11 @@ def test_of_renyi_orders_the_least_remains_order_by_order(api: Api) -> None:
     wide = api.child(root, {"epsilon": 6, "delta": 1e-5})
     narrow = api.child(root, {"epsilon": 2, "delta": 1e-5})
     for budget in (wide, narrow):
-        own = [min(pair) for pair in zip(budget["limit"]["epsilons"], root["limit"]["epsilons"], strict=True)]
-        assert budget["remaining"]["epsilons"] == own
-        assert budget["remaining"]["epsilon"] == min(budget["limit"]["epsilon"], 3)
-        assert budget["remaining"]["orders"] == [8, 64]
+        amounts = budget["amounts"]
+        limits = amounts["limit"]["epsilons"], root["amounts"]["limit"]["epsilons"]
+        assert amounts["remaining"]["epsilons"] == [min(pair) for pair in zip(*limits, strict=True)]
+        assert amounts["remaining"]["epsilon"] == budget["epsilon"]["left"] == min(budget["epsilon"]["limit"], 3)
+        assert amounts["remaining"]["orders"] == [8, 64]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -277,4 +278,4 @@ def test_the_report_of_a_parent_covers_its_children(api: Api) -> None:
 def test_the_epsilon_that_remains_is_the_least_of_the_path(api: Api) -> None:
     parent = api.budget({"kind": "pure_dp", "epsilon": 1})
     child = api.budget({"kind": "pure_dp", "epsilon": 10}, parent_id=parent["id"])
-    assert 1 - 1e-9 <= api.read(child["id"], delta=1e-5)["epsilon_remaining_at_delta"] <= 1
+    assert 1 - 1e-9 <= api.read(child["id"], delta=1e-5)["report"]["left"] <= 1

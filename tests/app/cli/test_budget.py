@@ -55,7 +55,7 @@ def test_a_budget_is_shown_with_what_a_run_took_from_it(live: Live) -> None:
     assert found is not None
     assert found[1] < found[2]
     header, line = done("budget", "list", "--parent", parent["id"], env=live.env).splitlines()
-    assert header.split() == ["id", "name", "relation", "limit", "spent", "reserved", "remaining"]
+    assert header.split() == ["id", "name", "relation", "limit", "spent", "reserved", "left", "used"]
     assert line.split("  ")[:2] == [budget["id"], "survey"]
     entries = done("budget", "entries", budget["id"], env=live.env).splitlines()
     assert [each.split()[2] for each in entries[1:]] == ["create", "reserve", "start", "commit"]

@@ -139,7 +139,7 @@ def test_a_conversion_shows_the_textbooks_beside_the_best() -> None:
         ("--noise-multiplier 1 --delta 1e-5 --relation neighbours", "--relation: Input should be 'add_or_remove_one'"),
         (
             "--noise-multiplier 1 --delta 1e-5 --mechanism cauchy",
-            "--mechanism: The kind should be one of 'discrete_gaussian'",
+            "--mechanism: The kind should be one of 'gaussian'",
         ),
     ],
 )

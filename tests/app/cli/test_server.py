@@ -205,7 +205,7 @@ def test_a_key_that_would_cross_a_network_in_the_clear_is_told() -> None:
 RUN = {
     "id": "run_a", "state": "succeeded", "problem": None, "algorithm": "dp_sgd", "progress": {"done": 3, "total": 3},
     "dataset_id": "ds_a", "dataset_version": None,
-    "budget_id": None, "charge": None, "plan_hash": "f" * 64, "result": None,
+    "budget_id": None, "charge": None, "given_back": None, "price": None, "plan_hash": "f" * 64, "result": None,
     "finished_at": None, "release_at": None,
     "warnings": [], "dtype": "float32", "dtype_reason": None,
 }  # fmt: skip

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from app.dashboard.amounts import shares
+from app.dashboard.amounts import segments
 from app.dashboard.budgets import _burn_down, in_tree_order
+from app.dashboard.wording import at_least
 from tests.app.runs.conftest import Service, quick
 
 __all__ = ["quick"]
 
 FILTERS: dict[str, dict[str, Any]] = {
+    "approximate_gaussian_dp": {"kind": "approximate_gaussian_dp", "epsilon": 4, "delta": 1e-6},
     "renyi_dp": {"kind": "renyi_dp", "epsilon": 8, "delta": 1e-6},
     "zcdp": {"kind": "zcdp", "rho": 1},
     "pure_dp": {"kind": "pure_dp", "epsilon": 3},
@@ -39,36 +41,53 @@ def reserve(service: Service, budget: dict[str, Any], state: str, purpose: str =
     return dict(made.json())
 
 
+def use_of(budget: dict[str, Any]) -> tuple[str, dict[str, float]]:
+    """The number that a budget's limit is stated in, and what became of the limit."""
+    return next((name, budget[name]) for name in ("epsilon", "rho", "mu") if budget[name] is not None)
+
+
 @pytest.mark.parametrize("kind", FILTERS)
 def test_what_is_left_is_rounded_down_and_what_is_used_up(quick: Service, kind: str) -> None:
     budget = quick.budget(name=f"rounded {kind}", filter=FILTERS[kind])
     for state in ("committed", "started", "pending"):
         reserve(quick, budget, state)
     said = quick.get(f"/v1/budgets/{budget['id']}")
-    tiles = dict(
-        re.findall(r"<dt>([^<]+)</dt><dd>\w+ ([\d.e-]+)", quick.client.get(f"/dashboard/budgets/{budget['id']}").text)
-    )
-    field = next(name for name in ("rho", "mu", "epsilon") if name in said["limit"])
-    assert Decimal(tiles["Left for the next charge"]) <= Decimal(str(said["remaining"][field]))
-    assert Decimal(tiles["Spent: committed"]) >= Decimal(str(said["spent"][field]))
-    assert Decimal(tiles["Held: reserved"]) >= Decimal(str(said["reserved"][field]))
-    assert Decimal(tiles["Limit"]) == Decimal(str(said["limit"][field]))
-    for tile, amount in (("Left for the next charge", "remaining"), ("Spent: committed", "spent")):
-        assert float(tiles[tile]) == pytest.approx(said[amount][field], rel=1e-5)
+    page = quick.client.get(f"/dashboard/budgets/{budget['id']}").text
+    name, use = use_of(said)
+    tiles = dict(re.findall(rf"<dt>([^<]+)</dt><dd>{name} ([\d.e-]+)", page))
+    assert Decimal(tiles["Left"]) <= Decimal(str(use["left"]))
+    assert Decimal(tiles["Spent: committed"]) >= Decimal(str(use["spent"]))
+    assert Decimal(tiles["Held: reserved"]) >= Decimal(str(use["reserved"]))
+    assert Decimal(tiles["Limit"]) == Decimal(str(use["limit"]))
+    for tile, part in (("Left", "left"), ("Spent: committed", "spent"), ("Held: reserved", "reserved")):
+        assert float(tiles[tile]) == pytest.approx(use[part], rel=1e-5)
+    # The whole limit, and no number beside it that says otherwise.
+    assert use["spent"] + use["reserved"] + use["left"] == pytest.approx(use["limit"], rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", FILTERS)
-def test_the_bar_has_the_parts_of_the_limit(quick: Service, kind: str) -> None:
+def test_the_bar_says_what_the_tiles_say(quick: Service, kind: str) -> None:
     budget = quick.budget(filter=FILTERS[kind])
-    before = shares(quick.get(f"/v1/budgets/{budget['id']}"))
-    assert before.used == 0
+    assert budget["share"]["used"] == 0
     for state in ("committed", "started", "started", "pending", "pending", "pending"):
         reserve(quick, budget, state)
-    found = shares(quick.get(f"/v1/budgets/{budget['id']}"))
-    assert 0 < found.used < 1
-    assert [found.started / found.spent, found.pending / found.spent] == pytest.approx([2, 3], rel=1e-4)
-    ends = [begins + width for _, begins, width in found.segments]
-    assert ends == pytest.approx([100 * found.spent, 100 * (found.spent + found.started), 100 * found.used], abs=0.02)
+    said = quick.get(f"/v1/budgets/{budget['id']}")
+    (_, use), share = use_of(said), said["share"]
+    if kind != "approximate_dp":  # its delta is fuller
+        parts = {"used": use["limit"] - use["left"], "spent": use["spent"], "started": use["started"]}
+        assert {name: share[name] for name in parts} == pytest.approx({n: p / use["limit"] for n, p in parts.items()})
+    assert share["used"] == pytest.approx(share["spent"] + share["started"] + share["pending"])
+    page = quick.client.get(f"/dashboard/budgets/{budget['id']}").text
+    told = re.search(r'aria-label="Of the limit, ([\d.]+) % is used: ([\d.]+) % is spent', page)
+    assert told is not None
+    assert [float(each) for each in told.groups()] == pytest.approx(
+        [100 * share["used"], 100 * share["spent"]], rel=1e-3
+    )
+    assert f"{told[1]} % of the limit is used" in page
+    assert f"{told[1]} %" in quick.client.get("/dashboard/budgets").text
+    ends = [begins + width for _, begins, width in segments(share)]
+    sums = share["spent"], share["spent"] + share["started"], share["used"]
+    assert ends == pytest.approx([100 * each for each in sums], abs=0.02)
 
 
 def test_a_renyi_budget_has_room_as_long_as_one_of_its_orders_has(quick: Service) -> None:
@@ -78,17 +97,17 @@ def test_a_renyi_budget_has_room_as_long_as_one_of_its_orders_has(quick: Service
     made = quick.post(f"/v1/budgets/{budget['id']}/reservations", {"events": [sampled], "purpose": "model"})
     assert made.status_code == 201, made.text
     said = quick.get(f"/v1/budgets/{budget['id']}")
-    assert min(said["remaining"]["epsilons"]) == 0, "the large orders have none"
-    assert 0 < shares(said).used < 1
+    assert min(said["amounts"]["remaining"]["epsilons"]) == 0, "the large orders have none"
+    assert 0 < said["share"]["used"] < 1
 
 
 def test_a_bar_ends_at_the_limit_where_a_correction_went_beyond_it(quick: Service) -> None:
     budget = quick.budget(filter={"kind": "zcdp", "rho": 0.02})
     body = {"events": [{"mechanism": {"kind": "zcdp", "rho": 0.05}}], "reason": "was not recorded"}
     assert quick.post(f"/v1/budgets/{budget['id']}/corrections", body).status_code == 201
-    found = shares(quick.get(f"/v1/budgets/{budget['id']}"))
-    assert found.spent == 2.5
-    assert found.segments == [("spent", 0.0, 100.0), ("started", 100.0, 0.0), ("pending", 100.0, 0.0)]
+    share = quick.get(f"/v1/budgets/{budget['id']}")["share"]
+    assert share["used"] == 2.5
+    assert segments(share) == [("spent", 0.0, 100.0), ("started", 100.0, 0.0), ("pending", 100.0, 0.0)]
     assert "Overdrawn" in quick.client.get(f"/dashboard/budgets/{budget['id']}").text
 
 
@@ -180,36 +199,36 @@ def test_the_burn_down_ends_at_what_is_left_after_all_commits(quick: Service) ->
     reserve(quick, budget, "committed")
     reserve(quick, budget, "pending")
     text = quick.client.get(at).text
-    left = 1 - quick.get(f"/v1/budgets/{budget['id']}")["spent"]["rho"]
+    left = 1 - quick.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]["rho"]
     last = re.findall(r'<tr><th scope="row" class="number">[^<]+</th><td class="number">([\d.]+)</td></tr>', text)[-1]
     assert left - 1e-5 <= float(last) <= left
     assert "<svg" in text
 
 
-def test_each_day_of_the_burn_down_is_what_was_left_at_its_end() -> None:
-    budget = {
-        "filter": FILTERS["zcdp"],
-        "limit": {"rho": 1.0},
-        "created_at": "2020-01-01T00:00:00Z",
-    }
+def test_the_burn_down_puts_a_days_charges_where_the_first_of_them_was() -> None:
+    budget = {"filter": FILTERS["zcdp"], "rho": {"limit": 4.0}, "created_at": "2020-01-01T00:00:00Z"}
     days = [
-        {"key": "2020-01-02", "amount": {"rho": 0.125}, "cumulative": {"rho": 0.125}},
-        {"key": "2020-01-04", "amount": {"rho": 0.25}, "cumulative": {"rho": 0.375}},
+        {"key": "2020-01-02", "first_at": "2020-01-02T09:30:00Z", "cumulative": {"rho": 0.5}},
+        {"key": "2020-01-04", "first_at": "2020-01-04T17:00:00Z", "cumulative": {"rho": 3.3}},
     ]
     chart = _burn_down(budget, days)
     assert chart is not None
     *shown, (_, now) = chart.rows
-    assert shown == [("2020-01-01 00:00", "1"), ("2020-01-02 23:59", "0.875"), ("2020-01-04 23:59", "0.625")]
-    assert now == "0.625"
-    assert "0.625 now" in chart.description
+    assert shown == [("2020-01-01 00:00", "4"), ("2020-01-02 09:30", "3.5"), ("2020-01-04 17:00", "0.7")]
+    assert now == "0.7"
+    assert "0.7 now" in chart.description
 
 
-def test_of_mu_the_squares_add_up_in_the_burn_down_too() -> None:
-    budget = {"filter": FILTERS["gaussian_dp"], "limit": {"mu": 2.0, "mu_squared": 4.0}}
-    days = [{"key": "2020-01-02", "cumulative": {"mu": 1.2, "mu_squared": 1.44}}]
-    chart = _burn_down(budget | {"created_at": "2020-01-01T00:00:00Z"}, days)
-    assert chart is not None
-    assert chart.rows[-1][1] == "1.6"
+@pytest.mark.parametrize("kind", FILTERS)
+def test_the_burn_down_ends_at_what_the_tiles_say(quick: Service, kind: str) -> None:
+    budget = quick.budget(filter=FILTERS[kind])
+    for _ in range(2):
+        reserve(quick, budget, "committed")
+    _, use = use_of(quick.get(f"/v1/budgets/{budget['id']}"))
+    text = quick.client.get(f"/dashboard/budgets/{budget['id']}/burn-down").text
+    last = re.findall(r'<tr><th scope="row" class="number">[^<]+</th><td class="number">([\d.]+)</td></tr>', text)[-1]
+    assert use["reserved"] == 0
+    assert last == at_least(use["left"])
 
 
 def test_the_burn_down_goes_on_beyond_a_page_of_days(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +241,7 @@ def test_the_burn_down_goes_on_beyond_a_page_of_days(quick: Service, monkeypatch
                 "UPDATE reservations SET resolved_at = ? WHERE id = ?", (f"{day} 00:00:00.000000", held["id"])
             )
     text = quick.client.get(f"/dashboard/budgets/{budget['id']}/burn-down").text
-    left = 1 - quick.get(f"/v1/budgets/{budget['id']}")["spent"]["rho"]
+    left = 1 - quick.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]["rho"]
     last = re.findall(r'<tr><th scope="row" class="number">[^<]+</th><td class="number">([\d.]+)</td></tr>', text)[-1]
     assert left - 1e-5 <= float(last) <= left
 

@@ -126,6 +126,8 @@ def test_several_faults_are_told_without_words_of_the_interface(reader: TestClie
         ({"assumptions.deviation_tau1": "2"}, "assumptions-deviation_tau1", "1"),
         ({"solve_for": "batch_size", "noise_multiplier": "1"}, "solve_for", "poisson"),
         ({"target": "pure_dp"}, "target", "pure"),
+        ({"sampling": "truncated_poisson", "max_batch_size": "0"}, "max_batch_size", "greater than or equal to 1"),
+        ({"sampling": "disjoint_batches", "iterations": "1001"}, "iterations", "disjoint batches"),
         ({"target": "true_positive_rate", "fpr": "0.5", "tpr": "0.1"}, "tpr", "0.5"),
     ],
 )
@@ -162,6 +164,31 @@ def test_fields_are_those_of_the_algorithm_and_the_target(algorithms: list[dict[
         assert {f"{CONSTANT}{each['name']}" for each in algorithm["assumptions"]} <= names
         assert ("variant" in names) is bool(algorithm["variants"])
         assert ("gradient_bound" in names) is bool(algorithm["gradient_bounds"])
+
+
+@pytest.mark.parametrize(
+    ("sampling", "sizes"),
+    [
+        ("poisson", {"batch_size"}),
+        ("truncated_poisson", {"batch_size", "max_batch_size"}),
+        ("random_allocation", {"batch_size"}),
+        ("blocks", {"batch_size"}),
+        ("shuffled_epochs", {"batch_size"}),
+        ("disjoint_batches", set()),
+    ],
+)
+def test_each_sampling_asks_for_its_sizes(algorithms: list[dict[str, Any]], sampling: str, sizes: set[str]) -> None:
+    form = read({**START, "sampling": sampling}, algorithms)
+    assert {each.name for each in form.fields} & {"batch_size", "max_batch_size"} == sizes
+    expected = {"kind": sampling, "max_batch_size": 1200} if "max_batch_size" in sizes else sampling
+    assert form.body()["sampling"] == expected
+    assert values_of(form.body())["sampling"] == sampling
+
+
+def test_one_pass_over_disjoint_batches_is_answered(reader: TestClient) -> None:
+    document = show(reader, {**QUICK, "sampling": "disjoint_batches", "iterations": "10"})
+    assert not faults(document)
+    assert document.text_of("summary").startswith("Noise multiplier")
 
 
 def test_the_numeric_type_of_a_run_is_a_choice_and_the_answer_says_why_it_is_float64(reader: TestClient) -> None:

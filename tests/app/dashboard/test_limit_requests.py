@@ -23,6 +23,7 @@ __all__ = ["quick"]
 
 #: More of each kind.
 MORE: dict[str, dict[str, str]] = {
+    "approximate_gaussian_dp": {"epsilon": "4.5", "delta": "1e-6"},
     "renyi_dp": {"epsilon": "9.5", "delta": "1e-6"},
     "zcdp": {"rho": "1.5"},
     "pure_dp": {"epsilon": "3.5"},
@@ -117,7 +118,7 @@ def test_owners_decide_on_the_list(connect: ConnectAs, context: Context) -> None
     ):
         answer = decided(who, request_id, decision, f"page-{decision}")
         assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/limit-requests")
-    assert owner_api.get(f"/v1/budgets/{budget['id']}").json()["limit"] == {"rho": 4.0}
+    assert owner_api.get(f"/v1/budgets/{budget['id']}").json()["amounts"]["limit"] == {"rho": 4.0}
     assert "There is none that is open" in owner.get("/dashboard/limit-requests").text
     approved = Document(owner.get("/dashboard/limit-requests", params={"state": "approved"}).text)
     assert approved.faults == []

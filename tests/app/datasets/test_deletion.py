@@ -53,7 +53,7 @@ def test_models_reports_budgets_and_the_ledger_outlive_the_rows(service: Service
     assert (failed["state"], failed["problem"]["code"]) == ("failed", "dataset_deleted")
     assert service.reservation_state(waiting) == "voided"
     body = service.get(f"/v1/budgets/{budget['id']}")
-    assert body["spent"] == before[3].json()["spent"]
+    assert body["amounts"]["spent"] == before[3].json()["amounts"]["spent"]
     assert service.get(f"/v1/runs/{run['id']}")["charge"] == run["charge"]
     refused = service.run(dataset_id=dataset["id"], budget_id=budget["id"])
     assert refused.status_code in (404, 422)
@@ -63,7 +63,7 @@ def test_models_reports_budgets_and_the_ledger_outlive_the_rows(service: Service
     assert_problem(upload(service.client, declared, ROWS.encode()), 409, "budget_not_bound")
     again = service.dataset(budget_id=budget["id"], name="new")
     service.trained(dataset_id=again["id"], budget_id=budget["id"])
-    assert service.get(f"/v1/budgets/{budget['id']}")["spent"]["epsilon"] > body["spent"]["epsilon"]
+    assert service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]["epsilon"] > body["epsilon"]["spent"]
 
 
 def test_a_deleted_data_set_is_nowhere_shown_and_its_hash_never(service: Service) -> None:

@@ -81,7 +81,7 @@ def test_a_run_under_another_key_fails_without_a_charge_and_succeeds_under_the_r
     failed = service.get(f"/v1/runs/{run['id']}")
     assert (failed["state"], failed["problem"]["code"]) == ("failed", "run_not_started")
     assert service.reservation_state(run) == "voided"
-    assert service.get(f"/v1/budgets/{budget['id']}")["spent"]["epsilon"] == 0.0
+    assert service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]["epsilon"] == 0.0
     assert KEY.hex() not in capsys.readouterr().out
     set_key(encrypted, monkeypatch, KEY)
     service.trained(dataset_id=run["dataset_id"], budget_id=budget["id"])

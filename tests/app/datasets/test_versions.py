@@ -123,7 +123,7 @@ def test_every_version_is_charged_to_the_same_root(service: Sweeps, ids: dict[st
     spent = []
     for version in (1, 2):
         service.trained(**ids, dataset_version=version)
-        spent.append(service.get(f"/v1/budgets/{ids['budget_id']}")["spent"]["epsilon"])
+        spent.append(service.get(f"/v1/budgets/{ids['budget_id']}")["amounts"]["spent"]["epsilon"])
     assert spent[0] < spent[1]
 
 

@@ -96,11 +96,13 @@ class Client:
             assert body.get("largest_count_that_fits") == left
             return body["code"], left
         if command.kind == "look":
-            spent, started, reserved = (_units(body[name]) for name in ("spent", "started", "reserved"))
+            spent, started, reserved = (_units(body["amounts"][name]) for name in ("spent", "started", "reserved"))
             return "seen", (spent, started, reserved - started)
         if command.kind in ("reserve", "charge"):
             self.ids[name] = body["id"]
-        return ("changed" if command.kind == "limit" else body["state"]), _units(body["remaining"])
+        if command.kind == "limit":
+            return "changed", _units(body["amounts"]["remaining"])
+        return body["state"], _units(body["remaining"])
 
     def _call(self, name: str, command: Command) -> JSONResponse:
         if isinstance(command.target, int):

@@ -215,7 +215,7 @@ def test_a_raise_passes_the_limit_where_it_must(api: Api, context: Context) -> N
     charge(context, child["id"], STEP, (NANO // 10,), "1")
     ok(context.settings, "reprice")
     body = api.read(parent["id"])
-    assert (body["spent"], body["overdrawn"]) == ({"rho": 0.3}, True)
+    assert (body["amounts"]["spent"], body["overdrawn"]) == ({"rho": 0.3}, True)
 
 
 def test_a_part_is_priced_as_a_part_where_parts_add_up(api: Api, context: Context) -> None:
@@ -273,7 +273,7 @@ def test_a_part_that_paid_for_the_whole_is_priced_as_the_whole(api: Api, context
         },
         dry_run=True,
     ).json()
-    assert api.read(budget)["spent"] == dry["cost"]
+    assert api.read(budget)["amounts"]["spent"] == dry["cost"]
     assert dry["cost"]["epsilon"] > 1
 
 

@@ -29,7 +29,7 @@ def audited(people: People, context: Context) -> Iterator[None]:
 
 
 def limit_of(people: People) -> float:
-    return float(people.owner.read(people.budget["id"])["limit"]["rho"])
+    return float(people.owner.read(people.budget["id"])["amounts"]["limit"]["rho"])
 
 
 def test_an_owner_approves_what_an_analyst_asks(people: People, database: Database) -> None:
@@ -170,7 +170,7 @@ def test_an_approval_is_refused_where_a_budget_above_could_never_admit_the_limit
     assert_problem(people.other.approve(request), 409, "limit_above_parent")
     fits = made(people.owner.ask(child["id"], 1))
     made(people.other.approve(fits))
-    assert people.owner.read(child["id"])["limit"] == {"rho": 1}
+    assert people.owner.read(child["id"])["amounts"]["limit"] == {"rho": 1}
 
 
 def test_only_so_many_requests_of_one_key_are_open(people: People) -> None:
@@ -269,4 +269,4 @@ def test_a_renyi_limit_is_asked_for_and_set(people: People) -> None:
     request = made(people.owner.post(f"/v1/budgets/{budget['id']}/limit-requests", body))
     assert request["wanted"]["epsilon"] == 3
     made(people.other.approve(request))
-    assert people.owner.read(budget["id"])["limit"]["epsilon"] == 3
+    assert people.owner.read(budget["id"])["amounts"]["limit"]["epsilon"] == 3

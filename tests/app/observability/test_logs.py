@@ -10,10 +10,12 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
 
+from app.observability import logs
 from app.observability.logs import configure_logging
 from app.observability.stack import LINES, stack_lines
 
@@ -103,6 +105,20 @@ def test_json_lines_carry_the_request_id(logged: io.StringIO) -> None:
     assert (first["event"], first["number"], first["level"], first["request_id"]) == ("event", 1, "info", "req_1")
     assert (second["event"], second["level"], second["request_id"]) == ("words", "warning", "req_1")
     assert first["timestamp"].endswith("Z")
+
+
+def test_what_the_level_leaves_out_is_not_put_together(logged: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def noted(_logger: Any, _name: str, event: Any) -> Any:
+        made.append(event["event"])
+        return event
+
+    monkeypatch.setattr(logs, "with_request_id", noted)
+    configure_logging("warning", "json", logged)
+    structlog.get_logger("ours").info("request")
+    structlog.get_logger("ours").warning("severe")
+    assert made == ["severe"]
 
 
 def test_the_servers_own_access_lines_are_off(logged: io.StringIO) -> None:

@@ -52,7 +52,7 @@ def test_a_clock_that_jumps_ten_years_overspends_nothing_and_frees_nothing_start
     clock.advance(-2 * years * TEN_YEARS // 10)
     service.release_due_holds(context)
     made(api.resolve(started, "extend"))
-    assert api.read(budget["id"])["started"] == {"rho": 0.5}
+    assert api.read(budget["id"])["amounts"]["started"] == {"rho": 0.5}
     assert_problem(api.reserve(budget["id"], [zcdp(0.501)]), 409, "budget_exceeded")
     clock.advance(years * TEN_YEARS // 10)
     assert made(api.resolve(started, "commit"))["charged"] == {"rho": 0.5}

@@ -122,7 +122,7 @@ def test_a_started_reservation_past_its_time_is_overdue_and_held_in_full(
     assert [item["id"] for item in api.get(path, overdue="true").json()["items"]] == [held["id"]]
     assert api.get(path, overdue="true", state="committed").json()["items"] == []
     body = api.read(budget["id"])
-    assert (body["overdue"], body["started"], body["spent"]) == (1, {"rho": 0.6}, {"rho": 0})
+    assert (body["overdue"], body["amounts"]["started"], body["amounts"]["spent"]) == (1, {"rho": 0.6}, {"rho": 0})
     assert api.get("/v1/budgets").json()["items"][0]["overdue"] == 1
     # In the report it counts like what is spent.
     spent = api.budget(report_delta=1e-5)
@@ -159,4 +159,4 @@ def test_overdue_reservations_are_counted_in_their_own_budget(api: Api, clock: C
         made(api.resolve(api.hold(child["id"], [zcdp(0.1)], expires_in=expires_in), "start"))
     clock.advance(60)
     assert (api.read(child["id"])["overdue"], api.read(parent["id"])["overdue"]) == (2, 0)
-    assert api.read(parent["id"])["started"] == {"rho": 0.3}
+    assert api.read(parent["id"])["amounts"]["started"] == {"rho": 0.3}

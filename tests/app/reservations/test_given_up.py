@@ -9,6 +9,7 @@ import pytest
 
 from app.auth.principal import Scope
 from app.context import Context
+from app.dashboard.wording import at_least
 from app.ledger.price_search import PriceSearch
 from app.ledger.price_verification import PriceClass, PriceReport, PriceVerification
 from app.ledger.verification import verify
@@ -46,7 +47,7 @@ def test_the_rest_is_given_back_in_every_budget_above_and_verification_agrees(ap
     child = api.budget(LIMIT, parent_id=root)["id"]
     held = api.hold(child, WHOLE)
     made(api.resolve(held, "start"))
-    before = api.read(root)["remaining"]["mu_squared"]
+    before = api.read(root)["amounts"]["remaining"]["mu_squared"]
     answer = made(api.resolve(held, "commit", HALF))
     cost, charged = answer["cost"], answer["charged"]
     back = cost["mu_squared"] - charged["mu_squared"]
@@ -55,13 +56,17 @@ def test_the_rest_is_given_back_in_every_budget_above_and_verification_agrees(ap
     assert spent == pytest.approx(1e-8)
     assert charged["pure_epsilon"] is None
     for budget in (root, child):
-        assert api.read(budget)["spent"] == charged
-    assert api.read(root)["remaining"]["mu_squared"] == pytest.approx(before + back)
+        assert api.read(budget)["amounts"]["spent"] == charged
+    assert api.read(root)["amounts"]["remaining"]["mu_squared"] == pytest.approx(before + back)
     entry = next(each for each in api.entries(child) if each["kind"] == "commit")
     assert entry["given_back"]["mu_squared"] == pytest.approx(back)
     assert entry["given_back"]["failure_delta"] == pytest.approx(1e-8)
     assert (entry["events"], entry["amount"]) == (HALF["events"], charged)
     assert entry["principal_id"] == "loopback"
+    assert answer["given_back"] == api.get(f"/v1/reservations/{held['id']}").json()["given_back"] == entry["given_back"]
+    words = f"mu squared {at_least(back)} came back, for delta 1e-8"
+    for page in (f"/dashboard/budgets/{child}/reservations", f"/dashboard/ledger/entries?budget_id={child}"):
+        assert api.client.get(page).text.count(words) == 1, page
     report = prices(context)
     assert (report.entries[PriceClass.TOO_LOW], report.entries[PriceClass.RIGHT]) == (0, 2)
     assert list(reprice(context)) == []
@@ -104,7 +109,7 @@ def test_without_room_for_the_failure_nothing_is_given_back(api: Api) -> None:
     budget = api.budget(LIMIT)["id"]
     held = api.hold(budget, WHOLE)
     made(api.resolve(held, "start"))
-    left = api.read(budget)["remaining"]["failure_delta"]
+    left = api.read(budget)["amounts"]["remaining"]["failure_delta"]
     stated = {"kind": "approximate_dp", "epsilon": 0.0, "delta": left - 5e-9}
     other = api.hold(budget, [{"mechanism": stated, "sampling": {"kind": "full_batch"}, "count": 1}])
     assert_problem(api.resolve(held, "commit", HALF), 409, "tail_not_given_back")
@@ -124,8 +129,8 @@ def test_of_twenty_that_give_up_at_once_one_does(api: Api) -> None:
     commits = [answer for answer, (action, _) in zip(answers, asked, strict=True) if action == "commit"]
     won = [answer for answer in commits if answer.is_success]
     assert len(won) == 1
-    assert api.read(budget)["spent"] == won[0].json()["charged"]
-    assert api.read(budget)["reserved"]["mu_squared"] == 0.0
+    assert api.read(budget)["amounts"]["spent"] == won[0].json()["charged"]
+    assert api.read(budget)["amounts"]["reserved"]["mu_squared"] == 0.0
 
 
 def test_a_dry_run_says_the_net_charge_after_a_quarter(api: Api) -> None:

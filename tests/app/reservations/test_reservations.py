@@ -36,17 +36,17 @@ def test_a_reservation_holds_its_cost(api: Api) -> None:
 def test_start_then_commit_spends_what_was_held(api: Api) -> None:
     budget = api.budget()
     held = api.hold(budget["id"], [zcdp(0.1, count=3)])
-    assert api.read(budget["id"])["started"] == {"rho": 0}
+    assert api.read(budget["id"])["amounts"]["started"] == {"rho": 0}
     started = api.resolve(held, "start")
     assert (started.status_code, started.json()["state"]) == (200, "started")
     assert api.rho(budget["id"]) == (0, 0.3, 0.7)
-    assert api.read(budget["id"])["started"] == {"rho": 0.3}
+    assert api.read(budget["id"])["amounts"]["started"] == {"rho": 0.3}
     committed = api.resolve(held, "commit")
     assert (committed.status_code, committed.json()["state"]) == (200, "committed")
     assert committed.json()["charged"] == {"rho": 0.3}
     assert committed.json()["resolved_at"] == "2026-05-01T00:00:00Z"
     assert api.rho(budget["id"]) == (0.3, 0, 0.7)
-    assert api.read(budget["id"])["started"] == {"rho": 0}
+    assert api.read(budget["id"])["amounts"]["started"] == {"rho": 0}
 
 
 @pytest.mark.parametrize("body", [None, {}, {"events": None}, {"events": [zcdp(0.1)]}])

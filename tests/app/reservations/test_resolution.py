@@ -60,7 +60,7 @@ def test_of_any_two_resolutions_the_first_wins_and_nothing_moves_twice(
         assert answers == (line[25:46].strip(), line[46:68].strip()), line
         assert api.state(held) == line[68:79].strip(), line
         spent, reserved = spent + (line[79:] == "yes"), reserved + (line[79:] == "held")
-        amounts = api.read(budget_id)
+        amounts = api.read(budget_id)["amounts"]
         assert (amounts["spent"], amounts["reserved"]) == ({"rho": spent / 100}, {"rho": reserved / 100}), line
         of_this = [entry for entry in api.entries(budget_id) if entry["reservation_id"] == held["id"]]
         resolutions = [entry["kind"] for entry in of_this if entry["kind"] in ("commit", "void", "expire")]

@@ -103,7 +103,7 @@ def test_every_command_sent_one_to_five_times_has_one_effect(api: Api, clock: Cl
     states = [client.seen(key)["state"] for key in ("start 0", "start 1", "commit 2", "void 3", "extend 4", "commit 0")]
     assert states == ["started", "started", "committed", "voided", "pending", "committed"]
     assert client.seen("charge")["charged"] == {"rho": 0.03}
-    assert client.seen("limit")["limit"] == {"rho": 1.5}
+    assert client.seen("limit")["amounts"]["limit"] == {"rho": 1.5}
     assert client.seen("lower")["charged"] == {"rho": 0.02}
     # Spent: 0 in full, 2 corrected, and the charge. Held: 1 and 4, and 5, which is due and not released.
     assert api.rho(budget_id) == (0.15, 0.3, 1.05)
@@ -157,7 +157,7 @@ def test_every_denial_about_the_state_stays_when_the_state_is_another(api: Api, 
     assert service.release_due_holds(context) == 0
     for code, send in commands.items():
         assert {**assert_problem(send(code), 409, code), "request_id": ""} == {**first[code], "request_id": ""}
-    assert made(api.post(f"/v1/budgets/{budget['id']}/limit", limit))["limit"] == {"rho": 0.15}
+    assert made(api.post(f"/v1/budgets/{budget['id']}/limit", limit))["amounts"]["limit"] == {"rho": 0.15}
 
 
 def test_what_is_wrong_with_the_request_itself_does_not_use_up_its_key(api: Api, context: Context) -> None:

@@ -27,7 +27,7 @@ def test_a_grid_is_run_cell_by_cell_under_one_charge(service):
     assert [cell["values"] for cell in ended["cells"]] == [[each] for each in STEP_SIZES]
     assert service.kinds(sweep) == ["reserve", "start", "commit"]
     budget = service.get(f"/v1/budgets/{sweep['budget_id']}")
-    assert budget["spent"] == ended["charge"]
+    assert budget["amounts"]["spent"] == ended["charge"]
     for cell in ended["cells"]:
         run = service.get(f"/v1/runs/{cell['run_id']}")
         assert (run["state"], run["sweep_id"], run["reservation_id"]) == (
@@ -163,7 +163,7 @@ def test_a_sweep_that_waited_too_long_fails_without_a_charge(service):
     assert ended["state"] == "failed"
     assert {cell["problem"]["code"] for cell in ended["cells"]} == {"reservation_lost"}
     assert "charged" not in ended["cells"][0]["problem"]["detail"]
-    assert service.get(f"/v1/budgets/{sweep['budget_id']}")["spent"]["epsilon"] == 0.0
+    assert service.get(f"/v1/budgets/{sweep['budget_id']}")["amounts"]["spent"]["epsilon"] == 0.0
 
 
 def test_a_sweep_whose_worker_is_lost_goes_on_with_the_same_noise(service):

@@ -470,7 +470,7 @@ def test_a_hold_that_ran_out_ends_it_without_a_charge(service, draws):
     ended = service.sweep(sweep)
     assert (ended["state"], ended["best"]) == ("failed", None)
     assert len(service.runs_of(sweep)) == 1
-    assert service.get(f"/v1/budgets/{sweep['budget_id']}")["spent"]["epsilon"] == 0.0
+    assert service.get(f"/v1/budgets/{sweep['budget_id']}")["amounts"]["spent"]["epsilon"] == 0.0
 
 
 @on_one_engine
@@ -551,3 +551,20 @@ def test_another_process_finds_the_same_trials(service):
     assert {row.id: row.sweep_cell for row in service.runs_of(sweep)} == {
         first.id_of(number): first.cell_of(number) for number in range(first.most)
     }
+
+
+@on_one_engine
+def test_a_budget_of_the_default_kind_prices_the_moments_of_the_selection(service, draws):
+    draws.trials = 2
+    budget = service.budget(filter={"epsilon": 20, "delta": 1e-5})
+    body = service.request(**BEST, budget_id=budget["id"])
+    price = service.client.post("/v1/run-sweeps?dry_run=true", json=body).json()["price"]
+    assert price["charged"] > price["kinds"]["renyi_dp"] > price["tight"]["upper"], "and says where it costs less"
+    sweep = service.swept(**BEST, budget_id=budget["id"])
+    [event] = service.get(f"/v1/reservations/{sweep['reservation_id']}")["events"]
+    assert event["mechanism"]["kind"] == "renyi_dp"
+    tight, use = sweep["guarantee"]["epsilon"]["upper"], service.get(f"/v1/budgets/{budget['id']}")["epsilon"]
+    assert 0 < tight <= use["reserved"] < use["limit"]
+    service.work_all()
+    use = service.get(f"/v1/budgets/{budget['id']}")["epsilon"]
+    assert (use["spent"] > 0, use["reserved"]) == (True, 0)

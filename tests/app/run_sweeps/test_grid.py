@@ -147,11 +147,11 @@ def test_a_dry_run_answers_the_cost_and_writes_nothing(sweeps: Sweeps) -> None:
         body = sweeps.request(budget_id=budget["id"], **changes)
         quote = sweeps.client.post("/v1/run-sweeps?dry_run=true", json=body).json()
         assert quote["cost"]["epsilons"][0] > 0.0
-        assert quote["remaining"]["epsilons"][0] < budget["remaining"]["epsilons"][0]
+        assert quote["remaining"]["epsilons"][0] < budget["amounts"]["remaining"]["epsilons"][0]
         assert len(quote["cells"]) == 3
     assert quote["trials_quantile"] == {"probability": 0.999, "trials": 18}
     assert [sweep["id"] for sweep in sweeps.get("/v1/run-sweeps")["items"]] == before
-    assert sweeps.get(f"/v1/budgets/{budget['id']}")["reserved"]["epsilon"] == 0.0
+    assert sweeps.get(f"/v1/budgets/{budget['id']}")["amounts"]["reserved"]["epsilon"] == 0.0
     small = sweeps.budget(filter={"kind": "renyi_dp", "epsilon": 0.5, "delta": 1e-5})
     body = sweeps.request(budget_id=small["id"])
     assert_problem(sweeps.client.post("/v1/run-sweeps?dry_run=true", json=body), 409, "budget_exceeded")

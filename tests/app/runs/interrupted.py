@@ -53,7 +53,7 @@ def check_released_once(service: Service, run: dict[str, Any]) -> None:
     ended = service.get(f"/v1/runs/{run['id']}")
     assert (ended["state"], ended["progress"]["done"]) == ("succeeded", STEPS)
     assert kinds(service, run) == ["reserve", "start", "commit"]
-    assert service.get(f"/v1/budgets/{run['budget_id']}")["spent"] == ended["charge"]
+    assert service.get(f"/v1/budgets/{run['budget_id']}")["amounts"]["spent"] == ended["charge"]
     assert files(service) == []
     row = service.stored(run)
     models = [path.name for path in (service.context.settings.data_dir / "models").glob(f"{run['id']}.*")]

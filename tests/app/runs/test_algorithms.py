@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from accounting.canonical import canonical_bytes
+from accounting.relations import NeighboringRelation
 from app.runs.examples import RUN_EXAMPLES
 from calibrators.plan import plan_from_canonical
 from calibrators.registry import ALGORITHMS
@@ -221,8 +222,10 @@ def soak(name: str) -> Any:
 @pytest.mark.one_in(4)
 def test_the_papers_own_relation_is_meant_where_none_is_named(quick, algorithm):
     run = quick.trained(**request_for(algorithm))
-    assert run["plan"]["neighboring_relation"] == str(ALGORITHMS[algorithm].relations[0]) == "replace_one"
-    assert "one patient is replaced by another" in quick.report(run)["statement"]
+    first = ALGORITHMS[algorithm].relations[0]
+    assert run["plan"]["neighboring_relation"] == str(first)
+    statement = quick.report(run)["statement"]
+    assert ("one patient is replaced by another" in statement) == (first is NeighboringRelation.REPLACE_ONE)
 
 
 @pytest.mark.parametrize("algorithm", [name if name in ("dp_sgd", "tree_sfw_l1") else soak(name) for name in CHOICES])
@@ -346,7 +349,7 @@ def test_a_run_is_meant_under_the_relation_of_the_budget_that_pays(quick, algori
     assert Decimal(str(charged)) >= Decimal(repr(upper))
     # A filter's own orders are fewer, and hold for whatever else is charged to it.
     assert float(charged) <= TARGETS[target][field] * (1.5 if algorithm in RENYI_ALONE else 1.0 + 1e-6)
-    spent = quick.get(f"/v1/budgets/{budget['id']}")["spent"]
+    spent = quick.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]
     assert spent == run["charge"]
     report = quick.report(run)
     assert RELATIONS[relation] in report["statement"]

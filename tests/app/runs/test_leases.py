@@ -88,7 +88,7 @@ def test_a_started_run_of_a_silent_worker_without_a_checkpoint_is_charged_in_ful
     ended = service.get(f"/v1/runs/{run['id']}")
     assert (ended["state"], ended["problem"]) == ("failed", lifecycle.WORKER_LOST)
     assert service.reservation_state(run) == "committed"
-    assert service.get(f"/v1/budgets/{budget['id']}")["spent"] == ended["charge"]
+    assert service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"] == ended["charge"]
 
 
 def test_a_run_of_a_silent_worker_that_was_cancelled_before_its_start_is_not_queued_again(service):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.dashboard.wording import at_least
 from app.ledger.price_search import PriceSearch
 from app.ledger.price_verification import PriceClass, PriceVerification
 from app.ledger.verification import verify
@@ -130,6 +131,11 @@ def test_a_cancelled_run_gives_up_the_steps_that_were_not_marked_before_their_no
     assert ended["charged"]["mu_squared"] < 0.9 * ended["cost"]["mu_squared"]
     entry = next(each for each in service.get(f"/v1/budgets/{run['budget_id']}/entries")["items"] if each["given_back"])
     assert (entry["kind"], entry["principal_id"]) == ("commit", "service")
+    told = service.get(f"/v1/runs/{run['id']}")
+    assert told["given_back"] == ended["given_back"] == entry["given_back"]
+    assert told["charge"] == ended["charged"], "net of what came back"
+    page = service.client.get(f"/dashboard/runs/{run['id']}").text
+    assert f"mu squared {at_least(entry['given_back']['mu_squared'])} came back" in page
     charges = PriceVerification(PriceSearch(service.context.processes))
     with service.context.database.read() as session:
         verdict = verify(session, charges=charges)

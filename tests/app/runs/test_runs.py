@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from app.auth.principal import Scope
+from app.dashboard.wording import at_most
 from app.runs.artifacts import model_path
 from app.runs.examples import RUN_EXAMPLES
 from tests.app.problem_assertions import assert_problem
@@ -26,7 +27,10 @@ def test_a_private_run_is_reserved_started_executed_and_committed(service):
     assert done["progress"] == {"done": 20, "total": 20, "unit": "steps"}
     assert done["result"]["metrics"] == [], "private rows are never scored"
     assert service.get(reservation)["state"] == "committed"
-    assert service.get(f"/v1/budgets/{budget['id']}")["reserved"] != service.get(f"/v1/budgets/{budget['id']}")["spent"]
+    assert (
+        service.get(f"/v1/budgets/{budget['id']}")["amounts"]["reserved"]
+        != service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]
+    )
     kinds = [entry["kind"] for entry in service.get(f"/v1/budgets/{budget['id']}/entries")["items"]]
     assert kinds[-3:] == ["reserve", "start", "commit"]
 
@@ -70,7 +74,7 @@ def test_a_budget_of_epsilon_and_delta_prices_a_run_at_the_runs_own_delta(servic
     budget = service.budget(filter={"kind": "approximate_dp", "epsilon": 2, "delta": 1e-4})
     asked = {"dataset_id": "ds_breast_cancer", "budget_id": budget["id"]}
     run = service.trained(**asked, target={"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6})
-    spent = service.get(f"/v1/budgets/{budget['id']}")["spent"]
+    spent = service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]
     assert (run["charge"], spent["delta"]) == (spent, 1e-6)
     assert spent["epsilon"] == pytest.approx(1.0, abs=1e-6)
     assert service.get(f"/v1/reservations/{run['reservation_id']}")["charge_delta"] == 1e-6
@@ -84,7 +88,10 @@ def test_another_plan_than_the_expected_is_refused_and_charges_nothing(service):
     dataset = service.dataset(budget_id=budget["id"])
     refused = service.run(dataset_id=dataset["id"], budget_id=budget["id"], expected_plan_hash="0" * 64)
     assert_problem(refused, 422, "plan_hash_mismatch", "/expected_plan_hash")
-    assert service.get(f"/v1/budgets/{budget['id']}")["reserved"] == service.get(f"/v1/budgets/{budget['id']}")["spent"]
+    assert (
+        service.get(f"/v1/budgets/{budget['id']}")["amounts"]["reserved"]
+        == service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]
+    )
 
 
 def test_a_second_run_that_does_not_fit_is_denied_and_changes_nothing(service):
@@ -234,7 +241,7 @@ def test_the_report_says_what_is_guaranteed_and_what_is_not(service):
         ({"seed": 1}, "seed_on_private_data", "/seed"),
         ({"budget_id": ...}, "missing", "/budget_id"),
         ({"model": {"kind": "logistic_regression"}, "hyperparameters": ...}, "clip_below_theorem", None),
-        ({"sampling": "shuffled_epochs", "batch_size": 10}, "unsupported_sampling", "/sampling"),
+        ({"sampling": "with_replacement", "batch_size": 10}, "unsupported_sampling", "/sampling"),
         ({"sampling": "without_replacement", "batch_size": 10}, "unsupported_relation", "/sampling"),
         ({"algorithm": "adam"}, "unknown_algorithm", "/algorithm"),
         ({"dataset": {"public": True, "columns": COLUMNS, "label": "y", "rows": []}}, "invalid_request", None),
@@ -299,3 +306,31 @@ def test_runs_are_listed_newest_first_in_pages(service):
         cursor = page["next_cursor"]
     assert sorted(listed) == sorted(made)
     assert len(listed) == 3
+
+
+def test_a_run_that_is_charged_another_epsilon_than_it_asks_for_says_so_before_it_starts(service):
+    target = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 1e-5}
+    kinds = {"renyi_dp": {"kind": "renyi_dp", "epsilon": 4, "delta": 1e-5}, "default": {"epsilon": 4, "delta": 1e-5}}
+    prices = {}
+    for kind, budget_filter in kinds.items():
+        budget = service.budget(filter=budget_filter)
+        run = service.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], target=target)
+        price = prices[kind] = run["price"]
+        assert run["state"] == "queued"
+        assert price == service.get(f"/v1/runs/{run['id']}")["price"]
+        assert 0.999 < price["tight"]["upper"] <= 1.0 < price["charged"]
+        (said,) = [warning for warning in run["warnings"] if "asks for epsilon 1 at delta 1e-05" in warning]
+        assert f"charges the plan as epsilon {price['charged']:.5g} at delta 1e-05" in said
+        assert price["why"] in said
+        page = service.client.get(f"/dashboard/runs/{run['id']}").text
+        assert "Tight epsilon of this plan alone" in page
+        assert at_most(price["charged"]) in page
+    assert prices["default"]["charged"] < prices["renyi_dp"]["charged"]
+
+
+def test_a_run_that_is_charged_what_it_asks_for_says_nothing_of_it(service):
+    budget = service.budget(filter={"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5})
+    target = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 1e-5}
+    run = service.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], target=target)
+    assert run["price"]["charged"] == pytest.approx(1.0, rel=1e-3)
+    assert not any("asks for epsilon" in warning for warning in run["warnings"])

@@ -129,7 +129,9 @@ def test_a_wrong_clock_neither_resolves_nor_frees_what_was_started(service, offs
     assert service.reservation_state(run) == "started"
     assert lifecycle.end(at(service.context, -offset), claimed, Ending(RunState.FAILED, lifecycle.FAILED))
     assert service.reservation_state(run) == "committed"
-    assert service.get(f"/v1/budgets/{budget['id']}")["spent"] == service.get(f"/v1/runs/{run['id']}")["charge"]
+    assert (
+        service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"] == service.get(f"/v1/runs/{run['id']}")["charge"]
+    )
 
 
 @pytest.mark.parametrize("offset", [TEN_YEARS, -TEN_YEARS], ids=["ahead", "behind"])

@@ -145,12 +145,19 @@ def test_a_bound_that_is_worse_than_standing_still_is_called_vacuous(name):
     ("changes", "error", "pointer", "words"),
     [
         (
-            {"sampling": "shuffled_epochs"},
+            {"sampling": "with_replacement"},
             Unsupported,
             ("sampling",),
-            "without_replacement, poisson or full_batch",
+            "poisson, without_replacement, full_batch, truncated_poisson, random_allocation, blocks, disjoint_batches",
         ),
         ({"sampling": "without_replacement"}, Unsupported, ("sampling",), "replace_special or replace_one"),
+        ({"sampling": "shuffled_epochs"}, Unsupported, ("sampling",), "replace_special or replace_one"),
+        (
+            {"sampling": "random_allocation", "neighboring_relation": NeighboringRelation.REPLACE_ONE},
+            Unsupported,
+            ("sampling",),
+            "add_or_remove_one or replace_special",
+        ),
         ({"gradient_bound": None}, InvalidValue, ("gradient_bound",), "needs a gradient_bound of kind"),
         ({"iterations": None}, InvalidValue, ("iterations",), "epochs"),
         ({"batch_size": None}, InvalidValue, ("batch_size",), "expected number"),
@@ -188,13 +195,16 @@ def test_a_clip_threshold_that_the_theorem_does_not_cover_is_refused_only_where_
 
 
 @names
-def test_what_the_request_leaves_out_is_the_papers_own(name):
-    """Batches without replacement under replace_one, noise on every coordinate of the sum."""
+def test_what_the_request_leaves_out_is_what_is_usual(name):
+    """Poisson batches under add_or_remove_one, as in accounting; a sampling that is named brings its own relation."""
     found = calibrate(name, spec(name, sampling=None, neighboring_relation=None))
-    assert found.plan.neighboring_relation is NeighboringRelation.REPLACE_ONE
+    assert found.plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE
     [event] = found.plan.events
-    assert event.sampling == WithoutReplacement(100, 1000)
+    assert event.sampling == Poisson(0.1)
     assert event.count == 200
+    fixed = calibrate(name, spec(name, sampling="without_replacement", neighboring_relation=None))
+    assert fixed.plan.neighboring_relation is NeighboringRelation.REPLACE_ONE
+    assert fixed.plan.events[0].sampling == WithoutReplacement(100, 1000)
 
 
 @names
@@ -209,3 +219,27 @@ def test_with_a_domain_or_a_penalty_there_is_no_theorem_and_the_noise_stays(name
     assert not found.plan.is_executable
     assert (found.plan.domain, found.plan.penalty) == (changes.get("domain"), changes.get("penalty"))
     assert calibrate(name, full(name, step_size=0.1, **changes)).plan.is_executable
+
+
+@names
+@pytest.mark.parametrize(
+    "sampling", ["random_allocation", "blocks", "shuffled_epochs", "disjoint_batches", "truncated_poisson"]
+)
+def test_where_records_take_turns_or_batches_are_cut_the_theorem_gives_no_step_size_and_no_bound(
+    name: str, sampling: str
+) -> None:
+    asked = spec(
+        name,
+        sampling=sampling,
+        neighboring_relation=NeighboringRelation.REPLACE_SPECIAL,
+        iterations=10,
+        assumptions=ASSUMPTIONS,
+        max_batch_size=110 if sampling == "truncated_poisson" else None,
+    )
+    found = calibrate(name, asked)
+    assert found.plan.phases[0].step_size is None
+    assert found.hyperparameters == ()
+    assert [item.name for item in found.utility] == ["gradient_evaluations"]
+    assert any("records take turns" in warning for warning in found.warnings)
+    assert any("random_allocation" in warning for warning in found.warnings) == (sampling == "shuffled_epochs")
+    assert calibrate(name, replace(asked, step_size=0.1)).plan.phases[0].step_size == 0.1

@@ -24,7 +24,8 @@ DELTA, Q, T = 1e-5, 0.02, 5000
 
 def spec(epsilon: float, **changes: Any) -> Spec:
     """The paper's CIFAR-10 sizes."""
-    given = {"batch_size": 1000, "iterations": T, "gradient_bound": Clip(1.0), **changes}
+    papers_own = {"sampling": "without_replacement", "neighboring_relation": ONE}
+    given = papers_own | {"batch_size": 1000, "iterations": T, "gradient_bound": Clip(1.0), **changes}
     return Spec(50_000, given.pop("target", ApproximateDpTarget(epsilon, DELTA)), **given)
 
 

@@ -14,8 +14,8 @@ import pytest
 from epsilond_client import Budget, Client, InvalidRequest
 from epsilond_client.adapters import dp_event, opacus
 
-#: The adapters' own tests against the real Opacus, in an environment of their own, and what they reported.
-OPACUS_TESTS = Path(__file__).parents[3] / "clients" / "python" / "adapter_tests"
+#: The adapters' own tests against the real Opacus and PyTorch, in an environment of their own, and what they reported.
+ADAPTER_TESTS = Path(__file__).parents[3] / "clients" / "python" / "adapter_tests"
 TRAINING = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(4.0)), 50)
 
 
@@ -85,13 +85,13 @@ def test_a_history_alone_does_not_say_how_batches_were_drawn(client: Client) -> 
     assert answer.epsilon.upper == dp_event.import_event(client, TRAINING, delta=1e-5).epsilon.upper
 
 
-def test_the_report_of_the_tests_with_opacus_is_of_these_tests_and_versions() -> None:
+def test_the_report_of_the_adapters_tests_is_of_these_tests_and_versions() -> None:
     """A test that was added or renamed since has not been run against the real library."""
-    report = json.loads((OPACUS_TESTS / "report.json").read_text())
-    functions = ast.parse((OPACUS_TESTS / "test_opacus.py").read_text()).body
+    report = json.loads((ADAPTER_TESTS / "report.json").read_text())
+    functions = [node for path in ADAPTER_TESTS.glob("test_*.py") for node in ast.parse(path.read_text()).body]
     names = {node.name for node in functions if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
     assert {re.sub(r"\[.*", "", name) for name in report["passed"]} == names
-    for line in (OPACUS_TESTS / "requirements.txt").read_text().splitlines():
+    for line in (ADAPTER_TESTS / "requirements.txt").read_text().splitlines():
         name, _, version = line.partition("==")
         if name in report["libraries"]:
             assert report["libraries"][name].partition("+")[0] == version

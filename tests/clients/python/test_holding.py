@@ -55,7 +55,7 @@ def test_noise_may_be_drawn_in_the_block_and_all_is_charged_after_it(client: Cli
         assert client.reservations.get(held.id).state == "started"
         assert held.is_started
     assert charged_steps(client, held) == 10
-    assert client.budgets.get(budget).spent.rho == pytest.approx(0.5)
+    assert client.budgets.get(budget).rho.spent == pytest.approx(0.5)
     assert kinds(client, budget) == ["reserve", "start", "commit"]
 
 
@@ -86,7 +86,7 @@ def test_a_block_that_fails_before_it_starts_costs_nothing(
     with pytest.raises(kind), client.reserve(budget, EVENTS, purpose="fails early", start=False) as held:
         raise kind
     assert client.reservations.get(held.id).state == "voided"
-    assert client.budgets.get(budget).reserved.rho == 0
+    assert client.budgets.get(budget).rho.reserved == 0
 
 
 def test_the_first_step_starts_and_the_steps_that_were_taken_are_charged(client: Client, budget: Budget) -> None:
@@ -99,7 +99,7 @@ def test_the_first_step_starts_and_the_steps_that_were_taken_are_charged(client:
             if batch == 3:
                 break
     assert charged_steps(client, guard) == 4
-    assert client.budgets.get(budget).spent.rho == pytest.approx(0.2)
+    assert client.budgets.get(budget).rho.spent == pytest.approx(0.2)
 
 
 def test_the_step_beyond_is_not_handed_out(client: Client, budget: Budget) -> None:
@@ -283,7 +283,7 @@ def test_a_commit_that_cannot_be_made_says_what_stands(
         proxy.rules = {"/commit": Answer(503, "database_unavailable")}
     assert f"client.reservations.commit({held.id!r})" in caught.value.__notes__[0]
     assert client.reservations.get(held.id).state == "started"
-    assert client.budgets.get(budget).started.rho == pytest.approx(0.5), "held in full"
+    assert client.budgets.get(budget).rho.started == pytest.approx(0.5), "held in full"
 
 
 def test_no_step_is_taken_once_a_commit_was_asked_for(

@@ -123,6 +123,7 @@ def stateless(client: Client) -> None:
     assert client.tuning_cost(tuning.pop("events"), **tuning).charge
     assert client.import_history(**example("/v1/import")).differences is not None
     assert client.calibrate(**example("/v1/calibrate")).plan_hash
+    assert client.calibrate_events(**example("/v1/calibrate/events")).value > 0.0
     assert client.calibrate(**example("/v1/calibrate"), dtype="float64").dtype == "float64"
     assert client.sweep(**example("/v1/sweep"))
     assert client.advise(**example("/v1/advise"))

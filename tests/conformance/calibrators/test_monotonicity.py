@@ -30,6 +30,7 @@ from tests.conformance.subjects import (
     every_example,
     noise_of,
     pinned,
+    sized_for,
 )
 
 #: What the solver may be off by.
@@ -176,9 +177,7 @@ def test_replacing_a_record_by_a_null_one_never_needs_more_noise_than_replacing_
     for sampling in algorithm_of(name).samplings:
         noise: dict[NeighboringRelation, tuple[float, ...]] = {}
         for relation in (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL):
-            change = {"sampling": sampling.kind, "neighboring_relation": relation}
-            if sampling.kind == "full_batch":
-                change |= {"batch_size": None}
+            change = {"sampling": sampling.kind, "neighboring_relation": relation} | sized_for(sampling.kind, spec)
             try:
                 noise[relation] = noise_of(calibrated(name, pinned(name, spec), **change).plan)
             except AccountingError:

@@ -25,6 +25,7 @@ from tests.conformance.subjects import (
     every_case,
     every_example,
     number,
+    sized_for,
 )
 
 BOUNDS: dict[str, GradientBound] = {Clip.kind: Clip(1.0), Normalize.kind: Normalize(1.0)}
@@ -147,8 +148,7 @@ def test_every_supported_sampling_and_relation_is_answered_or_refused_with_what_
     for sampling in algorithm.samplings:
         for relation in algorithm.relations:
             changes: dict[str, Any] = {"sampling": sampling.kind, "neighboring_relation": relation}
-            if sampling.kind == "full_batch":
-                changes["batch_size"] = None
+            changes |= sized_for(sampling.kind, spec)
             try:
                 found = calibrated(name, spec, **changes)
             except AccountingError:

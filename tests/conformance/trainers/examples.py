@@ -16,8 +16,10 @@ from accounting.errors import AccountingError
 from calibrators.plan import Phase, Plan
 from calibrators.registry import ALGORITHMS as CALIBRATORS
 from calibrators.registry import calibrate
+from tests.conformance.subjects import sized_for
 from tests.conformance.trainers.subjects import FEATURES, RUNS
 from trainer.algorithms import EXECUTIONS
+from trainer.loop import check_sampling_of
 from trainer.losses import Squared
 from trainer.models import LinearModel
 
@@ -56,9 +58,12 @@ def settings(name: str, **changes: Any) -> dict[tuple[str, str], Plan]:
         for relation in algorithm.relations:
             if (scheme, relation) == (algorithm.samplings[0], algorithm.relations[0]):
                 continue
-            full = {"batch_size": None} if scheme.kind == "full_batch" else {}
+            sizes = sized_for(scheme.kind, RUNS[name].spec)
             try:
-                plan = plan_of(name, sampling=scheme.kind, neighboring_relation=relation, **(full | changes))
+                plan = plan_of(name, sampling=scheme.kind, neighboring_relation=relation, **(sizes | changes))
+                for phase in plan.phases:
+                    if isinstance(phase, Phase):
+                        check_sampling_of(plan, phase)  # what can be charged may be for loops of other programs
             except AccountingError:
                 continue
             found[scheme.kind, str(relation)] = plan

@@ -7,8 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from accounting.events import DisjointBatches, FullBatch, Poisson, WithoutReplacement
+from accounting.events import (
+    DisjointBatches,
+    FullBatch,
+    Poisson,
+    RandomAllocation,
+    ShuffledEpochs,
+    TruncatedPoisson,
+    WithoutReplacement,
+)
 from calibrators.plan import Phase, Plan
 from tests.conformance.trainers.examples import is_gradient_steps, model, plans, records_of
 from tests.conformance.trainers.streams import RecordingStreams
@@ -72,6 +81,29 @@ def test_poisson_rows_take_part_independently(name: str, plan: Plan) -> None:
     assert np.var(sizes) == pytest.approx(plan.dataset_size * probability * (1.0 - probability), rel=0.2)
 
 
+@pytest.mark.parametrize(("name", "plan"), of_sampling(TruncatedPoisson))
+@pytest.mark.one_in(4)
+def test_large_poisson_batches_keep_a_random_subset(name: str, plan: Plan) -> None:
+    [event] = plan.events
+    assert isinstance(event.sampling, TruncatedPoisson)
+    records, probability, largest = (
+        plan.dataset_size,
+        event.sampling.sampling_probability,
+        event.sampling.max_batch_size,
+    )
+    taken = batches_of(plan, -(-STEPS // plan.iterations))
+    steps = taken.reshape(-1, records)
+    law = stats.binom(records, probability)
+    sizes = np.arange(records + 1)
+    kept = float(np.sum(law.pmf(sizes) * np.minimum(sizes, largest)))
+    assert_binomial(steps.sum(axis=0), len(steps), kept / records)
+    assert_binomial((steps.sum(axis=1) == largest).sum(keepdims=True), len(steps), float(law.sf(largest - 1)))
+    assert steps.sum(axis=1).max() == largest
+    pairs = float(np.sum(law.pmf(sizes) * np.minimum(sizes, largest) * np.maximum(np.minimum(sizes, largest) - 1, 0)))
+    assert_pairs_are_independent(steps, pairs / (records * (records - 1)))
+    assert_steps_are_independent(taken, kept / records)
+
+
 @pytest.mark.parametrize(("name", "plan"), of_sampling(WithoutReplacement))
 @pytest.mark.one_in(4)
 def test_batches_of_a_fixed_size_are_alike_likely(name: str, plan: Plan) -> None:
@@ -115,6 +147,41 @@ def test_disjoint_batches_have_every_row_once_at_most_in_steps_alike_likely(name
         assert np.var(sizes) == pytest.approx(plan.dataset_size * share * (1.0 - share), rel=0.2)
 
 
+@pytest.mark.parametrize(("name", "plan"), of_sampling(RandomAllocation))
+@pytest.mark.one_in(4)
+def test_allocated_rows_draw_a_step_of_every_epoch_for_themselves(name: str, plan: Plan) -> None:
+    [event] = plan.events
+    assert isinstance(event.sampling, RandomAllocation)
+    bins, runs = event.sampling.num_bins, 400
+    assert bins < event.count < 2 * bins, "a whole epoch and a part of one"
+    taken = batches_of(plan, runs)
+    first, second = taken[:, :bins], taken[:, bins:]
+    assert np.all(first.sum(axis=1) == 1)
+    assert second.sum(axis=1).max() == 1
+    for step in range(event.count):
+        assert_binomial(taken[:, step].sum(axis=0), runs, 1.0 / bins)
+    assert_pairs_are_independent(taken.reshape(-1, plan.dataset_size), 1.0 / bins**2)
+    # Whoever was in the first step of an epoch is in that of the next one as often as anybody else.
+    assert_binomial((first[:, 0] & second[:, 0]).sum(axis=0), runs, 1.0 / bins**2)
+    # Dealt out from a permutation, batches would have one size.
+    share = 1.0 / bins
+    assert np.var(taken.sum(axis=2)) == pytest.approx(plan.dataset_size * share * (1.0 - share), rel=0.2)
+
+
+@pytest.mark.parametrize(("name", "plan"), of_sampling(ShuffledEpochs))
+@pytest.mark.one_in(4)
+def test_shuffled_rows_are_dealt_out_anew_in_every_epoch(name: str, plan: Plan) -> None:
+    [event] = plan.events
+    assert isinstance(event.sampling, ShuffledEpochs)
+    batches, runs = event.sampling.steps_per_epoch, 400
+    taken = batches_of(plan, runs)
+    assert np.all(taken[:, :batches].sum(axis=1) == 1)
+    assert set(taken.sum(axis=2).ravel().tolist()) == {plan.dataset_size // batches}
+    for step in range(event.count):
+        assert_binomial(taken[:, step].sum(axis=0), runs, 1.0 / batches)
+    assert_binomial((taken[:, 0] & taken[:, batches]).sum(axis=0), runs, 1.0 / batches**2)
+
+
 @pytest.mark.parametrize(("name", "plan"), [case for case in plans() if is_gradient_steps(case.values[1])])
 def test_places_are_drawn_whatever_is_in_them(name: str, plan: Plan) -> None:
     """Nothing is drawn from the realised number of rows; schemes of a fixed size never read beyond the declared one."""
@@ -127,5 +194,7 @@ def test_places_are_drawn_whatever_is_in_them(name: str, plan: Plan) -> None:
     more = RecordingStreams(3)
     capacity = 2 * plan.dataset_size
     run(plan, model(), np.vstack([features] * 2), np.tile(labels, 2), streams=more, capacity=capacity)
-    if isinstance(sampling, WithoutReplacement) or sampling == DisjointBatches("by_position"):
+    if isinstance(sampling, WithoutReplacement | TruncatedPoisson | ShuffledEpochs) or sampling == DisjointBatches(
+        "by_position"
+    ):
         assert max(batch.max() for batch in more.drawn.batches) < plan.dataset_size

@@ -7,7 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accounting.events import DisjointBatches, Event, FullBatch, Gaussian, Poisson, Sampling, WithoutReplacement
+from accounting.events import (
+    Blocks,
+    DisjointBatches,
+    Event,
+    FullBatch,
+    Gaussian,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    WithoutReplacement,
+)
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Box, L2Ball
 from calibrators.plan import Clip, Normalize, Phase, Plan
@@ -51,7 +62,9 @@ def with_sampling(sampling: Sampling) -> Plan:
     return Plan("dp_sgd", 8, NeighboringRelation.ADD_OR_REMOVE_ONE, (phase,))
 
 
-@pytest.mark.parametrize("sampling", [FullBatch(), Poisson(0.1), DisjointBatches("independent")])
+@pytest.mark.parametrize(
+    "sampling", [FullBatch(), Poisson(0.1), RandomAllocation(4, 1), Blocks(5, 2), DisjointBatches("independent")]
+)
 def test_canaries_are_independent_where_nothing_ties_them(sampling: Sampling) -> None:
     assert dependence(with_sampling(sampling)) == ""
     assert dependence(replace(with_sampling(sampling), domain=Box(-1.0, 1.0))) == ""
@@ -62,6 +75,7 @@ def test_canaries_are_independent_where_nothing_ties_them(sampling: Sampling) ->
     ("plan", "reason"),
     [
         (with_sampling(WithoutReplacement(2, 8)), "without_replacement"),
+        (with_sampling(ShuffledEpochs(2)), "shuffled_epochs"),
         (with_sampling(DisjointBatches("by_position")), "disjoint_batches"),
         (replace(with_sampling(FullBatch()), domain=L2Ball(1.0)), "projection"),
         (replace(with_sampling(FullBatch()), release=RandomIterate()), "one step"),

@@ -8,7 +8,18 @@ import math
 import numpy as np
 import pytest
 
-from accounting.events import DisjointBatches, Event, FullBatch, Gaussian, Poisson, Sampling, WithoutReplacement
+from accounting.events import (
+    Blocks,
+    DisjointBatches,
+    Event,
+    FullBatch,
+    Gaussian,
+    Poisson,
+    RandomAllocation,
+    Sampling,
+    ShuffledEpochs,
+    WithoutReplacement,
+)
 from accounting.relations import NeighboringRelation
 from calibrators.plan import Clip, Phase, Plan
 from trainer.audit.scores import FIXED_BATCHES, LIKELIHOOD_RATIO, RELEASED_MODEL, TOTAL, Observation, scores
@@ -32,6 +43,14 @@ def chance(drawn: tuple[int, ...], sampling: Sampling) -> float:
         return float(all(drawn))
     if isinstance(sampling, DisjointBatches):
         return (sum(drawn) == 1) / len(drawn)
+    if isinstance(sampling, Blocks):
+        assert (sampling.num_bins, len(drawn)) == (3, 4), "blocks of one and of two steps, and the first one again"
+        return (drawn[0] == drawn[3] == 1 == drawn[1] + drawn[2]) / 2
+    if isinstance(sampling, RandomAllocation | ShuffledEpochs):
+        bins = sampling.num_bins if isinstance(sampling, RandomAllocation) else sampling.steps_per_epoch
+        epochs = [drawn[start : start + bins] for start in range(0, len(drawn), bins)]
+        chances = {0: lambda steps: 1.0 - steps / bins, 1: lambda _: 1.0 / bins}
+        return math.prod(chances.get(sum(each), lambda _: 0.0)(len(each)) for each in epochs)
     assert isinstance(sampling, Poisson | WithoutReplacement)
     rate = sampling.sampling_probability
     return math.prod(rate if b else 1.0 - rate for b in drawn)
@@ -46,7 +65,19 @@ def expected_ratio(column: np.ndarray, sampling: Sampling, other: float) -> floa
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize(
-    "sampling", [FullBatch(), Poisson(0.3), Poisson(1.0), WithoutReplacement(2, 8), DisjointBatches("independent")]
+    "sampling",
+    [
+        FullBatch(),
+        Poisson(0.3),
+        Poisson(1.0),
+        WithoutReplacement(2, 8),
+        DisjointBatches("independent"),
+        RandomAllocation(2, 1),
+        RandomAllocation(3, 1),
+        Blocks(3, 2),
+        ShuffledEpochs(3),
+        ShuffledEpochs(7),
+    ],
 )
 def test_the_likelihood_ratio_is_that_of_the_claim(sampling: Sampling, relation: NeighboringRelation) -> None:
     sums = np.random.default_rng(1).normal(0.3, 1.0, (STEPS, 5))

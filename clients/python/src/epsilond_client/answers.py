@@ -121,6 +121,8 @@ class Run(Document):
         dtype_reason: str | None
         plan: Answer | None
         charge: Amounts | None
+        given_back: Amounts | None
+        price: Answer | None
         result: Answer | None
         problem: Answer | None
         warnings: Sequence[str]
@@ -141,15 +143,14 @@ class Budget(Document):
         privacy_unit: str
         filter: Answer
         parent_id: str | None
-        limit: Answer
-        spent: Answer
-        reserved: Answer
-        started: Answer
-        remaining: Answer
+        epsilon: Answer | None
+        rho: Answer | None
+        mu: Answer | None
+        share: Answer
+        amounts: Answer
         overdue: int
         overdrawn: bool
         labels: Mapping[str, str]
-        epsilon_remaining_at_delta: float | None
         report: Answer | None
 
 
@@ -164,6 +165,7 @@ class Reservation(Document):
         overdue: bool
         cost: Answer
         charged: Answer | None
+        given_back: Answer | None
         remaining: Answer
         events: Sequence[Event]
         charged_events: Sequence[Event] | None
@@ -187,6 +189,7 @@ class Entry(Document):
         leaf_index: int
         kind: str
         amount: Answer
+        given_back: Answer | None
         events: Sequence[Event]
         reservation_id: str | None
         refers_to: str | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from epsilond_client import events as steps_of
 from epsilond_client.answers import Answer, Event, Key
@@ -14,6 +14,9 @@ from epsilond_client.holding import HeldReservation
 from epsilond_client.retries import Clock, Retries
 from epsilond_client.training import Audits, Datasets, Runs, RunSweeps
 from epsilond_client.transport import Resource, Transport, local_token, path_to
+
+if TYPE_CHECKING:
+    from epsilond_client.samplers import Sampler
 
 #: Longer than the service takes over any answer.
 TIMEOUT_S = 150.0
@@ -100,6 +103,13 @@ class Client:
         request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
         return self._http.ask("/v1/calibrate", request, Answer)
 
+    def calibrate_events(
+        self, events: Sequence[Event], *, target: Mapping[str, Any], solve_for: str = "noise_multiplier", **fields: Any
+    ) -> Answer:
+        """The value of the one field that events leave out, of whatever pipeline: noise, count, rate or batch size."""
+        request = {"events": events, "target": target, "solve_for": solve_for} | fields
+        return self._http.ask("/v1/calibrate/events", request, Answer)
+
     def sweep(self, *, algorithm: str, dataset_size: Any, target: Mapping[str, Any], **fields: Any) -> Answer:
         """A calibration of which one field is a list; the answer is a table."""
         request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
@@ -181,7 +191,8 @@ class Client:
         budget: BudgetId,
         *,
         noise_multiplier: float,
-        steps: int,
+        steps: int | None = None,
+        sampler: Sampler | None = None,
         sampling_probability: float | None = None,
         sampling: Mapping[str, Any] | None = None,
         purpose: str = "training",
@@ -191,24 +202,37 @@ class Client:
     ) -> HeldReservation:
         """Let a training loop take as many steps as its budget was asked for, and charge those that it took.
 
-        ``with client.guard(budget, noise_multiplier=1.1, sampling_probability=0.01, steps=500) as guard:`` and then
+        ``with client.guard(budget, noise_multiplier=1.1, sampler=sampler) as guard:`` and then
         ``for batch in guard.steps(loader):`` in place of ``for batch in loader:``. The step beyond is refused before it
-        is taken. Nothing is charged where the block fails before its first step.
+        is taken, and so is a loader that draws its batches in another way. Nothing is charged where the block fails
+        before its first step.
 
         Args:
             budget: What pays.
             noise_multiplier: Of each step: noise over the bound on one record's contribution.
-            steps: The most that may be taken.
-            sampling_probability: Where each batch is a Poisson sample.
-            sampling: Any other scheme. One of the two is needed: nothing here guesses how batches were drawn.
+            steps: The most that may be taken; those that a sampler has left where it is left out.
+            sampler: Of `epsilond_client.samplers`, which draws the batches.
+            sampling_probability: Where something else draws each batch as a Poisson sample.
+            sampling: Any other scheme. One of the three is needed: nothing here guesses how batches were drawn.
             purpose: Shown with every entry.
             expires_in, charge_delta, idempotency_key: As `reserve`.
         """
-        if (sampling is None) == (sampling_probability is None):
+        if sum(given is not None for given in (sampler, sampling, sampling_probability)) != 1:
             raise ValueError(
-                "say how batches are drawn: sampling_probability for Poisson samples, or sampling for another scheme "
-                '({"kind": "full_batch"}, {"kind": "shuffled_epochs", "steps_per_epoch": ...})'
+                "say how batches are drawn: by a sampler of epsilond_client.samplers, or sampling_probability for "
+                'other Poisson samples, or sampling for another scheme ({"kind": "full_batch"}, '
+                '{"kind": "shuffled_epochs", "steps_per_epoch": ...})'
             )
+        if sampler is not None:
+            if sampler.is_within_epoch:
+                raise ValueError(
+                    "the sampler is within an epoch, which is charged as a whole where it began: a reservation begins "
+                    "with an epoch. Call begin_epoch() on it, which leaves out the rest of this one"
+                )
+            sampling = sampler.sampling
+            steps = sampler.steps_left if steps is None else steps
+        if steps is None:
+            raise ValueError("say how many steps may be taken; a sampler knows")
         event = steps_of.gaussian(
             noise_multiplier, sampling_probability=sampling_probability, sampling=sampling, count=steps
         )

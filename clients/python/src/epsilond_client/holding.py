@@ -27,6 +27,7 @@ from typing import Self, TypeVar
 
 from epsilond_client.answers import Event, Reservation
 from epsilond_client.budgets import BudgetId, Reservations
+from epsilond_client.loaders import check_batches
 from epsilond_client.problems import EpsilondError, ProblemError, StepsExhausted, Unavailable
 from epsilond_client.transport import plain
 
@@ -168,9 +169,20 @@ class HeldReservation:
     def steps(self, batches: Iterable[T]) -> Iterator[T]:
         """The batches, each counted as a step before it is handed out.
 
+        Args:
+            batches: A sampler of `epsilond_client.samplers`, a loader whose `batch_sampler` it is, or any others.
+
         Raises:
             StepsExhausted: there are more of them than steps; the one beyond is not handed out.
+            ValueError: the batches of this loader are drawn in another way than is charged.
+
+        Warns:
+            RuntimeWarning: a sample is charged, and nothing here can tell whether the batches are drawn so.
         """
+        check_batches(self._events[0].get("sampling"), batches, stacklevel=2)
+        return self._counting(batches)
+
+    def _counting(self, batches: Iterable[T]) -> Iterator[T]:
         for batch in batches:
             self.take()
             yield batch

@@ -127,6 +127,12 @@ class BudgetExceeded(Conflict):
         return remaining
 
     @property
+    def price(self) -> Mapping[str, Any] | None:
+        """The cost as an epsilon: ``tight`` and ``charged`` for the plan alone, what it ``adds``, what is ``left``."""
+        price: Mapping[str, Any] | None = self.members.get("price")
+        return price
+
+    @property
     def largest_count_that_fits(self) -> int | None:
         """How many of the steps the budget would admit, where that is known."""
         count: int | None = self.members.get("largest_count_that_fits")
@@ -135,7 +141,12 @@ class BudgetExceeded(Conflict):
     def __str__(self) -> str:
         count = self.largest_count_that_fits
         fits = "" if count is None else f"\n  largest_count_that_fits: {count}"
-        return f"{super().__str__()}\n  cost: {_amounts(self.cost)}\n  remaining: {_amounts(self.remaining)}{fits}"
+        said = f"{super().__str__()}\n  cost: {_amounts(self.cost)}\n  remaining: {_amounts(self.remaining)}{fits}"
+        if self.price is None:
+            return said
+        told = {name: self.price[name] for name in ("charged", "adds", "left", "delta")}
+        alone = f"epsilon {self.price['tight']['upper']}"
+        return f"{said}\n  tight alone: {alone}; {_amounts(told)}\n  {self.price['why']}"
 
 
 class RateLimited(ProblemError):

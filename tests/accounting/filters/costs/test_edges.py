@@ -17,15 +17,21 @@ from accounting.events import (
     MECHANISMS,
     SAMPLINGS,
     ApproximateDp,
+    Blocks,
+    BufferedGaussian,
+    CorrelatedGaussian,
+    CyclicPoisson,
     DiscreteGaussian,
     DiscreteLaplace,
     DisjointBatches,
     Event,
     Exponential,
+    FixedOrderEpochs,
     FullBatch,
     Gaussian,
     GaussianMixture,
     GeneralizedGaussian,
+    InverseSquareRootGaussian,
     Laplace,
     Mechanism,
     Poisson,
@@ -37,6 +43,7 @@ from accounting.events import (
     Sampling,
     ShuffledEpochs,
     ShuffleModel,
+    SquareRootGaussian,
     TreeAggregation,
     TruncatedPoisson,
     WithoutReplacement,
@@ -85,6 +92,14 @@ MECHANISMS_AT_EDGES: tuple[Mechanism, ...] = (
     *(TreeAggregation(noise, *tree) for noise in NOISE for tree in ((1, 0), (10**8, 10**8 - 1))),
     *(GaussianMixture((5e-324, 1.0), pair) for pair in product(NOISE, NOISE)),
     *(GeneralizedGaussian(*norm, noise) for noise in NOISE for norm in ((1.0, 10**10, 130.0), (2.0, 1, 1.0))),
+    *(CorrelatedGaussian(noise, each) for noise in NOISE for each in ((1e-6,), (1e6, 1e6), (1.0, 0.0))),
+    *(
+        kind(noise, bands)
+        for kind in (SquareRootGaussian, InverseSquareRootGaussian)
+        for noise in NOISE
+        for bands in (1, 9)
+    ),
+    *(BufferedGaussian(noise, (each, 0.0), (each, 1.0)) for noise in NOISE for each in (0.0, 1.0)),
     *(RandomizedResponse(*each) for each in product((2, 3, 10**9), (1e-300, 1e-12, math.nextafter(1.0, 0.0)))),
 )
 SAMPLINGS_AT_EDGES: tuple[Sampling, ...] = (
@@ -95,6 +110,9 @@ SAMPLINGS_AT_EDGES: tuple[Sampling, ...] = (
     ShuffledEpochs(10**8),
     DisjointBatches("independent"),
     RandomAllocation(1000, 1),
+    Blocks(1000, 2),
+    *(CyclicPoisson(q, 10**8, "independent") for q in (5e-324, 1e-12, 1.0)),
+    FixedOrderEpochs(10**8),
 )
 
 

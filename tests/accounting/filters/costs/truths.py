@@ -42,6 +42,31 @@ def symmetrized_moment(s: float, q: float, tilt: float) -> mp.mpf:
     return mp.log1p(mp.quad(integrand, points))
 
 
+@mp.workdps(40)
+def displaced_moment(s: float, q: float, tilt: float) -> mp.mpf:
+    """The larger direction's log-moment of a batch of a fixed size against one with a null record.
+
+    For the record against the null record: log of 1 + E_Q[(f^(t+1) - f) 1{f > 1}] + E_0[(g^(-t) - 1) 1{g > 1}], f of
+    the laws with 2 and 1, Q the second of them, g of the laws with 1 and 0; the other way round likewise.
+    """
+    q_, t = mp.mpf(q), mp.mpf(tilt)
+
+    def law(x: mp.mpf, mean: int) -> mp.mpf:
+        return (1 - q_) * mp.npdf(x, 0, s) + q_ * mp.npdf(x, mean, s)
+
+    def side(mean: int, power: mp.mpf) -> mp.mpf:
+        start = mean + mp.mpf(1) / 2
+
+        def integrand(x: mp.mpf) -> mp.mpf:
+            lower = law(x, mean)
+            ratio = law(x, mean + 1) / lower
+            return lower * (ratio**power - (ratio if power > 0 else 1))
+
+        return mp.quad(integrand, [start + step * (2 * t + 4 + 12 * s) / 12 for step in range(13)])
+
+    return mp.log1p(max(side(1, t + 1) + side(0, -t), side(0, t + 1) + side(1, -t)))
+
+
 @mp.workdps(30)
 def sampled_laplace_moment(b: float, q: float, tilt: float, pair: str) -> mp.mpf:
     """The larger direction's log-moment, piece by piece between the kinks."""

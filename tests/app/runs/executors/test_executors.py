@@ -33,7 +33,7 @@ def test_a_private_run_is_reserved_started_executed_and_committed(service):
     assert done["progress"] == {"done": 20, "total": 20, "unit": "steps"}
     assert done["result"]["metrics"] == [], "private rows are never scored"
     assert kinds(service, run) == ["reserve", "start", "commit"]
-    assert service.get(f"/v1/budgets/{budget['id']}")["spent"] == done["charge"]
+    assert service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"] == done["charge"]
     assert np.shape(service.model(run)["parameters"]["weights"]) == (4,)
     assert files(service) == []
 

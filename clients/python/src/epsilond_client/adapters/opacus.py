@@ -3,9 +3,11 @@
     with opacus.guard(client, budget, optimizer=optimizer, data_loader=loader, epochs=5):
         ...  # the loop as it is
 
-What is refused rather than guessed: a loader that is no Poisson sampler (`poisson_sampling=False` cuts a shuffled data
-set, which no theorem amplifies, and leaves the same history), optimizers whose noise is not that of one Gaussian per
-step (adaptive clipping) or is drawn in several processes, and steps of several accumulated batches.
+A loader with a sampler of `epsilond_client.samplers` is charged as that says, for the steps that the sampler has left.
+
+What is refused rather than guessed: any other loader that is no Poisson sampler (`poisson_sampling=False` cuts a
+shuffled data set, which no theorem amplifies, and leaves the same history), optimizers whose noise is not that of one
+Gaussian per step (adaptive clipping) or is drawn in several processes, and steps of several accumulated batches.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from epsilond_client.answers import Answer
 from epsilond_client.budgets import BudgetId
 from epsilond_client.client import Client
 from epsilond_client.holding import HeldReservation
+from epsilond_client.loaders import declared_by
 
 Batches = Literal["poisson", "shuffled"]
 #: One process, one Gaussian over all parameters, and the number of accumulated batches is known.
@@ -105,7 +108,8 @@ def guard(
         budget: What pays; its neighbouring relation is ``add_or_remove_one`` for what Opacus itself would report.
         optimizer, data_loader: As `make_private` returned them.
         epochs: How many passes are reserved, ``len(data_loader)`` steps each; or `steps`.
-        steps: How many steps are reserved.
+        steps: How many steps are reserved; those that a sampler of `epsilond_client.samplers` has left, where neither
+            is given.
         purpose: Shown with every entry.
         options: `expires_in`, `charge_delta`, `idempotency_key`, as `Client.guard`.
 
@@ -113,10 +117,15 @@ def guard(
         ValueError: what would be charged is not what would happen; the text says why.
         BudgetExceeded: the steps do not fit.
     """
-    if (epochs is None) == (steps is None):
+    sampler: Any = getattr(data_loader, "batch_sampler", None)
+    is_ours = not is_poisson(data_loader) and declared_by(sampler) is not None
+    if is_ours:
+        if epochs is not None:
+            raise ValueError("one loop over this sampler is the whole training: say steps, or leave epochs out")
+    elif (epochs is None) == (steps is None):
         raise ValueError("say how many epochs are reserved, or how many steps")
     _check_optimizer(optimizer)
-    if not is_poisson(data_loader):
+    if not is_ours and not is_poisson(data_loader):
         shuffled = f'{{"kind": "shuffled_epochs", "steps_per_epoch": {_length(data_loader)}}}'
         raise ValueError(
             _not_poisson(
@@ -127,8 +136,9 @@ def guard(
     held = client.guard(
         budget,
         noise_multiplier=noise,
-        sampling_probability=float(data_loader.batch_sampler.sample_rate),
-        steps=steps if epochs is None else epochs * len(data_loader),  # type: ignore[arg-type]
+        sampler=sampler if is_ours else None,
+        sampling=None if is_ours else declared_by(sampler),
+        steps=steps if epochs is None else epochs * len(data_loader),
         purpose=purpose,
         **options,
     )

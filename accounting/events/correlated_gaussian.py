@@ -1,0 +1,176 @@
+"""Gaussian noise that is correlated over the steps of a run: matrix factorisation mechanisms, DP-FTRL.
+
+A run of T steps releases g_t + s (C^-1 Z)_t, g_t the sum of step t: a function of C G + s Z. Its privacy depends on C
+and s alone. Each class here is a family of matrices C, lower triangular and Toeplitz: see `accounting.factorisations`.
+One record's steps together are one Gaussian mechanism, or once a cycle a Poisson-sampled one, and that is what an event
+is resolved to (the theorems are in `accounting.losses.correlated_gaussian`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from accounting.described import Described, Real, Reals, Whole
+from accounting.errors import InvalidValue
+from accounting.events.gaussian import Gaussian
+from accounting.events.mechanism import Mechanism, NoiseMultiplier, mechanism
+from accounting.events.samplings import FULL_BATCH, CyclicPoisson, FixedOrderEpochs, FullBatch, Sampling
+from accounting.numbers import MAX_COUNT
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+MOST_LISTED = 1024
+_MOST_BUFFERS = 64
+
+
+class Correlated(Mechanism):
+    """A run whose noise goes from step to step, as a whole: its steps are one event, and its count is their number."""
+
+    __slots__ = ()
+    samplings: ClassVar[tuple[type[Sampling], ...]] = (FullBatch, FixedOrderEpochs)
+    filters = Gaussian.filters
+    norm = "l2"
+    noise_multiplier_is = (
+        "standard deviation of the independent normal numbers that the noise is made of, over the contribution bound, "
+        "in l2"
+    )
+    noise_multiplier: float
+
+    @abstractmethod
+    def coefficients_of(self, steps: int) -> Array:
+        """Return upper bounds of c_0, c_1, ... that do not increase: shape (at most ``steps``,); later ones are 0."""
+
+    def sensitivity(self, sampling: Sampling, steps: int) -> float:
+        """Return how far a record moves C G in all its steps, or in each cycle: in contribution bounds, rounded up."""
+        from accounting.factorisations import participation_norm  # noqa: PLC0415 -- words need no numerics
+
+        separation = {CyclicPoisson: steps, FixedOrderEpochs: getattr(sampling, "steps_per_epoch", 1)}
+        return participation_norm(self.coefficients_of(steps), steps, separation.get(type(sampling), 1))
+
+    def resolved(self, sampling: Sampling, count: int) -> tuple[Mechanism, Sampling, int]:
+        """Return one Gaussian mechanism for all steps of a record; with cyclic Poisson batches, one for each cycle."""
+        stands = Gaussian(math.nextafter(self.noise_multiplier / self.sensitivity(sampling, count), 0.0))
+        if isinstance(sampling, CyclicPoisson):
+            return stands, *sampling.resolved(count)
+        return stands, FULL_BATCH, 1
+
+
+@mechanism
+@dataclass(frozen=True, slots=True)
+class CorrelatedGaussian(Correlated):
+    """Gaussian noise correlated by a banded Toeplitz matrix, given by its coefficients; a run is one event.
+
+    The run releases the sums plus C^-1 Z, where Z are independent normal numbers and C has the coefficients on its
+    diagonals. An event is one stream of noise: two events are two streams.
+
+    >>> CorrelatedGaussian(3.0, (1.0, 0.5)).resolved(CyclicPoisson(0.1, 2, "independent"), 10)[1:]
+    (Poisson(sampling_probability=0.1), 5)
+    """
+
+    kind: ClassVar[str] = "correlated_gaussian"
+    samplings = (FullBatch, CyclicPoisson, FixedOrderEpochs)
+    noise_multiplier: NoiseMultiplier
+    coefficients: Annotated[
+        tuple[float, ...],
+        Reals(
+            Real(0.0, 1e6),
+            MOST_LISTED,
+            "c_0, c_1, ... of C: the first one positive, none larger than the one before. With one of them the noise "
+            "of different steps is independent.",
+        ),
+    ]
+
+    def __post_init__(self) -> None:
+        Described.__post_init__(self)
+        if self.coefficients[0] < 1e-6:
+            raise InvalidValue(
+                f"the first coefficient must be at least 1e-6, got {self.coefficients[0]!r}",
+                pointer=("coefficients", 0),
+            )
+        for index, (one, following) in enumerate(zip(self.coefficients, self.coefficients[1:], strict=False), start=1):
+            if following > one:
+                raise InvalidValue(
+                    f"coefficients may not increase, since a record's worst steps are known for such alone; "
+                    f"{following!r} comes after {one!r}",
+                    pointer=("coefficients", index),
+                )
+
+    @property
+    def bands(self) -> int:
+        """The number of coefficients."""
+        return len(self.coefficients)
+
+    def coefficients_of(self, steps: int) -> Array:
+        from accounting.factorisations import listed  # noqa: PLC0415
+
+        return listed(self.coefficients[:steps])
+
+
+@mechanism
+@dataclass(frozen=True, slots=True)
+class SquareRootGaussian(Correlated):
+    """Gaussian noise correlated by the square root of the matrix of prefix sums, cut to its first diagonals."""
+
+    kind: ClassVar[str] = "square_root_gaussian"
+    samplings = (FullBatch, CyclicPoisson, FixedOrderEpochs)
+    noise_multiplier: NoiseMultiplier
+    bands: Annotated[
+        int, Whole(1, MAX_COUNT, "Diagonals of C that are kept: 1, 1/2, 3/8, ...; as many as steps keep all.")
+    ]
+
+    def coefficients_of(self, steps: int) -> Array:
+        from accounting.factorisations import square_root  # noqa: PLC0415
+
+        return square_root(min(self.bands, steps))
+
+
+@mechanism
+@dataclass(frozen=True, slots=True)
+class InverseSquareRootGaussian(Correlated):
+    """Gaussian noise correlated by a matrix whose inverse is the inverse square root of prefix sums, cut to a band."""
+
+    kind: ClassVar[str] = "inverse_square_root_gaussian"
+    noise_multiplier: NoiseMultiplier
+    inverse_bands: Annotated[int, Whole(1, 10_000, "Diagonals of the inverse of C that are kept: 1, -1/2, -1/8, ...")]
+
+    def coefficients_of(self, steps: int) -> Array:
+        from accounting.factorisations import inverse_of_root  # noqa: PLC0415
+
+        return inverse_of_root(self.inverse_bands, steps)
+
+
+@mechanism
+@dataclass(frozen=True, slots=True)
+class BufferedGaussian(Correlated):
+    """Gaussian noise correlated by a buffered linear Toeplitz matrix: c_0 = 1, c_i = sum of scales decays^(i-1)."""
+
+    kind: ClassVar[str] = "buffered_gaussian"
+    noise_multiplier: NoiseMultiplier
+    scales: Annotated[
+        tuple[float, ...], Reals(Real(0.0, 1.0), _MOST_BUFFERS, "One for each buffer; their sum is at most 1.")
+    ]
+    decays: Annotated[
+        tuple[float, ...], Reals(Real(0.0, 1.0), _MOST_BUFFERS, "One for each buffer, in the same order.")
+    ]
+
+    def __post_init__(self) -> None:
+        Described.__post_init__(self)
+        if len(self.scales) != len(self.decays):
+            raise InvalidValue(
+                f"each buffer has a scale and a decay, got {len(self.scales)} scales and {len(self.decays)} decays",
+                pointer=("decays",),
+            )
+        if sum(self.scales) > 1.0:
+            raise InvalidValue(f"the scales add up to {sum(self.scales)!r}, which is more than 1", pointer=("scales",))
+
+    def coefficients_of(self, steps: int) -> Array:
+        from accounting.factorisations import buffered  # noqa: PLC0415
+
+        return buffered(self.scales, self.decays, steps)

@@ -1,0 +1,135 @@
+r"""Lower triangular Toeplitz matrices by which noise is correlated, and how far one record moves what they give.
+
+A mechanism that releases C G + s Z, with G the T sums of bounded contributions, C lower triangular and Z independent
+standard normal numbers, moves by (sens)^2 = max over the steps p that a record may be in of |sum over p of C e_i|^2,
+where contributions are at most 1 in l2 and C^T C has no negative entry. C is Toeplitz here, with coefficients
+
+    c_0 > 0,    c_0 >= c_1 >= ... >= 0.
+
+Theorem (Kalinin & Lampert 2024, arXiv 2405.13763, Theorem 2). Where a record's steps are at least m apart, the worst
+are 0, m, 2m, ..., all those below T. For an entry of C^T C is sum over r < T - j of c_r c_(r+j-i) for i <= j: it does
+not rise with j, nor with j - i. The l-th of the record's steps is lm at least, and two of them, l and l', are
+|l - l'| m apart, so that each term is at most that of the claimed steps. Without the monotonicity it is false:
+(1, 0, 1), T = 6, m = 1 and two steps give 6, where steps 0 and 1 give 4.
+
+The column of all these steps together is y_t = c_t + y_(t-m), and sens^2 is the sum of y_t^2. All numbers are
+nonnegative, so that a rounding error is relative to what it is made in; sums are rounded up by a bound of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from accounting.errors import InvalidValue
+
+Array = NDArray[np.float64]
+
+#: Steps for which coefficients are computed where they do not end.
+MOST_COEFFICIENTS = 10**6
+_UNIT = 2.0**-53
+#: The relative error of a power, in units of `_UNIT`: NumPy's are within a few units of the last place.
+_OF_A_POWER = 64.0
+
+
+def participation_norm(coefficients: Array, steps: int, separation: int) -> float:
+    """Return an upper bound of the distance that a record moves C G, in contribution bounds, within 1e-9 of it.
+
+    Args:
+        coefficients: c_0, c_1, ...: nonnegative and not increasing, at most ``steps`` of them count; later ones are 0.
+        steps: T.
+        separation: m: two steps of one record are at least so many apart.
+
+    >>> participation_norm(np.array([1.0, 0.5, 0.375]), 1, 1)
+    1.000000000000002
+    >>> round(participation_norm(np.array([1.0, 0.5]), 4, 1) ** 2, 12)
+    7.75
+    """
+    known = coefficients[:steps]
+    bands = known.size
+    rows = -(-min(steps, bands + separation) // separation)
+    column = np.zeros(rows * separation)
+    column[:bands] = known
+    column = np.cumsum(column.reshape(rows, separation), axis=0).ravel()
+    squares = column * column
+    if steps <= column.size:
+        total = math.fsum(squares[:steps])
+    else:
+        # Behind the last coefficient the column repeats itself.
+        period = squares[bands : bands + separation]
+        whole, rest = divmod(steps - bands, separation)
+        total = math.fsum([*squares[:bands], whole * math.fsum(period), *period[:rest]])
+    return math.sqrt(total) * (1.0 + (2.0 * rows + 16.0) * _UNIT)
+
+
+def listed(coefficients: Sequence[float]) -> Array:
+    """Return coefficients that are given, as an array."""
+    return np.array(coefficients, dtype=np.float64)
+
+
+def square_root(steps: int) -> Array:
+    """Return upper bounds of the coefficients of (1 - x)^(-1/2): 1, 1/2, 3/8, ..., each (2j - 1)/(2j) of the last one.
+
+    >>> square_root(4).round(12).tolist()
+    [1.0, 0.5, 0.375, 0.3125]
+    """
+    _check_number(steps)
+    places = np.arange(1.0, steps)
+    found: Array = np.concatenate([[1.0], np.cumprod((2.0 * places - 1.0) / (2.0 * places))])
+    return found * (1.0 + 4.0 * _UNIT * np.arange(steps))
+
+
+def inverse_of_root(bands: int, steps: int) -> Array:
+    """Return upper bounds of C's coefficients where those of C^-1 are the first of (1 - x)^(1/2), that do not increase.
+
+    Those of (1 - x)^(1/2) are 1 and then negative, so that C's are sums of products of positive numbers.
+
+    Args:
+        bands: How many of them there are.
+        steps: T.
+
+    Source: Kalinin et al. 2025, arXiv 2505.12128.
+
+    >>> inverse_of_root(2, 4).round(12).tolist()
+    [1.0, 0.5, 0.25, 0.125]
+    """
+    _check_number(steps)
+    places = np.arange(2.0, max(bands, 2))
+    negative = -0.5 * np.concatenate([[1.0], np.cumprod((2.0 * places - 3.0) / (2.0 * places))])[: max(bands - 1, 0)]
+    impulse = np.zeros(steps)
+    impulse[0] = 1.0
+    found = np.asarray(scipy.signal.lfilter([1.0], [1.0, *negative], impulse), dtype=np.float64)
+    return not_increasing(found * (1.0 + (5.0 * bands + 4.0) * _UNIT * np.arange(steps)))
+
+
+def buffered(scales: Sequence[float], decays: Sequence[float], steps: int) -> Array:
+    """Return upper bounds of 1, sum of scales, sum of scales decays, sum of scales decays^2, ...
+
+    Source: buffered linear Toeplitz matrices, Dvijotham et al. 2024, arXiv 2404.16706.
+
+    >>> buffered([0.25, 0.25], [0.5, 0.0], 4).round(12).tolist()
+    [1.0, 0.5, 0.125, 0.0625]
+    """
+    _check_number(steps)
+    places = np.arange(steps - 1.0)
+    found = np.ones(steps)
+    found[1:] = sum(scale * decay**places for scale, decay in zip(scales, decays, strict=True))
+    found[1:] *= 1.0 + (len(scales) + _OF_A_POWER) * _UNIT
+    return not_increasing(found)
+
+
+def _check_number(steps: int) -> None:
+    if steps > MOST_COEFFICIENTS:
+        raise InvalidValue(
+            f"coefficients that do not end are computed for {MOST_COEFFICIENTS} steps at most, got {steps}",
+            pointer=("count",),
+        )
+
+
+def not_increasing(coefficients: Array) -> Array:
+    """Return the largest of each coefficient and those behind it: whatever holds of these holds of C, too."""
+    return np.maximum.accumulate(coefficients[::-1])[::-1]

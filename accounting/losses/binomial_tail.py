@@ -1,0 +1,166 @@
+"""P(Bin(n, q) >= k) and what is left of 1, between proved ends, for up to 1e13 trials.
+
+A mass is e^-D(k) times Stirling's factors, with D(k) = k g(-b/k) + (n - k) g(b/(n - k)), b = k - nq and
+g(x) = x - log(1 + x) >= 0, in which nothing cancels. The masses beyond the mean are added up one by one, or, where
+there are very many, in blocks: they are log-concave, so that within a block they lie above the geometric sequence
+between its ends, and below the one that its first ratio continues.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+#: Blocks that are added up, and standard deviations after which a geometric series bounds the rest.
+_MOST_BLOCKS = 400_000
+_REACH = 13.0
+#: Masses from here on are that of the first, times this share, or less.
+_LEAST = 5e-324
+#: Relative rounding of a mass, times 1 + D; and of a sum.
+_ALLOWANCE = 2e-13
+#: Factorials below are taken as they are.
+_SMALL = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Ends of P(X >= k), and of P(X < k).
+
+    Attributes:
+        lower, upper: Of the tail.
+        rest_lower, rest_upper: Of the rest.
+    """
+
+    lower: float
+    upper: float
+    rest_lower: float
+    rest_upper: float
+
+
+@lru_cache(maxsize=4096)
+def binomial_tail(trials: int, probability: float, least: int) -> Tail:
+    """Bound P(Bin(trials, probability) >= least).
+
+    Args:
+        trials: 0 to 1e13.
+        probability: In (0, 1].
+        least: Nonnegative.
+
+    Returns:
+        Ends within 1e-8 of each other, relatively to the tail from the mean on, to the rest below it; an upper end is 0
+        only where the truth is.
+
+    Guarantees: ends_contain_the_tail_and_are_close.
+
+    >>> tail = binomial_tail(2, 0.5, 1)
+    >>> tail.lower <= 0.75 <= tail.upper, tail.upper - tail.lower < 1e-9
+    (True, True)
+    """
+    if least == 0:
+        return Tail(1.0, 1.0, 0.0, 0.0)
+    if least > trials:
+        return Tail(0.0, 0.0, 1.0, 1.0)
+    if probability == 1.0:
+        return Tail(1.0, 1.0, 0.0, 0.0)
+    from_mean = Fraction(least) - trials * Fraction(probability)
+    if from_mean >= 0:
+        lower, upper = _beyond(trials, probability, least, float(from_mean), step=1)
+        return Tail(lower, upper, *_complement(lower, upper))
+    lower, upper = _beyond(trials, probability, least - 1, float(from_mean - 1), step=-1)
+    return Tail(*_complement(lower, upper), lower, upper)
+
+
+def _complement(lower: float, upper: float) -> tuple[float, float]:
+    """Return the ends of 1 less a number between two ends, rounded outward."""
+    return max(0.0, math.nextafter(1.0 - upper, -1.0)), min(1.0, math.nextafter(1.0 - lower, 2.0))
+
+
+def _beyond(n: int, q: float, start: int, from_mean: float, *, step: int) -> tuple[float, float]:
+    """Bound the sum of the masses from ``start`` on, away from the mean, in the direction of ``step``."""
+    last = n if step > 0 else 0
+    deviation = math.sqrt(n * q * (1.0 - q))
+    stride = max(1, int(_REACH * deviation / _MOST_BLOCKS))
+    blocks = min(abs(last - start) // stride, int(_REACH * deviation / stride) + 80)
+    places = start + step * stride * np.arange(blocks + 1, dtype=np.float64)
+    logs, errors = _log_masses(n, q, places, from_mean + step * stride * np.arange(blocks + 1, dtype=np.float64))
+    with np.errstate(under="ignore"):
+        masses = np.exp(np.maximum(logs, -800.0))
+    # The ratio of each place's mass to the one before falls away from the mean.
+    odds = q / (1.0 - q)
+    ratios = (n - places) / (places + 1.0) * odds if step > 0 else places / (n - places + 1.0) / odds
+    low = high = masses[:-1]
+    if stride > 1:
+        low = masses[:-1] * _geometric(np.diff(logs) / stride, stride)
+        high = masses[:-1] * _geometric(np.log(ratios[:-1]), stride)
+    ratio = float(ratios[-1])
+    rest = float(masses[-1]) * (1.0 / (1.0 - ratio) if ratio < 1.0 else abs(last - places[-1]) + 1.0)
+    error = math.expm1(float(errors.max()) + _ALLOWANCE) if errors.size else 0.0
+    # Rounding of ratios near 1 in a block: e^-36 of its length.
+    error += 4e-16 * stride
+    lower = (float(low.sum()) + float(masses[-1])) * (1.0 - error)
+    upper = (float(high.sum()) + rest) * (1.0 + error)
+    return max(0.0, lower), min(1.0, max(upper, _LEAST))
+
+
+def _geometric(log_ratios: Array, length: int) -> Array:
+    """Return 1 + r + ... + r^(length - 1) for each r = e^log_ratio <= 1."""
+    small = np.minimum(log_ratios, -1e-300)
+    total: Array = np.expm1(length * small) / np.expm1(small)
+    return total
+
+
+def _log_masses(n: int, q: float, places: Array, from_mean: Array) -> tuple[Array, Array]:
+    """Return logs of P(X = k) at each k of ``places``, and bounds of their errors.
+
+    Args:
+        from_mean: k - nq.
+    """
+    inside = (places > 0.0) & (places < n)
+    k = np.where(inside, places, 1.0)
+    rest = np.where(inside, n - places, 1.0)
+    b = np.where(inside, from_mean, 0.0)
+    divergence = k * _excess(-b / k, n * q / k) + rest * _excess(b / rest, n * (1.0 - q) / rest)
+    logs = _stirling(np.array([float(n)]))[0] - _stirling(k) - _stirling(rest) - divergence
+    logs -= 0.5 * np.log(2.0 * math.pi * k * (rest / n))
+    logs = np.where(places <= 0.0, n * math.log1p(-q), np.where(places >= n, n * math.log(q), logs))
+    return logs, _ALLOWANCE * (1.0 + np.abs(divergence)) + 4e-16 * np.abs(np.where(inside, 0.0, logs))
+
+
+def _excess(x: Array, one_more: Array) -> Array:
+    """Return x - log(1 + x) for x > -1.
+
+    Args:
+        one_more: 1 + x, without the digits that x has lost near -1.
+    """
+    near = np.abs(x) < 0.1
+    small = np.where(near, x, 0.0)
+    series = np.zeros_like(small)
+    for power in range(18, 1, -1):
+        series = series * small + (1.0 if power % 2 == 0 else -1.0) / power
+    far = np.where(near, 0.0, x)
+    logs = np.where(far < -0.5, np.log(np.where(near, 1.0, one_more)), np.log1p(np.maximum(far, -0.5)))
+    excess: Array = np.where(near, small * small * series, far - logs)
+    return excess
+
+
+def _stirling(k: Array) -> Array:
+    """Return log k! less (k + 1/2) log k - k + log(2 pi)/2, within 2e-14, for k >= 1."""
+    square = 1.0 / (k * k)
+    series = (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))) / k
+    whole = np.minimum(k, _SMALL)
+    exact = np.array(_FACTORS)[whole.astype(np.int64)]
+    factor: Array = np.where(k < _SMALL, exact, series)
+    return factor
+
+
+_FACTORS = (
+    0.0,
+    *(math.lgamma(k + 1.0) - (k + 0.5) * math.log(k) + k - 0.5 * math.log(2.0 * math.pi) for k in range(1, _SMALL + 1)),
+)

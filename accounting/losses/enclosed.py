@@ -1,0 +1,80 @@
+"""A step that lies between two pairs: one that dominates it, and one that some neighbours attain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.losses.privacy_loss import GroupStep, PrivacyLoss
+from accounting.losses.support import Support
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class EnclosedLoss(PrivacyLoss):
+    """One step, which costs what ``above`` says at most, as do compositions, and what ``below`` says at least.
+
+    Attributes:
+        above: Dominates the step.
+        below: Attained, by the same neighbours in every step.
+        farther: Dominates the step, too, and is no mixture.
+        bounds_groups: Whether ``farther`` also bounds what groups cost.
+    """
+
+    above: PrivacyLoss
+    below: PrivacyLoss
+    farther: PrivacyLoss
+    bounds_groups: bool = False
+
+    has_pair = True
+    is_enclosed = True
+    has_own_moments = False
+    is_mixture = True
+    is_tight = False
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.above.pure_epsilon
+
+    @property
+    def symmetric(self) -> bool:
+        return self.above.symmetric
+
+    @property
+    def dominating(self) -> PrivacyLoss:
+        return self.above
+
+    @property
+    def simpler(self) -> PrivacyLoss:
+        return self.farther
+
+    @property
+    def attained(self) -> PrivacyLoss:
+        return self.below
+
+    @property
+    def unamplified_mu(self) -> float | None:
+        return self.above.unamplified_mu
+
+    def log_moment(self, tilts: Array) -> Array:
+        return self.above.log_moment(tilts)
+
+    def least_log_moment(self, tilts: Array) -> Array:
+        return self.above.least_log_moment(tilts)
+
+    def excess(self, epsilons: Array, *, remove: bool) -> Array:
+        return self.above.excess(epsilons, remove=remove)
+
+    def support(self, log_mass: float, *, remove: bool) -> Support:
+        return self.above.support(log_mass, remove=remove)
+
+    def without_rare_branches(self, mass: float) -> tuple[PrivacyLoss, float]:
+        """Leave out branches of what dominates. What is attained stays: a list never costs less."""
+        above, dropped = self.above.without_rare_branches(mass)
+        return replace(self, above=above), dropped
+
+    def for_group(self, size: int) -> GroupStep | None:
+        return self.farther.for_group(size) if self.bounds_groups else None

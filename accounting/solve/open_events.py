@@ -1,0 +1,205 @@
+"""A list of events from which one field is left out, and the value of that field that meets a target.
+
+| left out | the search returns | the cost is proved to be monotone |
+|---|---|---|
+| noise multiplier | the smallest that it finds | Gaussian and Laplace noise, trees: more noise is post-processing |
+| count | the largest, and that the next one misses | always: a step less is post-processing |
+| sampling probability | the largest that it finds | Poisson batches, and those that are cut in any way |
+| batch size | the largest, and that the next one misses | batches of a fixed size without replacement |
+
+Elsewhere the cost was monotone in all that was tried, and nobody has proved it. The value that is returned is certified
+all the same: it was evaluated itself, and meets the target. A larger or smaller one may meet it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from accounting.errors import InvalidValue, inside
+from accounting.events import (
+    MECHANISMS,
+    SAMPLINGS,
+    Event,
+    Gaussian,
+    Laplace,
+    Poisson,
+    TreeAggregation,
+    TruncatedPoisson,
+    WithoutReplacement,
+)
+from accounting.events.event import check_events, event_from_json
+from accounting.intervals import Answer
+from accounting.relations import NeighboringRelation
+from accounting.solve.integers import solve_batch_size, solve_count
+from accounting.solve.noise import solve_noise
+from accounting.solve.probability import solve_sampling_probability
+from accounting.targets import Target
+
+
+class OpenField(StrEnum):
+    """The field that is left out, in every event that lacks it; those events share its value."""
+
+    NOISE_MULTIPLIER = "noise_multiplier"
+    COUNT = "count"
+    SAMPLING_PROBABILITY = "sampling_probability"
+    BATCH_SIZE = "batch_size"
+
+    @property
+    def part(self) -> str | None:
+        """The part of an event that has the field; None for the event itself."""
+        if self is OpenField.COUNT:
+            return None
+        return "mechanism" if self is OpenField.NOISE_MULTIPLIER else "sampling"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the field counts something."""
+        return self in (OpenField.COUNT, OpenField.BATCH_SIZE)
+
+
+@dataclass(frozen=True)
+class OpenEvents:
+    """The list.
+
+    Attributes:
+        events: As `Event.to_json` writes them, but for the field.
+        field: Which one it is.
+
+    >>> steps = {"mechanism": {"kind": "gaussian"}, "sampling": {"kind": "full_batch"}, "count": 4}
+    >>> OpenEvents((steps,), OpenField.NOISE_MULTIPLIER).at(2.0)[0].mechanism
+    Gaussian(noise_multiplier=2.0)
+    """
+
+    events: tuple[Mapping[str, object], ...]
+    field: OpenField
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The events that lack the field."""
+        return tuple(index for index, event in enumerate(self.events) if self._lacks(event))
+
+    def at(self, value: float) -> tuple[Event, ...]:
+        """Return the list with this value.
+
+        Raises:
+            InvalidValue, Unsupported: An event is not one with it; the pointer begins with the event's index.
+        """
+        events = []
+        for index, filled in enumerate(self.filled(value)):
+            with inside(index):
+                events.append(event_from_json(filled))
+        return check_events(events)
+
+    def filled(self, value: float) -> tuple[dict[str, object], ...]:
+        """Return the list with this value, still as JSON."""
+        return tuple(self._filled(event, value) if self._lacks(event) else dict(event) for event in self.events)
+
+    def _lacks(self, event: Mapping[str, object]) -> bool:
+        part, name = self.field.part, self.field.value
+        if part is None:
+            return name not in event
+        inner = event.get(part)
+        if not isinstance(inner, Mapping) or name in inner:
+            return False
+        known = (MECHANISMS if part == "mechanism" else SAMPLINGS).get(str(inner.get("kind")))
+        return known is not None and name in {each.name for each in fields(known)}
+
+    def _filled(self, event: Mapping[str, object], value: float) -> dict[str, object]:
+        part, known = self.field.part, int(value) if self.field.is_integer else value
+        if part is None:
+            return {**event, self.field.value: known}
+        inner = event[part]
+        assert isinstance(inner, Mapping), "it lacks the field"
+        return {**event, part: {**inner, self.field.value: known}}
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A value of the field, certified.
+
+    Attributes:
+        value: The noise multiplier, count, probability or size.
+        events: The list with it.
+        achieved: What it costs; its upper end meets the target.
+        next_achieved: What the next integer costs, which misses the target; None for real numbers.
+        is_extreme: Whether it is proved that the cost is monotone in the field, so that no value beyond does better.
+    """
+
+    value: float
+    events: tuple[Event, ...]
+    achieved: Answer
+    next_achieved: Answer | None
+    is_extreme: bool
+
+
+def solve_events(open_events: OpenEvents, relation: NeighboringRelation, target: Target) -> Solved:
+    """Find the value of the field that is left out.
+
+    Args:
+        open_events: A list in which some event lacks the field.
+        relation: The neighbouring relation.
+        target: What is to be met.
+
+    Guarantees: never_misses: achieved.value.upper <= target.limit, evaluated at the value itself.
+
+    Raises:
+        InvalidValue: No event lacks the field, or events that lack a batch size have data sets of several sizes.
+        Unsupported, NoCostInFilter: The engine has no number for these events, or none in the target's terms.
+        Unreachable: No value meets the target, or every one does.
+
+    >>> from accounting.targets import ApproximateDpTarget
+    >>> steps = {"mechanism": {"kind": "gaussian"}, "sampling": {"kind": "poisson", "sampling_probability": 0.01}}
+    >>> open_events = OpenEvents(({**steps, "count": 10_000},), OpenField.NOISE_MULTIPLIER)
+    >>> found = solve_events(open_events, NeighboringRelation.ADD_OR_REMOVE_ONE, ApproximateDpTarget(1.0, 1e-5))
+    >>> round(found.value, 3), found.achieved.value.upper <= 1.0
+    (3.813, True)
+    """
+    if not open_events.open:
+        raise InvalidValue(
+            f"no event leaves {open_events.field} out, so that nothing is left to solve for; leave it out of the "
+            "events that are to share it",
+            code="missing",
+        )
+    at: Callable[[float], tuple[Event, ...]] = open_events.at
+    match open_events.field:
+        case OpenField.COUNT:
+            found = solve_count(at, relation, target)
+            return _solved(open_events, found.value, found.achieved, found.next_achieved)
+        case OpenField.BATCH_SIZE:
+            found = solve_batch_size(at, relation, target, _dataset_size(open_events))
+            return _solved(open_events, found.value, found.achieved, found.next_achieved)
+        case OpenField.SAMPLING_PROBABILITY:
+            real = solve_sampling_probability(at, relation, target)
+        case _:
+            real = solve_noise(at, relation, target)
+    return _solved(open_events, real.value, real.achieved, None)
+
+
+def _solved(open_events: OpenEvents, value: float, achieved: Answer, following: Answer | None) -> Solved:
+    events = open_events.at(value)
+    is_extreme = all(_is_monotone(events[index], open_events.field) for index in open_events.open)
+    return Solved(value, events, achieved, following, is_extreme)
+
+
+def _is_monotone(event: Event, field: OpenField) -> bool:
+    mechanism, sampling = event.mechanism, event.sampling
+    match field:
+        case OpenField.COUNT:
+            return True
+        case OpenField.NOISE_MULTIPLIER:
+            return isinstance(mechanism, Gaussian | Laplace | TreeAggregation)
+        case OpenField.SAMPLING_PROBABILITY:
+            cut = isinstance(sampling, TruncatedPoisson) and sampling.truncation == "arbitrary"
+            return cut or isinstance(sampling, Poisson)
+        case _:
+            return isinstance(sampling, WithoutReplacement)
+
+
+def _dataset_size(open_events: OpenEvents) -> int:
+    events = open_events.at(1)
+    sizes = {getattr(events[index].sampling, "dataset_size", 0) for index in open_events.open}
+    if len(sizes) > 1:
+        raise InvalidValue("events that share a batch size need one dataset_size", pointer=("events",))
+    return int(sizes.pop())

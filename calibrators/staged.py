@@ -1,0 +1,96 @@
+"""The calibration of a training in stages: one noise multiplier for all, of which each stage has its own multiple."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from accounting.errors import InvalidValue, inside
+from accounting.events import DisjointBatches, Event, TruncatedPoisson
+from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
+from accounting.solve import Solution, solve_delta, solve_epsilon, solve_noise
+from calibrators.algorithm import Algorithm
+from calibrators.noise import check_one_pass, gaussian_event, pointed_at_sampling
+from calibrators.plan import Phase, Plan
+from calibrators.provenance import Provenance, ProvenanceKind
+from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec
+
+WARNING = (
+    "The theorem is about equal steps: for stages it gives no step size and no bound. The privacy does not depend on "
+    "it."
+)
+
+
+def calibrate_stages(algorithm: Algorithm, spec: Spec, hyperparameters: Iterable[Provenance] = ()) -> Calibration:
+    """Solve for the noise multiplier, of which every stage has its own multiple, or for epsilon or delta.
+
+    More noise in all stages at once is less privacy loss, so that the least noise is found by bisection.
+
+    Guarantees:
+        never_misses: the certified upper end of all stages together meets the target.
+
+    Raises:
+        InvalidValue: a stage's batch is larger than the data set, or disjoint batches need more records than there are.
+        Unsupported: the sampling is not accounted under the relation.
+        Unreachable: nothing meets the target.
+    """
+    assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
+    if spec.sampling == TruncatedPoisson.kind:
+        spec.need("max_batch_size", "the most records of a batch, of which a random subset is kept")
+    for index, stage in enumerate(spec.stages):
+        with inside("stages", index):
+            if stage.batch_size > spec.dataset_size:
+                raise InvalidValue(
+                    f"batch_size {stage.batch_size} is larger than dataset_size {spec.dataset_size}",
+                    pointer=("batch_size",),
+                )
+            if spec.sampling == DisjointBatches.kind:
+                check_one_pass(stage.batch_size, stage.iterations, spec.dataset_size)
+    with pointed_at_sampling():
+        found = _solved(spec)
+    noise = spec.noise_multiplier if spec.noise_multiplier is not None else found.value
+    phases = tuple(
+        Phase(event, spec.gradient_bound, stage.batch_size, stage.step_size or spec.step_size)
+        for stage, event in zip(spec.stages, _events(spec, noise), strict=True)
+    )
+    evaluations = float(sum(stage.iterations * stage.batch_size for stage in spec.stages))
+    return Calibration(
+        plan=Plan(algorithm.name, spec.dataset_size, spec.relation, phases, domain=spec.domain, penalty=spec.penalty),
+        unknown=spec.unknown,
+        value=found.value,
+        achieved=found.achieved,
+        next_achieved=None,
+        hyperparameters=tuple(hyperparameters),
+        utility=(
+            Provenance("gradient_evaluations", evaluations, r"\sum_i T_i B_i", algorithm.source, ProvenanceKind.EXACT),
+        ),
+        missing_assumptions=(),
+        warnings=(*found.achieved.warnings, WARNING),
+    )
+
+
+def _solved(spec: Spec) -> Solution:
+    target = spec.target
+    if isinstance(target, OpenEpsilon | OpenDelta):
+        assert spec.noise_multiplier is not None, "the spec has seen to it"
+        events = _events(spec, spec.noise_multiplier)
+        if isinstance(target, OpenEpsilon):
+            return solve_epsilon(events, spec.relation, target.delta)
+        return solve_delta(events, spec.relation, target.epsilon)
+    return solve_noise(lambda value: _events(spec, value, in_range=True), spec.relation, target)
+
+
+def _events(spec: Spec, noise_multiplier: float, *, in_range: bool = False) -> tuple[Event, ...]:
+    """Return the events of all stages.
+
+    Args:
+        spec: With its stages.
+        noise_multiplier: Of the whole training.
+        in_range: Whether noise beyond the engine's range is taken for its end, as a search at that range's ends needs.
+    """
+    event_of = gaussian_event(spec)
+    noises = [noise_multiplier * stage.noise_factor for stage in spec.stages]
+    if in_range:
+        noises = [min(max(noise, MIN_NOISE_MULTIPLIER), MAX_NOISE_MULTIPLIER) for noise in noises]
+    return tuple(
+        event_of(noise, stage.iterations, stage.batch_size) for noise, stage in zip(noises, spec.stages, strict=True)
+    )

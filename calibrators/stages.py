@@ -1,0 +1,37 @@
+"""Stages of a training whose steps change on the way: batch sizes, noise and step sizes of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
+
+#: A training has at most as many.
+MAX_STAGES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Equal steps, one stage of several.
+
+    Attributes:
+        iterations: Number of steps.
+        batch_size: Nominal batch size; the public divisor of these steps.
+        noise_factor: The noise of these steps over the noise multiplier of the whole training, in [1e-3, 1e3].
+        step_size: Of these steps; None takes that of the whole training.
+
+    Raises:
+        InvalidValue: a number outside its range.
+    """
+
+    iterations: int
+    batch_size: int
+    noise_factor: float = 1.0
+    step_size: float | None = None
+
+    def __post_init__(self) -> None:
+        read_integer("iterations", self.iterations, 1, MAX_COUNT)
+        read_integer("batch_size", self.batch_size, 1, MAX_DATASET_SIZE)
+        read_real("noise_factor", self.noise_factor, 1e-3, 1e3)
+        if self.step_size is not None:
+            read_real("step_size", self.step_size, 0.0, 1e12, open_lower=True)

@@ -1,0 +1,85 @@
+"""Compares how a loop's batches are drawn with what is charged, and warns where nobody can tell."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+#: Schemes that cost less because batches are drawn at random and kept secret. Any order of a schedule that is fixed in
+#: advance costs the same, so that there is nothing to look at.
+_AMPLIFIED = (
+    "poisson",
+    "truncated_poisson",
+    "random_allocation",
+    "blocks",
+    "without_replacement",
+    "with_replacement",
+)
+
+
+def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stacklevel: int) -> None:
+    """Compare what draws the batches with what is charged.
+
+    Args:
+        sampling: Of the reserved event; None is a full batch.
+        batches: A sampler of `epsilond_client.samplers`, or a loader that has one, or anything else with batches.
+        stacklevel: Of the warning.
+
+    Raises:
+        ValueError: the batches are drawn in another way than is charged.
+
+    Warns:
+        RuntimeWarning: what draws them is unknown here.
+    """
+    if sampling is None or sampling.get("kind") not in _AMPLIFIED:
+        return
+    drawn_by = getattr(batches, "batch_sampler", batches)
+    declared = declared_by(drawn_by)
+    if declared is not None:
+        if dict(declared) != dict(sampling):
+            raise ValueError(f"the batches are drawn as {dict(declared)}, and what is reserved is {dict(sampling)}")
+    elif _cuts_an_order(batches):
+        raise ValueError(
+            f"the batches are charged as {sampling['kind']}, and this loader cuts them from an order of the records "
+            "(shuffle=True is one): give it a batch_sampler of epsilond_client.samplers, or reserve "
+            f'sampling={{"kind": "shuffled_epochs", "steps_per_epoch": {_length(batches)}}}'
+        )
+    else:
+        warnings.warn(
+            f"the batches are charged as {sampling['kind']}, and nothing here can tell whether they are drawn so: take "
+            "a sampler of epsilond_client.samplers, or a loader whose batch_sampler it is",
+            RuntimeWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def declared_by(sampler: Any) -> Mapping[str, Any] | None:
+    """Return how a known sampler draws its batches, as an event says it; None of any other object."""
+    if _is_a(sampler, "epsilond_client.samplers", "Sampler"):
+        found: Mapping[str, Any] = sampler.sampling
+        return found
+    if _is_a(sampler, "opacus.utils.uniform_sampler", "UniformWithReplacementSampler"):
+        return {"kind": "poisson", "sampling_probability": float(sampler.sample_rate)}
+    return None
+
+
+def _cuts_an_order(batches: Any) -> bool:
+    """Whether this is a loader of PyTorch with a batch size, or with no batches at all."""
+    if not _is_a(batches, "torch.utils.data", "DataLoader"):
+        return False
+    return batches.batch_sampler is None or _is_a(batches.batch_sampler, "torch.utils.data", "BatchSampler")
+
+
+def _is_a(thing: Any, module: str, name: str) -> bool:
+    """Whether it is of a class whose library is loaded: nothing is of a class of one that is not."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(thing, getattr(loaded, name))
+
+
+def _length(loader: Any) -> str:
+    try:
+        return str(len(loader))
+    except TypeError:
+        return "..."
