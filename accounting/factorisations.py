@@ -30,7 +30,7 @@ from accounting.errors import InvalidValue
 Array = NDArray[np.float64]
 
 #: Steps for which coefficients are computed where they do not end.
-MOST_COEFFICIENTS = 10**6
+MOST_COEFFICIENTS = 10**5
 _UNIT = 2.0**-53
 #: The relative error of a power, in units of `_UNIT`: NumPy's are within a few units of the last place.
 _OF_A_POWER = 64.0
@@ -45,12 +45,18 @@ def participation_norm(coefficients: Array, steps: int, separation: int) -> floa
         separation: m: two steps of one record are at least so many apart.
 
     >>> participation_norm(np.array([1.0, 0.5, 0.375]), 1, 1)
-    1.000000000000002
+    1.0000000000000018
     >>> round(participation_norm(np.array([1.0, 0.5]), 4, 1) ** 2, 12)
     7.75
     """
     known = coefficients[:steps]
     bands = known.size
+    if separation >= bands:
+        # Columns of different steps do not meet; that of the last one may be cut short.
+        times = -(-steps // separation)
+        last = known[: steps - (times - 1) * separation]
+        total = (times - 1) * math.fsum(known * known) + math.fsum(last * last)
+        return math.sqrt(total) * (1.0 + 16.0 * _UNIT)
     rows = -(-min(steps, bands + separation) // separation)
     column = np.zeros(rows * separation)
     column[:bands] = known

@@ -18,7 +18,7 @@ from accounting.errors import InvalidValue
 from accounting.events.gaussian import Gaussian
 from accounting.events.mechanism import Mechanism, NoiseMultiplier, mechanism
 from accounting.events.samplings import FULL_BATCH, CyclicPoisson, FixedOrderEpochs, FullBatch, Sampling
-from accounting.numbers import MAX_COUNT
+from accounting.numbers import MAX_COUNT, MIN_NOISE_MULTIPLIER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,14 @@ class Correlated(Mechanism):
 
     def resolved(self, sampling: Sampling, count: int) -> tuple[Mechanism, Sampling, int]:
         """Return one Gaussian mechanism for all steps of a record; with cyclic Poisson batches, one for each cycle."""
-        stands = Gaussian(math.nextafter(self.noise_multiplier / self.sensitivity(sampling, count), 0.0))
+        noise = math.nextafter(self.noise_multiplier / self.sensitivity(sampling, count), 0.0)
+        if noise < MIN_NOISE_MULTIPLIER:
+            raise InvalidValue(
+                f"over what a record moves in all its steps the noise is {noise:g}, less than {MIN_NOISE_MULTIPLIER:g}: "
+                "take more noise, or fewer steps",
+                pointer=("mechanism", "noise_multiplier"),
+            )
+        stands = Gaussian(noise)
         if isinstance(sampling, CyclicPoisson):
             return stands, *sampling.resolved(count)
         return stands, FULL_BATCH, 1
@@ -138,7 +145,7 @@ class InverseSquareRootGaussian(Correlated):
 
     kind: ClassVar[str] = "inverse_square_root_gaussian"
     noise_multiplier: NoiseMultiplier
-    inverse_bands: Annotated[int, Whole(1, 10_000, "Diagonals of the inverse of C that are kept: 1, -1/2, -1/8, ...")]
+    inverse_bands: Annotated[int, Whole(1, 1000, "Diagonals of the inverse of C that are kept: 1, -1/2, -1/8, ...")]
 
     def coefficients_of(self, steps: int) -> Array:
         from accounting.factorisations import inverse_of_root  # noqa: PLC0415

@@ -107,6 +107,13 @@ def test_a_band_of_one_is_independent_noise() -> None:
     assert participation_norm(np.array([1.0]), 10**8, 10) == pytest.approx(math.sqrt(10**7), rel=1e-12)
 
 
+def test_steps_far_apart_take_no_memory() -> None:
+    """A hundred million steps between two of a record's, with three coefficients."""
+    coefficients = np.array([1.0, 0.5, 0.25])
+    for steps, squared in ((1, 1.0), (10**8, 1.3125), (10**8 + 1, 2.3125), (3 * 10**8, 3.9375)):
+        assert participation_norm(coefficients, steps, 10**8) ** 2 == pytest.approx(squared, rel=1e-13)
+
+
 def test_what_increases_is_lifted() -> None:
     assert not_increasing(np.array([0.5, 0.75, 0.25, 0.25, 0.3])).tolist() == [0.75, 0.75, 0.3, 0.3, 0.3]
     lifted = not_increasing(np.array([1.0, 0.0, 1.0]))
@@ -117,6 +124,6 @@ def test_what_increases_is_lifted() -> None:
     "make", [square_root, lambda steps: inverse_of_root(2, steps), lambda steps: buffered((0.5,), (0.5,), steps)]
 )
 def test_too_many_coefficients_are_refused(make) -> None:
-    with pytest.raises(InvalidValue, match="1000000 steps at most, got 1000001") as refused:
+    with pytest.raises(InvalidValue, match="100000 steps at most, got 100001") as refused:
         make(MOST_COEFFICIENTS + 1)
     assert refused.value.pointer == ("count",)
