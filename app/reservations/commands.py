@@ -251,7 +251,9 @@ def _budget_exceeded(
         "budget_id": denial.budget_id,
         **pricing.what_would_fit(context, path, command.events, command.charge_delta),
     }
-    problem = Problem(denial.status, str(denial.code), denial.detail, members=members)
+    adds, left = (None, None) if price is None else (price["adds"], price["left"])
+    numbers = "" if adds is None else f"these events would add {adds} to the epsilon that is used, and {left} is left: "
+    problem = Problem(denial.status, str(denial.code), numbers + denial.detail, members=members)
     with context.database.read() as session:
         reach.hide_budget_above(session, principal, problem)
     return problem

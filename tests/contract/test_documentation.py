@@ -94,11 +94,13 @@ def test_the_commands_of_the_readme_are_answered(service: TestClient) -> None:
         else:
             answer = service.get(url.replace("{id}", last), headers=headers, auth=None)
         if answer.status_code == 409:
-            denied.append(answer.json()["code"])
+            denied.append(answer.json())
             continue
         assert answer.status_code in {200, 201, 202}, answer.text
         last = answer.json().get("id", last)
-    assert denied == ["budget_exceeded"]
+    [refusal] = denied
+    assert refusal["code"] == "budget_exceeded"
+    assert re.match(r"these events would add 3\.27\d* to the epsilon that is used, and 1\.6 is left: ", refusal["detail"])
 
 
 @pytest.mark.parametrize(
