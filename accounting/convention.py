@@ -15,7 +15,7 @@ def convention(relation: NeighboringRelation, events: Sequence[Event]) -> dict[s
     Returns:
         ``neighboring_relation``; ``contribution_bound`` C (its symbol: the value belongs to the training, not to the
         accounting); ``sensitivity`` of the sum in units of C that was charged, the largest one where events differ
-        (fixed-size batches are charged 2 under replace_special too); ``norm`` it is measured in;
+        (that of a null record is 2 in fixed-size batches with Laplace noise); ``norm`` it is measured in;
         ``noise_multiplier_is``, by mechanism where they differ; ``normalization`` of the released sum;
         ``sampling_probability`` where every event has the same one.
 
@@ -31,10 +31,11 @@ def convention(relation: NeighboringRelation, events: Sequence[Event]) -> dict[s
         norm = ", ".join(f"{cls.norm} for {cls.kind}" for cls in noisy)
     if len(noisy) > 1:
         meaning = "; ".join(f"{cls.kind}: {cls.noise_multiplier_is}" for cls in noisy)
+    charged = [event.sampling.charged_sensitivity(relation, event.mechanism) for event in events]
     answer: dict[str, Json] = {
         "neighboring_relation": str(relation),
         "contribution_bound": "C: max_grad_norm when clipping, 1 when normalising",
-        "sensitivity": max((e.sampling.charged_sensitivity(relation) for e in events), default=relation.sensitivity),
+        "sensitivity": max(charged, default=relation.sensitivity),
         "norm": norm,
         "noise_multiplier_is": meaning,
         "normalization": "the noisy sum is divided by a public constant, never by a realised batch size",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import scipy
@@ -89,6 +90,7 @@ def square_root(steps: int) -> Array:
     return found * (1.0 + 4.0 * _UNIT * np.arange(steps))
 
 
+@lru_cache(maxsize=16)
 def inverse_of_root(bands: int, steps: int) -> Array:
     """Return upper bounds of C's coefficients where those of C^-1 are the first of (1 - x)^(1/2), that do not increase.
 
@@ -112,12 +114,13 @@ def inverse_of_root(bands: int, steps: int) -> Array:
     return not_increasing(found * (1.0 + (5.0 * bands + 4.0) * _UNIT * np.arange(steps)))
 
 
-def buffered(scales: Sequence[float], decays: Sequence[float], steps: int) -> Array:
+@lru_cache(maxsize=16)
+def buffered(scales: tuple[float, ...], decays: tuple[float, ...], steps: int) -> Array:
     """Return upper bounds of 1, sum of scales, sum of scales decays, sum of scales decays^2, ...
 
     Source: buffered linear Toeplitz matrices, Dvijotham et al. 2024, arXiv 2404.16706.
 
-    >>> buffered([0.25, 0.25], [0.5, 0.0], 4).round(12).tolist()
+    >>> buffered((0.25, 0.25), (0.5, 0.0), 4).round(12).tolist()
     [1.0, 0.5, 0.125, 0.0625]
     """
     _check_number(steps)
@@ -138,4 +141,7 @@ def _check_number(steps: int) -> None:
 
 def not_increasing(coefficients: Array) -> Array:
     """Return the largest of each coefficient and those behind it: whatever holds of these holds of C, too."""
-    return np.maximum.accumulate(coefficients[::-1])[::-1]
+    lifted: Array = np.maximum.accumulate(coefficients[::-1])[::-1]
+    # Searches ask for the same coefficients again and again, so that these are kept.
+    lifted.flags.writeable = False
+    return lifted

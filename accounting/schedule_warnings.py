@@ -9,12 +9,9 @@ from accounting.accountant import delta_for_epsilon, epsilon_for_delta
 from accounting.errors import InvalidValue
 from accounting.events import (
     Event,
-    Gaussian,
     Poisson,
     ShuffledEpochs,
     ShuffleModel,
-    WithoutReplacement,
-    WithReplacement,
 )
 from accounting.relations import NeighboringRelation
 
@@ -111,10 +108,8 @@ def public_size(events: Sequence[Event]) -> int | None:
 
 
 def _is_charged_as_replaced(event: Event) -> bool:
-    sampling = event.sampling
-    if isinstance(sampling, WithoutReplacement):
-        return sampling.sampling_probability < 1.0 and not isinstance(event.mechanism, Gaussian)
-    return isinstance(sampling, WithReplacement)
+    null = NeighboringRelation.REPLACE_SPECIAL
+    return event.sampling.charged_sensitivity(null, event.mechanism) > null.sensitivity
 
 
 def hides_nothing(event: Event) -> bool:

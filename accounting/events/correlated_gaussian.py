@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from accounting.described import Described, Real, Reals, Whole
 from accounting.errors import InvalidValue
@@ -20,11 +21,22 @@ from accounting.events.mechanism import Mechanism, NoiseMultiplier, mechanism
 from accounting.events.samplings import FULL_BATCH, CyclicPoisson, FixedOrderEpochs, FullBatch, Sampling
 from accounting.numbers import MAX_COUNT, MIN_NOISE_MULTIPLIER
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+class _LoadedWhenUsed:
+    """Stands for a module until one of its functions is called: the vocabulary loads no NumPy."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
+
+if TYPE_CHECKING:
+    from accounting import factorisations
+    from accounting.factorisations import Array
+else:
+    factorisations = _LoadedWhenUsed("accounting.factorisations")
 
 MOST_LISTED = 1024
 _MOST_BUFFERS = 64
@@ -49,10 +61,12 @@ class Correlated(Mechanism):
 
     def sensitivity(self, sampling: Sampling, steps: int) -> float:
         """Return how far a record moves C G in all its steps, or in each cycle: in contribution bounds, rounded up."""
-        from accounting.factorisations import participation_norm  # noqa: PLC0415 -- words need no numerics
-
-        separation = {CyclicPoisson: steps, FixedOrderEpochs: getattr(sampling, "steps_per_epoch", 1)}
-        return participation_norm(self.coefficients_of(steps), steps, separation.get(type(sampling), 1))
+        separation = 1
+        if isinstance(sampling, CyclicPoisson):
+            separation = steps
+        elif isinstance(sampling, FixedOrderEpochs):
+            separation = sampling.steps_per_epoch
+        return factorisations.participation_norm(self.coefficients_of(steps), steps, separation)
 
     def resolved(self, sampling: Sampling, count: int) -> tuple[Mechanism, Sampling, int]:
         """Return one Gaussian mechanism for all steps of a record; with cyclic Poisson batches, one for each cycle."""
@@ -115,9 +129,7 @@ class CorrelatedGaussian(Correlated):
         return len(self.coefficients)
 
     def coefficients_of(self, steps: int) -> Array:
-        from accounting.factorisations import listed  # noqa: PLC0415
-
-        return listed(self.coefficients[:steps])
+        return factorisations.listed(self.coefficients[:steps])
 
 
 @mechanism
@@ -133,9 +145,7 @@ class SquareRootGaussian(Correlated):
     ]
 
     def coefficients_of(self, steps: int) -> Array:
-        from accounting.factorisations import square_root  # noqa: PLC0415
-
-        return square_root(min(self.bands, steps))
+        return factorisations.square_root(min(self.bands, steps))
 
 
 @mechanism
@@ -148,9 +158,7 @@ class InverseSquareRootGaussian(Correlated):
     inverse_bands: Annotated[int, Whole(1, 1000, "Diagonals of the inverse of C that are kept: 1, -1/2, -1/8, ...")]
 
     def coefficients_of(self, steps: int) -> Array:
-        from accounting.factorisations import inverse_of_root  # noqa: PLC0415
-
-        return inverse_of_root(self.inverse_bands, steps)
+        return factorisations.inverse_of_root(self.inverse_bands, steps)
 
 
 @mechanism
@@ -178,6 +186,4 @@ class BufferedGaussian(Correlated):
             raise InvalidValue(f"the scales add up to {sum(self.scales)!r}, which is more than 1", pointer=("scales",))
 
     def coefficients_of(self, steps: int) -> Array:
-        from accounting.factorisations import buffered  # noqa: PLC0415
-
-        return buffered(self.scales, self.decays, steps)
+        return factorisations.buffered(self.scales, self.decays, steps)

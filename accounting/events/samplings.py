@@ -55,8 +55,13 @@ class Sampling(Described):
         """Return the sampling and the number of steps that one record takes part in, of ``count`` steps of this one."""
         return self, count
 
-    def charged_sensitivity(self, relation: NeighboringRelation) -> float:
-        """Return the distance of two neighbours' sums that a step is charged for, in contribution bounds."""
+    def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
+        """Return the distance of two neighbours' sums that a step is charged for, in contribution bounds.
+
+        Args:
+            relation: The neighbouring relation.
+            mechanism: What is released; some samplings have a closer pair for noise in l2.
+        """
         return relation.sensitivity
 
     def steps_charged(self, count: int) -> int:
@@ -147,13 +152,10 @@ class WithoutReplacement(FixedSizeBatches):
         """Batches of all records are a full batch."""
         return (self, count) if self.sampling_probability < 1.0 else (FULL_BATCH, count)
 
-    def charged_sensitivity(self, relation: NeighboringRelation) -> float:
-        """Return the charged sensitivity: where batches are hidden, a record is compared with another in its place.
-
-        >>> WithoutReplacement(10, 1000).charged_sensitivity(NeighboringRelation.REPLACE_SPECIAL)
-        2.0
-        """
-        return NeighboringRelation.REPLACE_ONE.sensitivity if self.is_amplified else relation.sensitivity
+    def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
+        """Return the distance: a null record is charged as another record where no closer pair is proved."""
+        closer = not self.is_amplified or _is_in_l2(mechanism)
+        return relation.sensitivity if closer else NeighboringRelation.REPLACE_ONE.sensitivity
 
 
 @sampling
@@ -174,7 +176,7 @@ class WithReplacement(FixedSizeBatches):
     batch_size: Annotated[int, Whole(1, MAX_DATASET_SIZE, "Draws of a step; at most `dataset_size`.")]
     dataset_size: Annotated[int, Whole(2, MAX_DATASET_SIZE, "Number of records, which is public.")]
 
-    def charged_sensitivity(self, relation: NeighboringRelation) -> float:
+    def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
         """The distance for each time that the record is drawn."""
         return NeighboringRelation.REPLACE_ONE.sensitivity
 
@@ -221,9 +223,10 @@ class TruncatedPoisson(Sampling):
     def relations(self) -> tuple[NeighboringRelation, ...]:
         return _EVERY_RELATION if self.truncation == "random" else _ADD_REMOVE_OR_NULL
 
-    def charged_sensitivity(self, relation: NeighboringRelation) -> float:
+    def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
         """Return the distance: where a batch is cut at random, a record that comes takes another one's place."""
-        return NeighboringRelation.REPLACE_ONE.sensitivity if self.truncation == "random" else relation.sensitivity
+        moves = relation is NeighboringRelation.ADD_OR_REMOVE_ONE and self.truncation == "random"
+        return NeighboringRelation.REPLACE_ONE.sensitivity if moves and _is_in_l2(mechanism) else relation.sensitivity
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
         """Poisson batches where nothing is ever cut."""
@@ -439,6 +442,10 @@ class FixedOrderEpochs(Sampling):
     def resolved(self, count: int) -> tuple[Sampling, int]:
         """A full batch for each pass, begun passes included."""
         return FULL_BATCH, -(-count // self.steps_per_epoch)
+
+
+def _is_in_l2(mechanism: object) -> bool:
+    return getattr(mechanism, "norm", "") == "l2"
 
 
 #: Schedules that are fixed in advance: a step of theirs is a full batch to each record that takes part.

@@ -220,11 +220,15 @@ class AllocationStep:
         gap = 2.0 * math.pi / self.step - last
         if gap <= 0.0:
             return math.inf
-        move, growth = gap / self._precision, 0.0
+        move = gap / self._precision
         if self.share < 1.0:
             move = min(move, _LARGEST_MOVE)
-            growth = 0.0 if self.remove else -tilt * math.log(math.cos(0.5 * move))
-        return 2.2 * math.exp(min(0.5 * move * move * self._precision - gap * move + growth, 700.0))
+        return 2.2 * math.exp(min(self._growth(tilt, move) - gap * move, 700.0))
+
+    def _growth(self, tilt: float, move: float) -> float:
+        """Return log of how much the integrand's norm may grow where m is moved by i ``move``."""
+        growth = 0.5 * move * move * self._precision
+        return growth if self.remove or self.share == 1.0 else growth - tilt * math.log(math.cos(0.5 * move))
 
     def _beyond(self, tilt: float, log_moment: float) -> float:
         """A bound of what lies beyond the lattice, over M(tilt)."""
@@ -258,10 +262,14 @@ class AllocationStep:
     def _envelope(
         self, tilt: float, decay: float, log_moment: float, error: float
     ) -> tuple[tuple[Array, Array], float]:
-        """What bounds |M(c + iw)/M(c)| where a part of the steps is seen, as `StepLine.log_envelope`.
+        """Bound |M(c + iw)/M(c)| where a part of the steps is seen, as `StepLine.log_envelope`.
 
-        On the line moved by i beta, |f^z| falls by e^(-w arg f), and arg f grows with m. Ends of cells bound them.
+        On the line moved by i beta, |f^z| falls by e^(-w arg f), and arg f grows with m. Ends of cells bound them. What
+        is left out grows with the move, too: so moves are limited, and smaller cells are kept than in a line.
         """
+        farthest = min(_LARGEST_MOVE, math.sqrt(2.0 * self.digits / self._precision))
+        moves = np.minimum(decay / self._precision * _ENVELOPES, farthest)
+        growths = [self._growth(tilt, move) for move in moves.tolist()]
         density = np.log(self.law.density[self._used] * (1.0 + self.errors))
         heights = (
             np.maximum(density[:-1], density[1:]) + math.log(self.step) + 0.125 * (self.step / self.law.sigma) ** 2
@@ -272,21 +280,14 @@ class AllocationStep:
         else:
             heights = heights - tilt * self.ratios[:-1]
         heights = heights + error - log_moment
-        kept = heights > -self.digits
+        kept = heights > -self.digits - growths[-1]
         growing = self.share * np.exp(np.minimum(self.means[:-1][kept], 700.0))
-        moves = np.minimum(decay / self._precision * _ENVELOPES, _LARGEST_MOVE)
         weights, rates = [], []
-        for move in moves.tolist():
-            growth = 0.5 * move * move * self._precision
-            if not self.remove:
-                growth -= tilt * math.log(math.cos(0.5 * move))
+        for move, growth in zip(moves.tolist(), growths, strict=True):
             weights.append(heights[kept] + growth)
             rates.append(np.arctan2(growing * math.sin(move), 1.0 - self.share + growing * math.cos(move)))
-        largest = 0.5 * float(moves[-1]) ** 2 * self._precision
-        if not self.remove:
-            largest -= tilt * math.log(math.cos(0.5 * float(moves[-1])))
         left = float(np.exp(heights[~kept]).sum()) + self._beyond(tilt, log_moment)
-        return (np.array(weights), np.array(rates)), min(left * math.exp(min(largest, 700.0)), 1.0)
+        return (np.array(weights), np.array(rates)), min(left * math.exp(min(growths[-1], 700.0)), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +333,8 @@ def allocation_step(
     Raises:
         OverflowError: its density would take too long.
     """
-    law = log_sum(1.0 / noise_multiplier, seen)
+    # The cut of a part is as narrow as that of the whole, and its lattice as fine.
+    law = log_sum(1.0 / noise_multiplier, seen, bins)
     step = AllocationStep(law, 1.0 if seen == bins else seen / bins, remove, math.inf, 44.0 + log_count)
     if not remove:
         return step, 0.0

@@ -92,12 +92,13 @@ class LogSum:
 
 
 @lru_cache(maxsize=32)
-def log_sum(mu: float, count: int) -> LogSum:
+def log_sum(mu: float, count: int, of: int = 0) -> LogSum:
     """Return q_n, made from sums of half as many variables.
 
     Args:
         mu: Standard deviation of each logarithm.
         count: n.
+        of: The lattice is as fine as for so many variables, if they are more.
 
     Guarantees: density_within_its_errors.
 
@@ -112,6 +113,7 @@ def log_sum(mu: float, count: int) -> LogSum:
     uppers = [_upper_end(mu, count, LOG_ABOVE) + _ROOM * mu / math.sqrt(count)]
     for step in steps:
         uppers.append(uppers[-1] + (_HALF + 2) * step + _moved(_shift(_PER_SIGMA * 2.0 * step)))
+    steps[0] = 2.0 ** math.floor(math.log2(mu / math.sqrt(max(of, count)) / _PER_SIGMA))
     one = _one(mu, steps[-1], uppers[-1])
     if count == 1:
         return one

@@ -105,8 +105,12 @@ class DisplacementLoss(PrivacyLoss):
 
     @property
     def unamplified_mu(self) -> float:
-        """Return mu of two batches that always differ in a record, at a distance of 2."""
-        return 2.0 / self.noise_multiplier
+        """Return mu of two batches that always differ by the record itself, at a distance of 1.
+
+        By joint convexity A's hockey stick is at most r times that of N(2) against N(1), and R's that of N(1)
+        against N(0).
+        """
+        return 1.0 / self.noise_multiplier
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
         """Return M(z) = 1 + E_Q[(f^(z+1) - f) 1{f > 1}] + E_0[(g^-z - 1) 1{g > 1}], f of A and Q its second, g of R.

@@ -69,8 +69,6 @@ class PrivacyLoss(ABC):
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
         has_own_moments: Whether the moments of a loss that is enclosed are not just those of ``dominating``.
-        is_inverted: Whether `cut_step` is that of the loss itself although it is enclosed: then contour integrals are
-            asked first.
         moments_within: How far `log_moment` is above the moment that it computes, relatively, at every tilt; None where
             that is not known, as where it is a bound of another kind.
         is_tight: Whether each delta of ``dominating`` is attained, by a pair of its own; compositions need not be.
@@ -82,7 +80,6 @@ class PrivacyLoss(ABC):
     is_mixture: ClassVar[bool] = False
     is_enclosed: ClassVar[bool] = False
     has_own_moments: ClassVar[bool] = True
-    is_inverted: ClassVar[bool] = False
     moments_within: ClassVar[float | None] = None
     is_tight: ClassVar[bool] = True
 
@@ -130,6 +127,11 @@ class PrivacyLoss(ABC):
     def attained(self) -> PrivacyLoss:
         """The loss of a pair that some neighbours attain, or that is taken as stated."""
         return self
+
+    @property
+    def is_inverted(self) -> bool:
+        """Whether `cut_step` is that of the loss itself although it is enclosed, so that contours are asked first."""
+        return False
 
     def contour_step(self, log_count: float, *, remove: bool) -> Step | None:
         """Return the step as contour integrals see it, in one direction; None where it has no line.

@@ -88,7 +88,7 @@ class AllocationLoss(PrivacyLoss):
         object.__setattr__(self, "seen", self.seen or self.bins)
 
     @property
-    def is_inverted(self) -> bool:  # type: ignore[override]
+    def is_inverted(self) -> bool:
         return self._is_amplified
 
     @property

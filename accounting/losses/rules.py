@@ -203,7 +203,7 @@ def loss_of(event: Event, relation: NeighboringRelation) -> PrivacyLoss:
         Unsupported: The scheme or the mechanism is not accounted under the relation.
     """
     check_event(event, relation)
-    sensitivity = event.sampling.charged_sensitivity(relation)
+    sensitivity = event.sampling.charged_sensitivity(relation, event.mechanism)
     if event.sampling.is_amplified:
         return sampled_loss(event.mechanism, event.sampling, relation, sensitivity)
     return rules_of(event.mechanism).loss(event.mechanism, sensitivity)

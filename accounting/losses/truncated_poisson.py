@@ -79,7 +79,7 @@ def randomly_truncated(
         if relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
             return GaussianLoss(2.0 / noise)
         fixed = WithoutReplacement(size, sampling.dataset_size)
-        return gaussian_without_replacement(mechanism, fixed, relation, fixed.charged_sensitivity(relation))
+        return gaussian_without_replacement(mechanism, fixed, relation, relation.sensitivity)
     most = math.nextafter(probability, 0.0)
     if relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
         tail = binomial_tail(sampling.dataset_size - 1, probability, size)

@@ -102,11 +102,11 @@ class SymmetrizedLoss(PrivacyLoss):
 
 @sampled(Gaussian, WithoutReplacement)
 def gaussian_without_replacement(
-    mechanism: Gaussian, sampling: WithoutReplacement, relation: NeighboringRelation, sensitivity: float
+    mechanism: Gaussian, sampling: WithoutReplacement, relation: NeighboringRelation, _sensitivity: float
 ) -> SymmetrizedLoss | EnclosedLoss:
-    """Gaussian noise on batches of a fixed size."""
+    """Gaussian noise on batches of a fixed size; a null record has a pair below that of another record."""
     noise, probability = mechanism.noise_multiplier, sampling.sampling_probability
-    replaced = SymmetrizedLoss(PoissonGaussianLoss(noise / sensitivity, probability))
+    replaced = SymmetrizedLoss(PoissonGaussianLoss(noise / NeighboringRelation.REPLACE_ONE.sensitivity, probability))
     if relation is NeighboringRelation.REPLACE_ONE:
         return replaced
     displaced, seen = DisplacementLoss(noise, probability), DisplacedCellsLoss(noise, probability)

@@ -17,13 +17,16 @@ _QUICK_RATIO = 1.03
 Assess = Callable[[int], Answer]
 
 
-def solve_count(events_at: EventsAtInteger, relation: NeighboringRelation, target: Target) -> IntegerSolution:
+def solve_count(
+    events_at: EventsAtInteger, relation: NeighboringRelation, target: Target, *, most: int = MAX_COUNT
+) -> IntegerSolution:
     """The largest number of steps at which the list's certified cost meets the target.
 
     Args:
         events_at: the event list as a function of the number of steps; more steps must not cost less.
         relation: the neighbouring relation.
         target: what is to be met.
+        most: the largest number of steps for which the list is accounted.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned number itself.
@@ -31,7 +34,7 @@ def solve_count(events_at: EventsAtInteger, relation: NeighboringRelation, targe
 
     Raises:
         NoCostInFilter: a target in rho, mu or a budget, and an event without a proved cost there.
-        Unreachable: not even one step meets the target, or 1e8 steps do.
+        Unreachable: not even one step meets the target, or ``most`` steps do.
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.targets import GaussianDpTarget
@@ -40,12 +43,12 @@ def solve_count(events_at: EventsAtInteger, relation: NeighboringRelation, targe
     100
     """
     words = Range(
-        least_private=f"{MAX_COUNT} steps",
+        least_private=f"{most} steps",
         most_private="one step",
-        everything=f"every number of steps up to {MAX_COUNT}",
+        everything=f"every number of steps up to {most}",
         advice="take more noise or a smaller batch, or allow a larger target",
     )
-    return _solve(events_at, NeighboringRelation(relation), target, MAX_COUNT, words)
+    return _solve(events_at, NeighboringRelation(relation), target, most, words)
 
 
 def solve_batch_size(

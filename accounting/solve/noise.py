@@ -13,12 +13,6 @@ from accounting.solve.decreasing import smallest_that_meets
 from accounting.solve.solution import EventsAt, Range, Solution, close_estimate
 from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
 
-_WORDS = Range(
-    least_private=f"noise multiplier {MIN_NOISE_MULTIPLIER:g}",
-    most_private=f"noise multiplier {MAX_NOISE_MULTIPLIER:g}",
-    everything=f"every noise multiplier from {MIN_NOISE_MULTIPLIER:g} on",
-    advice="allow a larger epsilon or delta (or whatever the target limits), fewer steps or a smaller batch",
-)
 #: Relative, in the target's level; certified numerical bounds are a millionth wide.
 _TOLERANCE = 8e-6
 _CLOSED_FORM_TOLERANCE = 1e-10
@@ -60,13 +54,16 @@ def solve_noise_multiplier(
     return Calibrated(found.value, found.achieved)
 
 
-def solve_noise(events_at: EventsAt, relation: NeighboringRelation, target: Target) -> Solution:
+def solve_noise(
+    events_at: EventsAt, relation: NeighboringRelation, target: Target, *, least: float = MIN_NOISE_MULTIPLIER
+) -> Solution:
     """The smallest noise multiplier at which the list's certified cost meets the target.
 
     Args:
         events_at: the event list as a function of the noise multiplier; more noise must not cost more.
         relation: the neighbouring relation.
         target: what is to be met.
+        least: the smallest noise multiplier at which the list is accounted.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned number itself.
@@ -77,7 +74,7 @@ def solve_noise(events_at: EventsAt, relation: NeighboringRelation, target: Targ
     Raises:
         InvalidValue: a number outside its range.
         NoCostInFilter: a target in rho, mu or a budget, and an event without a proved cost there.
-        Unreachable: no noise multiplier in [1e-3, 1e6] meets the target, or every one does.
+        Unreachable: no noise multiplier in [``least``, 1e6] meets the target, or every one does.
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.targets import ZcdpTarget
@@ -93,16 +90,22 @@ def solve_noise(events_at: EventsAt, relation: NeighboringRelation, target: Targ
     def quick(noise: float) -> Answer:
         return target.assess(events_at(noise), relation, quick=True)
 
-    limits = (MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
-    tolerance, guess = _TOLERANCE, 1.0
+    limits = (least, MAX_NOISE_MULTIPLIER)
+    words = Range(
+        least_private=f"noise multiplier {least:g}",
+        most_private=f"noise multiplier {MAX_NOISE_MULTIPLIER:g}",
+        everything=f"every noise multiplier from {least:g} on",
+        advice="allow a larger epsilon or delta (or whatever the target limits), fewer steps or a smaller batch",
+    )
+    tolerance, guess = _TOLERANCE, max(1.0, least)
     # What a ledger counts in whole units is not solved to the last digits.
     if isinstance(target, BudgetTarget):
         tolerance = max(tolerance, 2.0 * target.filter.price_tolerance)
     else:
-        pair = None if target.additive else compose(events_at(1.0), relation).gaussian_only
+        pair = None if target.additive else compose(events_at(guess), relation).gaussian_only
         if target.additive or pair is not None:
             tolerance = _CLOSED_FORM_TOLERANCE
         if pair is not None and isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:
-            guess = pair.mu / mu_of_gaussian(target.epsilon * (1.0 - 0.3 * tolerance), target.delta)
+            guess *= pair.mu / mu_of_gaussian(target.epsilon * (1.0 - 0.3 * tolerance), target.delta)
     close = close_estimate(target, events_at, relation)
-    return smallest_that_meets(assess, quick, target, limits, _WORDS, tolerance, guess=guess, close=close)
+    return smallest_that_meets(assess, quick, target, limits, words, tolerance, guess=guess, close=close)

@@ -2,7 +2,7 @@
 
 | left out | the search returns | the cost is proved to be monotone |
 |---|---|---|
-| noise multiplier | the smallest that it finds | Gaussian and Laplace noise, trees: more noise is post-processing |
+| noise multiplier | the smallest that it finds | Gaussian, correlated and Laplace noise, trees: post-processing |
 | count | the largest, and that the next one misses | always: a step less is post-processing |
 | sampling probability | the largest that it finds | Poisson batches, and those that are cut in any way |
 | batch size | the largest, and that the next one misses | batches of a fixed size without replacement |
@@ -25,12 +25,15 @@ from accounting.events import (
     Gaussian,
     Laplace,
     Poisson,
+    Sampling,
     TreeAggregation,
     TruncatedPoisson,
     WithoutReplacement,
 )
+from accounting.events.correlated_gaussian import Correlated
 from accounting.events.event import check_events, event_from_json
 from accounting.intervals import Answer
+from accounting.numbers import MAX_COUNT, MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 from accounting.relations import NeighboringRelation
 from accounting.solve.integers import solve_batch_size, solve_count
 from accounting.solve.noise import solve_noise
@@ -165,7 +168,7 @@ def solve_events(open_events: OpenEvents, relation: NeighboringRelation, target:
     at: Callable[[float], tuple[Event, ...]] = open_events.at
     match open_events.field:
         case OpenField.COUNT:
-            found = solve_count(at, relation, target)
+            found = solve_count(at, relation, target, most=_most_steps(open_events))
             return _solved(open_events, found.value, found.achieved, found.next_achieved)
         case OpenField.BATCH_SIZE:
             found = solve_batch_size(at, relation, target, _dataset_size(open_events))
@@ -173,7 +176,7 @@ def solve_events(open_events: OpenEvents, relation: NeighboringRelation, target:
         case OpenField.SAMPLING_PROBABILITY:
             real = solve_sampling_probability(at, relation, target)
         case _:
-            real = solve_noise(at, relation, target)
+            real = solve_noise(at, relation, target, least=_least_noise(open_events))
     return _solved(open_events, real.value, real.achieved, None)
 
 
@@ -189,12 +192,42 @@ def _is_monotone(event: Event, field: OpenField) -> bool:
         case OpenField.COUNT:
             return True
         case OpenField.NOISE_MULTIPLIER:
-            return isinstance(mechanism, Gaussian | Laplace | TreeAggregation)
+            return isinstance(mechanism, Gaussian | Laplace | TreeAggregation | Correlated)
         case OpenField.SAMPLING_PROBABILITY:
             cut = isinstance(sampling, TruncatedPoisson) and sampling.truncation == "arbitrary"
             return cut or isinstance(sampling, Poisson)
         case _:
             return isinstance(sampling, WithoutReplacement)
+
+
+def _correlated(open_events: OpenEvents, value: float) -> list[tuple[Correlated, Sampling, int]]:
+    """Return the events of correlated noise that lack the field."""
+    events = [open_events.at(value)[index] for index in open_events.open]
+    return [(each.mechanism, each.sampling, each.count) for each in events if isinstance(each.mechanism, Correlated)]
+
+
+def _least_noise(open_events: OpenEvents) -> float:
+    """Return the smallest noise multiplier in range: correlated noise is measured against what a record moves."""
+    runs = _correlated(open_events, MAX_NOISE_MULTIPLIER)
+    moves = [mechanism.sensitivity(sampling, count) for mechanism, sampling, count in runs]
+    return MIN_NOISE_MULTIPLIER * max([1.0, *(move * (1.0 + 1e-9) for move in moves)])
+
+
+def _most_steps(open_events: OpenEvents) -> int:
+    """Return the largest number of steps in range: correlated noise has one, which depends on its coefficients."""
+    if not _correlated(open_events, 1):
+        return MAX_COUNT
+    low, high = 1, MAX_COUNT + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            for mechanism, sampling, count in _correlated(open_events, middle):
+                mechanism.resolved(sampling, count)
+        except InvalidValue:
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 def _dataset_size(open_events: OpenEvents) -> int:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace as replaced
+
 from accounting.convention import convention
 from accounting.events import (
     DisjointBatches,
@@ -10,6 +12,7 @@ from accounting.events import (
     Poisson,
     ShuffledEpochs,
     TreeAggregation,
+    TruncatedPoisson,
     WithoutReplacement,
 )
 from accounting.relations import NeighboringRelation
@@ -40,13 +43,20 @@ def test_norms_and_probabilities_follow_the_events() -> None:
 def test_every_scheme_says_what_was_charged() -> None:
     replace, special = NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL
     fixed = Event(Gaussian(1.0), WithoutReplacement(10, 1000))
-    # A null record in a batch of a fixed size is charged as another record.
-    assert [convention(relation, [fixed])["sensitivity"] for relation in (replace, special)] == [2.0, 2.0]
+    # A null record in a batch of a fixed size has a pair of its own with Gaussian noise, and no other proof.
+    assert [convention(relation, [fixed])["sensitivity"] for relation in (replace, special)] == [2.0, 1.0]
+    laplace = replaced(fixed, mechanism=Laplace(1.0))
+    assert [convention(relation, [laplace])["sensitivity"] for relation in (replace, special)] == [2.0, 2.0]
     assert convention(special, [fixed])["neighboring_relation"] == "replace_special"
-    assert convention(special, [fixed, Event(Gaussian(1.0))])["sensitivity"] == 2.0
+    assert convention(special, [laplace, fixed, Event(Gaussian(1.0))])["sensitivity"] == 2.0
     assert convention(special, [fixed])["sampling_probability"] == 0.01
     assert convention(special, [fixed, Event(Gaussian(2.0), Poisson(0.01))])["sampling_probability"] == 0.01
     assert "sampling_probability" not in convention(special, [fixed, Event(Gaussian(2.0))])
+    # A record that comes takes another one's place where batches are cut at random.
+    cut = TruncatedPoisson(0.1, 100, 1000, "random")
+    charged = [convention(relation, [Event(Gaussian(1.0), cut)])["sensitivity"] for relation in NeighboringRelation]
+    assert charged == [2.0, 2.0, 1.0]
+    assert convention(NeighboringRelation.ADD_OR_REMOVE_ONE, [Event(Laplace(1.0), cut)])["sensitivity"] == 1.0
     everything = Event(Gaussian(1.0), WithoutReplacement(10, 10))
     assert convention(special, [everything])["sensitivity"] == 1.0
     for sampling in (ShuffledEpochs(10), DisjointBatches("by_position"), DisjointBatches("independent")):

@@ -71,8 +71,7 @@ def test_envelope_decreases_and_is_above(bins: int, seen: int, remove: bool) -> 
     envelope, moduli = line.log_envelope(t), np.log(line.line.moduli(t))
     assert bool(np.all(np.diff(envelope) <= 0.0))
     assert bool(np.all(moduli <= envelope + 1e-9))
-    # A part alone has no Gaussian factor of its own: beside nothing else it falls by a window.
-    assert envelope[-1] < -3.0 or seen < bins
+    assert envelope[-1] < -3.0
 
 
 def test_a_cut_leaves_out_what_it_says() -> None:

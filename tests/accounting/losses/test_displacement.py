@@ -79,7 +79,8 @@ def test_it_dominates_what_it_must_and_not_more_than_replacement() -> None:
             assert (profile <= DisplacementLoss(s, 1.1 * r).excess(epsilons, remove=remove) * (1 + 1e-12)).all()
             support = here.support(-40.0, remove=remove)
             assert here.excess(np.array([support.upper]), remove=remove)[0] <= support.upper_mass
-            assert (profile <= GaussianLoss(2.0 / s).excess(epsilons) * (1 + 1e-12)).all()
+            assert (profile <= GaussianLoss(here.unamplified_mu).excess(epsilons) * (1 + 1e-12)).all()
+            assert here.unamplified_mu == 1.0 / s
 
 
 def test_no_batches_of_small_data_sets_cost_more() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from accounting.accountant import epsilon_for_delta
 from accounting.errors import InvalidValue, Unreachable
-from accounting.events import Event, Gaussian, Poisson, PureDp
+from accounting.events import FULL_BATCH, Event, Gaussian, Poisson, PureDp, SquareRootGaussian
 from accounting.relations import NeighboringRelation
 from accounting.solve import OpenEvents, OpenField, solve_events, solve_noise_multiplier
 from accounting.targets import ApproximateDpTarget, ZcdpTarget
@@ -104,6 +104,37 @@ def test_what_cannot_be_solved_is_refused_with_a_reason() -> None:
     )
     with pytest.raises(InvalidValue, match="one dataset_size"):
         solve_events(OpenEvents(sizes, OpenField.BATCH_SIZE), SPECIAL, TARGET)
+
+
+def test_correlated_noise_is_solved_in_the_range_in_which_it_is_accounted() -> None:
+    """A record moves these 2000 steps by 1000 contribution bounds, so that noise 1 is less than the least there is."""
+    correlated = {"kind": "square_root_gaussian", "bands": 10**6}
+    left_out = OpenEvents((event(correlated, FULL, 2000),), OpenField.NOISE_MULTIPLIER)
+    with pytest.raises(InvalidValue, match="take more noise"):
+        epsilon_for_delta(left_out.at(1.0), ADD_REMOVE, 1e-5)
+    found = solve_events(left_out, ADD_REMOVE, TARGET)
+    move = SquareRootGaussian(1.0, 10**6).sensitivity(FULL_BATCH, 2000)
+    alone = solve_noise_multiplier(lambda noise: [Event(Gaussian(noise))], ADD_REMOVE, epsilon=1.0, delta=1e-5)
+    assert move > 1000.0
+    assert found.value == pytest.approx(move * alone.noise_multiplier, rel=1e-8)
+    assert found.is_extreme
+
+
+def test_the_steps_of_correlated_noise_are_solved_up_to_what_is_computed() -> None:
+    """There are no coefficients for more than 100000 steps, and the noise is too little for many fewer."""
+    correlated = {"kind": "square_root_gaussian", "bands": 10**6}
+    left_out = OpenEvents((event(correlated | {"noise_multiplier": 400.0}, FULL, None),), OpenField.COUNT)
+    found = solve_events(left_out, ADD_REMOVE, TARGET)
+    assert found.achieved.value.upper <= 1.0
+    assert epsilon_for_delta(left_out.at(found.value + 1), ADD_REMOVE, 1e-5).value.upper > 1.0
+    much = OpenEvents(
+        (event({"kind": "square_root_gaussian", "bands": 1, "noise_multiplier": 1e6}, FULL, None),), OpenField.COUNT
+    )
+    few = {"kind": "inverse_square_root_gaussian", "inverse_bands": 20, "noise_multiplier": 1e6}
+    with pytest.raises(Unreachable, match="every number of steps up to 100000 meets"):
+        solve_events(OpenEvents((event(few, FULL, None),), OpenField.COUNT), ADD_REMOVE, TARGET)
+    with pytest.raises(Unreachable, match="every number of steps up to 100000000 meets"):
+        solve_events(much, ADD_REMOVE, TARGET)
 
 
 def test_other_targets_and_an_event_that_is_none() -> None:

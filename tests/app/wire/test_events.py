@@ -62,7 +62,8 @@ def test_fixed_size_batches_are_charged_less_where_a_record_becomes_null(reader)
     special = account(reader, steps, delta=1e-5, neighboring_relation="replace_special").json()
     assert 0.099457 <= replace["epsilon"]["upper"] <= 0.1068
     assert 0.0511 <= special["epsilon"]["lower"] <= special["epsilon"]["upper"] <= 0.05398
-    assert special["convention"]["sensitivity"] == 2.0
+    assert special["convention"]["sensitivity"] == 1.0
+    assert replace["convention"]["sensitivity"] == 2.0
     assert special["convention"]["sampling_probability"] == 0.01
     assert special["convention"]["neighboring_relation"] == "replace_special"
 
