@@ -20,7 +20,7 @@ _REFUSED = {
     "batch_size": "the sampler decides how large a batch is",
     "shuffle": "shuffled batches are not what is charged",
     "batch_sampler": "the sampler is the batch_sampler",
-    "drop_last": "every step counts and has its noise, so that none may be left out",
+    "drop_last": "every step counts and has its noise, so none may be left out",
 }
 
 
