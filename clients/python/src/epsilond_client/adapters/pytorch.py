@@ -1,10 +1,12 @@
 """PyTorch: a `DataLoader` whose batches are those of a sampler of `epsilond_client.samplers`, empty ones included.
 
-sampler = samplers.for_event(plan.events[0], dataset_size=len(dataset))
-loader = pytorch.data_loader(dataset, sampler)
-with client.guard(budget, noise_multiplier=noise, sampler=sampler) as guard:
-    for batch in guard.steps(loader):  # all steps of the training in one loop
-        ...
+    sampler = samplers.for_event(plan.events[0], dataset_size=len(dataset))
+    loader = pytorch.data_loader(dataset, sampler)
+    with client.guard(budget, noise_multiplier=noise, sampler=sampler) as guard:
+        for batch in guard.steps(loader):  # all steps of the training in one loop
+            ...
+
+Options by which the loader would draw its own batches are refused.
 """
 
 from __future__ import annotations
