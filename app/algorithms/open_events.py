@@ -10,7 +10,7 @@ from accounting.convention import convention
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable
 from accounting.numbers import MAX_EVENTS
 from accounting.relations import NeighboringRelation
-from accounting.schedule_warnings import schedule_warnings, weak_guarantee
+from accounting.schedule_warnings import public_size, schedule_warnings, weak_guarantee
 from accounting.solve.open_events import OpenEvents, OpenField, Solved, solve_events
 from accounting.targets import ApproximateDpTarget, Target
 from app.algorithms.calibrate import NextBody
@@ -154,8 +154,7 @@ def _answer(request: CalibrateEventsRequest, target: Target, solved: Solved) -> 
     warnings = list(solved.achieved.warnings)
     if isinstance(target, ApproximateDpTarget):
         warnings += schedule_warnings(solved.events, relation, delta=target.delta)
-        sizes = [getattr(event.sampling, "dataset_size", None) for event in solved.events]
-        records = max((size for size in sizes if size is not None), default=None)
+        records = public_size(solved.events)
         warnings += weak_guarantee(epsilon=target.epsilon, delta=target.delta, records=records)
     following = None
     if solved.next_achieved is not None:

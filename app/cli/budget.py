@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli import webhooks
 from app.cli.choices import Relation
 from app.cli.output import (
     AsJson,
@@ -20,7 +21,7 @@ from app.cli.output import (
     print_warnings,
 )
 from app.cli.requests import RequestFile, asked, words
-from app.cli.server import DEFAULT_URL, Cursor, IdempotencyKey, Limit, Server, Url, segment
+from app.cli.server import DEFAULT_URL, Budget, Cursor, IdempotencyKey, Limit, Server, Url, segment
 
 commands = typer.Typer(
     name="budget",
@@ -28,10 +29,9 @@ commands = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+commands.add_typer(webhooks.commands)
 
-Budget = Annotated[str, typer.Argument(metavar="BUDGET", help="The id or the name; `budget list` shows both.")]
 LimitRequest = Annotated[str, typer.Argument(metavar="REQUEST", help="The id; `budget requests` shows it.")]
-Webhook = Annotated[str, typer.Argument(metavar="WEBHOOK", help="The id; `budget webhooks` shows it.")]
 DecisionReason = Annotated[str, typer.Option("--reason", help="Why, for whoever asked and for the ledger.")]
 After = Annotated[str | None, typer.Option(help="This moment or later, such as 2026-01-31T00:00:00Z.")]
 Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
@@ -240,77 +240,6 @@ def withdraw(
     _decide(url, limit_request, "withdraw", None, idempotency_key, as_json)
 
 
-@commands.command(epilog=example("epsilond budget tell BUDGET --address https://hooks.example/a --event denied"))
-def tell(
-    budget: Budget,
-    address: Annotated[str | None, typer.Option(help="The URL, below one that the operator allows.")] = None,
-    event: Annotated[
-        list[str] | None,
-        typer.Option(help="What it is told of, such as spending-threshold or denied; may be repeated."),
-    ] = None,
-    at: Annotated[
-        list[float] | None, typer.Option(help="A share of the limit, for spending-threshold; may be repeated.")
-    ] = None,
-    request: RequestFile = None,
-    idempotency_key: IdempotencyKey = None,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-) -> None:
-    """Have an address told what happens to a budget.
-
-    The answer has the secret that messages are verified with, this once.
-    """
-    server = Server(url)
-    events = None if event is None else [words(each) for each in event]
-    question = asked(
-        request, [("--address", "/url", address), ("--event", "/events", events), ("--at", "/fractions", at)]
-    )
-    path = f"/v1/budgets/{segment(server.budget_id(budget))}/webhooks"
-    server.tell(server.post(path, question, idempotency_key), as_json, _print_webhook)
-
-
-@commands.command(epilog=example("epsilond budget webhooks BUDGET"))
-def webhooks(budget: Budget, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """List the webhooks of a budget."""
-    server = Server(url)
-    text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}/webhooks", {})
-    server.tell(text, as_json, _print_webhooks)
-
-
-@commands.command(epilog=example("epsilond budget deliveries WEBHOOK"))
-def deliveries(
-    webhook: Webhook,
-    limit: Limit = None,
-    cursor: Cursor = None,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-) -> None:
-    """The messages of a webhook, newest first, and what became of them."""
-    server = Server(url)
-    text = server.get(f"/v1/webhooks/{segment(webhook)}/deliveries", {"limit": limit, "cursor": cursor})
-    server.tell(text, as_json, _print_deliveries)
-
-
-@commands.command(epilog=example("epsilond budget disable WEBHOOK"))
-def disable(
-    webhook: Webhook, idempotency_key: IdempotencyKey = None, url: Url = DEFAULT_URL, as_json: AsJson = False
-) -> None:
-    """Tell a webhook nothing more."""
-    server = Server(url)
-    text = server.post(f"/v1/webhooks/{segment(webhook)}/disable", None, idempotency_key)
-    server.tell(text, as_json, _print_webhook)
-
-
-@commands.command(epilog=example("epsilond budget enable WEBHOOK"))
-def enable(
-    webhook: Webhook, idempotency_key: IdempotencyKey = None, url: Url = DEFAULT_URL, as_json: AsJson = False
-) -> None:
-    """Tell a webhook again."""
-    server = Server(url)
-    text = server.post(f"/v1/webhooks/{segment(webhook)}/enable", None, idempotency_key)
-    server.tell(text, as_json, _print_webhook)
-
-
 def _decide(
     url: str, limit_request: str, decision: str, reason: str | None, idempotency_key: str | None, as_json: bool
 ) -> None:
@@ -447,43 +376,4 @@ def _print_limit_request(request: Mapping[str, Any]) -> None:
             "decided by": request["decided_by"],
             "because": request["decision_reason"],
         }
-    )
-
-
-def _print_webhook(webhook: Mapping[str, Any]) -> None:
-    print_facts(
-        {
-            "id": webhook["id"],
-            "budget": webhook["budget_id"],
-            "address": webhook["url"],
-            "events": ", ".join(webhook["events"]),
-            "at": ", ".join(f"{each:g}" for each in webhook["fractions"]) or None,
-            "state": webhook["state"],
-            "waiting": webhook["waiting"],
-            "secret": webhook.get("secret"),
-        }
-    )
-
-
-def _print_webhooks(page: Mapping[str, Any]) -> None:
-    print_page(
-        page,
-        ("id", "state", "waiting", "events", "address"),
-        lambda each: (each["id"], each["state"], each["waiting"], ", ".join(each["events"]), each["url"]),
-    )
-
-
-def _print_deliveries(page: Mapping[str, Any]) -> None:
-    print_page(
-        page,
-        ("id", "event", "state", "attempts", "created", "last error", "status"),
-        lambda each: (
-            each["id"],
-            each["event"],
-            each["state"],
-            each["attempts"],
-            each["created_at"],
-            each["last_error"],
-            each["last_status"],
-        ),
     )

@@ -30,6 +30,7 @@ Url = Annotated[
 IdempotencyKey = Annotated[
     str | None, typer.Option(help="Key of a command whose answer got lost: it is answered again, and not done twice.")
 ]
+Budget = Annotated[str, typer.Argument(metavar="BUDGET", help="The id or the name; `budget list` shows both.")]
 Limit = Annotated[int | None, typer.Option(help="Most lines, 200 at most.")]
 Cursor = Annotated[str | None, typer.Option(help="Cursor of the next page, as the last page told it.")]
 DEFAULT_URL = "http://127.0.0.1:8000"

@@ -266,16 +266,14 @@ class PriceVerification:
         listed = sum(each.verdict is verdict for each in self._report.listed)
         if verdict is PriceClass.RIGHT or listed >= LISTED:
             return
-        found: dict[str, object] = {}
+        reason = least = most = None
         if isinstance(price, Unpayable):
-            found = {"reason": f"this budget cannot pay for such events at any price: {price.reason}"}
+            reason = f"this budget cannot pay for such events at any price: {price.reason}"
         elif isinstance(price, str):
-            found = {"reason": price}
+            reason = price
         else:
-            found = {
-                "least": amounts_in_words(first.filter, _at_most(price.least, held)),
-                "price": amounts_in_words(first.filter, _at_most(price.most, held)),
-            }
+            least = amounts_in_words(first.filter, _at_most(price.least, held))
+            most = amounts_in_words(first.filter, _at_most(price.most, held))
         self._report.listed.append(
             Judgement(
                 verdict=verdict,
@@ -283,8 +281,10 @@ class PriceVerification:
                 budget_id=first.budget_id,
                 sequence=first.sequence,
                 leaf_index=first.leaf_index,
-                charged=dict(amounts_in_words(first.filter, amounts)),
-                **found,  # type: ignore[arg-type]  # the members of this name, as they are above
+                charged=amounts_in_words(first.filter, amounts),
+                least=least,
+                price=most,
+                reason=reason,
             )
         )
 

@@ -40,19 +40,18 @@ def get_reservation(session: Session, reservation_id: str) -> Reservation:
     return row
 
 
-def reservation_cost(session: Session, reservation_id: str) -> dict[str, Any]:
-    """What the reservation holds while it is open, and what it has spent since: nothing where its hold was released."""
+def charge(session: Session, reservation_id: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return what a reservation holds or has spent, and what its commit gave back.
+
+    Where the hold was released nothing is spent. Where no tail was given up the second part is None.
+    """
     state = rows.reservation_state(get_reservation(session, reservation_id))
     path = path_of(session, state.budget_id)
     assert path is not None, "a reservation has a budget"
     paid = state.cost if state.is_open else state.charged
-    return amounts_in_words(path[0].filter, path[0].filter.zero if paid is None else paid)
-
-
-def given_back(session: Session, reservation_id: str) -> dict[str, Any] | None:
-    """What the reservation's commit gave back for a tail that was given up; None where it gave nothing."""
-    row = get_reservation(session, reservation_id)
-    return given_back_in_words(ledger.get_budget(session, row.budget_id).filter, rows.reservation_state(row))
+    budget_filter = path[0].filter
+    amount = amounts_in_words(budget_filter, budget_filter.zero if paid is None else paid)
+    return amount, given_back_in_words(budget_filter, state)
 
 
 def bodies(session: Session, found: Sequence[Reservation], now: datetime) -> list[dict[str, Any]]:

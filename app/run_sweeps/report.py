@@ -113,7 +113,7 @@ def _shared(session: Session, sweep: RunSweep) -> dict[str, Any]:
     request = sweep.request
     charge = None
     if sweep.reservation_id is not None:
-        charge = reservations.reservation_cost(session, sweep.reservation_id)
+        charge, _ = reservations.charge(session, sweep.reservation_id)
     return {
         "id": sweep.id,
         "state": state_of(session, sweep),

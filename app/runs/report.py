@@ -112,6 +112,7 @@ def reservation_id_of(session: Session, run: Run) -> str | None:
 def run_body(session: Session, run: Run) -> RunBody:
     """State, progress and result."""
     plan = _plan_if_intact(run)
+    charge, given_back = charge_of(session, run)
     return RunBody(
         id=run.id,
         state=RunState(run.state),
@@ -128,8 +129,8 @@ def run_body(session: Session, run: Run) -> RunBody:
         plan_hash=run.plan_hash,
         dtype=None if plan is None else cast(DtypeName, plan.dtype),
         dtype_reason=run.provenance.get("dtype_reason"),
-        charge=charge_of(session, run),
-        given_back=None if run.reservation_id is None else reservations.given_back(session, run.reservation_id),
+        charge=charge,
+        given_back=given_back,
         result=None if run.result is None else ResultBody.model_validate(run.result),
         problem=None if run.problem is None else RunProblem.model_validate(run.problem),
         warnings=run.warnings if plan is not None else [PLAN_ALTERED, *run.warnings],
@@ -186,7 +187,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         dtype_reason=run.provenance.get("dtype_reason"),
         budget_id=run.budget_id,
         reservation_id=reservation_id,
-        charge=charge_of(session, run),
+        charge=charge_of(session, run)[0],
         budget=None if run.budget_id is None else _budget_summary(session, run.budget_id),
         ledger=None if reservation is None else _ledger_summary(session, reservation),
         device=None if run.result is None else run.result.get("device", HOST.name),
@@ -274,10 +275,17 @@ def _literal(run: Run) -> LiteralBody | None:
     return None if stored is None else LiteralBody.model_validate(stored)
 
 
-def charge_of(session: Session, run: Run) -> dict[str, Any] | None:
-    """What the run's reservation holds or has spent, in the filter's own fields; None without a budget."""
+def charge_of(session: Session, run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return what the run's reservation holds or has spent, and what came back for steps that the run gave up.
+
+    Both are in the filter's own fields. Without a budget both are None. The charge of a sweep is that of all its runs,
+    and no run of it has given anything up by itself.
+    """
     reservation_id = reservation_id_of(session, run)
-    return None if reservation_id is None else reservations.reservation_cost(session, reservation_id)
+    if reservation_id is None:
+        return None, None
+    charge, given_back = reservations.charge(session, reservation_id)
+    return charge, given_back if reservation_id == run.reservation_id else None
 
 
 def round_up(number: float | None) -> str:

@@ -58,8 +58,9 @@ def service(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPath
 
 @pytest.mark.parametrize(("source", "before"), snippets("python"))
 def test_python_snippets_run(source: str, before: str) -> None:
-    # Nothing is asserted here: a name that is gone, or a value that is refused, raises.
+    """A snippet asserts what it shows, or defines what a reader copies; a name that is gone raises."""
     exec(compile(source, "snippet", "exec"), {"__name__": "snippet"})
+    assert "assert " in source or "def " in source, "say with an assertion what the snippet gives"
 
 
 @pytest.mark.parametrize(("source", "before"), snippets("json"))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import namedtuple
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,22 +152,3 @@ def test_opacus_trains_on_a_sampler_of_ours_and_is_charged_as_it_draws(
         opacus.guard(client, budget, optimizer=optimizer, data_loader=loader, epochs=1),
     ):
         raise AssertionError("the block has run")
-
-
-def test_the_example_trains_under_its_budget(client: Client, url: str) -> None:
-    script = Path(__file__).parents[1] / "examples" / "pytorch_allocation.py"
-    ended = subprocess.run(
-        [sys.executable, script, "--epochs", "2"],
-        env=os.environ | {"EPSILOND_URL": url, "PYTHONPATH": str(script.parents[1] / "src")},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    said = dict(line.split(maxsplit=1) for line in ended.stdout.splitlines())
-    assert said["trained"].startswith("40 steps")
-    upper = float(said["certified"].split(", ")[1].split("]")[0])
-    assert upper < 3.0
-    budget = client.budgets.get(said["budget"].split(":")[0], delta=1e-5)
-    assert budget.report is not None
-    assert budget.report.epsilon.upper == pytest.approx(upper, abs=1e-6), "what was charged is what was done"

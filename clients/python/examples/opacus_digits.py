@@ -29,7 +29,7 @@ DELTA = 1e-5
 def main() -> int:
     """Ask for noise, reserve, train, and say what was charged."""
     options = argparse.ArgumentParser(description="Opacus on digits under a budget")
-    options.add_argument("--epsilon", type=float, default=3.0, help="of the budget that is opened")
+    options.add_argument("--epsilon", type=float, default=3.0, help="epsilon of the budget that is opened")
     options.add_argument("--epochs", type=int, default=20)
     given = options.parse_args()
     warnings.simplefilter("ignore", UserWarning)  # torch's and Opacus' remarks about hooks and random numbers
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def open_budget(client: Client, epsilon: float) -> Budget:
-    """A budget of its own, so that the script can be tried again."""
+    """Open a budget of its own, so that the script can be tried again."""
     return client.budgets.create(
         "digits",
         neighboring_relation="add_or_remove_one",
@@ -104,7 +104,7 @@ def train(client: Client, budget_id: str, epochs: int) -> None:
 
 
 def rows() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-    """Rows to train on and rows to score, scaled by the pixels' declared range and never by the rows themselves."""
+    """Return rows to train on and rows to score, scaled by the pixels' declared range, never by the rows themselves."""
     digits = load_digits()
     features = torch.tensor(digits.data, dtype=torch.float32) / 16.0
     labels = torch.tensor(digits.target, dtype=torch.int64)

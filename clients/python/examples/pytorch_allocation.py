@@ -32,7 +32,7 @@ Parameters = dict[str, torch.Tensor]
 def main() -> int:
     """Ask for noise, reserve, train, and say what was charged."""
     options = argparse.ArgumentParser(description="Random allocation on digits under a budget")
-    options.add_argument("--epsilon", type=float, default=3.0, help="of the budget that is opened")
+    options.add_argument("--epsilon", type=float, default=3.0, help="epsilon of the budget that is opened")
     options.add_argument("--epochs", type=int, default=20)
     given = options.parse_args()
     with Client() as client:
@@ -41,7 +41,7 @@ def main() -> int:
             neighboring_relation="add_or_remove_one",
             filter={"kind": "renyi_dp", "epsilon": given.epsilon, "delta": DELTA},
         )
-        print(f"budget      {budget.id}: epsilon {budget.limit.epsilon} at delta {DELTA}")
+        print(f"budget      {budget.id}: epsilon {budget.epsilon.limit} at delta {DELTA}")
         try:
             train(client, budget, given.epochs)
         except BudgetExceeded as denial:
@@ -67,7 +67,7 @@ def train(client: Client, budget: Budget, epochs: int) -> None:
     print(f"calibrated  noise multiplier {noise:.4f} for {event['count']} steps with all that the budget has left")
 
     (features, labels), test = rows()
-    torch.manual_seed(0)  # of the first weights alone, which no record has a part in
+    torch.manual_seed(0)  # decides the first weights alone, in which no record has a part
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     weights = {name: weight.detach() for name, weight in model.named_parameters()}
     generator = torch.Generator().manual_seed(secrets.randbits(63))
@@ -106,7 +106,7 @@ def clipped_sum(model: nn.Module, weights: Parameters, features: torch.Tensor, l
 
 
 def rows() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-    """Rows to train on and rows to score, scaled by the pixels' declared range and never by the rows themselves."""
+    """Return rows to train on and rows to score, scaled by the pixels' declared range, never by the rows themselves."""
     digits = load_digits()
     features = torch.tensor(digits.data, dtype=torch.float32) / 16.0
     labels = torch.tensor(digits.target, dtype=torch.int64)

@@ -129,7 +129,10 @@ def test_a_stated_delta_takes_what_is_kept_for_it(api: Api, context: Context, de
 
 def test_a_larger_reserve_admits_a_larger_delta(api: Api) -> None:
     event = {"mechanism": {"kind": "approximate_dp", "epsilon": 0.1, "delta": 2e-6}}
-    api.hold(api.budget({**LIMIT, "reserve_share": 0.3})["id"], [event])
+    assert_problem(api.reserve(api.budget(LIMIT)["id"], [event]), 409, "budget_exceeded")
+    held = api.hold(api.budget({**LIMIT, "reserve_share": 0.3})["id"], [event])
+    assert held["state"] == "pending"
+    assert held["cost"]["failure_delta"] >= 2e-6
 
 
 def test_an_approximate_target_shows_its_cost_in_the_budget(api: Api) -> None:

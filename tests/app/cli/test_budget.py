@@ -172,20 +172,3 @@ def test_another_limit_is_asked_for_refused_and_withdrawn(live: Live) -> None:
     states = json.loads(done("budget", "requests", "--state", "withdrawn", "--json", env=live.env))["items"]
     assert another in {each["id"] for each in states}
     assert "epsilond: --rho: " in refused("budget", "ask", budget["id"], "--rho", "much", "--reason", "r", env=live.env)
-
-
-def test_an_address_is_told_of_a_budget(live: Live) -> None:
-    budget = opened(live, "--rho", "1", name="to be told of")
-    words = ("budget", "tell", budget["id"], "--event", "spending-threshold", "--event", "denied", "--at", "0.5")
-    shown = facts(done(*words, "--address", "https://hooks.example/a", env=live.env))
-    assert (shown["events"].strip(), shown["at"].strip()) == ("denied, spending_threshold", "0.5")
-    assert shown["secret"].strip().startswith("whsec_")
-    header, line = done("budget", "webhooks", budget["id"], env=live.env).splitlines()
-    assert header.split() == ["id", "state", "waiting", "events", "address"]
-    webhook = line.split()[0]
-    assert "secret" not in done("budget", "webhooks", budget["id"], "--json", env=live.env)
-    assert facts(done("budget", "disable", webhook, env=live.env))["state"].strip() == "disabled"
-    assert facts(done("budget", "enable", webhook, env=live.env))["state"].strip() == "active"
-    assert json.loads(done("budget", "deliveries", webhook, "--json", env=live.env))["items"] == []
-    line = refused(*words, "--address", "https://other.example/", env=live.env)
-    assert "epsilond: --address: the operator has allowed no webhook" in line

@@ -112,7 +112,10 @@ def test_a_step_waits_for_its_mark() -> None:
 
 
 def test_without_marks_no_step_waits() -> None:
-    Permits(None).wait_for(10**9)
+    waiting = threading.Thread(target=Permits(None).wait_for, args=(10**9,), daemon=True)
+    waiting.start()
+    waiting.join(10.0)
+    assert not waiting.is_alive()
 
 
 @on_one_engine

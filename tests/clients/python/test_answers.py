@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from epsilond_client import Answer, Budget, Dataset, Entry, Interval, Key, Reservation, Run, answers
 
-OPENAPI: dict[str, Any] = json.loads((Path(__file__).parents[3] / "openapi.json").read_text())
+ROOT = Path(__file__).parents[3]
+OPENAPI: dict[str, Any] = json.loads((ROOT / "openapi.json").read_text())
 SCHEMAS = OPENAPI["components"]["schemas"]
 CLASSES = {
     Budget: "BudgetBody",
@@ -63,6 +64,18 @@ def test_declared_fields_are_those_of_the_contract(kind: type) -> None:
         # Only the answer to a dry run has no id, and that is an `Answer`.
         admitted = {"str"} if name == "id" else python_type(properties[name])
         assert annotation in admitted, (name, annotation)
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "clients/python/examples").glob("*.py")), ids=lambda path: path.stem)
+def test_examples_read_fields_that_a_budget_has(script: Path) -> None:
+    """The adapters' tests run these scripts, with libraries that `make test` does not have."""
+    read = {
+        node.attr
+        for node in ast.walk(ast.parse(script.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "budget"
+    }
+    assert "id" in read
+    assert read <= SCHEMAS["BudgetBody"]["properties"].keys()
 
 
 def test_every_field_is_there_also_one_that_is_newer() -> None:

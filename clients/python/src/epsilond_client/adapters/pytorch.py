@@ -1,10 +1,12 @@
 """PyTorch: a `DataLoader` whose batches are those of a sampler of `epsilond_client.samplers`, empty ones included.
 
-sampler = samplers.for_event(plan.events[0], dataset_size=len(dataset))
-loader = pytorch.data_loader(dataset, sampler)
-with client.guard(budget, noise_multiplier=noise, sampler=sampler) as guard:
-    for batch in guard.steps(loader):  # all steps of the training in one loop
-        ...
+    sampler = samplers.for_event(plan.events[0], dataset_size=len(dataset))
+    loader = pytorch.data_loader(dataset, sampler)
+    with client.guard(budget, noise_multiplier=noise, sampler=sampler) as guard:
+        for batch in guard.steps(loader):  # all steps of the training in one loop
+            ...
+
+Options by which the loader would draw its own batches are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _REFUSED = {
     "batch_size": "the sampler decides how large a batch is",
     "shuffle": "shuffled batches are not what is charged",
     "batch_sampler": "the sampler is the batch_sampler",
-    "drop_last": "every step counts and has its noise, so that none may be left out",
+    "drop_last": "every step counts and has its noise, so none may be left out",
 }
 
 
