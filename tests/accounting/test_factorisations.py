@@ -62,6 +62,21 @@ def test_a_bound_is_not_below_the_exact_number() -> None:
     assert exact <= bound <= exact * (1 + mp.mpf("1e-12"))
 
 
+@pytest.mark.parametrize("bands", [1, 2, 3, 7])
+def test_no_bound_is_below_its_exact_number(bands: int) -> None:
+    """Where columns of different steps meet and where they do not: half of all plain roots would be too small."""
+    draw = np.random.default_rng(bands)
+    for _ in range(150):
+        steps, separation = int(draw.integers(1, 60)), int(draw.integers(1, 12))
+        coefficients = np.sort(draw.random(bands))[::-1]
+        column = [Fraction(0)] * steps
+        for first in range(0, steps, separation):
+            for place, value in enumerate(coefficients[: steps - first].tolist()):
+                column[first + place] += Fraction(value)
+        exact = sum(y * y for y in column)
+        assert exact <= Fraction(participation_norm(coefficients, steps, separation)) ** 2 <= exact * (1 + 10**-9)
+
+
 @pytest.mark.parametrize(
     ("coefficients", "squared"),
     [
@@ -79,9 +94,10 @@ def test_known_sensitivities(coefficients: np.ndarray, squared: float) -> None:
 
 def test_coefficients_are_bounds_of_the_exact_ones() -> None:
     exact = [Fraction(1)]
-    for place in range(1, 400):
+    # The plain products are too small from the 535th one on.
+    for place in range(1, 700):
         exact.append(exact[-1] * Fraction(2 * place - 1, 2 * place))
-    for found, truth in zip(square_root(400).tolist(), exact, strict=True):
+    for found, truth in zip(square_root(700).tolist(), exact, strict=True):
         assert truth <= Fraction(found) <= truth * (1 + Fraction(1, 10**12))
     root = [Fraction(1)]
     for place in range(1, 5):
@@ -98,6 +114,13 @@ def test_coefficients_are_bounds_of_the_exact_ones() -> None:
             sum(Fraction(s) * Fraction(d) ** (place - 1) for s, d in zip(scales, decays, strict=True)) if place else 1
         )
         assert truth <= Fraction(found) <= truth * (1 + Fraction(1, 10**12))
+
+
+def test_coefficients_do_not_increase_where_their_bounds_are_lifted() -> None:
+    """A buffer that forgets nothing has equal coefficients, and only the later ones of them are rounded up."""
+    for found in (buffered((1.0,), (1.0,), 50), buffered((0.5, 0.5), (1.0, 1.0), 50), inverse_of_root(9, 20_000)):
+        assert (np.diff(found) <= 0.0).all()
+    assert (buffered((1.0,), (1.0,), 50) >= 1.0).all()
 
 
 def test_a_band_of_one_is_independent_noise() -> None:

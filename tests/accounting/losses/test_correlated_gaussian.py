@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -108,6 +109,19 @@ def test_every_family_at_every_step_is_one_gaussian() -> None:
         mu = np.linalg.norm(matrix @ np.ones(7)) / 4.0
         assert compose([Event(mechanism, count=7)], REPLACE).gaussian_only.mu == pytest.approx(2.0 * mu, rel=1e-12)
         assert loss_of(Event(mechanism), SPECIAL).mu == pytest.approx(0.25, rel=1e-12)
+    assert loss_of(Event(CorrelatedGaussian(4.0, (2.0, 1.0))), SPECIAL).mu == pytest.approx(0.5, rel=1e-12)
+
+
+def test_every_family_has_the_coefficients_that_its_numbers_say() -> None:
+    for mechanism, coefficients in (
+        (SquareRootGaussian(4.0, 3), [1.0, 0.5, 0.375]),
+        (SquareRootGaussian(4.0, 9), [1.0, 0.5, 0.375, 0.3125, 0.2734375]),
+        (InverseSquareRootGaussian(4.0, 2), [1.0, 0.5, 0.25, 0.125, 0.0625]),
+        (InverseSquareRootGaussian(4.0, 3), [1.0, 0.5, 0.375, 0.25, 0.171875]),
+        (BufferedGaussian(4.0, (0.25, 0.5), (0.5, 0.0)), [1.0, 0.75, 0.125, 0.0625, 0.03125]),
+        (CorrelatedGaussian(4.0, (1.0, 0.75)), [1.0, 0.75]),
+    ):
+        assert mechanism.coefficients_of(5).tolist() == pytest.approx(coefficients, rel=1e-12)
 
 
 def test_costs_in_budgets_are_those_of_what_stands_for_a_run() -> None:
@@ -115,7 +129,9 @@ def test_costs_in_budgets_are_those_of_what_stands_for_a_run() -> None:
     (resolved,) = resolve_schedules([event], SPECIAL)
     assert zcdp_cost([event], SPECIAL) == zcdp_cost([resolved], SPECIAL)
     assert gaussian_dp_cost([event], SPECIAL) == gaussian_dp_cost([resolved], SPECIAL)
-    assert tail_of([event], []) == (), "no refund for noise that later steps depend on"
+    for stream in (event, Event(CorrelatedGaussian(2.0, (1.0, 0.5)), cyclic(0.1, 2), 4), replace(event, count=1)):
+        assert tail_of([stream], []) == (), "no refund for noise that later steps depend on"
+    assert FixedOrderEpochs(4).resolved(9) == (FULL_BATCH, 3)
 
 
 def test_several_records_of_an_owner_are_charged_through_single_ones() -> None:
@@ -140,6 +156,12 @@ def test_several_records_of_an_owner_are_charged_through_single_ones() -> None:
             ADD_REMOVE,
             "use full_batch or fixed_order",
         ),
+        (
+            lambda: Event(InverseSquareRootGaussian(1.0, 2), cyclic(0.1, 9)),
+            ADD_REMOVE,
+            "use full_batch or fixed_order",
+        ),
+        (lambda: Event(SquareRootGaussian(1.0, 3), cyclic(0.1, 2)), ADD_REMOVE, "cycle_length of at least 3"),
         (lambda: Event(CorrelatedGaussian(1.0, (1.0, 0.5)), cyclic(0.1, 2)), REPLACE, "another group"),
         (lambda: Event(CorrelatedGaussian(1.0, (1.0, 0.5)), cyclic(0.1, 2, "by_position")), ADD_REMOVE, "other groups"),
         (lambda: Event(CorrelatedGaussian(1.0, (1.0, 0.5)), FixedOrderEpochs(2)), ADD_REMOVE, "other batches"),
@@ -147,6 +169,7 @@ def test_several_records_of_an_owner_are_charged_through_single_ones() -> None:
         (lambda: Event(SquareRootGaussian(1.0, 10**5), count=10**5), ADD_REMOVE, "take more noise, or fewer steps"),
         (lambda: CorrelatedGaussian(1.0, (1.0, 0.5, 0.75)), ADD_REMOVE, "may not increase"),
         (lambda: CorrelatedGaussian(1.0, (0.0, 0.0)), ADD_REMOVE, "at least 1e-6"),
+        (lambda: CorrelatedGaussian(1.0, (9e-7,)), ADD_REMOVE, "at least 1e-6"),
         (lambda: CorrelatedGaussian(1.0, (1.0, -0.5)), ADD_REMOVE, "coefficients"),
         (lambda: BufferedGaussian(1.0, (0.5, 0.5), (0.5,)), ADD_REMOVE, "2 scales and 1 decays"),
         (lambda: BufferedGaussian(1.0, (0.75, 0.5), (0.5, 0.5)), ADD_REMOVE, "more than 1"),
