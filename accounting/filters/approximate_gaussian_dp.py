@@ -49,7 +49,7 @@ from accounting.units import (
 
 #: Shares of delta: the one that prices of sampled steps may fail with, and the one that is kept for stated deltas and
 #: for tails that are given up.
-FAILURE_SHARE, RESERVE_SHARE = 0.07, 0.05
+FAILURE_SHARE, RESERVE_SHARE = 0.1, 0.05
 #: The smallest delta of a budget: failures are counted in units of 1e-18.
 SMALLEST_DELTA_OF_FAILURES = 1e-15
 #: The share of the reserve that is spent for one tail that is given up.
@@ -183,7 +183,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         reserve_share: The share of delta that is kept for stated deltas and for tails that are given up.
         delta_per_mu_squared: The delta of failures per unit of mu squared, on which prices depend. The budget keeps it
             for ever. None chooses it so that failures get ``failure_share`` of delta.
-        failure_share: Read only where ``delta_per_mu_squared`` is None. 0.07 suits plans with hundreds of
+        failure_share: Read only where ``delta_per_mu_squared`` is None. 0.1 suits plans with hundreds of
             participations; 0.3 suits plans with few, or with noise below 0.7.
         caps: mu squared in nano-units, delta in atto-units, the pure epsilon in nano-units.
 
@@ -196,8 +196,8 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
 
     >>> budget = ApproximateGaussianDpFilter(1.0, 1e-5)
     >>> budget.delta_per_mu_squared, budget.caps
-    (9.89251e-06, (70760593, 1199999873858, 1000000000))
-    >>> budget.admits((70_760_593, 0, 2**61)), budget.admits((70_760_594, 0, 2**61)), budget.admits((2**61, 0, 10**9))
+    (1.41904e-05, (70469900, 1499996068960, 1000000000))
+    >>> budget.admits((70_469_900, 0, 2**61)), budget.admits((70_469_901, 0, 2**61)), budget.admits((2**61, 0, 10**9))
     (True, False, True)
     """
 

@@ -55,7 +55,7 @@ class ApproximateGaussianDpLimit(_Limit):
         None,
         gt=0,
         le=0.9,
-        description="Part of delta that prices of sampled steps may fail with: 0.07, or 0.3 where plans have few "
+        description="Part of delta that prices of sampled steps may fail with: 0.1, or 0.3 where plans have few "
         "participations or noise below 0.7. Fixed for ever. Not for a budget under another, whose rate it has.",
     )
     reserve_share: float | None = Field(
