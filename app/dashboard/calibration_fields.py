@@ -26,6 +26,7 @@ FIRST_VALUES: Mapping[str, str] = {
     "regularizer": "1",
     "epsilon": "8",
     "delta": "1e-5",
+    "group_size": "1",
     "rho": "0.5",
     "mu": "1",
     "advantage": "0.2",
@@ -36,7 +37,7 @@ FIRST_VALUES: Mapping[str, str] = {
 }
 #: Fields of a target, by its name in the form; the last three are the statements of one kind.
 TARGETS: Mapping[str, tuple[str, ...]] = {
-    "approximate_dp": ("epsilon", "delta"),
+    "approximate_dp": ("epsilon", "delta", "group_size"),
     "pure_dp": ("epsilon",),
     "zcdp": ("rho",),
     "gaussian_dp": ("mu",),
@@ -116,6 +117,7 @@ _LABELS: Mapping[str, str] = {
     "max_grad_norm": "Clip norm C",
     "regularizer": "Regularizer",
     "target": "Guarantee",
+    "group_size": "For so many records at a time",
     "budget_id": "Show the cost in a budget",
     "tpr": "true positive rate, at most",
     "fpr": "at the false positive rate",
@@ -126,6 +128,7 @@ _LABELS: Mapping[str, str] = {
 HINTS: Mapping[str, str] = {
     "dataset_size": "A public number.",
     "batch_size": "Expected records in a step.",
+    "group_size": "All records of one owner, where an owner has several.",
     "noise_multiplier": "Noise on the sum, over C.",
     "regularizer": "Gradients are divided by it plus their norm.",
 }
