@@ -26,7 +26,6 @@ FIRST_VALUES: Mapping[str, str] = {
     "regularizer": "1",
     "epsilon": "8",
     "delta": "1e-5",
-    "group_size": "1",
     "rho": "0.5",
     "mu": "1",
     "advantage": "0.2",
@@ -37,7 +36,7 @@ FIRST_VALUES: Mapping[str, str] = {
 }
 #: Fields of a target, by its name in the form; the last three are the statements of one kind.
 TARGETS: Mapping[str, tuple[str, ...]] = {
-    "approximate_dp": ("epsilon", "delta", "group_size"),
+    "approximate_dp": ("epsilon", "delta"),
     "pure_dp": ("epsilon",),
     "zcdp": ("rho",),
     "gaussian_dp": ("mu",),
@@ -45,6 +44,8 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "true_positive_rate": ("tpr", "fpr"),
     "bayes_risk": ("bayes_risk", "prior"),
 }
+#: The target that may be for several records of one owner.
+FOR_GROUPS = "approximate_dp"
 RISKS = ("advantage", "true_positive_rate", "bayes_risk")
 #: Schemes whose batches have a size that a request gives.
 WITH_BATCH_SIZE = (
@@ -128,7 +129,7 @@ _LABELS: Mapping[str, str] = {
 HINTS: Mapping[str, str] = {
     "dataset_size": "A public number.",
     "batch_size": "Expected records in a step.",
-    "group_size": "All records of one owner, where an owner has several.",
+    "group_size": "Left out: one. All records of one owner, where an owner has several.",
     "noise_multiplier": "Noise on the sum, over C.",
     "regularizer": "Gradients are divided by it plus their norm.",
 }
@@ -139,6 +140,7 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
     "target": ("/target", "/target/kind"),
     "sampling": ("/sampling", "/sampling/kind"),
     "max_batch_size": ("/sampling/max_batch_size",),
+    "group_size": ("/target/group_size",),
     **{name: (f"/target/{name}",) for names in TARGETS.values() for name in names},
 }
 

@@ -61,9 +61,9 @@ def test_an_algorithm_whose_theorem_is_for_single_records_refuses_groups(reader)
     """Its noise is not that of a list of Gaussian steps, which is all that is known of groups."""
     example = next(
         each["value"]
-        for each in reader.get("/openapi.json").json()["paths"]["/v1/calibrate"]["post"]["requestBody"]["content"][
-            "application/json"
-        ]["examples"].values()
+        for each in reader.get("/openapi.json")
+        .json()["paths"]["/v1/calibrate"]["post"]["requestBody"]["content"]["application/json"]["examples"]
+        .values()
         if each["value"]["algorithm"] == "dp_sgd_output"
     )
     answer = reader.post("/v1/calibrate", json=example | {"target": TARGET})

@@ -105,6 +105,12 @@ def test_the_form_makes_the_request_that_fills_it_in(algorithms: list[dict[str, 
     assert made == {name: value for name, value in body.items() if name != "solve_for" or value != "noise_multiplier"}
 
 
+def test_a_guarantee_for_all_records_of_one_owner(reader: TestClient) -> None:
+    page = show(reader, {**QUICK, "group_size": "4"})
+    assert "group size 4" in page.text_of("summary")
+    assert faults(show(reader, {**QUICK, "group_size": "0"})).keys() == {"group_size"}
+
+
 def test_several_faults_are_told_without_words_of_the_interface(reader: TestClient) -> None:
     document = show(reader, {**QUICK, "epsilon": "much", "delta": "1"})
     assert set(faults(document)) == {"epsilon", "delta"}
