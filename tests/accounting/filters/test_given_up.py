@@ -52,6 +52,7 @@ TAILS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("relation", "mechanism", "sampling", "count"), TAILS)
 def test_both_directions_are_above_the_gaussian_between_the_nodes_too(
     relation: NeighboringRelation, mechanism: Mechanism, sampling: Sampling, count: int
