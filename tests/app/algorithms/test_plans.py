@@ -143,6 +143,7 @@ VARIATIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("algorithm", "changes"), VARIATIONS)
 def test_the_hash_is_of_the_plan_that_is_shown(reader, algorithm, changes):
     body = answered(reader, algorithm, **changes)
@@ -191,6 +192,7 @@ def test_what_is_left_out_is_the_first_that_is_named(reader, algorithm):
     assert described["neighboring_relations"][0] == relation
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("relation", ["replace_one", "replace_special", "add_or_remove_one"])
 @pytest.mark.parametrize("algorithm", ["dp_gd", "tree_sfw_l1"])
 def test_a_budget_brings_its_relation(client, algorithm, relation):

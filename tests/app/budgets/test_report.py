@@ -86,6 +86,7 @@ FILTERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("budget_filter", "event"), FILTERS, ids=[case[0]["kind"] for case in FILTERS])
 def test_the_filters_number_is_never_below_the_tight_one_for_charges_fixed_in_advance(
     api: Api, budget_filter: dict[str, Any], event: dict[str, Any]

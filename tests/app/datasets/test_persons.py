@@ -89,6 +89,7 @@ def test_a_declaration_that_cannot_be_is_refused(datasets: Datasets, changes: di
     assert_problem(datasets.upload(**changes), 422, "invalid_request", pointer)
 
 
+@pytest.mark.one_in(4)
 @on_one_engine
 @pytest.mark.parametrize(
     "file",
@@ -124,6 +125,7 @@ def test_integers_stand_for_their_digits(datasets: Datasets) -> None:
         assert datasets.ages(datasets.deleted(dataset_id, "3", "4")["id"]) == [40.0, 50.5]
 
 
+@pytest.mark.one_in(3)
 @on_one_engine
 @pytest.mark.parametrize(
     ("file", "code", "where"),
@@ -157,6 +159,7 @@ def test_a_file_with_faulty_ids_is_refused_without_an_id(
     assert list(datasets.files.folder.iterdir()) == []
 
 
+@pytest.mark.one_in(3)
 @on_one_engine
 @pytest.mark.parametrize("ids", [["a", "b", "c"], ["a", "b", "c", "d", "e"], [["a"], ["b"], ["c"], ["d"]], "a"])
 def test_an_archive_with_a_matrix_has_an_id_for_each_row(datasets: Datasets, ids: Any) -> None:

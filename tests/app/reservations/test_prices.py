@@ -50,6 +50,7 @@ def used(api: Api, budget_id: str) -> Decimal:
     return Decimal(str(use["limit"])) - Decimal(str(use["left"]))
 
 
+@pytest.mark.one_in(4)
 @by_filter
 def test_a_dry_run_says_what_the_plan_costs_alone_and_what_it_adds(api: Api, budget_filter: dict[str, Any]) -> None:
     budget = api.budget(budget_filter, report_delta=DELTA)

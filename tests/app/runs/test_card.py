@@ -423,6 +423,7 @@ def test_the_media_type_is_the_one_that_the_client_ranks_highest(accept, expecte
     assert preferred(accept, ["a/x", "b/y"]) == expected
 
 
+@pytest.mark.one_in(4)
 @on_one_engine
 @pytest.mark.parametrize(
     ("declared", "caveat"),

@@ -132,7 +132,7 @@ SCORES = {
 
 @on_one_engine
 @pytest.mark.parametrize("name", RUN_EXAMPLES)
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 def test_every_example_runs_as_it_stands_on_a_fresh_server(service, name):
     run = service.queued(**dict.fromkeys(REQUEST, ...) | RUN_EXAMPLES[name]["value"])
     service.work()
@@ -234,6 +234,7 @@ def test_the_report_says_what_is_guaranteed_and_what_is_not(service):
     assert "protects nobody" in service.get(f"/v1/runs/{public['id']}/report")["statement"]
 
 
+@pytest.mark.one_in(3)
 @on_one_engine
 @pytest.mark.parametrize(
     ("changes", "code", "pointer"),
