@@ -96,6 +96,7 @@ def test_no_process_loads_the_compiler_before_it_needs_it(module: str) -> None:
     assert run(f'import {module}; json.dump("numba" in sys.modules, sys.stdout)') is False
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("home", ["writable", "missing"])
 def test_an_installation_that_cannot_be_written_takes_what_was_compiled_with_it(tmp_path: Path, home: str) -> None:
     """It is copied to the user's cache once, or to a folder of the process."""

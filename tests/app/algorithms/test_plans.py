@@ -17,6 +17,7 @@ from calibrators.algorithm import Algorithm
 from calibrators.plan import Phase, Plan, plan_from_canonical
 from calibrators.registry import ALGORITHMS, calibrate
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 
 CLIP = {"kind": "clip", "max_grad_norm": 2.0}
 LONG = {"step_size": 2}
@@ -192,6 +193,7 @@ def test_what_is_left_out_is_the_first_that_is_named(reader, algorithm):
     assert described["neighboring_relations"][0] == relation
 
 
+@on_one_engine
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("relation", ["replace_one", "replace_special", "add_or_remove_one"])
 @pytest.mark.parametrize("algorithm", ["dp_gd", "tree_sfw_l1"])
