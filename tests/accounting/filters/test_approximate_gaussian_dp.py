@@ -83,6 +83,7 @@ def menus(remove: bool) -> dict[str, list[Plan]]:
     }
 
 
+@pytest.mark.one_in(3)
 @BOTH
 @pytest.mark.parametrize("name", menus(True))
 def test_nobody_attains_more_than_the_limit(name: str, remove: bool) -> None:

@@ -73,7 +73,7 @@ def test_the_first_screen_has_the_answer_to_the_common_case(reader: TestClient) 
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_every_algorithm_that_is_chosen_has_an_answer_and_charts(reader: TestClient, name: str) -> None:
     document = show(reader, {**QUICK, "algorithm": name, "shown": "dp_sgd"})
     said = faults(document)

@@ -133,6 +133,7 @@ def audited(service, run: dict[str, Any]) -> None:
         session.add(row)
 
 
+@on_one_engine
 def test_a_card_has_its_entries_of_the_ledger_and_every_rendering_every_fact(service):
     budget, run = service.private()
     service.work()
@@ -319,6 +320,7 @@ def test_the_page_needs_nothing_but_itself_and_may_do_nothing_else(service):
     assert named == [attributes["id"] for tag, attributes in page.elements if tag == "h2"]
 
 
+@on_one_engine
 def test_a_failed_run_says_so_and_that_its_charge_stands(service, monkeypatch):
     _, run = service.private()
     monkeypatch.setattr(local, "run", lambda: None)
@@ -423,6 +425,7 @@ def test_the_media_type_is_the_one_that_the_client_ranks_highest(accept, expecte
     assert preferred(accept, ["a/x", "b/y"]) == expected
 
 
+@pytest.mark.one_in(4)
 @on_one_engine
 @pytest.mark.parametrize(
     ("declared", "caveat"),
