@@ -6,6 +6,7 @@ A test of numerics needs none of them and loads no framework: each fixture impor
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,13 +92,17 @@ def database(database_url: str) -> Iterator[Database]:
     database.dispose()
 
 
-@pytest.fixture
-def settings(database_url: str, tmp_path: Path) -> Settings:
+@cache
+def _settings() -> Settings:
+    """Made once: looking for all settings in the environment takes longer than many a test."""
     from app.settings import Settings
 
-    return Settings(
-        data_dir=tmp_path / "data", database_url=database_url, workers=0, release_interval_s=RELEASE_INTERVAL_S
-    )
+    return Settings(workers=0, release_interval_s=RELEASE_INTERVAL_S)
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    return _settings().model_copy(update={"data_dir": tmp_path / "data", "database_url": database_url})
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from typing import Protocol
 import scipy
 
 from accounting.conversions.rounding import as_probability, enlarged
-from accounting.conversions.two_outcome import divergence, log_probability
+from accounting.conversions.two_outcome import divergences, log_probability
 from accounting.errors import Unreachable
 
 #: The bounds are relaxed by this, relatively, which covers the error of `two_outcome.divergence`.
@@ -146,18 +146,17 @@ class RenyiRegion:
         """The result of ``search``, repeated with the order that it violates most until it violates none."""
         for _ in range(_MOST_ROUNDS):
             pair = search()
-            worst = self._most_violated(pair)
-            if self._excess(worst, pair) <= tolerance:
+            excess = self._excess(pair)
+            worst = self._bounds.most_violated(excess)
+            if excess(worst) <= tolerance:
                 break
             self._tilts = [*self._tilts[1 - _TILTS_AT_A_TIME :], worst]
         return pair
 
-    def _most_violated(self, pair: TwoOutcomePair) -> float:
-        return self._bounds.most_violated(lambda tilt: self._excess(tilt, pair))
-
-    def _excess(self, tilt: float, pair: TwoOutcomePair) -> float:
-        bound = self._bounds.bound(tilt) * (1.0 + _RELAXATION)
-        return divergence(tilt, pair.log_odds, pair.log_ratio) / bound - 1.0
+    def _excess(self, pair: TwoOutcomePair) -> Callable[[float], float]:
+        """How far the pair's divergence is above its bound, relatively, by tilt."""
+        divergence = divergences(pair.log_odds, pair.log_ratio)
+        return lambda tilt: divergence(tilt) / (self._bounds.bound(tilt) * (1.0 + _RELAXATION)) - 1.0
 
     def _log_ratio(self, log_odds: float) -> float:
         """Largest log-ratio that the chosen orders allow at ``log_odds``, rounded up."""
@@ -174,7 +173,7 @@ class RenyiRegion:
         return self._tightened(search).log_odds * (1.0 + _LOG_RATIO_ALLOWANCE)
 
     def _root(self, pair: Callable[[float], TwoOutcomePair]) -> float:
-        return _increasing_root(lambda size: max(self._excess(tilt, pair(size)) for tilt in self._tilts), self._near)
+        return _increasing_root(lambda size: max(map(self._excess(pair(size)), self._tilts)), self._near)
 
 
 def _log_share_above(delta: float, log_odds: float) -> float:

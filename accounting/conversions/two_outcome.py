@@ -11,6 +11,7 @@ p is given by its log-odds s, so that p and 1 - p keep their digits; the pair is
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 _SERIES_BELOW = 0.5
 _LARGEST_EXPONENT = 300.0
@@ -45,35 +46,48 @@ def divergence(tilt: float, log_odds: float, log_ratio: float) -> float:
     >>> round(divergence(1.0, 0.0, math.log(2.0)), 6)  # log(0.5^2 / 0.25 + 0.5^2 / 0.75)
     0.287682
     """
+    return divergences(log_odds, log_ratio)(tilt)
+
+
+def divergences(log_odds: float, log_ratio: float) -> Callable[[float], float]:
+    """Return `divergence` of one pair as a function of the tilt: what all orders share is calculated once."""
     log_p, log_not_p = -softplus(-log_odds), -softplus(log_odds)
     # (1 - q) / (1 - p) = 1 + e^s (1 - e^-u)
     v = -softplus(log_odds + math.log(-math.expm1(-log_ratio)))
-    forward = _one_direction(tilt, log_p, log_not_p, log_ratio, v)
-    backward = _one_direction(tilt, log_p - log_ratio, log_not_p - v, -log_ratio, -v)
-    return max(forward, backward)
+    forward = _one_direction(log_p, log_not_p, log_ratio, v)
+    backward = _one_direction(log_p - log_ratio, log_not_p - v, -log_ratio, -v)
+    return lambda tilt: max(forward(tilt), backward(tilt))
 
 
-def _one_direction(tilt: float, log_first: float, log_second: float, first: float, second: float) -> float:
-    """Return the divergence of a law with these log-probabilities and log-ratios of its two outcomes."""
+def _one_direction(log_first: float, log_second: float, first: float, second: float) -> Callable[[float], float]:
+    """Return the divergence of a law with these log-probabilities and log-ratios of its two outcomes, by tilt."""
     largest = max(first, second)
-    if tilt * largest > _LARGEST_EXPONENT:
-        x, y = log_first + tilt * first, log_second + tilt * second
-        return (max(x, y) + math.log1p(math.exp(-abs(x - y)))) / tilt
     p, not_p = math.exp(log_first), math.exp(log_second)
-    if max(abs(first), abs(second)) < 2.0:
-        excess = p * (_h(tilt * first) + tilt * _h(-first)) + not_p * (_h(tilt * second) + tilt * _h(-second))
-    else:
-        # One ratio is large, so that the first-order terms no longer cancel.
-        excess = p * math.expm1(tilt * first) + not_p * math.expm1(tilt * second)
-    return math.log1p(max(excess, 0.0)) / tilt
+    are_small = max(abs(first), abs(second)) < 2.0
+    h_first, h_second = (_h(-first), _h(-second)) if are_small else (0.0, 0.0)
+
+    def at(tilt: float) -> float:
+        if tilt * largest > _LARGEST_EXPONENT:
+            x, y = log_first + tilt * first, log_second + tilt * second
+            return (max(x, y) + math.log1p(math.exp(-abs(x - y)))) / tilt
+        if are_small:
+            excess = p * (_h(tilt * first) + tilt * h_first) + not_p * (_h(tilt * second) + tilt * h_second)
+        else:
+            # One ratio is large, so that the first-order terms no longer cancel.
+            excess = p * math.expm1(tilt * first) + not_p * math.expm1(tilt * second)
+        return math.log1p(max(excess, 0.0)) / tilt
+
+    return at
 
 
 def _h(y: float) -> float:
     """e^y - 1 - y."""
     if abs(y) >= _SERIES_BELOW:
         return math.expm1(y) - y
-    term, total = 0.5 * y * y, 0.0
-    for power in range(3, 17):
+    term, total, power = 0.5 * y * y, 0.0, 3
+    # Each term is less than a sixth of the one before: after one that changes nothing, none does.
+    while total + term != total:
         total += term
         term *= y / power
+        power += 1
     return total

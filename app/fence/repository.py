@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
+from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import Connection, Table, insert, literal, select, union_all
+from sqlalchemy import CompoundSelect, Connection, Table, insert, literal, select, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.db.lists import among, as_list
@@ -50,18 +51,24 @@ def heads(connection: Connection, ids: Collection[str] | None = None) -> dict[st
     The runs of a sweep share its entries. So that none of them is started twice, each one's start counts as a chain of
     its own, of one entry, whose hash is the name of the stream that its noise comes from.
     """
+    dialect = connection.dialect.name
+    values = {} if ids is None else {"ids": as_list(dialect, list(ids))}
+    rows = connection.execute(_heads(dialect, of_all=ids is None), values)
+    return {row[0]: Head(row[1], row[2]) for row in rows}
+
+
+@cache
+def _heads(dialect: str, *, of_all: bool) -> CompoundSelect[Any]:
+    """The statement of `heads`: every transaction that writes needs it, and to make it takes longer than to run it."""
     chains = select(BUDGETS.c.id, BUDGETS.c.sequence, BUDGETS.c.head_hash)
     register = select(REGISTERS.c.id, REGISTERS.c.sequence, REGISTERS.c.head_hash).where(REGISTERS.c.sequence > 0)
     starts = select(RUNS.c.id, literal(1), RUNS.c.stream_id)
     starts = starts.where(RUNS.c.sweep_id.is_not(None), RUNS.c.stream_id.is_not(None))
-    values = {}
-    if ids is not None:
-        dialect = connection.dialect.name
+    if not of_all:
         chains = chains.where(among(dialect, BUDGETS.c.id, "ids"))
         starts = starts.where(among(dialect, RUNS.c.id, "ids"))
-        register = register.where(REGISTERS.c.id.in_(ids))
-        values = {"ids": as_list(dialect, list(ids))}
-    return {row[0]: Head(row[1], row[2]) for row in connection.execute(union_all(chains, register, starts), values)}
+        register = register.where(among(dialect, REGISTERS.c.id, "ids"))
+    return union_all(chains, register, starts)
 
 
 def entries_between(connection: Connection, budget_id: str, first: int, last: int) -> Iterator[tuple[str, bytes]]:
