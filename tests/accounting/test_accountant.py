@@ -184,6 +184,7 @@ CORNERS = [
 ]
 
 
+@pytest.mark.thorough  # tests/accounting/test_profile_properties.py has the shorter ones
 @pytest.mark.parametrize(("event", "delta"), CORNERS)
 @pytest.mark.one_in(3)
 def test_corners_of_the_range(event: Event, delta: float) -> None:

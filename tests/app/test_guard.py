@@ -27,6 +27,7 @@ def test_the_machine_itself_is_answered(reader: TestClient, host: str) -> None:
     assert reader.get("/v1/algorithms", headers={"host": host, "origin": f"http://{host}"}).status_code == 200
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "host",
     [

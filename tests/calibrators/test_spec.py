@@ -276,6 +276,7 @@ def test_the_number_of_disjoint_batches_is_nothing_to_solve_for() -> None:
     assert caught.value.pointer == ("solve_for",)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("relation", [ONE, SPECIAL])
 def test_batches_without_replacement_are_solved_and_cost_what_is_said(relation: NeighboringRelation) -> None:
     spec = replace(SPEC, sampling="without_replacement", neighboring_relation=relation, iterations=20)

@@ -57,6 +57,7 @@ def cut_moment(s: float, q: float, high: float, width: float, z: mp.mpc) -> mp.m
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("s", "q", "high", "width"), CUTS)
 @pytest.mark.one_in(4)
 def test_moments_and_lines_of_what_lies_below_a_cut(s: float, q: float, high: float, width: float) -> None:
@@ -216,7 +217,7 @@ def test_what_a_band_has_too_much_below_zero_is_paid_for() -> None:
     assert bounds.lower + profile.too_much > truth * (1.0 + 1e-6)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(("s", "q"), [(0.7, 0.01), (0.5, 0.2), (0.3, 1e-3)])
 @pytest.mark.parametrize("share", [0.15, 0.47, 0.75, 2.0])
 def test_bulk_bound_is_above_the_bulk(s: float, q: float, share: float) -> None:

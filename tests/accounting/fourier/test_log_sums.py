@@ -59,6 +59,7 @@ def test_density_within_its_errors_of_two(mu: float) -> None:
             assert abs(float(law.density[i] / truth - 1)) <= law.errors[i] < 1e-11
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mu", [0.8, pytest.param(0.05, marks=soak), pytest.param(2.0, marks=soak)])
 def test_density_within_its_errors_of_three(mu: float) -> None:
     """Interpolated densities of two went into it."""

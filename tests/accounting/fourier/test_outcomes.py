@@ -274,7 +274,7 @@ def test_too_many_outcomes_are_left_to_others() -> None:
 @pytest.mark.parametrize("sampling", [FullBatch(), Poisson(0.3), WithoutReplacement(30, 1000)])
 @pytest.mark.parametrize("noise", [0.2, 1.3, 30.0])
 @pytest.mark.parametrize("steps", [2, 5, 19])
-@pytest.mark.one_in(15)
+@pytest.mark.one_in(45)
 def test_few_steps_are_narrow_at_every_delta(sampling: Sampling, noise: float, steps: int) -> None:
     """Up to the largest loss, at which lattices and windows were a fifth of epsilon wide; there and back."""
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE

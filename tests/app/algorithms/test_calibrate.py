@@ -192,6 +192,7 @@ def test_the_algorithms_are_listed_with_what_is_wrong_in_their_papers(reader):
         assert item["models"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_one_algorithm_has_its_input_schema(reader, name):
     body = reader.get(f"/v1/algorithms/{name}").json()

@@ -64,6 +64,7 @@ def example(path: str) -> list[str]:
     return words[1:]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("path", ALL)
 def test_every_command_says_what_it_does_and_what_its_options_are(path: str) -> None:
     command = ALL[path]

@@ -59,6 +59,7 @@ def test_the_darkest_cell_is_the_greatest(sweeps: Sweeps, grid: dict[str, Any]) 
     assert scores[light.index(max(light))] == min(scores)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("share", [number / 50 for number in range(51)])
 def test_ink_stands_out_from_its_cell(share: float) -> None:
     fill, ink = (luminance(tuple(bytes.fromhex(each.removeprefix("#")))) for each in colours(share))

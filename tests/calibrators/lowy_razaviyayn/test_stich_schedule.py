@@ -66,6 +66,7 @@ def test_a_schedule_is_feasible(last, a, g):
     assert all(later <= earlier for earlier, later in zip(schedule.step_sizes, schedule.step_sizes[1:], strict=False))
 
 
+@pytest.mark.one_in(3)
 @schedules
 @pytest.mark.parametrize("parts", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1.0, 0.3, 0.2)])
 def test_the_worst_case_is_attained_and_the_closed_form_is_above_it(last, a, g, parts):

@@ -46,6 +46,7 @@ CLASSES = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("code", PROBLEMS)
 def test_every_code_of_the_service_has_its_class(code: str) -> None:
     status = PROBLEMS[code][0]

@@ -87,6 +87,7 @@ def test_noise_that_is_called_sound_or_loose_meets_the_target(name: str, spec: S
     assert assessed(name, found, spec, multiplier, epsilon) <= epsilon
 
 
+@pytest.mark.one_in(3)
 @every_epsilon
 @every_case
 def test_noise_that_misses_the_target_is_called_unsound(name: str, spec: Spec, epsilon: float) -> None:
@@ -97,6 +98,7 @@ def test_noise_that_misses_the_target_is_called_unsound(name: str, spec: Spec, e
         assert f"{epsilon:.6g}" in published.why
 
 
+@pytest.mark.one_in(3)
 @every_epsilon
 @every_case
 def test_loose_is_more_noise_than_is_needed_and_says_how_much(name: str, spec: Spec, epsilon: float) -> None:

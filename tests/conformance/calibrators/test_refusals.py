@@ -62,6 +62,7 @@ def known() -> list[Any]:
     ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "assumption"), known())
 def test_an_assumption_outside_its_range_is_refused_where_it_stands(name: str, assumption: Assumption) -> None:
     spec = EXAMPLES[name].spec

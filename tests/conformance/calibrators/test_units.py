@@ -52,6 +52,7 @@ def both(name: str, spec: Spec, loss: float, parameter: float) -> tuple[Rescalin
     return units, calibrated(name, spec), calibrated(name, units.spec(algorithm_of(name), spec))
 
 
+@pytest.mark.one_in(3)
 @every_factor
 @every_case
 def test_noise_multipliers_and_events_have_no_units(name: str, spec: Spec, loss: float, parameter: float) -> None:
@@ -62,6 +63,7 @@ def test_noise_multipliers_and_events_have_no_units(name: str, spec: Spec, loss:
     assert found.achieved.value.upper == pytest.approx(base.achieved.value.upper, rel=1e-9)
 
 
+@pytest.mark.one_in(3)
 @every_factor
 @every_case
 def test_the_plan_is_the_same_plan_in_other_units(name: str, spec: Spec, loss: float, parameter: float) -> None:
@@ -85,6 +87,7 @@ def test_the_plan_is_the_same_plan_in_other_units(name: str, spec: Spec, loss: f
     assert found.plan.release == base.plan.release
 
 
+@pytest.mark.one_in(3)
 @every_factor
 @every_case
 def test_every_number_moves_by_the_power_of_its_units(name: str, spec: Spec, loss: float, parameter: float) -> None:
@@ -97,6 +100,7 @@ def test_every_number_moves_by_the_power_of_its_units(name: str, spec: Spec, los
         assert after[item_name].vacuous is item.vacuous, item_name
 
 
+@pytest.mark.one_in(3)
 @every_factor
 @every_case
 def test_the_papers_own_noise_moves_like_the_engines(name: str, spec: Spec, loss: float, parameter: float) -> None:

@@ -49,6 +49,7 @@ def noise_shapes(name: str, plan: Plan) -> list[tuple[int, ...]]:
     return [shape for phase in plan.phases for shape in RUNS[name].noise_shapes(phase)]
 
 
+@pytest.mark.one_in(3)
 @every_plan
 def test_as_many_steps_as_were_charged(name: str, plan: Plan) -> None:
     streams = RecordingStreams(SEED)
@@ -73,6 +74,7 @@ def sampling_of(phase: AnyPhase, dataset_size: int) -> tuple[Sampling, int, int,
     return None
 
 
+@pytest.mark.one_in(2)
 @every_gradient_plan
 def test_phases_follow_one_another(name: str, plan: Plan) -> None:
     """The plan's last phase once more, with other sizes: charged one after the other, and run so."""
@@ -205,6 +207,7 @@ def test_a_selection_has_the_law_of_gumbel_noise_at_the_planned_scale(scale: flo
         assert stats.chisquare(counts, 2000.0 * expected / expected.sum()).pvalue > 1e-3
 
 
+@pytest.mark.one_in(3)
 @every_own_plan
 def test_other_noise_is_another_model(name: str, plan: Plan) -> None:
     """Else the comparison with the transcription would not see the noise."""

@@ -37,6 +37,7 @@ def test_unseeded_runs_differ(name: str, plan: Plan) -> None:
     assert len(runs) > 3
 
 
+@pytest.mark.one_in(3)
 @every_own_plan
 def test_a_cancelled_run_releases_nothing_and_says_how_far_it_was(name: str, plan: Plan) -> None:
     for stop in range(plan.iterations):
@@ -47,6 +48,7 @@ def test_a_cancelled_run_releases_nothing_and_says_how_far_it_was(name: str, pla
         assert set(vars(stopped.value)) == {"steps"}
 
 
+@pytest.mark.one_in(4)
 @every_plan
 def test_progress_counts_the_plans_steps(name: str, plan: Plan) -> None:
     told: list[tuple[int, int]] = []
@@ -108,6 +110,7 @@ def test_any_array_library_gives_the_same_run(name: str, plan: Plan, dtype: str)
         np.testing.assert_allclose(strict.parameters[key], value, rtol=1e-11 if dtype == "float64" else 1e-4, atol=1e-7)
 
 
+@pytest.mark.one_in(4)
 @every_plan
 def test_float32_and_float64_agree(name: str, plan: Plan) -> None:
     wide, narrow = (

@@ -182,6 +182,7 @@ def test_shuffled_rows_are_dealt_out_anew_in_every_epoch(name: str, plan: Plan) 
     assert_binomial((taken[:, 0] & taken[:, batches]).sum(axis=0), runs, 1.0 / batches**2)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "plan"), [case for case in plans() if is_gradient_steps(case.values[1])])
 def test_places_are_drawn_whatever_is_in_them(name: str, plan: Plan) -> None:
     """Nothing is drawn from the realised number of rows; schemes of a fixed size never read beyond the declared one."""

@@ -101,6 +101,7 @@ def test_the_number_of_rows_does_not_show(capfd: pytest.CaptureFixture[str], nam
         assert visible(capfd, plan, *data(rows), dtype) == expected
 
 
+@pytest.mark.one_in(3)
 @every_plan
 def test_without_rows_the_noise_alone_is_released(name: str, plan: Plan) -> None:
     """Whatever the noise is, it is there; and a data set of null records is as good as none."""
