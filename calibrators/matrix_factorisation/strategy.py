@@ -333,7 +333,8 @@ def _least(error: _Error, begin: Array, objective: Objective) -> Array:
 
 def _of_ratios(ratios: Array) -> Array:
     """Return 1, exp(-v_1), exp(-v_1 - v_2), ..."""
-    return np.exp(-np.concatenate([[0.0], np.cumsum(ratios)]))
+    found: Array = np.exp(-np.concatenate([[0.0], np.cumsum(ratios)]))
+    return found
 
 
 def _filtered(denominator: Array, series: Array) -> Array:
