@@ -12,7 +12,9 @@ import numpy.typing as npt
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import (
     Blocks,
+    CyclicPoisson,
     DisjointBatches,
+    FixedOrderEpochs,
     Poisson,
     RandomAllocation,
     ShuffledEpochs,
@@ -257,7 +259,9 @@ def rows_of(phase: object, dataset_size: int) -> float:
             share = min(sampling.sampling_probability, sampling.max_batch_size / dataset_size)
         case RandomAllocation() | Blocks() as sampling:
             share = sampling.participations / sampling.num_bins
-        case ShuffledEpochs() as sampling:
+        case CyclicPoisson() as sampling:
+            share = sampling.sampling_probability / sampling.cycle_length
+        case ShuffledEpochs() | FixedOrderEpochs() as sampling:
             share = 1.0 / sampling.steps_per_epoch
         case DisjointBatches():
             share = min(phase.divisor / dataset_size, 1.0)
