@@ -21,7 +21,7 @@ from accounting.events import Blocks, DisjointBatches, FullBatch, Poisson, Rando
 from accounting.numbers import MAX_DATASET_SIZE
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Box
-from calibrators.plan import AnyPhase, Clip, Phase, Plan
+from calibrators.plan import AnyPhase, BoundedSteps, Clip, Plan
 from calibrators.release import RandomIterate
 from trainer.arrays import Array, Namespace
 from trainer.audit.scores import Floats
@@ -119,7 +119,7 @@ def _unit(plan: Plan) -> float:
 
 
 def _bound(phase: AnyPhase) -> float:
-    if not isinstance(phase, Phase):
+    if not isinstance(phase, BoundedSteps):
         return phase.contribution_bound
     bound = phase.gradient_bound
     return bound.max_grad_norm if isinstance(bound, Clip) else 1.0 + bound.regularizer
