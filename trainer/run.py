@@ -21,7 +21,7 @@ from accounting.events import (
     TruncatedPoisson,
     WithoutReplacement,
 )
-from calibrators.plan import Phase, Plan
+from calibrators.plan import BoundedSteps, Plan
 from trainer.algorithms import EXECUTIONS
 from trainer.arrays import Array, on_host, silent, to_host
 from trainer.checkpoint import Binding, Checkpoints, pack, unpack
@@ -250,7 +250,7 @@ def rows_per_step(plan: Plan) -> float:
 
 def rows_of(phase: object, dataset_size: int) -> float:
     """Return the records that a step of the phase takes in the mean, by the declared size."""
-    if not isinstance(phase, Phase):
+    if not isinstance(phase, BoundedSteps):
         return float(dataset_size)
     match phase.event.sampling:
         case Poisson() | WithoutReplacement() as sampling:

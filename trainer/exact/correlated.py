@@ -1,8 +1,9 @@
 r"""Noise that is correlated over the steps of a run, exactly: the release is a function of C G + s Z, rounded once.
 
-**Setting.** C is lower triangular and Toeplitz, with coefficients c_j = n_j 2^-m: n_j are whole numbers, n_0 > 0 (the
-first b of them are not 0). The sum of step t is a vector q_t of whole steps of a grid. Z_t are independent standard
-normal vectors, and R_t = round(K Z_t) with K = 2^m s / gamma, gamma the grid's step in units of the contribution bound.
+**Setting.** C is lower triangular and Toeplitz, with coefficients c_j = n_j 2^-m for j < b,
+where n_j are whole numbers and n_0 > 0. The sum of step t is a vector q_t of whole steps of a grid. Z_t are independent
+standard normal vectors, and R_t = round(K Z_t) with K = 2^m s / gamma, gamma the grid's step in units of the
+contribution bound.
 
 **What the proof covers** are the whole numbers Y_t = sum_j n_j q_(t-j) + R_t. Since sum_j n_j q_(t-j) is whole, Y_t is
 what the continuous mechanism releases, (C G + s Z)_t over gamma 2^-m, rounded to a whole number. One record moves the
@@ -43,7 +44,6 @@ import numpy as np
 import scipy
 
 from accounting.errors import InvalidValue
-from accounting.events import CorrelatedGaussian
 from trainer.exact.loops import Floats, solve
 from trainer.grid import LARGEST_SCALE
 from trainer.noise import Noise, State
@@ -52,8 +52,6 @@ from trainer.noise import Noise, State
 _LARGEST_NORMAL = 64.0
 #: All numbers stay below it.
 _LARGEST_NUMBER = 2.0**52
-#: Coefficients have at most so many binary digits behind the point.
-MOST_BITS = 24
 #: Numbers of the noise that are kept from step to step, at most: 512 MiB.
 MOST_KEPT = 1 << 26
 #: Coefficients of 1 / C that are added up one by one; later ones are bounded together.
@@ -67,33 +65,10 @@ class Recursion:
     Attributes:
         whole: n_0, n_1, ..., as many as C has bands.
         bits: m.
-
-    >>> Recursion.of(CorrelatedGaussian(1.0, (0.75, 0.5, 0.5)))
-    Recursion(whole=(3, 2, 2), bits=2)
     """
 
     whole: tuple[int, ...]
     bits: int
-
-    @staticmethod
-    def of(mechanism: CorrelatedGaussian) -> Recursion:
-        """Return the least whole numbers for the mechanism's coefficients.
-
-        Raises:
-            InvalidValue: they need more than `MOST_BITS` binary digits behind the point.
-        """
-        ratios = [value.as_integer_ratio() for value in mechanism.coefficients]
-        bits = max(below for _, below in ratios).bit_length() - 1
-        if bits > MOST_BITS:
-            raise InvalidValue(
-                f"coefficients of a run are multiples of 2^-{MOST_BITS}, so that noise is correlated without an error; "
-                f"these are multiples of 2^-{bits}",
-                pointer=("coefficients",),
-            )
-        whole = [above * ((1 << bits) // below) for above, below in ratios]
-        while len(whole) > 1 and not whole[-1]:
-            whole.pop()
-        return Recursion(tuple(whole), bits)
 
     @property
     def memory(self) -> int:
