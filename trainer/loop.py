@@ -268,6 +268,11 @@ class GradientSteps(Resumable):
         """What the steps so far have led to."""
         return self._iteration.point
 
+    @property
+    def sampler(self) -> Sampler:
+        """What draws the slots of the phase that the last step belongs to."""
+        return self._sampler
+
     def step(self) -> None:
         if self._within == self._phases[self._phase].steps:
             self._phase, self._within = self._phase + 1, 0

@@ -335,6 +335,11 @@ class TurnsSampler(ABC):
         self._drawn += 1
         return self._batch(turn)
 
+    def had_the_turn(self, slots: Indices) -> npt.NDArray[np.bool_]:
+        """Return whether the last step was the turn of these slots' part: a secret, which an audit knows."""
+        found: npt.NDArray[np.bool_] = self._turn_of[slots] == (self._drawn - 1) % self._turns
+        return found
+
     def state(self) -> State:
         return {"turn_of": self._turn_of, "drawn": self._drawn}
 

@@ -65,6 +65,6 @@ EXECUTION = Execution(
     make=make,
     check=check_gradient_steps,
     models=PREDICTORS,
-    coordinates=Coordinates.SEPARATE,
+    coordinates=Coordinates.SUBTRACTED,
     requests={},
 )
