@@ -1,6 +1,6 @@
 """DP-BandMF: gradient steps whose noise is correlated over steps by a banded Toeplitz matrix, with momentum.
 
-Source: Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta & Xu 2023 (arXiv 2306.08153), Algorithm 1.
+Source: Choquette-Choo et al. 2023 (arXiv 2306.08153), Algorithm 1 with Theorem 4.
 """
 
 from __future__ import annotations

@@ -175,5 +175,5 @@ def check_kept(recursion: Recursion, dimension: int) -> None:
         raise InvalidValue(
             f"noise over {recursion.memory + 1} bands and {dimension} parameters keeps {numbers} numbers from step to "
             f"step; a run keeps at most {MOST_KEPT}: use at most {MOST_KEPT // dimension + 1} bands",
-            pointer=("bands",),
+            pointer=("correlation", "bands"),
         )

@@ -180,7 +180,7 @@ def test_too_much_noise_to_keep_is_refused() -> None:
     correlated.check_kept(bands, correlated.MOST_KEPT // 63)
     with pytest.raises(InvalidValue, match="use at most 34 bands") as caught:
         CorrelatedNoise(random_streams(1).gaussian_noise(), bands, 2_000_000)
-    assert caught.value.pointer == ("bands",)
+    assert caught.value.pointer == ("correlation", "bands")
 
 
 def test_the_law_is_that_of_the_solution() -> None:
