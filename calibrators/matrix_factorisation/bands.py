@@ -7,7 +7,8 @@ own event.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from accounting.errors import AccountingError, InvalidValue, Unsupported
@@ -20,6 +21,8 @@ from calibrators.matrix_factorisation.strategy import Strategy, Workload, optima
 from calibrators.noise import Steps, solve_steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 
+#: With so few cycles as this, their number falls by much from one number of bands to the next: more of these are tried.
+_FEW_CYCLES = 32
 #: A vector of earlier sums and one of earlier noise, in numbers of 8 bytes, for each band but the first.
 _BYTES_PER_BAND = 16
 
@@ -170,39 +173,74 @@ def _check_sizes(spec: Spec) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    spec: Spec
+    bands: int
+    steps: Steps
+    strategy: Strategy
+
+    @property
+    def error(self) -> float:
+        assert self.spec.correlation is not None, "as was checked"
+        return self.steps.noise_multiplier * self.strategy.at(self.spec.correlation.objective)
+
+
 def _chosen(spec: Spec) -> Solved:
     """Solve for the noise with each number of bands, also with the other sampling, and take the best."""
     assert spec.correlation is not None, "as was checked"
-    found: list[tuple[Spec, int, Steps, Strategy, float]] = []
-    refusal: AccountingError | None = None
-    for one in (spec, *_with_the_other_sampling(spec)):
-        for bands in _candidates(one):
-            try:
-                steps, strategy = _solved_with(one, bands)
-            except AccountingError as error:
-                refusal = refusal or error
-                continue
-            error_of_sums = steps.noise_multiplier * strategy.at(spec.correlation.objective)
-            found.append((one, bands, steps, strategy, error_of_sums))
-    own = [each for each in found if each[0] is spec and spec.correlation.bands in (None, each[1])]
-    if not own:
-        assert refusal is not None, "there is a candidate, and it was not solved"
-        raise refusal
-    best = min(own, key=lambda each: each[4])
-    alone = next((each[4] for each in found if each[0].sampling == CyclicPoisson.kind and each[1] == 1), None)
+    given = spec.correlation.bands
+    own = _solved_for_all(spec, _candidates(spec))
+    best = min((each for each in own if given in (None, each.bands)), key=lambda each: each.error)
+    if given is None and -(-best.steps.event.count // best.bands) <= _FEW_CYCLES:
+        more = set(_between(best.bands, best.steps.event.count, min(spec.correlation.max_bands, most_bands(spec))))
+        own += _solved_for_all(spec, sorted(more - {each.bands for each in own}))
+        best = min(own, key=lambda each: each.error)
+    found = sorted(own, key=lambda each: each.bands)
+    for other in _with_the_other_sampling(spec):
+        with suppress(AccountingError):
+            found += _solved_for_all(other, _candidates(other))
+    sampled = (each.error for each in found if each.spec.sampling == CyclicPoisson.kind and each.bands == 1)
+    alone = next(sampled, None)
     alternatives = tuple(
         Alternative(
-            sampling=str(each[0].sampling),
-            bands=each[1],
-            noise_multiplier=each[2].noise_multiplier,
-            error=each[4],
-            ratio=None if alone is None else each[4] / alone,
-            memory=None if spec.dimension is None else memory_of(each[1], spec.dimension),
+            sampling=str(each.spec.sampling),
+            bands=each.bands,
+            noise_multiplier=each.steps.noise_multiplier,
+            error=each.error,
+            ratio=None if alone is None else each.error / alone,
+            memory=None if spec.dimension is None else memory_of(each.bands, spec.dimension),
             is_chosen=each is best,
         )
         for each in found
     )
-    return Solved(best[2], best[3], best[1], alternatives)
+    return Solved(best.steps, best.strategy, best.bands, alternatives)
+
+
+def _solved_for_all(spec: Spec, candidates: Iterable[int]) -> list[_Candidate]:
+    """Return the numbers of bands up to the first whose noise does not meet the target: more bands need more noise.
+
+    Raises:
+        AccountingError: the first one was refused.
+    """
+    found: list[_Candidate] = []
+    for bands in candidates:
+        try:
+            found.append(_Candidate(spec, bands, *_solved_with(spec, bands)))
+        except AccountingError:
+            if found:
+                break
+            raise
+    return found
+
+
+def _between(bands: int, steps: int, most: int) -> Iterator[int]:
+    """Yield numbers near one, the smallest of those with as many cycles: more would only make batches more likely."""
+    for quarters in (3, 5, 6, 7):
+        cycles = -(-4 * steps // (quarters * bands))
+        smallest = -(-steps // cycles)
+        if smallest <= most:
+            yield smallest
 
 
 def memory_of(bands: int, dimension: int) -> int:
@@ -211,11 +249,11 @@ def memory_of(bands: int, dimension: int) -> int:
 
 
 def _candidates(spec: Spec) -> Iterator[int]:
-    """Yield 1, 2, 4, ... as far as the spec allows, or its own number and 1, to compare with."""
+    """Yield 1, 2, 4, ... as far as the spec allows, or its own number, and then 1 to compare with."""
     assert spec.correlation is not None, "as was checked"
     most = most_bands(spec)
     if spec.correlation.bands is not None:
-        yield from sorted({1, min(spec.correlation.bands, most)})
+        yield from dict.fromkeys((min(spec.correlation.bands, most), 1))
         return
     bands, most = 1, min(spec.correlation.max_bands, most)
     while bands <= most:

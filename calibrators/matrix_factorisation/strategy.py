@@ -213,7 +213,7 @@ class _ToeplitzError(_Error):
         weights, behind = self._weights(objective, own.size)
         weighted = weights * own
         # Settled rows are all alike. Far from the optimum they may not be: their mean leads the search back.
-        late = np.arange(own.size - own.size // 4, own.size)
+        late = np.arange(own.size - max(1, own.size // 4), own.size)
         weighted[late] += behind / late.size * own[late]
         energy = float(weighted @ own)
         met = np.array([weighted[lag:] @ second[: own.size - lag] for lag in range(coefficients.size)])

@@ -203,6 +203,14 @@ def test_the_noise_of_one_step_is_that_of_a_row_of_the_inverse():
     assert noise_of_steps((0.5, 0.25), 10**6)[1] == pytest.approx(2.0 / math.sqrt(0.75), rel=1e-12)
 
 
+def test_few_steps_have_optima_too():
+    """Of two steps with two bands: c = (1, v) has (1 + v^2)(2 + (1 - v)^2) / 2, least at a root of its derivative."""
+    assert [optimal(Workload(steps), 1).least for steps in (1, 2)] == pytest.approx([1.0, math.sqrt(1.5)])
+    v = np.roots([2.0, -3.0, 4.0, -1.0])
+    v = float(v[np.isreal(v)].real[0])
+    assert optimal(Workload(2), 2).least == pytest.approx(math.sqrt((1 + v * v) * (2 + (1 - v) ** 2) / 2), rel=1e-9)
+
+
 def test_the_search_begins_at_the_root_of_the_workload():
     for momentum in (0.0, 0.9):
         root = start(Workload(20, momentum), 20)
