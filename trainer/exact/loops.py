@@ -1,6 +1,6 @@
-"""The ziggurat's fast path: the loops of the exact noise over words, compiled by numba (`accounting.compiled`).
+"""The inner loops of the exact noise, compiled by numba (`accounting.compiled`): over words, and over earlier noise.
 
-`trainer.exact.ziggurat` defines the names and proves the bounds.
+`trainer.exact.ziggurat` and `trainer.exact.correlated` define the names and prove the bounds.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _LAYER, _TOP = 255, -(2**11)
 _SMALLEST_TAIL = np.uint64(1 << 44)
 #: Dekker's constant: a product with it splits a float64 into halves whose products are exact.
 _SPLITTER = 2.0**27 + 1.0
+#: Columns of earlier noise that are worked on at a time: they stay in a cache.
+_AT_ONCE = 1024
 
 
 @compiled
@@ -140,3 +142,37 @@ def _rounded(signed: float, word: int, factor: float, rest: float, slack: float)
     left += product - whole
     carried = np.rint(left)
     return whole + carried, abs(left - carried) >= 0.5 - slack
+
+
+@compiled
+def solve(values: Floats, kept: Floats, weights: Floats, first: float) -> None:
+    """Write round((values - weights kept) / first) over the values: all are whole numbers, and the answer is exact.
+
+    Args:
+        values: shape (d,).
+        kept: shape (b - 1, d).
+        weights: shape (b - 1,).
+        first: n_0.
+    """
+    rows, size = kept.shape
+    inverse = 1.0 / first
+    for start in range(0, size, _AT_ONCE):
+        part = values[start : start + _AT_ONCE]
+        row = 0
+        while row + 4 <= rows:  # four at a time are loaded and stored once
+            one, two = kept[row, start : start + _AT_ONCE], kept[row + 1, start : start + _AT_ONCE]
+            three, four = kept[row + 2, start : start + _AT_ONCE], kept[row + 3, start : start + _AT_ONCE]
+            a, b, c, d = weights[row], weights[row + 1], weights[row + 2], weights[row + 3]
+            for place in range(part.size):
+                part[place] -= (a * one[place] + b * two[place]) + (c * three[place] + d * four[place])
+            row += 4
+        while row < rows:
+            one, a = kept[row, start : start + _AT_ONCE], weights[row]
+            for place in range(part.size):
+                part[place] -= a * one[place]
+            row += 1
+        for place in range(part.size):
+            # The quotient errs by less than 1/2, so that its nearest whole number is the answer or next to it.
+            nearest = np.rint(part[place] * inverse)
+            twice = 2.0 * (part[place] - nearest * first)
+            part[place] = nearest + (1.0 if twice >= first else 0.0) - (1.0 if twice < -first else 0.0)
