@@ -6,6 +6,7 @@ Source: Choquette-Choo et al. 2023 (arXiv 2306.08153), Algorithm 1 with Theorem 
 from __future__ import annotations
 
 from accounting.errors import InvalidValue
+from calibrators.algorithm import ExampleRequest
 from calibrators.plan import Clip, CorrelatedSteps
 from trainer.arrays import Array
 from trainer.execution import PREDICTORS, Coordinates, Execution, check_gradient_steps
@@ -66,5 +67,37 @@ EXECUTION = Execution(
     check=check_gradient_steps,
     models=PREDICTORS,
     coordinates=Coordinates.SUBTRACTED,
-    requests={},
+    requests={
+        "correlated_noise": ExampleRequest(
+            "Logistic regression on the bundled breast cancer data with correlated noise, the number of bands chosen",
+            {
+                "dataset_id": "ds_breast_cancer",
+                "model": {"kind": "logistic_regression"},
+                "batch_size": 50,
+                "iterations": 90,
+                "sampling": "cyclic_poisson",
+                "neighboring_relation": "add_or_remove_one",
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
+                "hyperparameters": {"step_size": 0.5},
+                "correlation": {"bands": "auto"},
+                "seed": 1,
+            },
+        ),
+        "fixed_order": ExampleRequest(
+            "A small neural network where batches cannot be sampled: the same order in every epoch, with momentum",
+            {
+                "dataset_id": "ds_digits",
+                "model": {"kind": "mlp", "hidden": [32]},
+                "batch_size": 100,
+                "iterations": 140,
+                "sampling": "fixed_order_epochs",
+                "neighboring_relation": "replace_special",
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
+                "hyperparameters": {"step_size": 0.1, "momentum": 0.9},
+                "correlation": {"bands": 14},
+            },
+        ),
+    },
 )

@@ -46,6 +46,14 @@ QUICK: dict[str, dict[str, Any]] = {
         "gradient_bound": {"kind": "normalize", "regularizer": 0.5},
         "hyperparameters": {"step_size": 0.05},
     },
+    "dp_bandmf": {
+        "sampling": "fixed_order_epochs",
+        "iterations": 20,
+        "batch_size": 57,
+        "gradient_bound": CLIP,
+        "hyperparameters": {"step_size": 0.5, "momentum": 0.5},
+        "correlation": {"bands": 3},
+    },
     "dp_sgd_gradient": {
         "sampling": "full_batch",
         "iterations": 40,
@@ -149,7 +157,7 @@ def request_for(algorithm: str, target: str | None = None, **changes: Any) -> di
 def calibrated(quick: Any, request: dict[str, Any], run: dict[str, Any], dimension: int) -> dict[str, Any]:
     """What `/v1/calibrate` answers to the request with its data set's size and the constants that the run derived."""
     names = ("algorithm", "iterations", "batch_size", "sampling", "neighboring_relation", "gradient_bound", "domain")
-    names = (*names, "penalty", "hyperparameters", "target")
+    names = (*names, "penalty", "hyperparameters", "target", "correlation")
     body = {name: request[name] for name in names if request.get(name, ...) is not ...}
     assumptions = run["result"]["assumptions"] | request.get("assumptions", {})
     answer = quick.post(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from calibrators.correlation import Correlation
 from calibrators.plan import Clip, CorrelatedSteps
 from calibrators.release import LastIterate
+from tests.app.runs.promises.laws import logistic
+from tests.app.runs.promises.promise import Promise
 from tests.conformance.trainers.subjects.a_run import Run, spec
 from tests.conformance.trainers.subjects.drawn import Drawn, Vector
 from tests.conformance.trainers.subjects.subject import Subject
@@ -42,5 +46,19 @@ SUBJECTS: dict[str, Subject] = {
             variants={"momentum": {"momentum": 0.5}},
         ),
         correlated,
+        Promise(
+            logistic(np.array([2.0, -1.0])),
+            1000,
+            {
+                "sampling": "fixed_order_epochs",
+                "batch_size": 100,
+                "iterations": 50,
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "zcdp", "rho": 1},
+                "hyperparameters": {"step_size": 0.05},
+                "correlation": {"bands": 4},
+            },
+            unbounded="no theorem speaks of what it attains: its errors are those of sums of gradients",
+        ),
     ),
 }
