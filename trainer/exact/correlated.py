@@ -25,10 +25,11 @@ bit by bit, and the last b - 1 vectors e are all that is kept. They are the nois
 Rounding to whole steps moves each row of C x by n_0 / 2 at most, where R_t has the standard deviation K.
 
 **Numbers are exact.** e = h * (R + r) with |r_t| <= n_0 / 2 and h the coefficients of 1 / sum n_j x^j. So as long as
-|Z| stays below `_LARGEST_NORMAL`, which it leaves with a probability below 2^-2950 per number, every number here is
-below (`_LARGEST_NORMAL` K + n_0 / 2)(1 + |n|_1 |h|_1) in absolute value. `Recursion.spread` keeps K so small that this
-is below 2^52: all sums and products are whole numbers that float64 holds, in any order. (n_0 / 2 is below
-`_LARGEST_NORMAL` K, since s is at least |c| / 1000 and gamma at most 1/16.)
+|Z| stays below `_LARGEST_NORMAL`, which it leaves with a probability below 2^-2950 per number, e is at most E =
+(`_LARGEST_NORMAL` K + n_0 / 2) |h|_1 in absolute value, and every other number at most `_LARGEST_NORMAL` K + n_0 / 2 +
+|n|_1 E. `Recursion.spread` keeps K so small that these are below 2^31 and 2^52: all sums and products are whole numbers
+that float64 holds, in any order, and e is kept in 32 bits. (n_0 / 2 is below `_LARGEST_NORMAL` K, since s is at least
+|c| / 1000 and gamma at most 1/16.)
 
 Nothing here depends on a record, and the work is the same in every step.
 
@@ -44,16 +45,16 @@ import numpy as np
 import scipy
 
 from accounting.errors import InvalidValue
-from trainer.exact.loops import Floats, solve
+from trainer.exact.loops import Floats, Kept, solve
 from trainer.grid import LARGEST_SCALE
 from trainer.noise import Noise, State
 
 #: The largest |Z| for which all numbers are exact: 2^6.
 _LARGEST_NORMAL = 64.0
-#: All numbers stay below it.
-_LARGEST_NUMBER = 2.0**52
+#: All numbers stay below the one, and those that are kept below the other.
+_LARGEST_NUMBER, _LARGEST_KEPT = 2.0**52, 2.0**31
 #: Numbers of the noise that are kept from step to step, at most: 512 MiB.
-MOST_KEPT = 1 << 26
+MOST_KEPT = 1 << 27
 #: Coefficients of 1 / C that are added up one by one; later ones are bounded together.
 _LISTED = 1 << 14
 
@@ -81,9 +82,9 @@ class Recursion:
         Args:
             steps: T.
         """
-        growth = 1.0 + sum(self.whole) * self._inverse_norm(steps)
-        room = _LARGEST_NUMBER / (2.0 * _LARGEST_NORMAL * LARGEST_SCALE)
-        return float(2.0**self.bits * max(1.0, growth / room))
+        norm = self._inverse_norm(steps)
+        growth = max((1.0 + sum(self.whole) * norm) / _LARGEST_NUMBER, norm / _LARGEST_KEPT)
+        return float(2.0**self.bits * max(1.0, 2.0 * _LARGEST_NORMAL * LARGEST_SCALE * growth))
 
     def _inverse_norm(self, steps: int) -> float:
         """Return an upper bound of |h|_1, the sum of the first ``steps`` |h_t|, up to rounding.
@@ -119,8 +120,9 @@ class CorrelatedNoise:
     def __init__(self, noise: Noise, recursion: Recursion, dimension: int) -> None:
         check_kept(recursion, dimension)
         self._noise, self._recursion = noise, recursion
-        self._weights = np.array(recursion.whole[:0:-1], dtype=np.float64)  # of the oldest vector first
-        self._kept: Floats = np.zeros((recursion.memory, dimension))
+        # Of the oldest vector first; twice, so that those of any order of the rows are a part of it.
+        self._weights = np.array(2 * recursion.whole[:0:-1], dtype=np.float64)
+        self._kept: Kept = np.zeros((recursion.memory, dimension), dtype=np.int32)
         self._drawn = 0
 
     def rounded(self, size: int, scale: float) -> Floats:
@@ -132,10 +134,10 @@ class CorrelatedNoise:
         """
         values = self._noise.rounded(size, scale * 2.0**self._recursion.bits)
         # The vector of step t is in row t mod (b - 1), so that the oldest one is where the next one will be.
-        oldest = self._drawn % max(1, self._recursion.memory)
-        solve(values, self._kept, np.roll(self._weights, oldest), float(self._recursion.whole[0]))
-        if self._recursion.memory:
-            self._kept[oldest] = values
+        rows = self._recursion.memory
+        oldest = self._drawn % max(1, rows)
+        weights = self._weights[rows - oldest : 2 * rows - oldest]
+        solve(values, self._kept, weights, oldest, float(self._recursion.whole[0]))
         self._drawn += 1
         return values
 
@@ -156,7 +158,7 @@ class CorrelatedNoise:
                 code="checkpoint_refused",
             )
         self._noise.restore(state["noise"])
-        self._kept = np.array(kept, dtype=np.float64)
+        self._kept = np.array(kept, dtype=np.int32)
         self._drawn = int(state["drawn"])
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ Words = npt.NDArray[np.uint64]
 Signed = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
+Kept = npt.NDArray[np.int32]
 
 #: The low bits of a word choose a layer, and its top bits a place in it.
 _LAYER, _TOP = 255, -(2**11)
@@ -145,13 +146,14 @@ def _rounded(signed: float, word: int, factor: float, rest: float, slack: float)
 
 
 @compiled
-def solve(values: Floats, kept: Floats, weights: Floats, first: float) -> None:
-    """Write round((values - weights kept) / first) over the values: all are whole numbers, and the answer is exact.
+def solve(values: Floats, kept: Kept, weights: Floats, oldest: int, first: float) -> None:
+    """Write round((values - weights kept) / first) over the values and over the oldest row that is kept, exactly.
 
     Args:
-        values: shape (d,).
+        values: Whole numbers; shape (d,).
         kept: shape (b - 1, d).
-        weights: shape (b - 1,).
+        weights: Whole numbers; shape (b - 1,).
+        oldest: The row.
         first: n_0.
     """
     rows, size = kept.shape
@@ -176,3 +178,5 @@ def solve(values: Floats, kept: Floats, weights: Floats, first: float) -> None:
             nearest = np.rint(part[place] * inverse)
             twice = 2.0 * (part[place] - nearest * first)
             part[place] = nearest + (1.0 if twice >= first else 0.0) - (1.0 if twice < -first else 0.0)
+        if rows:
+            kept[oldest, start : start + _AT_ONCE] = part

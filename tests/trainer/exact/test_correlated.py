@@ -104,12 +104,12 @@ def dense_of(recursion: Recursion, steps: int) -> np.ndarray:
 
 
 def test_worked_numbers() -> None:
-    """c = (0.8, 0.6) and z = 1, 2, 3, 4, in units of 2^-20 and of 2^-40: within a unit of the first."""
-    given = [np.array([float(z << 40)]) for z in (1, 2, 3, 4)]
+    """c = (0.8, 0.6) and z = 1, 2, 3, 4, in steps of 2^-28 of them: within a few of these."""
+    given = [np.array([float(z << 28)]) for z in (1, 2, 3, 4)]
     ten = Recursion((8, 6), 0)
     noise = CorrelatedNoise(Recorded(1, given), ten, 1)
     found = np.array([noise.rounded(1, 1.0)[0] for _ in given])
-    np.testing.assert_allclose(found * 10.0 / 2.0**40, [1.25, 1.5625, 2.578125, 3.06640625], rtol=1e-11)
+    np.testing.assert_allclose(found * 10.0 / 2.0**28, [1.25, 1.5625, 2.578125, 3.06640625], rtol=2e-7)
 
 
 def test_ties_go_up() -> None:
@@ -117,11 +117,11 @@ def test_ties_go_up() -> None:
     for first in (1.0, 2.0, 3.0, 4.0, 1923.0, 1924.0):
         values = np.concatenate([np.arange(-5000.0, 5000.0), np.array([2.0**51, -(2.0**51), 2.0**51 - 1])])
         found = values.copy()
-        solve(found, np.zeros((0, values.size)), np.zeros(0), first)
+        solve(found, np.zeros((0, values.size), dtype=np.int32), np.zeros(0), 0, first)
         assert found.tolist() == [nearest(int(value), int(first)) for value in values]
 
 
-@pytest.mark.parametrize("steps", [1, 100, 10**8])
+@pytest.mark.parametrize("steps", [1, 100, 3000])
 @pytest.mark.parametrize("recursion", RECURSIONS)
 def test_all_numbers_are_exact(recursion: Recursion, steps: int) -> None:
     """With normal numbers as large as they are allowed for, of the worst signs; and the scale is drawn fast."""
@@ -136,6 +136,7 @@ def test_all_numbers_are_exact(recursion: Recursion, steps: int) -> None:
     largest = 64.0 * scale + recursion.whole[0] / 2
     noise = float(np.abs(inverse).sum()) * largest
     assert largest + sum(recursion.whole) * noise <= 2.0**52
+    assert noise < 2.0**31
 
 
 @pytest.mark.parametrize("recursion", [Recursion((1, 1), 0), Recursion((9, 8, 8, 8), 0), Recursion((4, 4, 4, 1), 2)])
@@ -179,7 +180,7 @@ def test_too_much_noise_to_keep_is_refused() -> None:
     bands = Recursion(tuple(range(64, 0, -1)), 6)
     correlated.check_kept(bands, correlated.MOST_KEPT // 63)
     with pytest.raises(InvalidValue, match="use at most 34 bands") as caught:
-        CorrelatedNoise(random_streams(1).gaussian_noise(), bands, 2_000_000)
+        CorrelatedNoise(random_streams(1).gaussian_noise(), bands, 4_000_000)
     assert caught.value.pointer == ("correlation", "bands")
 
 
