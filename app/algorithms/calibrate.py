@@ -128,8 +128,8 @@ class CalibrateAnswer(Schema):
     alternatives: list[AlternativeBody] = Field(
         default=[],
         exclude_if=is_empty,
-        description="Where noise is correlated and solved for: the plan's number of bands beside others, and beside "
-        "the other sampling where that is accounted. Left out of other answers.",
+        description="The plan's number of bands beside others, and beside the other sampling where that is accounted: "
+        "where noise is correlated and solved for. Left out of other answers.",
     )
     plan: PlanBody
     events: list[EventSchema]

@@ -29,9 +29,9 @@ Delta = Annotated[float | None, typer.Option(help="delta of the target, beside -
 Rho = Annotated[float | None, typer.Option(help="A target in zCDP.")]
 Mu = Annotated[float | None, typer.Option(help="A target in Gaussian DP.")]
 StepSize = Annotated[float | None, typer.Option(help="A step size of your own, in place of the theorem's.")]
-Momentum = Annotated[float | None, typer.Option(help="Of algorithms with correlated noise.")]
+Momentum = Annotated[float | None, typer.Option(help="Share of the last step in the next one, with correlated noise.")]
 Bands = Annotated[
-    str | None, typer.Option(help="Of correlated noise: a number of bands, or auto. Else auto.", show_default=False)
+    str | None, typer.Option(help="Bands of correlated noise: a number, or auto. Else auto.", show_default=False)
 ]
 Dtype = Annotated[
     str | None,

@@ -161,8 +161,6 @@ def _as_published(spec: Spec, solved: Solved) -> AsPublished | None:
     if not isinstance(target, ApproximateDpTarget) or target.delta == 0.0:
         return None
     formula = r"\lceil T/b \rceil \text{ Poisson steps, } q = b B / n,\; s / \max_i \|C e_i\|"
-    if not spec.judge_published:
-        return AsPublished(UNJUDGED[0], UNJUDGED[1], AMPLIFIED, formula)
     relation, steps = NeighboringRelation.REPLACE_SPECIAL, solved.steps
     assert spec.correlation is not None, "the registry fills it in"
     own = replace(
@@ -180,15 +178,10 @@ def _as_published(spec: Spec, solved: Solved) -> AsPublished | None:
     except AccountingError as error:
         why = f"The engine has no noise in the paper's setting: {error.detail.rstrip('.')}."
         return AsPublished(None, why, AMPLIFIED, formula)
-    printed = found.noise_multiplier
-    verdict, why = judge(
-        [found.event],
-        relation,
-        target,
-        printed=printed,
-        needed=printed,
-        setting="cyclic Poisson batches, replace_special",
-    )
+    printed, setting = found.noise_multiplier, "cyclic Poisson batches, replace_special"
+    verdict, why = UNJUDGED
+    if spec.judge_published:
+        verdict, why = judge([found.event], relation, target, printed=printed, needed=printed, setting=setting)
     return AsPublished(verdict, why, AMPLIFIED, formula, noise_multiplier=printed)
 
 
@@ -253,7 +246,7 @@ ALGORITHM = Algorithm(
                 "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
                 "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
                 "hyperparameters": {"step_size": 0.05},
-                "correlation": {"bands": "auto"},
+                "correlation": {"bands": "auto", "objective": "mean"},
             },
         ),
         "dp_bandmf_fixed_order": ExampleRequest(
@@ -268,7 +261,7 @@ ALGORITHM = Algorithm(
                 "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
                 "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
                 "hyperparameters": {"step_size": 0.05, "momentum": 0.9},
-                "correlation": {"bands": 64},
+                "correlation": {"bands": 64, "objective": "mean"},
             },
         ),
     },

@@ -202,7 +202,7 @@ class _Error(ABC):
 
 
 class _ToeplitzError(_Error):
-    """Of a workload without step sizes: it is Toeplitz, too."""
+    """The error of a workload without step sizes, which is Toeplitz, too."""
 
     def __init__(self, workload: Workload) -> None:
         self._steps, self._momentum = workload.steps, workload.momentum
@@ -256,7 +256,7 @@ class _ToeplitzError(_Error):
 
 
 class _SizedError(_Error):
-    """Of a workload whose steps have sizes of their own."""
+    """The error of a workload whose steps have sizes of their own."""
 
     def __init__(self, workload: Workload) -> None:
         assert workload.step_sizes is not None, "others are Toeplitz"
