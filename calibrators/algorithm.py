@@ -109,6 +109,7 @@ class Algorithm:
             with the first.
         one_step: Whether it releases once: a request then names no number of steps.
         in_stages: Whether its steps may change on the way, in batch size, noise and step size.
+        correlates: Whether the noise of its steps is correlated, so that a spec says how, and may have momentum.
         norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
         variants: Its forms by name, the default first; none where there is but one.
         calibrate: Spec in, Calibration out; the spec's defaults are filled in (`calibrators.registry.calibrate`).
@@ -132,6 +133,7 @@ class Algorithm:
     requests: Mapping[str, ExampleRequest]
     one_step: bool = False
     in_stages: bool = False
+    correlates: bool = False
     gradient_bound_required: bool = True
     norm_order: float = 2.0
     variants: tuple[str, ...] = ()

@@ -152,6 +152,7 @@ class _Question:
     noise_multiplier: float | None
     iterations: int | None
     batch_size: int | None
+    largest_batch: int
 
     def events(
         self, *, noise_multiplier: float | None = None, iterations: int | None = None, batch_size: int | None = None
@@ -304,13 +305,21 @@ def _nothing_to_solve_for(spec: Spec, what: str) -> Unsupported:
     )
 
 
-def solve_steps(spec: Spec, event_of: EventOf, *, iterations: int | None, batch_size: int | None) -> Steps:
+def solve_steps(
+    spec: Spec,
+    event_of: EventOf,
+    *,
+    iterations: int | None,
+    batch_size: int | None,
+    largest_batch: int | None = None,
+) -> Steps:
     """Equal steps, with what the spec leaves open solved for.
 
     Args:
         spec: What is given.
         event_of: The event of the steps; hashable, since solutions are remembered by it.
         iterations, batch_size: The algorithm's own where the spec leaves them to it; None for what is solved for.
+        largest_batch: The largest batch for which there are events; None is all records.
 
     Guarantees:
         never_misses: the certified upper end at the returned value meets the target.
@@ -330,6 +339,7 @@ def solve_steps(spec: Spec, event_of: EventOf, *, iterations: int | None, batch_
         spec.noise_multiplier,
         iterations,
         batch_size,
+        spec.dataset_size if largest_batch is None else largest_batch,
     )
     with pointed_at_sampling():
         return _solve(asked)
@@ -360,7 +370,7 @@ def _solve(asked: _Question) -> Steps:
     if asked.unknown is Unknown.ITERATIONS:
         count = solve_count(lambda value: asked.events(iterations=value), relation, target)
         return _steps(asked, asked.events(iterations=count.value), count)
-    size = solve_batch_size(lambda value: asked.events(batch_size=value), relation, target, asked.dataset_size)
+    size = solve_batch_size(lambda value: asked.events(batch_size=value), relation, target, asked.largest_batch)
     return _steps(asked, asked.events(batch_size=size.value), size)
 
 

@@ -12,6 +12,8 @@ plan do not change when a later version can say more.
 from __future__ import annotations
 
 import json
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -20,7 +22,15 @@ from accounting import ENGINE_VERSION
 from accounting.canonical import Json, canonical_bytes, sha256_hex
 from accounting.described import Described, Real, from_json
 from accounting.errors import InvalidValue, one_of
-from accounting.events import Event, Gaussian, event_from_json, prefix_of_events
+from accounting.events import (
+    CorrelatedGaussian,
+    CyclicPoisson,
+    Event,
+    FixedOrderEpochs,
+    Gaussian,
+    event_from_json,
+    prefix_of_events,
+)
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Domain, Penalty, domain_from_json, penalty_from_json
@@ -30,6 +40,8 @@ from calibrators.release import LAST_ITERATE, Release, WeightedAverage, release_
 
 #: A schedule of step sizes has at most as many numbers.
 MAX_SCHEDULE = 100_000
+#: Coefficients of correlated noise that are carried out are whole multiples of 2 to the minus so much, at the finest.
+MAX_COEFFICIENT_BITS = 20
 #: The numeric types that a plan can be carried out in. A plan that names none was made for the first.
 DTYPES = (FLOAT64, FLOAT32) = ("float64", "float32")
 
@@ -75,7 +87,7 @@ GRADIENT_BOUNDS: dict[str, type[GradientBound]] = {cls.kind: cls for cls in (Cli
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class BoundedSteps(ABC):
     """Noisy gradient steps that are alike, each: sample, bound each record's gradient, sum, add noise, divide, step.
 
     Attributes:
@@ -92,8 +104,7 @@ class Phase:
     step_size: float | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event.mechanism, Gaussian):
-            raise InvalidValue("a phase of noisy gradient steps has a gaussian event", pointer=("event", "mechanism"))
+        self.check_event()
         object.__setattr__(self, "divisor", read_integer("divisor", self.divisor, 1, MAX_DATASET_SIZE))
         if isinstance(self.step_size, Sequence):
             if len(self.step_size) != self.steps or self.steps > MAX_SCHEDULE:
@@ -103,6 +114,19 @@ class Phase:
             object.__setattr__(self, "step_size", tuple(_step_size(value) for value in self.step_size))
         elif self.step_size is not None:
             object.__setattr__(self, "step_size", _step_size(self.step_size))
+
+    @abstractmethod
+    def check_event(self) -> None:
+        """Refuse an event of another kind.
+
+        Raises:
+            InvalidValue: the steps are not charged so.
+        """
+
+    @property
+    @abstractmethod
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the normal numbers that the noise is made of, over the contribution bound."""
 
     @property
     def steps(self) -> int:
@@ -125,9 +149,8 @@ class Phase:
 
     @property
     def noise_stddev_on_sum(self) -> float:
-        """Standard deviation per coordinate of the noise on the sum of contributions, in their unit."""
-        assert isinstance(self.event.mechanism, Gaussian)
-        return self.event.mechanism.noise_multiplier * self.gradient_bound.contribution_bound
+        """Standard deviation per coordinate of the normal numbers on the sum of contributions, in their unit."""
+        return self.noise_multiplier * self.gradient_bound.contribution_bound
 
     @property
     def noise_stddev_on_mean(self) -> float:
@@ -144,8 +167,9 @@ class Phase:
         """The noise on a sum over the contribution bound."""
         return self.noise_stddev_on_sum / self.gradient_bound.contribution_bound
 
-    def smallest_change(self, radius: float) -> None:
+    def smallest_change(self, radius: float) -> float | None:
         """Return None: gradients are summed, and not their changes."""
+        return None
 
     def noise(self, relation: NeighboringRelation) -> Noise:
         """Return the noise on a step's sum of contributions."""
@@ -164,7 +188,85 @@ class Phase:
         }
 
 
-AnyPhase = Phase | StructuredPhase
+@dataclass(frozen=True, slots=True)
+class Phase(BoundedSteps):
+    """Noisy gradient steps whose noise is drawn anew in every step."""
+
+    def check_event(self) -> None:
+        if not isinstance(self.event.mechanism, Gaussian):
+            raise InvalidValue("a phase of noisy gradient steps has a gaussian event", pointer=("event", "mechanism"))
+
+    @property
+    def noise_multiplier(self) -> float:
+        assert isinstance(self.event.mechanism, Gaussian), "as a phase sees to"
+        return self.event.mechanism.noise_multiplier
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelatedSteps(BoundedSteps):
+    """Noisy gradient steps whose noise is correlated: step t adds x_t = (z_t - sum over j >= 1 of c_j x_(t-j)) / c_0.
+
+    The z_t are independent normal numbers, and `noise_stddev_on_sum` is theirs. What privacy sees are the sums of steps
+    with C applied, plus z, so that a trainer forms exactly that: it needs coefficients that are whole numbers over a
+    power of two. The more bits these have, the coarser is the grid that sums and noise lie on.
+
+    Attributes:
+        momentum: beta of m_t = beta m_(t-1) + mean_t, by which a step moves.
+    """
+
+    kind: ClassVar[str] = "correlated_steps"
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        BoundedSteps.__post_init__(self)
+        below_one = math.nextafter(1.0, 0.0)
+        object.__setattr__(self, "momentum", read_real("momentum", self.momentum, 0.0, below_one))
+
+    def check_event(self) -> None:
+        if not isinstance(self.event.mechanism, CorrelatedGaussian):
+            raise InvalidValue(
+                "steps with correlated noise have a correlated_gaussian event", pointer=("event", "mechanism")
+            )
+        if not isinstance(self.event.sampling, CyclicPoisson | FixedOrderEpochs):
+            raise InvalidValue(
+                f"steps with correlated noise have {CyclicPoisson.kind} batches or {FixedOrderEpochs.kind}, not "
+                f"{self.event.sampling.kind}",
+                pointer=("event", "sampling"),
+            )
+        for index, value in enumerate(self.coefficients):
+            if value > 1.0 or not math.ldexp(value, MAX_COEFFICIENT_BITS).is_integer():
+                raise InvalidValue(
+                    f"coefficients that are carried out are multiples of 2^-{MAX_COEFFICIENT_BITS}, 1 at most; got "
+                    f"{value!r}",
+                    pointer=("event", "mechanism", "coefficients", index),
+                )
+
+    @property
+    def coefficients(self) -> tuple[float, ...]:
+        """c_0, c_1, ... of C."""
+        assert isinstance(self.event.mechanism, CorrelatedGaussian), "as the phase sees to"
+        return self.event.mechanism.coefficients
+
+    @property
+    def coefficient_bits(self) -> int:
+        """The least k such that all coefficients are whole multiples of 2^-k."""
+        return max(value.as_integer_ratio()[1].bit_length() - 1 for value in self.coefficients)
+
+    @property
+    def whole_coefficients(self) -> tuple[int, ...]:
+        """The coefficients as multiples of 2 to the minus `coefficient_bits`."""
+        return tuple(int(math.ldexp(value, self.coefficient_bits)) for value in self.coefficients)
+
+    @property
+    def noise_multiplier(self) -> float:
+        assert isinstance(self.event.mechanism, CorrelatedGaussian), "as the phase sees to"
+        return self.event.mechanism.noise_multiplier
+
+    def to_json(self) -> dict[str, Json]:
+        return {"kind": self.kind} | BoundedSteps.to_json(self) | {"momentum": self.momentum}
+
+
+AnyPhase = Phase | CorrelatedSteps | StructuredPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,15 +399,13 @@ def _plan_from_json(value: Mapping[str, Any]) -> Plan:
 
 
 def _phase_from_json(value: Mapping[str, Any]) -> AnyPhase:
-    event = event_from_json(value["event"])
-    if "kind" in value:
+    if value.get("kind", CorrelatedSteps.kind) != CorrelatedSteps.kind:
         return PHASES[value["kind"]].from_json(value)
-    return Phase(
-        event=event,
-        gradient_bound=from_json(value["gradient_bound"], GRADIENT_BOUNDS),
-        divisor=int(value["divisor"]),
-        step_size=_step_size_from_json(value["step_size"]),
-    )
+    event, bound = event_from_json(value["event"]), from_json(value["gradient_bound"], GRADIENT_BOUNDS)
+    divisor, step_size = int(value["divisor"]), _step_size_from_json(value["step_size"])
+    if "kind" in value:
+        return CorrelatedSteps(event, bound, divisor, step_size, float(value["momentum"]))
+    return Phase(event, bound, divisor, step_size)
 
 
 def _step_size_from_json(value: Any) -> float | tuple[float, ...] | None:

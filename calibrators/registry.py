@@ -18,6 +18,7 @@ from accounting.events.samplings import Sampling
 from accounting.near_names import suggestion
 from accounting.relations import NeighboringRelation
 from calibrators.algorithm import Algorithm
+from calibrators.correlation import Correlation
 from calibrators.spec import Calibration, Spec
 
 #: Lists begin with the algorithm that most people know.
@@ -94,6 +95,7 @@ def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
         sampling=sampling,
         neighboring_relation=spec.neighboring_relation or _relation(algorithm, SAMPLINGS[sampling]),
         variant=_variant(algorithm, spec.variant),
+        correlation=spec.correlation or (Correlation() if algorithm.correlates else None),
     )
     if filled.neighboring_relation not in algorithm.relations:
         raise Unsupported(
@@ -106,7 +108,16 @@ def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
     if spec.stages and not algorithm.in_stages:
         able = one_of([each.name for each in ALGORITHMS.values() if each.in_stages])
         raise Unsupported(f"{algorithm.name} has no stages; leave them out, or use {able}", pointer=("stages",))
+    if not algorithm.correlates:
+        _check_nothing_is_correlated(algorithm, spec)
     return filled
+
+
+def _check_nothing_is_correlated(algorithm: Algorithm, spec: Spec) -> None:
+    able = one_of([each.name for each in ALGORITHMS.values() if each.correlates])
+    for name, has in (("correlation", "draws the noise of each step anew"), ("momentum", "has no momentum")):
+        if getattr(spec, name) is not None:
+            raise Unsupported(f"{algorithm.name} {has}; leave {name} out, or use {able}", pointer=(name,))
 
 
 def _relation(algorithm: Algorithm, sampling: type[Sampling]) -> NeighboringRelation:

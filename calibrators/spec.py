@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,6 +22,7 @@ from accounting.numbers import (
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
 from calibrators.as_published import AsPublished
+from calibrators.correlation import Alternative, Correlation
 from calibrators.geometry import Domain, Penalty
 from calibrators.plan import Clip, GradientBound, Plan
 from calibrators.provenance import Provenance
@@ -85,6 +87,8 @@ class Spec:
         dimension: Number of parameters; utility needs it, privacy does not.
         assumptions: Constants of the problem by their names in the HTTP contract.
         step_size: The caller's own step size; None asks the theorem for one.
+        momentum: Of an algorithm that has any; None is none.
+        correlation: How the noise of successive steps is to be correlated, of an algorithm that does it.
         noise_multiplier: Noise on the sum over the contribution bound; given where something else is solved for.
         variant: Which of an algorithm's forms; None is its first.
         judge_published: Whether the engine judges the noise that the paper prints, which takes a calibration too.
@@ -110,6 +114,8 @@ class Spec:
     dimension: int | None = None
     assumptions: Mapping[str, float] = field(default_factory=dict)
     step_size: float | None = None
+    momentum: float | None = None
+    correlation: Correlation | None = None
     noise_multiplier: float | None = None
     variant: str | None = None
     judge_published: bool = True
@@ -130,6 +136,8 @@ class Spec:
             read_integer("iterations", self.iterations, 1, MAX_COUNT)
         if self.dimension is not None:
             read_integer("dimension", self.dimension, 1, MAX_DIMENSION)
+        if self.momentum is not None:
+            read_real("momentum", self.momentum, 0.0, math.nextafter(1.0, 0.0))
         if self.noise_multiplier is not None:
             read_real("noise_multiplier", self.noise_multiplier, MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
         self._check_what_is_open()
@@ -222,6 +230,7 @@ class Calibration:
         warnings: Sentences a reader must see beside the numbers.
         as_published: The paper's own calibration, judged if the spec asks; None where it has none for this target.
         dtype_reason: Why the plan is carried out in float64 although nobody asked for it; else None.
+        alternatives: Where noise is correlated and solved for: the plan's number of bands beside others.
     """
 
     plan: Plan
@@ -235,3 +244,4 @@ class Calibration:
     warnings: tuple[str, ...]
     as_published: AsPublished | None = None
     dtype_reason: str | None = None
+    alternatives: tuple[Alternative, ...] = ()

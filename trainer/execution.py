@@ -16,10 +16,9 @@ from enum import Enum
 from accounting.errors import InvalidValue
 from calibrators.algorithm import ExampleRequest
 from calibrators.phases.structured import StructuredPhase
-from calibrators.plan import FLOAT32, Clip, Normalize, Phase, Plan
+from calibrators.plan import FLOAT32, BoundedSteps, Clip, Normalize, Plan
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
-from trainer.grid import grid_for
-from trainer.loop import Task, Trainer, check_sampling_of
+from trainer.loop import Task, Trainer, check_sampling_of, grid_of
 from trainer.losses import Softmax
 from trainer.models import MODELS, MeanModel, Model, MultilayerPerceptron
 
@@ -47,15 +46,16 @@ def check_gradient_steps(proposal: Proposal) -> None:
     """Refuse noisy gradient steps whose batches cannot be drawn, or whose clip threshold or noise cannot be kept.
 
     Raises:
-        InvalidValue: the threshold is too small, or the noise is too small or too large against it.
+        InvalidValue: the threshold is too small, or the noise is too small or too large against it; correlated noise of
+            which too much would be kept.
         Unsupported: the batches are not drawn here as they are charged.
     """
     for phase in proposal.plan.phases:
-        assert isinstance(phase, Phase), "the algorithm's plans have no other phases"
+        assert isinstance(phase, BoundedSteps), "the algorithm's plans have no other phases"
         check_sampling_of(proposal.plan, phase)
         if isinstance(phase.gradient_bound, Clip):
             check_at_least(proposal.plan, "max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
-        grid_for(phase.smallest_noise, proposal.model.num_parameters, proposal.plan.dtype, proposal.capacity)
+        grid_of(proposal.plan, phase, proposal.model, proposal.capacity)
 
 
 def bounded_by(name: str, where: str) -> Check:
@@ -131,13 +131,13 @@ class Execution:
         check: Refuses a plan that the trainer's arithmetic, or the model, cannot keep.
         models: Kinds of models that a run of it can train.
         requests: Examples of ``POST /v1/runs``, by a name that no other example has.
-        gradient_bound: The kind of gradient bound that every `Phase` of its plans has; None for other phases.
+        gradient_bound: The kind of gradient bound that every `BoundedSteps` of its plans has; None for other phases.
         coordinates: What an audit may assume of the update.
         float64_because: Why its runs are better carried out in float64, whatever the plan; empty where nothing speaks
             against float32.
     """
 
-    phase_type: type[Phase] | type[StructuredPhase]
+    phase_type: type[BoundedSteps] | type[StructuredPhase]
     make: Callable[[Task], Trainer]
     check: Check
     models: tuple[str, ...]

@@ -10,15 +10,16 @@ from typing import Any, ClassVar, Protocol
 from randomgen import AESCounter
 
 from accounting.errors import InvalidValue
-from accounting.events import Gaussian
 from calibrators.geometry import Domain, L1Penalty, Penalty, Simplex
-from calibrators.plan import Clip, Normalize, Phase, Plan
+from calibrators.plan import BoundedSteps, Clip, CorrelatedSteps, Normalize, Phase, Plan
 from trainer import domains, penalties
 from trainer.arrays import Array, namespace_of, silent
 from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
 from trainer.domains import project
+from trainer.exact.correlated import CorrelatedNoise, Recursion, check_kept
 from trainer.grid import Grid, grid_for
 from trainer.models import Model
+from trainer.noise import Noise
 from trainer.records import Records
 from trainer.release import rule_for
 from trainer.samplers import Sampler, check_sampling
@@ -220,9 +221,10 @@ class GradientSteps(Resumable):
     draws its slots and then its noise, an empty batch included, so each step is one charged event.
 
     Args:
-        task: Of a plan whose phases are all `Phase`s with step sizes and the algorithm's kind of gradient bound.
+        task: Of a plan whose phases are all of one type, with step sizes and the algorithm's kind of gradient bound.
         start: From the first point to the algorithm's iteration.
         gradient_bound: The kind.
+        phase_type: The type.
 
     Guarantees:
         - as_many_steps_as_charged: each phase has its event's count of them.
@@ -234,23 +236,28 @@ class GradientSteps(Resumable):
         Unsupported: no sampler for what was charged.
     """
 
-    kept = ("_phase", "_within", "_steps_done", "_noise", "_release")
+    kept = ("_phase", "_within", "_steps_done", "_release")
 
     def __init__(
-        self, task: Task, start: Callable[[Array], Iteration], gradient_bound: type[Clip] | type[Normalize]
+        self,
+        task: Task,
+        start: Callable[[Array], Iteration],
+        gradient_bound: type[Clip] | type[Normalize],
+        phase_type: type[BoundedSteps] = Phase,
     ) -> None:
-        self._phases = check_phases(task, gradient_bound)
+        self._phases = check_phases(task, gradient_bound, phase_type)
         self._task = task
         xp = task.records.xp
         initial = xp.asarray(task.model.initial(task.streams.initialisation), dtype=xp.float64)
         self._iteration = start(project(task.plan.domain, xp, initial))
         self._sums = BoundedSum(task.model, task.records, task.plan.dtype)
-        self._grids = [task.grid(_noise_multiplier(phase)) for phase in self._phases]
-        self._noise = task.streams.gaussian_noise()
+        model, capacity = task.model, task.records.capacity
+        self._grids = [grid_of(task.plan, phase, model, capacity) for phase in self._phases]
+        self._normals = task.streams.gaussian_noise()
         self._release = rule_for(task.plan.release, task.plan.iterations, self.point, task.streams.release)
         self._steps_done = 0
         self._phase, self._within = 0, 0
-        self._sampler = self._start_phase()
+        self._start_phase()
 
     @property
     def steps_done(self) -> int:
@@ -261,10 +268,15 @@ class GradientSteps(Resumable):
         """What the steps so far have led to."""
         return self._iteration.point
 
+    @property
+    def sampler(self) -> Sampler:
+        """What draws the slots of the phase that the last step belongs to."""
+        return self._sampler
+
     def step(self) -> None:
         if self._within == self._phases[self._phase].steps:
             self._phase, self._within = self._phase + 1, 0
-            self._sampler = self._start_phase()
+            self._start_phase()
         task, phase, xp = self._task, self._phases[self._phase], self._task.records.xp
         with silent():
             before, bound, grid = self._iteration.point, phase.gradient_bound, self._grids[self._phase]
@@ -287,21 +299,25 @@ class GradientSteps(Resumable):
 
     def state(self) -> State:
         drawn = {"sampler": self._sampler.state(), "sampling": self._task.streams.sampling.state}
-        return self._iteration.state() | super().state() | drawn
+        return self._iteration.state() | super().state() | drawn | {"noise": self._noise.state()}
 
     def restore(self, state: State) -> None:
         self._iteration.restore(state)
         super().restore(state)
-        self._sampler = self._start_phase()
+        self._start_phase()
+        self._noise.restore(state["noise"])
         self._sampler.restore(state["sampler"])
         self._task.streams.sampling.state = state["sampling"]
 
     def close(self) -> None:
         self._noise.close()
 
-    def _start_phase(self) -> Sampler:
+    def _start_phase(self) -> None:
         task, phase = self._task, self._phases[self._phase]
-        return task.streams.sampler(
+        self._noise: Noise = self._normals
+        if isinstance(phase, CorrelatedSteps):
+            self._noise = CorrelatedNoise(self._normals, recursion_of(phase), task.model.num_parameters)
+        self._sampler: Sampler = task.streams.sampler(
             phase.event.sampling, phase.steps, phase.divisor, task.plan.dataset_size, task.records
         )
 
@@ -311,13 +327,16 @@ def gradient_steps(update: Update, gradient_bound: type[Clip] | type[Normalize])
     return lambda task: GradientSteps(task, lambda point: _Updates(update, point), gradient_bound)
 
 
-def check_phases(task: Task, gradient_bound: type[Clip] | type[Normalize]) -> tuple[Phase, ...]:
-    """The plan's phases, when noisy gradient steps with this kind of bound can carry them out."""
-    phases: list[Phase] = []
+def check_phases(
+    task: Task, gradient_bound: type[Clip] | type[Normalize], phase_type: type[BoundedSteps] = Phase
+) -> tuple[BoundedSteps, ...]:
+    """The plan's phases, when noisy gradient steps of this type and kind of bound can carry them out."""
+    phases: list[BoundedSteps] = []
     name, smallest = task.plan.algorithm, SMALLEST_MAX_GRAD_NORMS[task.plan.dtype]
     for index, phase in enumerate(task.plan.phases):
-        if not isinstance(phase, Phase):
-            raise InvalidValue(f"{name} has phases of noisy gradient steps alone", pointer=("phases", index))
+        if not isinstance(phase, phase_type):
+            kind = "noisy gradient steps" + (" with correlated noise" if phase_type is CorrelatedSteps else "")
+            raise InvalidValue(f"{name} has phases of {kind} alone", pointer=("phases", index))
         if not phase.is_executable:
             raise InvalidValue(
                 "this plan was made for its privacy alone: every phase of a run needs a step_size",
@@ -339,11 +358,29 @@ def check_phases(task: Task, gradient_bound: type[Clip] | type[Normalize]) -> tu
     return tuple(phases)
 
 
-def check_sampling_of(plan: Plan, phase: Phase) -> None:
+def check_sampling_of(plan: Plan, phase: BoundedSteps) -> None:
     """Refuse a phase whose batches are not drawn here as they are charged; see `check_sampling`."""
     check_sampling(phase.event.sampling, phase.steps, phase.divisor, plan.dataset_size, plan.neighboring_relation)
 
 
-def _noise_multiplier(phase: Phase) -> float:
-    assert isinstance(phase.event.mechanism, Gaussian), "as a phase sees to"
-    return phase.event.mechanism.noise_multiplier
+def grid_of(plan: Plan, phase: BoundedSteps, model: Model, capacity: int) -> Grid:
+    """Return the grid of a phase's sums.
+
+    Args:
+        capacity: Slots of the data set, of which a batch may hold all.
+
+    Raises:
+        InvalidValue: so much noise, or so many contributions, that no grid keeps the bound; correlated noise of which
+            too much would be kept.
+    """
+    spread = 1.0
+    if isinstance(phase, CorrelatedSteps):
+        recursion = recursion_of(phase)
+        check_kept(recursion, model.num_parameters)
+        spread = recursion.spread(phase.steps)
+    return grid_for(phase.noise_multiplier, model.num_parameters, plan.dtype, capacity, spread=spread)
+
+
+def recursion_of(phase: CorrelatedSteps) -> Recursion:
+    """Return C of the phase's noise."""
+    return Recursion(phase.whole_coefficients, phase.coefficient_bits)

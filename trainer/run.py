@@ -12,14 +12,16 @@ import numpy.typing as npt
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import (
     Blocks,
+    CyclicPoisson,
     DisjointBatches,
+    FixedOrderEpochs,
     Poisson,
     RandomAllocation,
     ShuffledEpochs,
     TruncatedPoisson,
     WithoutReplacement,
 )
-from calibrators.plan import Phase, Plan
+from calibrators.plan import BoundedSteps, Plan
 from trainer.algorithms import EXECUTIONS
 from trainer.arrays import Array, on_host, silent, to_host
 from trainer.checkpoint import Binding, Checkpoints, pack, unpack
@@ -248,7 +250,7 @@ def rows_per_step(plan: Plan) -> float:
 
 def rows_of(phase: object, dataset_size: int) -> float:
     """Return the records that a step of the phase takes in the mean, by the declared size."""
-    if not isinstance(phase, Phase):
+    if not isinstance(phase, BoundedSteps):
         return float(dataset_size)
     match phase.event.sampling:
         case Poisson() | WithoutReplacement() as sampling:
@@ -257,7 +259,9 @@ def rows_of(phase: object, dataset_size: int) -> float:
             share = min(sampling.sampling_probability, sampling.max_batch_size / dataset_size)
         case RandomAllocation() | Blocks() as sampling:
             share = sampling.participations / sampling.num_bins
-        case ShuffledEpochs() as sampling:
+        case CyclicPoisson() as sampling:
+            share = sampling.sampling_probability / sampling.cycle_length
+        case ShuffledEpochs() | FixedOrderEpochs() as sampling:
             share = 1.0 / sampling.steps_per_epoch
         case DisjointBatches():
             share = min(phase.divisor / dataset_size, 1.0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,9 @@ from randomgen import AESCounter
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import (
     Blocks,
+    CyclicPoisson,
     DisjointBatches,
+    FixedOrderEpochs,
     FullBatch,
     Poisson,
     RandomAllocation,
@@ -51,6 +54,8 @@ SAMPLINGS = (
     Blocks,
     ShuffledEpochs,
     DisjointBatches,
+    CyclicPoisson,
+    FixedOrderEpochs,
 )
 
 
@@ -309,6 +314,123 @@ class AllocationSampler(EpochSampler):
         return padded(np.flatnonzero(self._step_of == step), self._size, self._capacity)
 
 
+class TurnsSampler(ABC):
+    """Deals slots out once, before the first step; then the parts take turns, always in the same order.
+
+    Who is in which part stays the same for the whole phase, which correlated noise is charged for: a slot's steps are
+    at least as many apart as there are parts. So it is kept in a checkpoint.
+
+    Args:
+        turn_of: shape (N,): the part of each slot; -1 for a slot that is in none.
+        turns: Parts.
+    """
+
+    def __init__(self, turn_of: npt.NDArray[np.int32], turns: int) -> None:
+        self._turn_of, self._turns = turn_of, turns
+        self._drawn = 0
+        self._deal()
+
+    def draw(self) -> Indices:
+        turn = self._drawn % self._turns
+        self._drawn += 1
+        return self._batch(turn)
+
+    def had_the_turn(self, slots: Indices) -> npt.NDArray[np.bool_]:
+        """Return whether the last step was the turn of these slots' part: a secret, which an audit knows."""
+        found: npt.NDArray[np.bool_] = self._turn_of[slots] == (self._drawn - 1) % self._turns
+        return found
+
+    def state(self) -> State:
+        return {"turn_of": self._turn_of, "drawn": self._drawn}
+
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken.
+
+        Raises:
+            InvalidValue: the parts are not there. Others would bring a slot's steps closer together.
+        """
+        turn_of: Any = state.get("turn_of")
+        if np.shape(turn_of) != self._turn_of.shape:
+            raise InvalidValue(
+                "the checkpoint is without the groups of the records, which are fixed for a run",
+                code="checkpoint_refused",
+            )
+        self._turn_of, self._drawn = np.asarray(turn_of, dtype=np.int32), int(state["drawn"])
+        self._deal()
+
+    def _deal(self) -> None:
+        """Make a list of the slots of each part."""
+        order = np.argsort(self._turn_of, kind="stable")
+        edges = np.searchsorted(self._turn_of[order], np.arange(self._turns + 1))
+        self._parts: list[Indices] = [order[start:end] for start, end in pairwise(edges.tolist())]
+
+    @abstractmethod
+    def _batch(self, turn: int) -> Indices:
+        """Return the slots of the next step, which is the turn of this part, padded by the spare slot."""
+
+
+class CyclicPoissonSampler(TurnsSampler):
+    """Takes each slot of one group with the same probability; groups take turns, and a slot stays in its group.
+
+    Args:
+        turn_of: shape (N,): the group of each slot; -1 for a slot that is in none.
+        sampling: With the number of groups and q.
+        steps: How many draws there will be.
+        stream: Where the coins come from.
+
+    Guarantees:
+        - realised_probability_is_not_above_the_charged, inclusions_are_independent: given the groups, as
+          `PoissonSampler` has them.
+        - batches_are_padded: to a `padded_size`, whatever groups and batches were drawn, and so are lists of groups.
+    """
+
+    def __init__(self, turn_of: npt.NDArray[np.int32], sampling: CyclicPoisson, steps: int, stream: AESCounter) -> None:
+        self._sampling, self._steps, self._stream = sampling, steps, stream
+        groups, probability, self._spare = sampling.cycle_length, sampling.sampling_probability, turn_of.size
+        if sampling.assignment == "by_position":
+            self._group_size = -(-int(np.count_nonzero(turn_of >= 0)) // groups)
+            self._size = padded_size(self._group_size, probability, steps)
+        else:
+            self._group_size = padded_size(turn_of.size, 1.0 / groups, groups)
+            self._size = padded_size(turn_of.size, probability / groups, steps)
+        super().__init__(turn_of, groups)
+
+    def _deal(self) -> None:
+        super()._deal()
+        places = max(self._group_size, *(part.size for part in self._parts))
+        # The last place is that of a draw that took too few: it has the spare slot, as those of short groups have.
+        self._groups = np.full((self._turns, places + 1), self._spare, dtype=np.intp)
+        for group, part in zip(self._groups, self._parts, strict=True):
+            group[: part.size] = part
+        self._coins = PoissonSampler(places, self._sampling.sampling_probability, self._steps, self._stream)
+
+    def _batch(self, turn: int) -> Indices:
+        drawn = self._groups[turn][self._coins.draw()]
+        return padded(drawn[drawn != self._spare], self._size, self._spare)
+
+
+class FixedOrderSampler(TurnsSampler):
+    """Takes the same batches in the same order in every epoch: they are cut once from a secret permutation."""
+
+    def _batch(self, turn: int) -> Indices:
+        return self._parts[turn]
+
+
+def dealt_out(positions: Indices, turns: int, dataset_size: int, stream: AESCounter) -> npt.NDArray[np.int32]:
+    """Return the part of each slot where a secret permutation of the declared places is cut equally: shape (N,).
+
+    Args:
+        positions: shape (N,): the slot of each place.
+        turns: Parts; their sizes are public numbers, and differ by one at most.
+        dataset_size: Declared places; the slots of others are in no part.
+        stream: Where the permutation is drawn from.
+    """
+    turn_of = np.full(positions.size, -1, dtype=np.int32)
+    order = np.random.Generator(stream).permutation(dataset_size)
+    turn_of[positions[order]] = np.arange(dataset_size) * turns // dataset_size
+    return turn_of
+
+
 def padded_size(capacity: int, probability: float, steps: int) -> int:
     """Return the least B with ``steps`` P(Bin(capacity, probability) > B) <= `OVERFLOW`.
 
@@ -427,6 +549,15 @@ def sampler_for(
         case ShuffledEpochs():
             edges = np.arange(sampling.steps_per_epoch + 1) * dataset_size // sampling.steps_per_epoch
             sampler = ShuffledSampler(records.positions, edges, dataset_size, stream)
+        case CyclicPoisson(assignment="by_position"):
+            turn_of = dealt_out(records.positions, sampling.cycle_length, dataset_size, stream)
+            sampler = CyclicPoissonSampler(turn_of, sampling, steps, stream)
+        case CyclicPoisson():
+            drawn = np.random.Generator(stream).integers(sampling.cycle_length, size=records.capacity, dtype=np.int32)
+            sampler = CyclicPoissonSampler(drawn, sampling, steps, stream)
+        case FixedOrderEpochs():
+            turn_of = dealt_out(records.positions, sampling.steps_per_epoch, dataset_size, stream)
+            sampler = FixedOrderSampler(turn_of, sampling.steps_per_epoch)
         case DisjointBatches(assignment="by_position"):
             sampler = ShuffledSampler(records.positions, np.arange(steps + 1) * divisor, dataset_size, stream)
         case DisjointBatches():

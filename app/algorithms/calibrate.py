@@ -82,11 +82,36 @@ SolutionBody = (
 )
 
 
+class AlternativeBody(Schema):
+    """One number of bands, with the least noise that meets the target."""
+
+    sampling: str
+    bands: int = Field(description="1 is independent noise.")
+    noise_multiplier: float = Field(
+        description="Standard deviation of the normal numbers that the noise is made of, over the contribution bound."
+    )
+    error: float = Field(
+        description="What the objective is: the error of the sums that training follows, in contribution bounds."
+    )
+    ratio: float | None = Field(
+        description="The error over that of Poisson batches with fresh noise in every step; null where these do not "
+        "meet the target."
+    )
+    memory: int | None = Field(
+        description="Bytes that a run keeps of earlier steps; null where the number of parameters is not given."
+    )
+    is_chosen: bool = Field(description="Whether it is the plan's.")
+
+
 class NextBody(Schema):
     """The next larger integer, which misses the target."""
 
     value: int
     achieved: AnyAchievedBody
+
+
+def is_empty(value: list[object]) -> bool:
+    return not value
 
 
 class CalibrateAnswer(Schema):
@@ -100,6 +125,12 @@ class CalibrateAnswer(Schema):
     noise: NoiseBody
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]
+    alternatives: list[AlternativeBody] = Field(
+        default=[],
+        exclude_if=is_empty,
+        description="The plan's number of bands beside others, and beside the other sampling where that is accounted: "
+        "where noise is correlated and solved for. Left out of other answers.",
+    )
     plan: PlanBody
     events: list[EventSchema]
     dtype: DtypeName = Field(description="The numeric type in which a run carries the plan out; part of its hash.")

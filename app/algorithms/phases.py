@@ -13,6 +13,7 @@ from app.kit.fields import Schema
 from app.wire.events import EventSchema
 from calibrators.phases import PHASES
 from calibrators.phases.structured import StructuredPhase
+from calibrators.plan import CorrelatedSteps
 
 
 class GradientStepsBody(Schema):
@@ -22,6 +23,13 @@ class GradientStepsBody(Schema):
     gradient_bound: GradientBoundBody
     divisor: int
     step_size: float | list[float] | None = Field(description="One for all steps, or one for each.")
+
+
+class CorrelatedStepsBody(GradientStepsBody):
+    """Noisy gradient steps whose noise is correlated over steps."""
+
+    kind: Literal[CorrelatedSteps.kind]  # type: ignore[valid-type]  # one word, in one place
+    momentum: float
 
 
 def _body_of(phase: type[StructuredPhase]) -> type[Schema]:
@@ -44,4 +52,4 @@ def _as_list(annotation: Any) -> Any:
 
 
 #: A phase of any kind; one without a kind is noisy gradient steps.
-PhaseBody = Union[(*map(_body_of, PHASES.values()), GradientStepsBody)]  # type: ignore[valid-type]
+PhaseBody = Union[(*map(_body_of, PHASES.values()), CorrelatedStepsBody, GradientStepsBody)]  # type: ignore[valid-type]

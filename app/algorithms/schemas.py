@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from accounting.events.correlated_gaussian import MOST_LISTED
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE
 from accounting.relations import NeighboringRelation
 from app.algorithms.geometry import DomainBody, GradientBoundBody, PenaltyBody
-from app.kit.fields import Integer, OptionalInteger, Schema
+from app.kit.fields import INTEGRAL, Integer, OptionalInteger, Schema
 from app.wire.answers import IntervalBody
+from calibrators.correlation import USUAL_MAX_BANDS, Objective
 from calibrators.stages import MAX_STAGES
 
 
@@ -48,6 +50,44 @@ class HyperparametersChoice(Schema):
     """Values of the caller's own, in place of the theorem's."""
 
     step_size: float | None = Field(None, gt=0, le=1e12, description="Factor of the update.")
+    momentum: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="How much of the last step goes into the next one, of algorithms with correlated noise. Left out, "
+        "none.",
+    )
+
+
+def _no_number(value: Any) -> Any:
+    return None if value == "auto" else value
+
+
+class CorrelationChoice(Schema):
+    """How the noise of successive steps is correlated: by a banded matrix, whose coefficients are answered."""
+
+    bands: Annotated[
+        int | None, INTEGRAL, BeforeValidator(_no_number, json_schema_input_type=int | Literal["auto"] | None)
+    ] = Field(
+        None,
+        ge=1,
+        le=MOST_LISTED,
+        description="Steps that the noise of a step depends on, its own included. `auto`, or left out: 1, 2, 4, ... "
+        "are tried, and that with the least error is taken; then the noise is what is solved for.",
+        examples=["auto", 8],
+    )
+    objective: Objective = Field(
+        Objective.MEAN,
+        strict=False,
+        description="`mean`: the root mean square over the steps of the error of the sums that training follows. "
+        "`max`: the largest of them, which is the last one's.",
+    )
+    max_bands: Integer = Field(
+        USUAL_MAX_BANDS,
+        ge=1,
+        le=MOST_LISTED,
+        description="The most that are tried: a run keeps two vectors of all parameters for each band but the first.",
+    )
 
 
 class StageBody(Schema):
@@ -109,7 +149,10 @@ class AlgorithmFields(Schema):
         description="The set to which parameters are confined. Algorithms with their own take it from `assumptions`.",
     )
     penalty: PenaltyBody | None = Field(None, description="Added to the mean loss; it costs no privacy.")
-    hyperparameters: HyperparametersChoice = HyperparametersChoice(step_size=None)
+    hyperparameters: HyperparametersChoice = HyperparametersChoice(step_size=None, momentum=None)
+    correlation: CorrelationChoice | None = Field(
+        None, description="How noise is correlated over steps, of algorithms that do it; others refuse it."
+    )
     variant: str | None = Field(
         None, max_length=64, description="One of the algorithm's `variants`, whose first is the default."
     )
@@ -166,6 +209,9 @@ class AlgorithmBody(Schema):
     gradient_bounds: list[str] = Field(description="Empty where the bound follows from the assumptions.")
     gradient_bound_required: bool
     variants: list[str] = Field(description="Forms of the algorithm, the default first; empty where it has but one.")
+    correlates: bool = Field(
+        description="Whether the noise of its steps is correlated: then it takes `correlation`, and momentum."
+    )
     assumptions: list[AssumptionBody]
     guarantee: str
     gradient_complexity: str = Field(description="Number of per-record gradients of a run, LaTeX.")

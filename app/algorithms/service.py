@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
+from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported, inside
 from accounting.events import DisjointBatches, Event, FullBatch, ShuffledEpochs
 from accounting.targets import BudgetTarget, Target
 from app.algorithms.answers import calibrate_answer
@@ -34,6 +34,7 @@ from app.kit.process_pool import too_much_work
 from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
+from calibrators.correlation import Correlation
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 from calibrators.stages import Stage
 from trainer.algorithms import EXECUTIONS
@@ -213,6 +214,7 @@ def describe(algorithm: Algorithm) -> AlgorithmBody:
         guarantee=algorithm.guarantee,
         gradient_bound_required=algorithm.gradient_bound_required,
         variants=list(algorithm.variants),
+        correlates=algorithm.correlates,
         gradient_complexity=algorithm.gradient_complexity,
         verdict=algorithm.verdict,
         errata=list(algorithm.errata),
@@ -266,6 +268,8 @@ def _spec(
             dimension=dimension,
             assumptions=fields.assumptions,
             step_size=fields.hyperparameters.step_size,
+            momentum=fields.hyperparameters.momentum,
+            correlation=_correlation(fields),
             noise_multiplier=noise_multiplier,
             variant=fields.variant,
             judge_published=judge_published,
@@ -276,6 +280,7 @@ def _spec(
 _PARENTS = {
     "charge": ("target",),
     "step_size": ("hyperparameters",),
+    "momentum": ("hyperparameters",),
     "max_batch_size": ("sampling",),
     "stages": ("schedule",),
 }
@@ -332,6 +337,13 @@ def _stages(fields: AlgorithmFields) -> tuple[Stage, ...]:
     if fields.epochs is not None:
         raise unprocessable("overdetermined", "every stage has its own number of steps; leave epochs out", "epochs")
     return tuple(Stage(**stage.model_dump()) for stage in fields.schedule.stages)
+
+
+def _correlation(fields: AlgorithmFields) -> Correlation | None:
+    if fields.correlation is None:
+        return None
+    with inside("correlation"):
+        return Correlation(**fields.correlation.model_dump())
 
 
 def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sampling: str) -> int | None:

@@ -42,6 +42,8 @@ def calibrate(
     rho: choices.Rho = None,
     mu: choices.Mu = None,
     step_size: choices.StepSize = None,
+    momentum: choices.Momentum = None,
+    bands: choices.Bands = None,
     dtype: choices.Dtype = None,
     assumptions: choices.Assumption = None,
     dimension: Annotated[int | None, typer.Option(help="Number of parameters; utility needs it.")] = None,
@@ -81,6 +83,8 @@ def calibrate(
         rho=rho,
         mu=mu,
         step_size=step_size,
+        momentum=momentum,
+        bands=bands,
         dtype=dtype,
         assumptions=assumptions,
     )
@@ -174,6 +178,10 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
     if rows:
         print_text("")
         print_table(("name", "value", "kind", "source"), rows)
+    if others := found.get("alternatives"):
+        print_text("")
+        columns = ("sampling", "bands", "noise_multiplier", "error", "ratio", "memory", "is_chosen")
+        print_table(columns, [tuple(each[name] for name in columns) for each in others])
     print_warnings(found["warnings"])
 
 

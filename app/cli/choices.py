@@ -33,6 +33,10 @@ GroupSize = Annotated[
 Rho = Annotated[float | None, typer.Option(help="A target in zCDP.")]
 Mu = Annotated[float | None, typer.Option(help="A target in Gaussian DP.")]
 StepSize = Annotated[float | None, typer.Option(help="A step size of your own, in place of the theorem's.")]
+Momentum = Annotated[float | None, typer.Option(help="Share of the last step in the next one, with correlated noise.")]
+Bands = Annotated[
+    str | None, typer.Option(help="Bands of correlated noise: a number, or auto. Else auto.", show_default=False)
+]
 Dtype = Annotated[
     str | None,
     typer.Option(
@@ -63,6 +67,8 @@ def fields_of(
     rho: float | None,
     mu: float | None,
     step_size: float | None,
+    momentum: float | None,
+    bands: str | None,
     dtype: str | None,
     assumptions: list[str] | None,
 ) -> list[Field]:
@@ -92,6 +98,8 @@ def fields_of(
         ("--rho", "/target/rho", rho),
         ("--mu", "/target/mu", mu),
         ("--step-size", "/hyperparameters/step_size", step_size),
+        ("--momentum", "/hyperparameters/momentum", momentum),
+        ("--bands", "/correlation/bands", int(bands) if bands is not None and bands.isdecimal() else bands),
         ("--dtype", "/dtype", dtype),
         *(("--assumption", f"/assumptions/{name}", value) for name, value in map(_assumption, assumptions or ())),
         ("--assumption", "/assumptions", None),

@@ -79,6 +79,8 @@ def create(
     rho: choices.Rho = None,
     mu: choices.Mu = None,
     step_size: choices.StepSize = None,
+    momentum: choices.Momentum = None,
+    bands: choices.Bands = None,
     dtype: choices.Dtype = None,
     assumptions: choices.Assumption = None,
     test_dataset: Annotated[str | None, typer.Option(help="A public data set on which the model is scored.")] = None,
@@ -106,6 +108,8 @@ def create(
         rho=rho,
         mu=mu,
         step_size=step_size,
+        momentum=momentum,
+        bands=bands,
         dtype=dtype,
         assumptions=assumptions,
     )

@@ -65,6 +65,7 @@ async def show(request: Request) -> Response:
         python=as_python(request, "calibrate", form.body()),
         example=calibration_form.example_address(form.algorithm["name"]),
         charts=calibration_charts.CHARTS,
+        over_bands=calibration_charts.error_over_bands(answer.body) if answer.is_good else None,
         budget=next((each for each in budgets if each["id"] == form.values.get("budget_id")), None),
     )
     if part != "page":

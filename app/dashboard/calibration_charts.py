@@ -44,6 +44,28 @@ class Kind:
     draw: Callable[[Request, Body, Body], Awaitable[Drawn]]
 
 
+def error_over_bands(answer: Body) -> Chart | None:
+    """Draw how the error depends on the number of bands; None where noise is independent, or was not solved for."""
+    rows = answer.get("alternatives", [])
+    if len(rows) < 2:
+        return None
+    kinds = list(dict.fromkeys(row["sampling"] for row in rows))
+    chosen = next(row for row in rows if row["is_chosen"])
+    than = "" if chosen["ratio"] is None else f", {at_most(chosen['ratio'])} times that of independent noise"
+    return line_chart(
+        "Error over bands",
+        "The error of the sums that training follows, with the least noise for the target. With "
+        f"{chosen['bands']} bands it is {at_most(chosen['error'])} contribution bounds{than}.",
+        Axis("bands", Scale.LOGARITHMIC),
+        Axis("error, in contribution bounds", Scale.LOGARITHMIC),
+        [
+            Series(words(kind), [(row["bands"], row["error"]) for row in rows if row["sampling"] == kind])
+            for kind in kinds
+        ],
+        marks=[Mark("chosen", chosen["bands"], chosen["error"])],
+    )
+
+
 async def epsilon_over_steps(request: Request, body: Body, answer: Body) -> Drawn:
     """What the first so many steps of the plan cost."""
     events = answer["events"]

@@ -22,6 +22,7 @@ START: Mapping[str, str] = {
 FIRST_VALUES: Mapping[str, str] = {
     "noise_multiplier": "1.1",
     "max_batch_size": "1200",
+    "bands": "auto",
     "max_grad_norm": "1",
     "regularizer": "1",
     "epsilon": "8",
@@ -55,9 +56,13 @@ WITH_BATCH_SIZE = (
     "random_allocation",
     "blocks",
     "shuffled_epochs",
+    "cyclic_poisson",
+    "fixed_order_epochs",
 )
 #: That whose batches have a largest size, too.
 TRUNCATED = "truncated_poisson"
+#: How noise is correlated, of algorithms that do it.
+CORRELATION = ("bands", "objective", "max_bands")
 #: Before the names of constants.
 CONSTANT = "assumptions."
 
@@ -87,11 +92,17 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
         "blocks": "blocks: each record draws its step of every block of steps",
         "disjoint_batches": "one pass over disjoint batches",
         "shuffled_epochs": "shuffled epochs, without amplification",
+        "cyclic_poisson": "Poisson from one group of records after the other",
+        "fixed_order_epochs": "the same batches in the same order in every epoch",
     },
     "neighboring_relation": {
         "add_or_remove_one": "one record added or removed",
         "replace_one": "one record replaced",
         "replace_special": "one record replaced by a null record",
+    },
+    "objective": {
+        "mean": "the root mean square over all steps",
+        "max": "the last step, whose error is the largest",
     },
     "dtype": {
         "": "float32, unless it would do no good",
@@ -117,6 +128,9 @@ _LABELS: Mapping[str, str] = {
     "gradient_bound": "Bound on gradients",
     "max_grad_norm": "Clip norm C",
     "regularizer": "Regularizer",
+    "bands": "Bands",
+    "max_bands": "Bands that are tried, at most",
+    "objective": "Error to be made small",
     "target": "Guarantee",
     "group_size": "For so many records at a time",
     "budget_id": "Show the cost in a budget",
@@ -132,6 +146,9 @@ HINTS: Mapping[str, str] = {
     "group_size": "Left out: one. All records of one owner, where an owner has several.",
     "noise_multiplier": "Noise on the sum, over C.",
     "regularizer": "Gradients are divided by it plus their norm.",
+    "bands": "Steps that the noise of a step depends on: a number, or auto.",
+    "max_bands": "Left out: 64. A run keeps two vectors for each.",
+    "momentum": "Left out: none.",
 }
 _POINTERS: Mapping[str, tuple[str, ...]] = {
     "gradient_bound": ("/gradient_bound", "/gradient_bound/kind"),
@@ -140,6 +157,8 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
     "target": ("/target", "/target/kind"),
     "sampling": ("/sampling", "/sampling/kind"),
     "max_batch_size": ("/sampling/max_batch_size",),
+    "momentum": ("/hyperparameters/momentum",),
+    **{name: (f"/correlation/{name}",) for name in CORRELATION},
     "group_size": ("/target/group_size",),
     **{name: (f"/target/{name}",) for names in TARGETS.values() for name in names},
 }

@@ -15,6 +15,7 @@ from app.algorithms.examples import CALIBRATE_EXAMPLES
 from app.dashboard.calibration_fields import (
     CHOICES,
     CONSTANT,
+    CORRELATION,
     FIRST_VALUES,
     FOR_GROUPS,
     HINTS,
@@ -67,6 +68,10 @@ class Form(FilledForm):
         body |= {name: given[name] for name in _WORDS if name in given}
         if "max_batch_size" in given:
             body["sampling"] = {"kind": given["sampling"], "max_batch_size": number(given["max_batch_size"])}
+        if "momentum" in given:
+            body["hyperparameters"] = {"momentum": number(given["momentum"])}
+        if correlation := {name: number(given[name]) for name in CORRELATION if name in given}:
+            body["correlation"] = correlation
         if bound := given.get("gradient_bound"):
             amounts = ("max_grad_norm", "regularizer")
             body["gradient_bound"] = {"kind": bound} | {name: number(given[name]) for name in amounts if name in given}
@@ -132,6 +137,10 @@ def values_of(body: Mapping[str, Any]) -> dict[str, str]:
     values["sampling"] = sampling["kind"] if isinstance(sampling, Mapping) else sampling
     if isinstance(sampling, Mapping) and "max_batch_size" in sampling:
         values["max_batch_size"] = f"{sampling['max_batch_size']}"
+    correlation = body.get("correlation", {})
+    values |= {name: f"{correlation[name]}" for name in CORRELATION if name in correlation}
+    if "momentum" in body.get("hyperparameters", {}):
+        values["momentum"] = f"{body['hyperparameters']['momentum']}"
     bound = dict(body.get("gradient_bound", {"kind": ""}))
     values["gradient_bound"] = bound.pop("kind")
     target = dict(body["target"])
@@ -212,6 +221,7 @@ class _Shown:
         yield "Privacy", [solve_for, target, *amounts, relation, *self._budget()]
         yield "Data and steps", self._steps(solve_for.value)
         yield "Gradients", self._gradients()
+        yield "Noise over steps", self._correlation()
         yield "Constants of the problem", [self._constant(each) for each in algorithm["assumptions"]]
 
     def _budget(self) -> list[Field]:
@@ -244,6 +254,12 @@ class _Shown:
         bound = self._choice("gradient_bound", bounds)
         amount = {"clip": ["max_grad_norm"], "normalize": ["regularizer"]}.get(bound.value, [])
         return [bound, *(self._number(name) for name in amount)]
+
+    def _correlation(self) -> list[Field]:
+        if not self.algorithm["correlates"]:
+            return []
+        bands, most, momentum = (self._number(name) for name in ("bands", "max_bands", "momentum"))
+        return [bands, self._choice("objective", CHOICES["objective"]), most, momentum]
 
     def _choice(self, name: str, values: Iterable[str]) -> Field:
         """The given value if there is such a choice, else the first."""

@@ -48,7 +48,8 @@ class Work:
             for phase in plan.phases
         ]
         parts = [type(part).__name__ for part in (plan.domain, plan.penalty, plan.release)]
-        samplings = [event.sampling for event in plan.events]
+        # Noise over more steps takes longer.
+        samplings = [(event.sampling, getattr(event.mechanism, "bands", 1)) for event in plan.events]
         # More steps of one phase are measured no better.
         scheme = (plan.algorithm, plan.dtype, plan.dataset_size, min(plan.iterations, 100), parts, phases, samplings)
         model = (self.choice, self.model.num_features, self.model.num_classes)

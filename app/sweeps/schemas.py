@@ -20,7 +20,10 @@ MAX_CELLS = 10_000
 
 _REQUEST = "#/components/schemas/CalibrateRequest"
 #: Fields of a request that are objects: a list may be in one of theirs.
-OBJECTS = ("schedule", "sampling", "gradient_bound", "target", "hyperparameters", "assumptions", "domain", "penalty")
+OBJECTS = (
+    "schedule", "sampling", "gradient_bound", "target", "hyperparameters", "correlation", "assumptions", "domain",
+    "penalty",
+)  # fmt: skip
 
 
 def list_of_values(most: int) -> dict[str, Any]:

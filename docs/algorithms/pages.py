@@ -12,7 +12,7 @@ from typing import Any
 from accounting.errors import AccountingError
 from accounting.targets import ApproximateDpTarget
 from calibrators.algorithm import Algorithm, Assumption
-from calibrators.plan import Phase, Plan
+from calibrators.plan import BoundedSteps, Plan
 from calibrators.provenance import Provenance
 from calibrators.registry import ALGORITHMS, calibrate
 from calibrators.spec import Calibration, Spec
@@ -129,6 +129,7 @@ def request_of(name: str, spec: Spec) -> dict[str, Any]:
     assert isinstance(target, ApproximateDpTarget), "an example's target is in epsilon and delta"
     sizes = {"dataset_size": spec.dataset_size, "batch_size": spec.batch_size, "iterations": spec.iterations}
     geometry = {"gradient_bound": spec.gradient_bound, "domain": spec.domain, "penalty": spec.penalty}
+    own = {key: getattr(spec, key) for key in ("step_size", "momentum") if getattr(spec, key) is not None}
     body: dict[str, Any] = {
         "algorithm": name,
         "target": {"kind": target.kind, "epsilon": target.epsilon, "delta": target.delta},
@@ -136,7 +137,8 @@ def request_of(name: str, spec: Spec) -> dict[str, Any]:
         "dimension": spec.dimension,
         **{key: None if value is None else value.to_json() for key, value in geometry.items()},
         "assumptions": dict(spec.assumptions),
-        "hyperparameters": None if spec.step_size is None else {"step_size": spec.step_size},
+        "hyperparameters": own or None,
+        "correlation": None if spec.correlation is None else {"bands": spec.correlation.bands},
     }
     return {key: value for key, value in body.items() if value is not None}
 
@@ -262,7 +264,7 @@ def _number_row(item: Provenance) -> list[str]:
 def _plan_rows(plan: Plan, found: Calibration) -> list[list[str]]:
     [phase] = plan.phases
     rows = [["steps", f"{plan.iterations}"], ["noise multiplier", _multiplier(found)]]
-    if isinstance(phase, Phase):
+    if isinstance(phase, BoundedSteps):
         rows += [
             ["records in a step", f"{phase.divisor}"],
             ["noise on the mean, per coordinate", number(phase.noise_stddev_on_mean)],

@@ -152,6 +152,6 @@ json.dump([folders, calls], sys.stdout)
 """
     folders, calls = run(script)
     assert folders["accounting.fourier"] > 30
-    assert folders["trainer.exact"] == 4
+    assert folders["trainer.exact"] == 5
     assert len(calls) > 10
     assert all(caller == called for caller, called in calls)

@@ -12,11 +12,35 @@ from hypothesis import strategies as st
 
 from accounting.canonical import sha256_hex
 from accounting.errors import InvalidValue
-from accounting.events import DisjointBatches, Event, FullBatch, Gaussian, Poisson, PureDp, WithoutReplacement, ZcDp
+from accounting.events import (
+    CorrelatedGaussian,
+    CyclicPoisson,
+    DisjointBatches,
+    Event,
+    FixedOrderEpochs,
+    FullBatch,
+    Gaussian,
+    Poisson,
+    PureDp,
+    SquareRootGaussian,
+    WithoutReplacement,
+    ZcDp,
+)
+from accounting.events.schedules import resolve_schedules
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Box, L1Ball, L1Penalty, L2Ball, L2Penalty, LpBall, Simplex
 from calibrators.phases.vertex_trees import TreePhase
-from calibrators.plan import MAX_SCHEDULE, AnyPhase, Clip, Normalize, Phase, Plan, plan_from_canonical
+from calibrators.plan import (
+    MAX_COEFFICIENT_BITS,
+    MAX_SCHEDULE,
+    AnyPhase,
+    Clip,
+    CorrelatedSteps,
+    Normalize,
+    Phase,
+    Plan,
+    plan_from_canonical,
+)
 from calibrators.release import LAST_ITERATE, AverageIterate, RandomIterate, WeightedAverage
 
 ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -30,6 +54,14 @@ def phase(**changes: Any) -> Phase:
 def trees(**changes: Any) -> TreePhase:
     """Three trees of depth 1, 2, 3: 2 + 4 + 8 steps."""
     return replace(TreePhase(Event(ZcDp(0.5)), 3, 16, (0.25, 0.5, 1.0), lipschitz=1.0, smoothness=2.0), **changes)
+
+
+#: Three bands in cycles of four groups: 100 steps are 25 cycles.
+CORRELATED = Event(CorrelatedGaussian(2.5, (0.75, 0.5, 0.25)), CyclicPoisson(0.8, 4, "independent"), 100)
+
+
+def correlated(**changes: Any) -> CorrelatedSteps:
+    return replace(CorrelatedSteps(CORRELATED, Clip(0.5), divisor=91, step_size=0.1, momentum=0.9), **changes)
 
 
 def plan(*phases: AnyPhase, **changes: Any) -> Plan:
@@ -52,6 +84,25 @@ gradient_steps = st.builds(
 )
 schedules = st.lists(numbers, min_size=1, max_size=5).map(
     lambda sizes: phase(event=Event(Gaussian(1.0), FullBatch(), len(sizes)), step_size=tuple(sizes))
+)
+lists_of_coefficients = st.lists(st.integers(2, 1 << MAX_COEFFICIENT_BITS), min_size=1, max_size=5).map(
+    lambda found: tuple(value * 2.0**-MAX_COEFFICIENT_BITS for value in sorted(found, reverse=True))
+)
+correlated_steps = st.builds(
+    CorrelatedSteps,
+    st.builds(
+        Event,
+        st.builds(CorrelatedGaussian, numbers, lists_of_coefficients),
+        st.one_of(
+            st.builds(CyclicPoisson, st.floats(1e-8, 1.0), st.integers(5, 100), st.just("independent")),
+            st.builds(FixedOrderEpochs, st.integers(1, 1000)),
+        ),
+        st.integers(1, 10**8),
+    ),
+    st.one_of(st.builds(Clip, numbers), st.builds(Normalize, numbers)),
+    st.integers(1, 10**9),
+    st.one_of(st.none(), numbers),
+    st.floats(0.0, 1.0, exclude_max=True),
 )
 tree_phases = st.integers(1, 5).flatmap(
     lambda count: st.builds(
@@ -77,7 +128,7 @@ releases = st.sampled_from([LAST_ITERATE, AverageIterate(), RandomIterate()])
 
 
 @given(
-    st.lists(st.one_of(gradient_steps, schedules, tree_phases), min_size=1, max_size=4),
+    st.lists(st.one_of(gradient_steps, schedules, correlated_steps, tree_phases), min_size=1, max_size=4),
     st.sampled_from(NeighboringRelation),
     st.integers(1, 10**9),
     domains,
@@ -164,6 +215,88 @@ def test_every_field_is_under_the_hash(other):
 )
 def test_every_field_of_trees_is_under_the_hash(changes):
     assert plan(trees(**changes)).plan_hash != plan(trees()).plan_hash
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"event": replace(CORRELATED, mechanism=CorrelatedGaussian(2.5, (0.75, 0.5, 0.125)))},
+        {"event": replace(CORRELATED, mechanism=CorrelatedGaussian(2.5, (0.75, 0.5)))},
+        {"event": replace(CORRELATED, mechanism=CorrelatedGaussian(2.25, (0.75, 0.5, 0.25)))},
+        {"event": replace(CORRELATED, sampling=CyclicPoisson(0.8, 5, "independent"))},
+        {"event": replace(CORRELATED, sampling=CyclicPoisson(0.8, 4, "by_position"))},
+        {"event": replace(CORRELATED, sampling=FixedOrderEpochs(4))},
+        {"event": replace(CORRELATED, count=99)},
+        {"gradient_bound": Clip(0.25)},
+        {"gradient_bound": Normalize(0.5)},
+        {"divisor": 90},
+        {"step_size": 0.2},
+        {"step_size": (0.1,) * 100},
+        {"momentum": 0.0},
+    ],
+)
+def test_every_field_of_correlated_steps_is_under_the_hash(changes):
+    assert plan(correlated(**changes)).plan_hash != plan(correlated()).plan_hash
+
+
+@pytest.mark.parametrize(("taken", "cycles"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (99, 25), (100, 25)])
+def test_a_prefix_of_correlated_steps_costs_its_cycles(taken, cycles):
+    """Begun cycles count; the noise of each is that over the norm of a column of the steps that were taken."""
+    [stands] = resolve_schedules(plan(correlated()).cost_of_prefix(taken), ADD)
+    assert stands.count == cycles
+    assert stands.sampling == Poisson(0.8)
+    norm = sum(value**2 for value in (0.75, 0.5, 0.25)[:taken]) ** 0.5
+    assert stands.mechanism.to_json()["noise_multiplier"] == pytest.approx(2.5 / norm, rel=1e-12)
+
+
+def test_a_prefix_in_a_fixed_order_costs_what_a_record_moves_in_it():
+    phase = correlated(event=replace(CORRELATED, sampling=FixedOrderEpochs(3)))
+    squares = []
+    for taken in (1, 2, 3, 4, 100):
+        [stands] = resolve_schedules(plan(phase).cost_of_prefix(taken), NeighboringRelation.REPLACE_SPECIAL)
+        assert (stands.count, stands.sampling) == (1, FullBatch())
+        squares.append((2.5 / float(str(stands.mechanism.to_json()["noise_multiplier"]))) ** 2)
+    whole = 0.75**2 + 0.5**2 + 0.25**2
+    steps = [0.75**2, 0.75**2 + 0.5**2, whole, whole + 0.75**2, 33 * whole + 0.75**2]
+    assert squares == pytest.approx(steps, rel=1e-12)
+
+
+def test_coefficients_of_correlated_steps_are_whole_numbers_over_a_power_of_two():
+    phase = correlated()
+    assert (phase.coefficient_bits, phase.whole_coefficients) == (2, (3, 2, 1))
+    finest = correlated(event=replace(CORRELATED, mechanism=CorrelatedGaussian(1.0, (1.0, 2.0**-MAX_COEFFICIENT_BITS))))
+    assert (finest.coefficient_bits, finest.whole_coefficients) == (20, (1 << 20, 1))
+    alone = correlated(event=replace(CORRELATED, mechanism=CorrelatedGaussian(1.0, (1.0,))))
+    assert (alone.coefficient_bits, alone.whole_coefficients) == (0, (1,))
+    for index, wrong in enumerate([(0.1,), (0.75, 0.5 - 2.0**-21), (0.75, 0.5, 1e-9), (1.5,)]):
+        with pytest.raises(InvalidValue, match=r"multiples of 2\^-20, 1 at most") as caught:
+            correlated(event=replace(CORRELATED, mechanism=CorrelatedGaussian(1.0, wrong)))
+        assert caught.value.pointer == ("event", "mechanism", "coefficients", index % 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"event": Event(Gaussian(1.0), Poisson(0.1), 10)}, ("event", "mechanism")),
+        ({"event": Event(SquareRootGaussian(1.0, 2), FixedOrderEpochs(3), 10)}, ("event", "mechanism")),
+        ({"event": replace(CORRELATED, sampling=FullBatch())}, ("event", "sampling")),
+        ({"momentum": 1.0}, ("momentum",)),
+        ({"momentum": -0.1}, ("momentum",)),
+        ({"divisor": 0}, ("divisor",)),
+        ({"step_size": 0.0}, ("step_size",)),
+        ({"step_size": (0.1,) * 99}, ("step_size",)),
+    ],
+)
+def test_correlated_steps_that_could_not_be_carried_out_are_refused(changes, pointer):
+    with pytest.raises(InvalidValue) as caught:
+        correlated(**changes)
+    assert caught.value.pointer == pointer
+
+
+def test_the_noise_of_correlated_steps_is_that_of_their_normal_numbers():
+    assert correlated().noise_stddev_on_sum == 2.5 * 0.5
+    assert correlated().noise_stddev_on_mean == 2.5 * 0.5 / 91
+    assert correlated().smallest_noise == 2.5
 
 
 def test_numbers_that_mean_the_same_hash_the_same():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from calibrators.algorithm import Algorithm
 from calibrators.geometry import Box, Domain, L1Penalty, L2Penalty, LpBall, Penalty, Simplex
-from calibrators.plan import AnyPhase, Clip, GradientBound, Phase
+from calibrators.plan import AnyPhase, BoundedSteps, Clip, GradientBound
 from calibrators.provenance import GRADIENT, PARAMETER, PURE, SMOOTHNESS, Units
 from calibrators.spec import Spec
 
@@ -74,7 +74,7 @@ class Rescaling:
 
     def numbers(self, phase: AnyPhase) -> dict[str, tuple[float | tuple[float, ...] | None, Units]]:
         """The numbers of a phase with their units."""
-        if not isinstance(phase, Phase):
+        if not isinstance(phase, BoundedSteps):
             return {name: (getattr(phase, name), units) for name, units in phase.units.items()}
         clipped = isinstance(phase.gradient_bound, Clip)
         own = phase.gradient_bound.max_grad_norm if clipped else phase.gradient_bound.regularizer

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from calibrators.algorithm import Algorithm, Example
+from calibrators.correlation import Correlation
 from calibrators.phases.median_of_means import MedianPhase
 from calibrators.phases.output_perturbation import OutputPerturbation
 from calibrators.phases.shuffled_counts import ShuffledCounts
 from calibrators.phases.shuffled_medians import ShuffledMedians
-from calibrators.plan import Clip, Phase, Plan
+from calibrators.plan import BoundedSteps, Clip, CorrelatedSteps, Plan
 from calibrators.provenance import Provenance
 from calibrators.registry import ALGORITHMS, calibrate
 from calibrators.spec import Calibration, Spec
@@ -67,12 +68,14 @@ def pinned(name: str, spec: Spec) -> Spec:
     first, steps = found.plan.phases[0], number(found.hyperparameters, "iterations")
     if spec.iterations is None and steps is not None:
         spec = replace(spec, iterations=int(steps))
-    if spec.gradient_bound is None and isinstance(first, Phase):
+    if spec.gradient_bound is None and isinstance(first, BoundedSteps):
         spec = replace(spec, gradient_bound=first.gradient_bound)
     if spec.gradient_bound is None and isinstance(first, ShuffledCounts):
         spec = replace(spec, gradient_bound=Clip(first.max_grad_norm))
     if isinstance(first, MedianPhase | ShuffledMedians):
         spec = replace(spec, assumptions=dict(spec.assumptions) | {"truncation_radius": first.truncation_radius})
+    if isinstance(first, CorrelatedSteps):
+        spec = replace(spec, correlation=replace(spec.correlation or Correlation(), bands=len(first.coefficients)))
     if spec.step_size is None and isinstance(first, OutputPerturbation):
         spec = replace(spec, step_size=first.step_size)  # its noise is on what the steps lead to
     return spec
@@ -82,7 +85,7 @@ def noise_of(plan: Plan) -> tuple[float, ...]:
     """The scale of each phase's noise: on the mean of gradients, or on the scores of a selection."""
     scales: list[float] = []
     for phase in plan.phases:
-        scales += [phase.noise_stddev_on_mean] if isinstance(phase, Phase) else phase.noise_scale
+        scales += [phase.noise_stddev_on_mean] if isinstance(phase, BoundedSteps) else phase.noise_scale
     return tuple(scales)
 
 

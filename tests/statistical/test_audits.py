@@ -9,24 +9,27 @@ above their claims. The tight claim is proved to six tenths with 15 seeds of 16.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.events import Event, Gaussian, Poisson, RandomAllocation, Sampling
+from accounting.events import CyclicPoisson, Event, Gaussian, Poisson, RandomAllocation, Sampling
 from accounting.relations import NeighboringRelation
 from calibrators.plan import Clip, GradientBound, Normalize, Phase, Plan
-from tests.trainer.plans import phase_of, plan_of
+from tests.trainer.plans import correlated_of, phase_of, plan_of
 from trainer.arrays import Array
 from trainer.audit.audit import audit
 from trainer.audit.canaries import OPPOSED, ORTHOGONAL
 from trainer.audit.observation import observe
 from trainer.audit.result import CONSISTENT, VIOLATED
+from trainer.exact.correlated import CorrelatedNoise
 from trainer.exact.gaussian import RoundedGaussian
 from trainer.grid import Grid
 from trainer.records import Indices, Records, Selection
-from trainer.samplers import AllocationSampler, FullBatchSampler, Sampler
+from trainer.samplers import AllocationSampler, FullBatchSampler, Sampler, TurnsSampler
 from trainer.streams import RandomStreams
 from trainer.sums import BoundedSum
 
@@ -220,6 +223,56 @@ def test_one_allocation_for_all_epochs_is_caught(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(AllocationSampler, "_begin", draw_once)
     assert audit(plan, trials=4000, seed=10).verdict == VIOLATED
+
+
+@pytest.mark.parametrize("relation", [NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_SPECIAL])
+def test_correlated_noise_stays_under_the_claim_and_audits_of_it_have_power(relation: NeighboringRelation) -> None:
+    phase = correlated_of(0.75, 0.625, noise_multiplier=2.0, steps=20)
+    result = audit(Plan("dp_bandmf", 8, relation, (phase,)), trials=8000, seed=11)
+    assert result.verdict == CONSISTENT
+    assert 0.3 * result.claim.upper <= result.epsilon_lower <= result.claim.upper
+
+
+def test_a_cycle_that_is_shorter_than_the_bands_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise over three steps, and cycles of two."""
+    sampling = CyclicPoisson(0.5, 3, "independent")
+    plan = plan_of("dp_bandmf", correlated_of(0.625, 0.5, 0.5, sampling=sampling, steps=40, noise_multiplier=1.2))
+    assert audit(plan, trials=2000, seed=12).verdict == CONSISTENT
+    honest = RandomStreams.sampler
+
+    def shorter(streams: RandomStreams, sampling: CyclicPoisson, *given: Any) -> Sampler:
+        return honest(streams, replace(sampling, cycle_length=sampling.cycle_length - 1), *given)
+
+    monkeypatch.setattr(RandomStreams, "sampler", shorter)
+    assert audit(plan, trials=2000, seed=12).verdict == VIOLATED
+
+
+def test_fresh_noise_under_the_charge_of_correlated_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Normal numbers in place of C^-1 Z, which are smaller where |c| is below 1."""
+    sampling = CyclicPoisson(1.0, 2, "independent")
+    plan = plan_of("dp_bandmf", correlated_of(0.5, 0.5, sampling=sampling, steps=20))
+    assert audit(plan, trials=3000, seed=13).verdict == CONSISTENT
+    monkeypatch.setattr(CorrelatedNoise, "rounded", lambda noise, size, scale: noise._noise.rounded(size, scale))
+    assert audit(plan, trials=3000, seed=13).verdict == VIOLATED
+
+
+@pytest.mark.parametrize("method", ["guesses", "gaussian_dp"])
+@pytest.mark.one_in(2)
+def test_groups_that_are_drawn_anew_are_caught(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """The last step of a cycle and the first of the next may both be a record's, and their noise cancels."""
+    sampling = CyclicPoisson(1.0, 2, "independent")
+    plan = plan_of("dp_bandmf", correlated_of(0.6875, 0.6875, noise_multiplier=4.0, sampling=sampling, steps=60))
+    assert audit(plan, trials=12_000, method=method, seed=14).verdict == CONSISTENT
+    draw, anew = TurnsSampler.draw, np.random.default_rng(1)
+
+    def redrawn(sampler: TurnsSampler) -> Indices:
+        if sampler._drawn % sampler._turns == 0:
+            sampler._turn_of = anew.permutation(sampler._turn_of)
+            sampler._deal()
+        return draw(sampler)
+
+    monkeypatch.setattr(TurnsSampler, "draw", redrawn)
+    assert audit(plan, trials=12_000, method=method, seed=14).verdict == VIOLATED
 
 
 @pytest.mark.one_in(3)

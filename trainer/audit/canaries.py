@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from accounting.events import Blocks, DisjointBatches, FullBatch, Poisson, RandomAllocation
+from accounting.events import Blocks, CyclicPoisson, DisjointBatches, FullBatch, Poisson, RandomAllocation, Sampling
 from accounting.numbers import MAX_DATASET_SIZE
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Box
-from calibrators.plan import AnyPhase, Clip, Phase, Plan
+from calibrators.plan import AnyPhase, BoundedSteps, Clip, Plan
 from calibrators.release import RandomIterate
 from trainer.arrays import Array, Namespace
 from trainer.audit.scores import Floats
@@ -38,6 +38,8 @@ DESIGNS = (ORTHOGONAL, OPPOSED)
 _LENGTH = 1e6
 #: The same of the record that is outweighed.
 _OUTWEIGHED = 1e3
+#: What stands in for a canary that does not take part, in its units.
+_STAND_IN = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,29 @@ def dependence(plan: Plan) -> str:
         return "one step is drawn for all coordinates of the released model"
     for phase in plan.phases:
         sampling = phase.event.sampling
-        by_record = isinstance(sampling, DisjointBatches) and sampling.assignment == "independent"
-        if not (by_record or isinstance(sampling, FullBatch | Poisson | RandomAllocation | Blocks)):
+        if not _is_by_record(sampling):
             return f"{sampling.kind} sampling lets records exclude each other"
     return ""
 
 
 def largest_number_of_rows(plan: Plan) -> int:
     """Rows that a run reads: schemes of a fixed size have as many places as the plan declares."""
-    free = (FullBatch, Poisson, RandomAllocation, Blocks)
-    return MAX_DATASET_SIZE if all(isinstance(e.sampling, free) for e in plan.events) else plan.dataset_size
+    free = all(_has_every_slot(event.sampling) for event in plan.events)
+    return MAX_DATASET_SIZE if free else plan.dataset_size
+
+
+def _is_by_record(sampling: Sampling) -> bool:
+    """Return whether each record is drawn for itself alone."""
+    if isinstance(sampling, DisjointBatches):
+        return sampling.assignment == "independent"
+    return _has_every_slot(sampling)
+
+
+def _has_every_slot(sampling: Sampling) -> bool:
+    """Return whether every slot is drawn alike, and not as many as are declared."""
+    if isinstance(sampling, CyclicPoisson):
+        return sampling.assignment == "independent"
+    return isinstance(sampling, FullBatch | Poisson | RandomAllocation | Blocks)
 
 
 def rows(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> Floats:
@@ -103,14 +118,26 @@ def rows(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> Floats:
         opposite under ``replace_one``.
     """
     length = _LENGTH * _unit(plan)
-    stand_in = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}
-    levels = np.where(members, 1.0, stand_in.get(plan.neighboring_relation, 0.0))
-    present = members | (plan.neighboring_relation in stand_in)
-    canaries: Floats = (length * np.diag(levels))[present]
+    levels = np.where(members, 1.0, _STAND_IN.get(plan.neighboring_relation, 0.0))
+    canaries: Floats = (length * np.diag(levels))[_have_a_row(plan, members)]
     if design == ORTHOGONAL:
         return canaries
     outweighed = np.full((1, members.size), -_OUTWEIGHED * _unit(plan))
     return np.concatenate([outweighed, canaries])
+
+
+def places(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> npt.NDArray[np.intp]:
+    """Return the place of each canary among the rows: shape (m,). One without a row has an empty place behind them."""
+    present = _have_a_row(plan, members)
+    first = 0 if design == ORTHOGONAL else 1
+    found = np.empty(members.size, dtype=np.intp)
+    found[present] = first + np.arange(np.count_nonzero(present))
+    found[~present] = first + np.arange(np.count_nonzero(present), members.size)
+    return found
+
+
+def _have_a_row(plan: Plan, members: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    return members | (plan.neighboring_relation in _STAND_IN)
 
 
 def _unit(plan: Plan) -> float:
@@ -119,7 +146,7 @@ def _unit(plan: Plan) -> float:
 
 
 def _bound(phase: AnyPhase) -> float:
-    if not isinstance(phase, Phase):
+    if not isinstance(phase, BoundedSteps):
         return phase.contribution_bound
     bound = phase.gradient_bound
     return bound.max_grad_norm if isinstance(bound, Clip) else 1.0 + bound.regularizer

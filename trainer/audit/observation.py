@@ -7,14 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from calibrators.plan import Phase, Plan
+from calibrators.plan import BoundedSteps, CorrelatedSteps, Plan
 from trainer.arrays import to_host
-from trainer.audit.canaries import model, rows
+from trainer.audit.canaries import model, places, rows
 from trainer.audit.scores import Floats, Observation
 from trainer.execution import Coordinates
 from trainer.loop import GradientSteps, Task
 from trainer.records import default_capacity, prepare
 from trainer.run import execution_of
+from trainer.samplers import TurnsSampler
 from trainer.streams import random_streams
 
 
@@ -44,17 +45,21 @@ def observe(
     capacity = max(default_capacity(plan.dataset_size), members.size + 1)
     records = prepare(trained, features, np.zeros(len(features)), plan.dtype, capacity, streams.slots)
     trainer = execution_of(plan).make(Task(plan, trained, records, streams))
+    slots = records.positions[places(plan, members, design)]
     try:
         path = [to_host(trainer.point)] if isinstance(trainer, GradientSteps) else []
+        turns: list[npt.NDArray[np.bool_]] = []
         while trainer.steps_done < plan.iterations:
             before_step()
             trainer.step()
+            if isinstance(trainer, GradientSteps) and isinstance(trainer.sampler, TurnsSampler):
+                turns.append(trainer.sampler.had_the_turn(slots))
             if isinstance(trainer, GradientSteps):
                 path.append(to_host(trainer.point))
         released = to_host(trainer.released())
     finally:
         trainer.close()
-    return Observation(-released, noisy_sums(plan, np.array(path)))
+    return Observation(-released, noisy_sums(plan, np.array(path)), np.array(turns) if turns else None)
 
 
 def noisy_sums(plan: Plan, path: Floats) -> Floats | None:
@@ -66,11 +71,15 @@ def noisy_sums(plan: Plan, path: Floats) -> Floats | None:
     subtracts = execution_of(plan).coordinates is Coordinates.SUBTRACTED
     if not subtracts or plan.domain is not None or plan.penalty is not None:
         return None
-    factors = [
-        phase.divisor / (phase.step_size_at(index) * phase.gradient_bound.contribution_bound)
-        for phase in plan.phases
-        if isinstance(phase, Phase)
-        for index in range(phase.steps)
-    ]
-    sums: Floats = -np.diff(path, axis=0) * np.array(factors)[:, None]
+    sums: Floats = -np.diff(path, axis=0)
+    first = 0
+    for phase in plan.phases:
+        assert isinstance(phase, BoundedSteps), "others do not subtract their sums"
+        sizes = np.array([phase.step_size_at(index) for index in range(phase.steps)])
+        part = sums[first : first + phase.steps]
+        part /= sizes[:, None]
+        if isinstance(phase, CorrelatedSteps):
+            part[1:] -= phase.momentum * part[:-1]
+        part *= phase.divisor / phase.gradient_bound.contribution_bound
+        first += phase.steps
     return sums

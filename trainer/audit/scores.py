@@ -2,12 +2,13 @@
 
 Any score gives a sound audit; these give power. With a canary's own direction, the steps show an attacker, who sees
 every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 where the canary was drawn (in units of the
-contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it.
+contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it. Where noise is
+correlated these are the noisy sums with C applied, Y = C (b + C^-1 sigma Z), so that Z is independent again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ import scipy
 
 from accounting.events import (
     Blocks,
+    CyclicPoisson,
     DisjointBatches,
     FullBatch,
     Gaussian,
@@ -28,7 +30,7 @@ from accounting.events import (
     WithoutReplacement,
 )
 from accounting.relations import NeighboringRelation
-from calibrators.plan import Phase, Plan
+from calibrators.plan import CorrelatedSteps, Phase, Plan
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,6 +38,7 @@ Floats = npt.NDArray[np.float64]
 LIKELIHOOD_RATIO = "likelihood_ratio"
 TOTAL = "total"
 FIXED_BATCHES = "fixed_batches"
+FRESH_NOISE = "fresh_noise"
 RELEASED_MODEL = "released_model"
 
 
@@ -47,10 +50,14 @@ class Observation:
         displacement: shape (m,): how far the released model lies from zero, against the gradients.
         noisy_sums: shape (steps, m): the noisy sum of each step in units of the contribution bound; None where the
             algorithm's points do not determine it.
+        turns: shape (steps, m): whether it was the turn of the canary's group, where groups take turns, else None. No
+            run tells it; a claim holds for whoever knows it, since the group of a record is the same with and without
+            it.
     """
 
     displacement: Floats
     noisy_sums: Floats | None
+    turns: npt.NDArray[np.bool_] | None = None
 
 
 def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
@@ -62,11 +69,14 @@ def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
       canaries as the likelihood ratio does.
     - ``fixed_batches``: the likelihood ratio of a canary in the same batch of every epoch, which sees a sampler that
       cuts batches once where independent draws were charged.
+    - ``fresh_noise``: the likelihood ratio as if correlated noise were independent, which sees a run that adds such.
     - ``released_model``: the displacement, for whoever sees nothing else.
     """
     found = {RELEASED_MODEL: seen.displacement}
     if seen.noisy_sums is None:
         return found
+    if seen.turns is not None:
+        return found | _with_turns(plan, seen.noisy_sums, seen.turns)
     phases = [phase for phase in plan.phases if isinstance(phase, Phase)]
     starts = np.cumsum([0, *(phase.steps for phase in phases)])
     parts = [
@@ -101,6 +111,52 @@ def _log_likelihood(phase: Phase, sums: Floats, level: float) -> Floats:
     return _along_steps(
         np.stack([_one_of(terms[start:end], end - start) for start, end in _epochs(sampling, len(terms))])
     )
+
+
+def _with_turns(plan: Plan, sums: Floats, turns: npt.NDArray[np.bool_]) -> dict[str, Floats]:
+    """Return the scores of correlated steps, of which only those count that are the turn of a canary's group.
+
+    At such a step the canary moves the rows of y from there on by b c. Given the turns, blocks of rows are disjoint, so
+    that their ratios of densities multiply: (1 - q) + q exp((<c, y_block> - |c|^2 / 2) / sigma^2).
+    """
+    other = -1.0 if plan.neighboring_relation is NeighboringRelation.REPLACE_ONE else 0.0
+    found = {name: np.zeros(sums.shape[1]) for name in (LIKELIHOOD_RATIO, TOTAL, FRESH_NOISE)}
+    first = 0
+    for phase in plan.phases:
+        assert isinstance(phase, CorrelatedSteps), "only their groups take turns"
+        noise, sampling = phase.noise_multiplier, phase.event.sampling
+        rate = sampling.sampling_probability if isinstance(sampling, CyclicPoisson) else 1.0
+        own, has_turn = sums[first : first + phase.steps], turns[first : first + phase.steps]
+        matched, norms = _matched(own, phase.coefficients)
+        for level in (1.0, other):
+            for name, products, squares in (
+                (LIKELIHOOD_RATIO, matched, norms),
+                (FRESH_NOISE, own, np.ones_like(norms)),
+            ):
+                terms = (2.0 * level * products - level * level * squares) / (2.0 * noise**2)
+                with np.errstate(divide="ignore"):  # probability 1 leaves nothing out
+                    ratios = np.logaddexp(np.log1p(-rate), np.log(rate) + terms) if level else np.zeros_like(terms)
+                found[name] += level * _along_steps(np.where(has_turn, ratios, 0.0))
+        found[TOTAL] += (1.0 - other) * _along_steps(matched) / noise**2
+        first += phase.steps
+    return found
+
+
+def _matched(sums: Floats, coefficients: Sequence[float]) -> tuple[Floats, Floats]:
+    """Return <c, y_block> for the block of rows from each step on, y = C sums, and |c|^2 of what is left of c there.
+
+    Returns:
+        shape (steps, m) and (steps, 1).
+    """
+    steps = len(sums)
+    whitened, matched, norms = np.zeros_like(sums), np.zeros_like(sums), np.zeros((steps, 1))
+    lags = list(enumerate(coefficients[:steps]))
+    for lag, coefficient in lags:
+        whitened[lag:] += coefficient * sums[: steps - lag]
+    for lag, coefficient in lags:
+        matched[: steps - lag] += coefficient * whitened[lag:]
+        norms[: steps - lag] += coefficient**2
+    return matched, norms
 
 
 def _epochs(sampling: Sampling, steps: int) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ import numpy as np
 from randomgen import AESCounter
 
 from trainer.exact.layers import Layers
-from trainer.exact.loops import Floats
+from trainer.exact.loops import Floats, solve
 from trainer.exact.normal_layers import AREA, CERTAIN, HEIGHTS, TAIL_START
 from trainer.exact.ziggurat import Known, Sources, State, Tables, rounded
 
@@ -152,6 +152,7 @@ def rounded_normals(sources: Sources, size: int, scale: float) -> Floats:
 def load_noise() -> None:
     """Load the compiled loops of the noise, once in a process; it takes about half a second, so do it before timing."""
     rounded_normals(Sources.of(AESCounter(key=0)), 1, 1.0)
+    solve(np.zeros(1), np.zeros((1, 1), dtype=np.int32), np.zeros(1), 0, 1.0)
 
 
 @lru_cache(maxsize=64)

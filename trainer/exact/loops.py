@@ -1,6 +1,6 @@
-"""The ziggurat's fast path: the loops of the exact noise over words, compiled by numba (`accounting.compiled`).
+"""The inner loops of the exact noise, compiled by numba (`accounting.compiled`): over words, and over earlier noise.
 
-`trainer.exact.ziggurat` defines the names and proves the bounds.
+`trainer.exact.ziggurat` and `trainer.exact.correlated` define the names and prove the bounds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ Words = npt.NDArray[np.uint64]
 Signed = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
+Kept = npt.NDArray[np.int32]
 
 #: The low bits of a word choose a layer, and its top bits a place in it.
 _LAYER, _TOP = 255, -(2**11)
@@ -24,6 +25,8 @@ _LAYER, _TOP = 255, -(2**11)
 _SMALLEST_TAIL = np.uint64(1 << 44)
 #: Dekker's constant: a product with it splits a float64 into halves whose products are exact.
 _SPLITTER = 2.0**27 + 1.0
+#: Columns of earlier noise that are worked on at a time: they stay in a cache.
+_AT_ONCE = 1024
 
 
 @compiled
@@ -140,3 +143,40 @@ def _rounded(signed: float, word: int, factor: float, rest: float, slack: float)
     left += product - whole
     carried = np.rint(left)
     return whole + carried, abs(left - carried) >= 0.5 - slack
+
+
+@compiled
+def solve(values: Floats, kept: Kept, weights: Floats, oldest: int, first: float) -> None:
+    """Write round((values - weights kept) / first) over the values and over the oldest row that is kept, exactly.
+
+    Args:
+        values: Whole numbers; shape (d,).
+        kept: shape (b - 1, d).
+        weights: Whole numbers; shape (b - 1,).
+        oldest: The row.
+        first: n_0.
+    """
+    rows, size = kept.shape
+    inverse = 1.0 / first
+    for start in range(0, size, _AT_ONCE):
+        part = values[start : start + _AT_ONCE]
+        row = 0
+        while row + 4 <= rows:  # four at a time are loaded and stored once
+            one, two = kept[row, start : start + _AT_ONCE], kept[row + 1, start : start + _AT_ONCE]
+            three, four = kept[row + 2, start : start + _AT_ONCE], kept[row + 3, start : start + _AT_ONCE]
+            a, b, c, d = weights[row], weights[row + 1], weights[row + 2], weights[row + 3]
+            for place in range(part.size):
+                part[place] -= (a * one[place] + b * two[place]) + (c * three[place] + d * four[place])
+            row += 4
+        while row < rows:
+            one, a = kept[row, start : start + _AT_ONCE], weights[row]
+            for place in range(part.size):
+                part[place] -= a * one[place]
+            row += 1
+        for place in range(part.size):
+            # The quotient errs by less than 1/2, so that its nearest whole number is the answer or next to it.
+            nearest = np.rint(part[place] * inverse)
+            twice = 2.0 * (part[place] - nearest * first)
+            part[place] = nearest + (1.0 if twice >= first else 0.0) - (1.0 if twice < -first else 0.0)
+        if rows:
+            kept[oldest, start : start + _AT_ONCE] = part

@@ -357,3 +357,26 @@ def test_the_papers_own_calibration_is_judged_where_one_asks(reader: TestClient)
     judged = show(reader, dict(parse_qsl(link.attributes["href"].removeprefix("/?"))))
     [said] = judged.all("p", class_="verdict unsound") + judged.all("p", class_="verdict loose")
     assert "The paper's own calibration is" in said.text
+
+
+def test_the_error_over_bands_is_drawn_with_its_numbers(reader: TestClient) -> None:
+    shown = show(reader, dict(parse_qsl(example_address("dp_bandmf").removeprefix("/?"))))
+    titles = [each.text.strip() for each in shown.all("figcaption")]
+    assert titles == ["Error over bands"]
+    [table] = [each for each in shown.all("table") if "noise multiplier" in each.text and "memory" in each.text]
+    assert "chosen82.708" in "".join(table.text.split())
+    assert "0.86262" in table.text
+    assert [each.text for each in show(reader, {}).all("figcaption")] == []
+
+
+def test_bands_have_their_faults_at_their_field(reader: TestClient) -> None:
+    values = dict(parse_qsl(example_address("dp_bandmf").removeprefix("/?")))
+    assert "at most 50 bands" in faults(show(reader, values | {"bands": "60", "dataset_size": "25000"}))["bands"]
+    assert "bands" in faults(show(reader, values | {"bands": "some"}))
+    assert "momentum" in faults(show(reader, values | {"momentum": "1.5"}))
+    assert "momentum" not in {each.name for each in read({"algorithm": "dp_sgd"}, algorithms_of(reader)).fields}
+
+
+def algorithms_of(reader: TestClient) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = reader.get("/v1/algorithms").json()["items"]
+    return items

@@ -46,6 +46,14 @@ QUICK: dict[str, dict[str, Any]] = {
         "gradient_bound": {"kind": "normalize", "regularizer": 0.5},
         "hyperparameters": {"step_size": 0.05},
     },
+    "dp_bandmf": {
+        "sampling": "fixed_order_epochs",
+        "iterations": 20,
+        "batch_size": 57,
+        "gradient_bound": CLIP,
+        "hyperparameters": {"step_size": 0.5, "momentum": 0.5},
+        "correlation": {"bands": 3},
+    },
     "dp_sgd_gradient": {
         "sampling": "full_batch",
         "iterations": 40,
@@ -149,7 +157,7 @@ def request_for(algorithm: str, target: str | None = None, **changes: Any) -> di
 def calibrated(quick: Any, request: dict[str, Any], run: dict[str, Any], dimension: int) -> dict[str, Any]:
     """What `/v1/calibrate` answers to the request with its data set's size and the constants that the run derived."""
     names = ("algorithm", "iterations", "batch_size", "sampling", "neighboring_relation", "gradient_bound", "domain")
-    names = (*names, "penalty", "hyperparameters", "target")
+    names = (*names, "penalty", "hyperparameters", "target", "correlation")
     body = {name: request[name] for name in names if request.get(name, ...) is not ...}
     assumptions = run["result"]["assumptions"] | request.get("assumptions", {})
     answer = quick.post(
@@ -222,7 +230,8 @@ def soak(name: str) -> Any:
 @pytest.mark.one_in(16)
 def test_the_papers_own_relation_is_meant_where_none_is_named(quick, algorithm):
     run = quick.trained(**request_for(algorithm))
-    first = ALGORITHMS[algorithm].relations[0]
+    sampling = plan_from_canonical(canonical_bytes(run["plan"]), run["plan_hash"]).events[0].sampling
+    first = next(each for each in ALGORITHMS[algorithm].relations if each in sampling.relations)
     assert run["plan"]["neighboring_relation"] == str(first)
     statement = quick.report(run)["statement"]
     assert ("one patient is replaced by another" in statement) == (first is NeighboringRelation.REPLACE_ONE)

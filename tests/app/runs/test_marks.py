@@ -67,12 +67,12 @@ class MarkedExecutor(PacedExecutor):
         return super().train(job, checkpoints, progress, asked)
 
 
-def queued(service: Service, kind: str = "approximate_gaussian_dp") -> dict[str, Any]:
+def queued(service: Service, kind: str = "approximate_gaussian_dp", **changes: Any) -> dict[str, Any]:
     budget = service.budget(filter={"kind": kind, "epsilon": 20, "delta": 1e-5})
     content = HEADER + "".join(f"{index % 10},0.{index % 7},red,no\n" for index in range(50))
     dataset = service.dataset(content, budget_id=budget["id"])
-    changes = {"sampling": "poisson", "batch_size": 50, "iterations": STEPS}
-    return service.queued(dataset_id=dataset["id"], budget_id=budget["id"], **changes)
+    usual = {"sampling": "poisson", "batch_size": 50, "iterations": STEPS}
+    return service.queued(dataset_id=dataset["id"], budget_id=budget["id"], **usual | changes)
 
 
 def reservation(service: Service, run: dict[str, Any]) -> dict[str, Any]:
@@ -145,6 +145,17 @@ def test_a_cancelled_run_gives_up_the_steps_that_were_not_marked_before_their_no
     report = verdict.with_prices(charges).prices
     assert report is not None
     assert (report.entries[PriceClass.TOO_LOW], report.entries[PriceClass.UNDECIDED]) == (0, 0)
+
+
+@on_one_engine
+def test_steps_with_correlated_noise_are_not_given_up(service: Service) -> None:
+    """A run of them that is cancelled is charged in full: its later steps would be of the noise that has been drawn."""
+    correlated = {"algorithm": "dp_bandmf", "sampling": "cyclic_poisson", "correlation": {"bands": 1}, "batch_size": 50}
+    run = queued(service, **correlated)
+    assert worker.work_once(service.context, "wrk_test", executor=MarkedExecutor(service, run, 5))
+    assert service.stored(run).state == "cancelled"
+    ended = reservation(service, run)
+    assert (ended["charged"], ended["charged_events"]) == (ended["cost"], ended["events"])
 
 
 def test_a_crash_counts_what_was_marked(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,6 +166,30 @@ def test_a_run_that_is_stopped_again_and_again_goes_on_without_counting_against_
 
 
 @on_one_engine
+@pytest.mark.parametrize("stops", [(1,), (2, 3, 4), (7,)])
+def test_correlated_noise_and_the_groups_of_the_records_go_on(service, stops):
+    """The noise of the last steps is in the checkpoint, beside the group that each record is in."""
+    correlated = {
+        "algorithm": "dp_bandmf",
+        "sampling": "fixed_order_epochs",
+        "neighboring_relation": "replace_special",
+        "batch_size": 114,
+        "hyperparameters": {"step_size": 0.5, "momentum": 0.5},
+        "correlation": {"bands": 3},
+    }
+    run = service.queued(dataset_id="ds_breast_cancer", seed=7, **correlated)
+    service.work()
+    expected = service.model(run)["parameters"]
+    budget = service.budget(neighboring_relation="replace_special")
+    run = service.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], seed=7, **correlated)
+    for steps in stops:
+        assert worker.work_once(service.context, "wrk_next", stopping_after(steps))
+    service.work()
+    assert service.model(run)["parameters"] == expected
+    check_released_once(service, run)
+
+
+@on_one_engine
 def test_progress_goes_on_from_the_checkpoint(service, monkeypatch):
     run = left_after(service, 6)
     train, seen = worker.train, []

@@ -22,7 +22,7 @@ from calibrators.phases.output_perturbation import OutputPerturbation
 from calibrators.phases.recursive_selections import RecursiveSelections
 from calibrators.phases.shuffled_counts import ShuffledCounts
 from calibrators.phases.shuffled_medians import ShuffledMedians
-from calibrators.plan import Phase
+from calibrators.plan import CorrelatedSteps, Phase
 from calibrators.spec import Calibration, Spec
 from calibrators.wang_nonsmooth.dp_sgd_output import mixture_of
 from calibrators.wang_nonsmooth.mixture import Mixture
@@ -63,6 +63,8 @@ def printed_multiplier(found: Calibration, published: AsPublished) -> float | No
     if isinstance(first, OutputPerturbation):
         assert published.noise_stddev_on_mean is not None
         return published.noise_stddev_on_mean / (first.gradient_norm * first.step_size)
+    if isinstance(first, CorrelatedSteps):
+        return published.noise_multiplier
     if not isinstance(first, Phase):
         return None
     if published.noise_multiplier is not None:
@@ -124,7 +126,14 @@ def assessed(name: str, found: Calibration, spec: Spec, multiplier: float, epsil
     if isinstance(phase, ShuffledCounts | ShuffledMedians):
         return shuffled_counts(phase, multiplier, spec.target)
     assert isinstance(
-        phase, Phase | EstimatePhase | LocalizedPhase | MedianPhase | OutputPerturbation | RecursiveSelections
+        phase,
+        Phase
+        | CorrelatedSteps
+        | EstimatePhase
+        | LocalizedPhase
+        | MedianPhase
+        | OutputPerturbation
+        | RecursiveSelections,
     )
     assert isinstance(spec.target, ApproximateDpTarget)
     try:
@@ -134,6 +143,8 @@ def assessed(name: str, found: Calibration, spec: Spec, multiplier: float, epsil
             sampling = WithoutReplacement if name in FIXED_SIZES else algorithm.samplings[0]
             usual = GaussianSteps(sampling.kind, spec.dataset_size, relation)
             event = Event(Gaussian(multiplier), usual(1.0, 1, phase.divisor).sampling, phase.steps)
+        elif isinstance(phase, CorrelatedSteps):
+            event = replace(phase.event, mechanism=replace(phase.event.mechanism, noise_multiplier=multiplier))
         elif isinstance(phase, EstimatePhase | RecursiveSelections):
             event = Event(ZcDp(2.0 / multiplier**2))  # under replacement, at this noise multiplier
         else:

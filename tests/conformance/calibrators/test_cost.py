@@ -8,7 +8,7 @@ import pytest
 
 from accounting.accountant import epsilon_for_delta
 from accounting.errors import NoCostInFilter, Unsupported
-from accounting.events import ApproximateDp, Gaussian, RenyiDp
+from accounting.events import ApproximateDp, CorrelatedGaussian, Gaussian, RenyiDp
 from accounting.targets import ApproximateDpTarget, PureDpTarget, ZcdpTarget
 from calibrators import noise
 from calibrators.plan import plan_from_canonical
@@ -84,7 +84,7 @@ def test_other_targets_are_met_or_refused(name: str, spec: Spec, target: ZcdpTar
             calibrated(name, fixed, target=target)
         return
     if isinstance(target, PureDpTarget) and all(
-        isinstance(event.mechanism, Gaussian) for event in calibrated(name, spec).plan.events
+        isinstance(event.mechanism, Gaussian | CorrelatedGaussian) for event in calibrated(name, spec).plan.events
     ):
         with pytest.raises(ValueError, match="gaussian"):
             calibrated(name, fixed, target=target)

@@ -14,7 +14,7 @@ from accounting.events import SAMPLINGS
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from calibrators.algorithm import Assumption
-from calibrators.plan import Clip, GradientBound, Normalize, Phase
+from calibrators.plan import BoundedSteps, Clip, GradientBound, Normalize
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, Spec, Unknown
 from tests.conformance.subjects import (
@@ -31,8 +31,8 @@ from tests.conformance.subjects import (
 BOUNDS: dict[str, GradientBound] = {Clip.kind: Clip(1.0), Normalize.kind: Normalize(1.0)}
 #: Where in a request a reason may lie.
 REQUEST = {
-    "algorithm", "assumptions", "batch_size", "dataset_size", "dimension", "domain", "gradient_bound", "iterations",
-    "neighboring_relation", "noise_multiplier", "penalty", "sampling", "solve_for", "step_size", "target",
+    "algorithm", "assumptions", "batch_size", "correlation", "dataset_size", "dimension", "domain", "gradient_bound",
+    "iterations", "neighboring_relation", "noise_multiplier", "penalty", "sampling", "solve_for", "step_size", "target",
 }  # fmt: skip
 
 
@@ -207,7 +207,7 @@ def noise_sizes(name: str, spec: Spec) -> tuple[int, int]:
     found = calibrated(name, spec)
     [phase] = found.plan.phases
     # Where steps come in epochs, iterations is their number.
-    size = phase.divisor if isinstance(phase, Phase) else phase.batch_size
+    size = phase.divisor if isinstance(phase, BoundedSteps) else phase.batch_size
     return size, int(number(found.hyperparameters, "iterations") or phase.steps)
 
 

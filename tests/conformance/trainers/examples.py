@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from accounting.errors import AccountingError
-from calibrators.plan import Phase, Plan
+from calibrators.plan import BoundedSteps, Plan
 from calibrators.registry import ALGORITHMS as CALIBRATORS
 from calibrators.registry import calibrate
 from tests.conformance.subjects import sized_for
@@ -62,7 +62,7 @@ def settings(name: str, **changes: Any) -> dict[tuple[str, str], Plan]:
             try:
                 plan = plan_of(name, sampling=scheme.kind, neighboring_relation=relation, **(sizes | changes))
                 for phase in plan.phases:
-                    if isinstance(phase, Phase):
+                    if isinstance(phase, BoundedSteps):
                         check_sampling_of(plan, phase)  # what can be charged may be for loops of other programs
             except AccountingError:
                 continue
@@ -89,7 +89,7 @@ def records_of(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_gradient_steps(plan: Plan) -> bool:
-    return all(isinstance(phase, Phase) for phase in plan.phases)
+    return all(isinstance(phase, BoundedSteps) for phase in plan.phases)
 
 
 every_algorithm = pytest.mark.parametrize("name", [name for name in EXECUTIONS if name in RUNS])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from calibrators.geometry import Box
-from calibrators.plan import Clip, Normalize, Phase, Plan
+from calibrators.plan import BoundedSteps, Clip, CorrelatedSteps, Normalize, Plan
 from tests.trainer.given import GivenStreams, trainer_of
-from tests.trainer.plans import phase_of, plan_of
+from tests.trainer.plans import correlated_of, phase_of, plan_of
 from trainer.algorithms import EXECUTIONS
 from trainer.audit.canaries import ORTHOGONAL, dependence, model, rows
 from trainer.execution import Coordinates
@@ -32,7 +32,10 @@ def released(plan: Plan, noises: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", SEPARATE)
 def test_noise_in_one_coordinate_moves_no_other(name: str, domain: Box | None) -> None:
     bound = Normalize(0.5) if EXECUTIONS[name].gradient_bound is Normalize else Clip(1.0)
-    plan = replace(plan_of(name, phase_of(bound, steps=STEPS, step_size=0.1)), domain=domain)
+    phase: BoundedSteps = phase_of(bound, steps=STEPS, step_size=0.1)
+    if EXECUTIONS[name].phase_type is CorrelatedSteps:
+        phase = correlated_of(0.75, 0.5, steps=STEPS, step_size=0.1)
+    plan = replace(plan_of(name, phase), domain=domain)
     assert dependence(plan) == ""
     noises = np.random.default_rng(3).normal(size=(STEPS, CANARIES))
     moved = noises.copy()
@@ -49,4 +52,4 @@ def test_where_coordinates_are_mixed_a_run_has_one_canary(name: str) -> None:
 
 def test_only_gradient_steps_treat_coordinates_alone() -> None:
     """Selections, medians and localised blocks do not, and their noise is of another kind."""
-    assert all(EXECUTIONS[name].phase_type is Phase for name in SEPARATE)
+    assert all(issubclass(EXECUTIONS[name].phase_type, BoundedSteps) for name in SEPARATE)

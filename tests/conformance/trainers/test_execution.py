@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from accounting.events import Sampling, WithoutReplacement
 from calibrators.phases.output_perturbation import OutputPerturbation
 from calibrators.phases.variance_reduced_epochs import VarianceReducedEpochs
 from calibrators.phases.vertex_trees import TreePhase
-from calibrators.plan import AnyPhase, Clip, Phase, Plan
+from calibrators.plan import AnyPhase, BoundedSteps, Clip, CorrelatedSteps, Plan
 from calibrators.release import LAST_ITERATE
 from tests.conformance.trainers.examples import (
     RUNS,
@@ -27,6 +28,7 @@ from tests.conformance.trainers.examples import (
 from tests.conformance.trainers.streams import RecordingStreams
 from tests.conformance.trainers.subjects import SUBJECTS, Drawn
 from tests.conformance.trainers.sums import given_sums
+from tests.transcriptions.dp_bandmf import correlated
 from tests.transcriptions.models import regression_gradient
 from trainer.algorithms import EXECUTIONS
 from trainer.loop import Task, Trainer
@@ -69,7 +71,7 @@ def sampling_of(phase: AnyPhase, dataset_size: int) -> tuple[Sampling, int, int,
         return WithoutReplacement(size, dataset_size), phase.steps, size, dataset_size
     if isinstance(phase, OutputPerturbation):
         return WithoutReplacement(1, dataset_size), phase.steps, 1, dataset_size
-    if isinstance(phase, Phase):
+    if isinstance(phase, BoundedSteps):
         return phase.event.sampling, phase.event.count, phase.divisor, dataset_size
     return None
 
@@ -79,7 +81,7 @@ def sampling_of(phase: AnyPhase, dataset_size: int) -> tuple[Sampling, int, int,
 def test_phases_follow_one_another(name: str, plan: Plan) -> None:
     """The plan's last phase once more, with other sizes: charged one after the other, and run so."""
     last = plan.phases[-1]
-    assert isinstance(last, Phase)
+    assert isinstance(last, BoundedSteps)
     more = replace(last, event=replace(last.event, count=2), step_size=0.05)
     twice = replace(plan, phases=(*plan.phases, more), release=LAST_ITERATE)
     streams = RecordingStreams(SEED)
@@ -128,7 +130,7 @@ def lengths_that_are_kept(plan: Plan) -> set[float]:
     """The longest gradients that contribute as they are; where gradients are normalised, none does."""
     found = set()
     for phase in plan.phases:
-        if not isinstance(phase, Phase):
+        if not isinstance(phase, BoundedSteps):
             found.add(phase.contribution_bound)
         elif isinstance(phase.gradient_bound, Clip):
             found.add(phase.gradient_bound.max_grad_norm)
@@ -144,13 +146,17 @@ def test_the_noise_is_normal_at_the_planned_scale(name: str, plan: Plan) -> None
     """
     width = 10_000
     scales = [
-        phase.noise_stddev_on_sum for phase in plan.phases if isinstance(phase, Phase) for _ in range(phase.steps)
+        phase.noise_stddev_on_sum
+        for phase in plan.phases
+        if isinstance(phase, BoundedSteps)
+        for _ in range(phase.steps)
     ]
     sums = [scale * np.random.default_rng(step).normal(size=width) for step, scale in enumerate(scales)]
     loud, silent = RecordingStreams(SEED), RecordingStreams(SEED, noise_factor=0.0)
     paths = [carried_out(plan, loud, sums)]
     noises = loud.drawn.noises
-    noisy_sums = [total + scale * noise for total, scale, noise in zip(sums, scales, noises, strict=True)]
+    added = as_added(plan, noises)
+    noisy_sums = [total + scale * noise for total, scale, noise in zip(sums, scales, added, strict=True)]
     paths.append(carried_out(plan, silent, noisy_sums))
     for noisy, expected in zip(*paths, strict=True):
         assert noisy.keys() == expected.keys()
@@ -164,13 +170,22 @@ def test_the_noise_is_normal_at_the_planned_scale(name: str, plan: Plan) -> None
     assert np.abs(correlations).max(initial=0.0) < 5.0 / np.sqrt(width)
 
 
+def as_added(plan: Plan, noises: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What is added to the sums at unit scale: the normal numbers, in some phases correlated."""
+    added, left = [], list(noises)
+    for phase in plan.phases:
+        own, left = left[: phase.steps], left[phase.steps :]
+        added += correlated(phase.coefficients, own) if isinstance(phase, CorrelatedSteps) else own
+    return added
+
+
 def carried_out(plan: Plan, streams: RecordingStreams, sums: list[np.ndarray]) -> list[dict[str, np.ndarray]]:
     """What is carried from step to step, given a sum for each: all vectors of the trainer's state, by their names."""
     width, left = sums[0].size, list(sums)
     units = [
         phase.gradient_bound.contribution_bound
         for phase in plan.phases
-        if isinstance(phase, Phase)
+        if isinstance(phase, BoundedSteps)
         for _ in range(phase.steps)
     ]
     trainer = trainer_of(plan, streams, np.zeros((plan.dataset_size, width)), np.zeros(plan.dataset_size))

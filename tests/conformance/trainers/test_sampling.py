@@ -10,7 +10,9 @@ import pytest
 from scipy import stats
 
 from accounting.events import (
+    CyclicPoisson,
     DisjointBatches,
+    FixedOrderEpochs,
     FullBatch,
     Poisson,
     RandomAllocation,
@@ -182,6 +184,37 @@ def test_shuffled_rows_are_dealt_out_anew_in_every_epoch(name: str, plan: Plan) 
     assert_binomial((taken[:, 0] & taken[:, batches]).sum(axis=0), runs, 1.0 / batches**2)
 
 
+@pytest.mark.parametrize(("name", "plan"), of_sampling(CyclicPoisson))
+@pytest.mark.one_in(4)
+def test_rows_are_drawn_at_the_turn_of_their_group_alone(name: str, plan: Plan) -> None:
+    """Two steps of a row are a whole number of cycles apart: noise that reaches over a cycle is charged for that."""
+    [event] = plan.events
+    assert isinstance(event.sampling, CyclicPoisson)
+    groups, rate, runs = event.sampling.cycle_length, event.sampling.sampling_probability, 400
+    assert 2 * groups < event.count
+    taken = batches_of(plan, runs)
+    turns = np.stack([taken[:, turn::groups].any(axis=1) for turn in range(groups)])
+    assert turns.sum(axis=0).max() == 1, "a row has one group for the whole run"
+    for step in range(event.count):
+        assert_binomial(taken[:, step].sum(axis=0), runs, rate / groups)
+    assert_binomial((taken[:, 0] & taken[:, groups]).sum(axis=0), runs, rate**2 / groups)
+    assert_binomial((taken[:, 0] & taken[:, groups] & taken[:, 2 * groups]).sum(axis=0), runs, rate**3 / groups)
+
+
+@pytest.mark.parametrize(("name", "plan"), of_sampling(FixedOrderEpochs))
+@pytest.mark.one_in(4)
+def test_every_epoch_has_the_same_batches_in_the_same_order(name: str, plan: Plan) -> None:
+    [event] = plan.events
+    assert isinstance(event.sampling, FixedOrderEpochs)
+    batches, runs = event.sampling.steps_per_epoch, 400
+    assert batches < event.count
+    taken = batches_of(plan, runs)
+    assert np.all(taken[:, :batches].sum(axis=1) == 1)
+    np.testing.assert_array_equal(taken[:, batches:], taken[:, : event.count - batches])
+    for step in range(batches):
+        assert_binomial(taken[:, step].sum(axis=0), runs, 1.0 / batches)
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "plan"), [case for case in plans() if is_gradient_steps(case.values[1])])
 def test_places_are_drawn_whatever_is_in_them(name: str, plan: Plan) -> None:
@@ -195,7 +228,6 @@ def test_places_are_drawn_whatever_is_in_them(name: str, plan: Plan) -> None:
     more = RecordingStreams(3)
     capacity = 2 * plan.dataset_size
     run(plan, model(), np.vstack([features] * 2), np.tile(labels, 2), streams=more, capacity=capacity)
-    if isinstance(sampling, WithoutReplacement | TruncatedPoisson | ShuffledEpochs) or sampling == DisjointBatches(
-        "by_position"
-    ):
+    fixed = isinstance(sampling, WithoutReplacement | TruncatedPoisson | ShuffledEpochs | FixedOrderEpochs)
+    if fixed or getattr(sampling, "assignment", "") == "by_position":
         assert max(batch.max() for batch in more.drawn.batches) < plan.dataset_size

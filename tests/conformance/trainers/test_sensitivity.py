@@ -21,7 +21,7 @@ from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
 from calibrators.bassily_guzman.tree import Problem, Trees
 from calibrators.phases.vertex_trees import TreePhase
-from calibrators.plan import Phase, Plan
+from calibrators.plan import BoundedSteps, Plan
 from tests.conformance.trainers.examples import FEATURES, data, every_dtype, every_gradient_plan, model, plans
 from tests.conformance.trainers.streams import RecordingStreams
 from tests.conformance.trainers.sums import SumAt, given_sums
@@ -111,7 +111,7 @@ def test_one_record_moves_the_sum_by_at_most_what_was_charged(name: str, plan: P
     plan, relation = replace(plan, dtype=dtype), plan.neighboring_relation
     first = 0
     for phase in plan.phases:
-        assert isinstance(phase, Phase)
+        assert isinstance(phase, BoundedSteps)
         seed, step, batches = draw_that_takes_the_last(plan, range(first, first + phase.steps))
         largest, allowed = 0, 0
         for one, other in neighbours(relation, plan.dataset_size):
@@ -148,7 +148,7 @@ def test_a_record_that_is_not_drawn_moves_nothing(name: str, plan: Plan) -> None
 
 
 def is_full_batch(plan: Plan) -> bool:
-    return any(isinstance(phase, Phase) and phase.event.sampling == FullBatch() for phase in plan.phases)
+    return any(isinstance(phase, BoundedSteps) and phase.event.sampling == FullBatch() for phase in plan.phases)
 
 
 def draw_that_takes_the_last(plan: Plan, steps: range) -> tuple[int, int, list[np.ndarray]]:

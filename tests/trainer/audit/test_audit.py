@@ -12,7 +12,7 @@ import pytest
 
 from accounting.accountant import epsilon_for_delta
 from accounting.errors import InvalidValue, Unsupported
-from accounting.events import Event, Gaussian, WithoutReplacement, ZcDp
+from accounting.events import CyclicPoisson, Event, Gaussian, WithoutReplacement, ZcDp
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Box, Domain, L1Ball, L2Ball, LpBall
 from calibrators.phases.gradient_estimates import EstimatePhase
@@ -21,12 +21,13 @@ from calibrators.phases.recursive_selections import RecursiveSelections
 from calibrators.phases.structured import StructuredPhase
 from calibrators.phases.vertex_steps import VertexSteps
 from calibrators.phases.vertex_trees import TreePhase
-from calibrators.plan import Clip, Normalize, Phase, Plan
+from calibrators.plan import Clip, CorrelatedSteps, Normalize, Phase, Plan
 from tests.conformance.trainers.examples import plan_of as conformance_plan
-from tests.trainer.plans import phase_of, plan_of
+from tests.trainer.plans import correlated_of, phase_of, plan_of
+from tests.transcriptions.dp_bandmf import correlated
 from trainer.algorithms import EXECUTIONS
 from trainer.audit.audit import AuditCancelled, audit, schedule
-from trainer.audit.canaries import DESIGNS, OPPOSED, ORTHOGONAL
+from trainer.audit.canaries import DESIGNS, OPPOSED, ORTHOGONAL, model
 from trainer.audit.methods import Method, best_rule
 from trainer.audit.observation import observe
 from trainer.audit.result import CONSISTENT
@@ -34,10 +35,13 @@ from trainer.audit.scores import Observation
 from trainer.audit.trials import Rule, Trials
 from trainer.execution import Coordinates
 from trainer.grid import grid_for
+from trainer.loop import grid_of
 from trainer.records import default_capacity
 from trainer.streams import random_streams
 
-SUBTRACTING = [name for name, each in EXECUTIONS.items() if each.coordinates is Coordinates.SUBTRACTED]
+SUBTRACTING = [
+    name for name, each in EXECUTIONS.items() if each.coordinates is Coordinates.SUBTRACTED and each.phase_type is Phase
+]
 PLAN = plan_of("dp_sgd", phase_of(Clip(2.5), noise_multiplier=1.0, steps=2))
 TIED = Plan(
     "dp_sgd",
@@ -67,6 +71,28 @@ def test_the_attacker_sees_the_contribution_and_the_runs_own_noise(name: str, dt
     np.testing.assert_allclose(seen.noisy_sums, expected, atol=0.01 if dtype == "float32" else 0.002)
     lengths = np.array([[0.7 / 9], [0.7 / 9], [0.01 / 2]]) * bound.contribution_bound
     np.testing.assert_allclose(seen.displacement, np.sum(lengths * seen.noisy_sums, axis=0), rtol=1e-9)
+
+
+def test_the_attacker_sees_correlated_noise_and_whose_turn_it_is() -> None:
+    """Whatever the momentum and the step sizes are: 1 where a canary that takes part has its turn, and C^-1 s Z."""
+    sampling = CyclicPoisson(1.0, 3, "independent")
+    phase = correlated_of(
+        0.75, 0.5, 0.25, noise_multiplier=0.3, sampling=sampling, step_size=tuple(0.1 + 0.01 * t for t in range(7))
+    )
+    plan = plan_of("dp_bandmf", phase)
+    members = np.array([True, False, True, True])
+    seen = observe(plan, members, ORTHOGONAL, 5)
+    assert seen.turns is not None
+    assert seen.noisy_sums is not None
+    assert np.all(seen.turns[:3].sum(axis=0) == 1)
+    np.testing.assert_array_equal(seen.turns[3:], seen.turns[:4])
+    noise = random_streams(5).gaussian_noise()
+    grid = grid_of(plan, phase, model(4), default_capacity(plan.dataset_size))
+    scale = grid.scale * 4.0
+    drawn = [0.3 * noise.rounded(4, scale) / scale for _ in range(7)]
+    noise.close()
+    expected = np.where(seen.turns & members, 1.0, 0.0) + np.stack(correlated(phase.coefficients, drawn))
+    np.testing.assert_allclose(seen.noisy_sums, expected, atol=1e-4)
 
 
 #: A domain that is never left; where the algorithm takes no l2 ball, another one.
@@ -101,6 +127,8 @@ def test_every_algorithm_can_be_audited(name: str, design: str) -> None:
         plan = replace(
             plan_of(name, phase_of(bound, noise_multiplier=0.1, steps=1)), domain=DOMAINS.get(name, L2Ball(1e4))
         )
+    elif algorithm.phase_type is CorrelatedSteps:
+        plan = plan_of(name, correlated_of(0.75, 0.5, noise_multiplier=0.1, steps=3))
     elif name not in IN_LP_BALLS and algorithm.phase_type not in STRUCTURED:
         plan = conformance_plan(name)
     else:

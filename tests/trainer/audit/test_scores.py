@@ -10,8 +10,10 @@ import pytest
 
 from accounting.events import (
     Blocks,
+    CyclicPoisson,
     DisjointBatches,
     Event,
+    FixedOrderEpochs,
     FullBatch,
     Gaussian,
     Poisson,
@@ -22,7 +24,16 @@ from accounting.events import (
 )
 from accounting.relations import NeighboringRelation
 from calibrators.plan import Clip, Phase, Plan
-from trainer.audit.scores import FIXED_BATCHES, LIKELIHOOD_RATIO, RELEASED_MODEL, TOTAL, Observation, scores
+from tests.trainer.plans import correlated_of
+from trainer.audit.scores import (
+    FIXED_BATCHES,
+    FRESH_NOISE,
+    LIKELIHOOD_RATIO,
+    RELEASED_MODEL,
+    TOTAL,
+    Observation,
+    scores,
+)
 
 STEPS = 4
 SIGMA = 0.8
@@ -107,6 +118,43 @@ def test_fixed_batches_are_scored_by_the_ratio_of_one_place_in_every_epoch() -> 
         member = 0.5 * (density(sums[:, i], (1, 0, 1, 0), 1.0) + density(sums[:, i], (0, 1, 0, 1), 1.0))
         expected = math.log(member / density(sums[:, i], (0, 0, 0, 0), 1.0))
         assert found[FIXED_BATCHES][i] == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize(
+    "sampling", [CyclicPoisson(0.3, 3, "independent"), CyclicPoisson(1.0, 4, "by_position"), FixedOrderEpochs(3)]
+)
+def test_correlated_noise_is_whitened_and_steps_of_other_groups_do_not_count(
+    sampling: Sampling, relation: NeighboringRelation
+) -> None:
+    """By the densities of y = C x, over all coins of a canary whose turns are known."""
+    coefficients, steps = (0.75, 0.5, 0.25), 8
+    phase = correlated_of(*coefficients, noise_multiplier=SIGMA, sampling=sampling, steps=steps)
+    plan = Plan("dp_bandmf", 8, relation, (phase,))
+    rate = sampling.sampling_probability if isinstance(sampling, CyclicPoisson) else 1.0
+    cycle = sampling.cycle_length if isinstance(sampling, CyclicPoisson) else 3
+    dense = sum(c * np.eye(steps, k=-lag) for lag, c in enumerate(coefficients))
+    sums = np.random.default_rng(4).normal(0.2, 1.0, (steps, cycle))
+    turns = np.arange(steps)[:, None] % cycle == np.arange(cycle)
+    found = scores(plan, Observation(np.zeros(cycle), sums, turns))
+
+    def mean_density(column: np.ndarray, matrix: np.ndarray, own: np.ndarray, level: float) -> float:
+        total = 0.0
+        for coins in itertools.product((0, 1), repeat=own.size):
+            moved = np.zeros(steps)
+            moved[own] = level * np.array(coins)
+            chance = math.prod(rate if coin else 1.0 - rate for coin in coins)
+            total += chance * math.exp(-float(np.sum((matrix @ (column - moved)) ** 2)) / (2.0 * SIGMA**2))
+        return total
+
+    other = -1.0 if relation is NeighboringRelation.REPLACE_ONE else 0.0
+    for i in range(cycle):
+        own = np.flatnonzero(turns[:, i])
+        for name, matrix in ((LIKELIHOOD_RATIO, dense), (FRESH_NOISE, np.eye(steps))):
+            with_it, without = (mean_density(sums[:, i], matrix, own, level) for level in (1.0, other))
+            assert found[name][i] == pytest.approx(math.log(with_it / without), rel=1e-9, abs=1e-12)
+    expected = (1.0 - other) * np.sum(dense.T @ dense @ sums, axis=0) / SIGMA**2
+    np.testing.assert_allclose(found[TOTAL], expected, rtol=1e-12)
 
 
 def test_whoever_sees_the_model_alone_scores_by_it() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibrators.geometry import L2Penalty
-from calibrators.plan import Clip, Phase, Plan
+from calibrators.plan import BoundedSteps, Clip, Plan
 from trainer.clipping import margin
 
 Vector = npt.NDArray[np.float64]
@@ -45,9 +45,9 @@ class Drawn:
         return margin(self.dtype)
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> BoundedSteps:
         [phase] = self.plan.phases
-        assert isinstance(phase, Phase)
+        assert isinstance(phase, BoundedSteps)
         return phase
 
     @property

@@ -1,0 +1,76 @@
+"""How the noise of a run is to be correlated: what a request says of it, and what an answer says of other choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accounting.errors import InvalidValue
+from accounting.events.correlated_gaussian import MOST_LISTED
+from accounting.numbers import read_integer
+
+#: Bands that are tried, where their number is left open, unless a request says otherwise.
+USUAL_MAX_BANDS = 64
+
+
+class Objective(StrEnum):
+    """What is made as small as possible: a root mean square over the steps' errors, or the largest of them."""
+
+    MEAN = "mean"
+    """The root mean square over all steps."""
+    MAX = "max"
+    """The largest error of a step, which is that of the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """A matrix with a number of bands that correlates the noise of successive steps.
+
+    Attributes:
+        bands: Steps that the noise of a step depends on, its own included; None tries 1, 2, 4, ... and takes the best.
+        objective: Of the errors of the sums that training follows.
+        max_bands: The most that are tried: a run keeps a vector of noise for each band but one.
+
+    Raises:
+        InvalidValue: a number is outside its range.
+    """
+
+    bands: int | None = None
+    objective: Objective = Objective.MEAN
+    max_bands: int = USUAL_MAX_BANDS
+
+    def __post_init__(self) -> None:
+        if self.bands is not None:
+            read_integer("bands", self.bands, 1, MOST_LISTED)
+        read_integer("max_bands", self.max_bands, 1, MOST_LISTED)
+        if self.bands is not None and self.bands > self.max_bands:
+            raise InvalidValue(
+                f"{self.bands} bands are more than max_bands allows, {self.max_bands}: raise max_bands, or leave it out"
+                if self.max_bands != USUAL_MAX_BANDS
+                else f"max_bands is {self.max_bands} unless it is given, and {self.bands} bands are more: give it, too",
+                pointer=("bands",),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One number of bands with the least noise that meets the target.
+
+    Attributes:
+        sampling: Kind of sampling.
+        bands: Their number; 1 is independent noise.
+        noise_multiplier: Standard deviation of the normal numbers that the noise is made of, over the contribution
+            bound.
+        error: Root mean square error of the sums that training follows, over the steps, in contribution bounds.
+        ratio: The error over that of independent noise with Poisson batches; None where no such noise meets the target.
+        memory: Bytes that a run keeps of earlier steps; None where the number of parameters is not known.
+        is_chosen: Whether it is the plan's.
+    """
+
+    sampling: str
+    bands: int
+    noise_multiplier: float
+    error: float
+    ratio: float | None
+    memory: int | None
+    is_chosen: bool

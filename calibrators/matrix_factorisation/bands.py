@@ -1,0 +1,327 @@
+"""The steps of a run with correlated noise, solved for what a spec leaves open, and the choice of the number of bands.
+
+Coefficients have a norm of at most 1, and steps are solved for with a norm of 1: so the noise, and the number of steps
+or records that it allows, do not depend on how coefficients were rounded. What is answered is certified for the plan's
+own event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from accounting.errors import AccountingError, InvalidValue, Unsupported
+from accounting.events import CorrelatedGaussian, CyclicPoisson, Event, FixedOrderEpochs, Sampling
+from accounting.numbers import MAX_COUNT
+from accounting.relations import NeighboringRelation
+from accounting.targets import Target
+from calibrators.correlation import Alternative, Correlation
+from calibrators.matrix_factorisation.strategy import Strategy, Workload, optimal
+from calibrators.noise import Steps, solve_steps
+from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
+
+#: With so few cycles as this, their number falls by much from one number of bands to the next: more of these are tried.
+_FEW_CYCLES = 32
+#: A vector of earlier noise for each band but the first, in numbers of 32 bits.
+_BYTES_PER_BAND = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelatedSteps:
+    """The event of steps with correlated noise, whose parameters follow from the public sizes.
+
+    Attributes:
+        sampling: Kind of sampling.
+        dataset_size: Declared number of records.
+        relation: Decides how groups are made: by position where a record is replaced by any other, else each record
+            draws its own.
+        bands: b, and the number of groups.
+        momentum, correlation: Of the workload, and the objective.
+        is_exact: Whether with the plan's own coefficients, whose norm is at most 1; else with one, which is 1.
+
+    >>> steps = CorrelatedSteps("cyclic_poisson", 1000, NeighboringRelation.REPLACE_ONE, 4, 0.0, Correlation(), False)
+    >>> steps(2.0, 100, 10).sampling
+    CyclicPoisson(sampling_probability=0.04, cycle_length=4, assignment='by_position')
+    """
+
+    sampling: str
+    dataset_size: int
+    relation: NeighboringRelation
+    bands: int
+    momentum: float
+    correlation: Correlation
+    is_exact: bool
+
+    def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
+        coefficients = self.strategy(iterations).coefficients if self.is_exact else (1.0,)
+        return Event(CorrelatedGaussian(noise_multiplier, coefficients), self._sampling(batch_size), iterations)
+
+    def strategy(self, iterations: int) -> Strategy:
+        """Return the matrix for so many steps; it has no more bands than there are steps."""
+        workload = Workload(iterations, self.momentum)
+        return optimal(workload, min(self.bands, iterations), self.correlation.objective)
+
+    def _sampling(self, batch_size: int) -> Sampling:
+        if self.sampling == FixedOrderEpochs.kind:
+            return FixedOrderEpochs(steps_per_epoch(self.dataset_size, batch_size))
+        by_position = self.relation is NeighboringRelation.REPLACE_ONE
+        share = self.bands * batch_size / self.dataset_size
+        return CyclicPoisson(share, self.bands, "by_position" if by_position else "independent")
+
+    @property
+    def largest_batch(self) -> int:
+        """The largest batch with so many bands."""
+        if self.sampling == FixedOrderEpochs.kind:
+            return self.dataset_size if self.bands == 1 else (self.dataset_size - 1) // (self.bands - 1)
+        return self.dataset_size // self.bands
+
+
+def steps_per_epoch(dataset_size: int, batch_size: int) -> int:
+    """Return the number of batches of a pass over all records, the last one perhaps smaller."""
+    return -(-dataset_size // batch_size)
+
+
+def most_bands(spec: Spec) -> int:
+    """Return the most bands that the sizes of a spec allow: a record's steps may not be closer.
+
+    Args:
+        spec: With its batch size, or with that solved for; the same of its number of steps.
+    """
+    most = spec.dataset_size if spec.iterations is None else spec.iterations
+    if spec.batch_size is None:
+        return most
+    if spec.sampling == FixedOrderEpochs.kind:
+        return min(most, steps_per_epoch(spec.dataset_size, spec.batch_size))
+    return min(most, spec.dataset_size // spec.batch_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """Steps with nothing left open, their matrix, and other numbers of bands.
+
+    Attributes:
+        steps: The plan's.
+        strategy: Its coefficients and errors.
+        bands: Their number as it was asked for or chosen: the number of groups of cyclic batches.
+        alternatives: In the order in which they were tried, where the noise is solved for.
+    """
+
+    steps: Steps
+    strategy: Strategy
+    bands: int
+    alternatives: tuple[Alternative, ...]
+
+
+def solve(spec: Spec) -> Solved:
+    """Solve for what a spec leaves open, and choose the number of bands where it does.
+
+    Guarantees:
+        - never_misses: the certified upper end of the plan's event meets the target.
+        - integers_are_largest: one more step, or one more record in the batch, would miss it.
+        - the_best_is_chosen: no alternative with the spec's sampling has less error; of equal ones, that with fewer
+          bands.
+
+    Raises:
+        InvalidValue: a size is missing, or there are more bands than batches in a cycle or steps.
+        Unsupported: the number of bands is left open and something else than the noise is, too.
+        Unreachable, NoCostInFilter: as `calibrators.noise.solve_steps`.
+    """
+    assert spec.correlation is not None, "the registry fills it in"
+    if spec.unknown is not Unknown.BATCH_SIZE:
+        spec.need("batch_size", "the expected number of records in a step")
+    if spec.unknown is not Unknown.ITERATIONS:
+        spec.need("iterations", "the number of steps (or give epochs)")
+    bands = spec.correlation.bands
+    if spec.unknown is Unknown.NOISE_MULTIPLIER:
+        _check_sizes(spec)
+        return _chosen(spec)
+    if bands is None:
+        raise Unsupported(
+            "the number of bands is chosen by the noise that each needs: give correlation.bands, or solve for "
+            "noise_multiplier",
+            pointer=("solve_for",),
+        )
+    _check_sizes(spec)
+    steps, strategy = _solved_with(spec, bands)
+    return Solved(steps, strategy, bands, ())
+
+
+def _check_sizes(spec: Spec) -> None:
+    """Refuse more bands than the sizes allow, and epochs of more steps than can be counted."""
+    assert spec.correlation is not None, "as was checked"
+    bands, most = spec.correlation.bands, most_bands(spec)
+    if spec.sampling == FixedOrderEpochs.kind and spec.batch_size is not None:
+        batches = steps_per_epoch(spec.dataset_size, spec.batch_size)
+        if batches > MAX_COUNT:
+            raise InvalidValue(
+                f"an epoch of batches of {spec.batch_size} has {batches} steps, and {MAX_COUNT:.0e} are the most",
+                pointer=("batch_size",),
+            )
+    if bands is None or bands <= most:
+        return
+    if spec.iterations is not None and bands > spec.iterations:
+        raise InvalidValue(
+            f"noise over {bands} steps needs as many: use at most {spec.iterations} bands, or more iterations",
+            pointer=("correlation", "bands"),
+        )
+    what = "steps in an epoch" if spec.sampling == FixedOrderEpochs.kind else "groups that fill a batch"
+    raise InvalidValue(
+        f"with {bands} bands a record's steps are at least {bands} apart, and {spec.dataset_size} records in batches "
+        f"of {spec.batch_size} have no more {what} than {most}: use at most {most} bands, or smaller batches",
+        pointer=("correlation", "bands"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    spec: Spec
+    bands: int
+    steps: Steps
+    strategy: Strategy
+
+    @property
+    def error(self) -> float:
+        assert self.spec.correlation is not None, "as was checked"
+        return self.steps.noise_multiplier * self.strategy.at(self.spec.correlation.objective)
+
+
+def _chosen(spec: Spec) -> Solved:
+    """Solve for the noise with each number of bands, also with the other sampling, and take the best."""
+    assert spec.correlation is not None, "as was checked"
+    given = spec.correlation.bands
+    own = _solved_for_all(spec, _candidates(spec))
+    best = min((each for each in own if given in (None, each.bands)), key=lambda each: each.error)
+    if given is None and -(-best.steps.event.count // best.bands) <= _FEW_CYCLES:
+        more = set(_between(best.bands, best.steps.event.count, min(spec.correlation.max_bands, most_bands(spec))))
+        own += _solved_for_all(spec, sorted(more - {each.bands for each in own}))
+        best = min(own, key=lambda each: each.error)
+    found = sorted(own, key=lambda each: each.bands)
+    for other in _with_the_other_sampling(spec):
+        with suppress(AccountingError):
+            found += _solved_for_all(other, _candidates(other))
+    sampled = (each.error for each in found if each.spec.sampling == CyclicPoisson.kind and each.bands == 1)
+    alone = next(sampled, None)
+    alternatives = tuple(
+        Alternative(
+            sampling=str(each.spec.sampling),
+            bands=each.bands,
+            noise_multiplier=each.steps.noise_multiplier,
+            error=each.error,
+            ratio=None if alone is None else each.error / alone,
+            memory=None if spec.dimension is None else memory_of(each.bands, spec.dimension),
+            is_chosen=each is best,
+        )
+        for each in found
+    )
+    return Solved(best.steps, best.strategy, best.bands, alternatives)
+
+
+def _solved_for_all(spec: Spec, candidates: Iterable[int]) -> list[_Candidate]:
+    """Return the numbers of bands up to the first whose noise does not meet the target: more bands need more noise.
+
+    Raises:
+        AccountingError: the first one was refused.
+    """
+    found: list[_Candidate] = []
+    for bands in candidates:
+        try:
+            found.append(_Candidate(spec, bands, *_solved_with(spec, bands)))
+        except AccountingError:
+            if found:
+                break
+            raise
+    return found
+
+
+def _between(bands: int, steps: int, most: int) -> Iterator[int]:
+    """Yield numbers near one, the smallest of those with as many cycles: more would only make batches more likely."""
+    for quarters in (3, 5, 6, 7):
+        cycles = -(-4 * steps // (quarters * bands))
+        smallest = -(-steps // cycles)
+        if smallest <= most:
+            yield smallest
+
+
+def memory_of(bands: int, dimension: int) -> int:
+    """Return the bytes that a run keeps of earlier steps: their noise, in whole numbers of 32 bits."""
+    return _BYTES_PER_BAND * (bands - 1) * dimension
+
+
+def _candidates(spec: Spec) -> Iterator[int]:
+    """Yield 1, 2, 4, ... as far as the spec allows, or its own number, and then 1 to compare with."""
+    assert spec.correlation is not None, "as was checked"
+    most = most_bands(spec)
+    if spec.correlation.bands is not None:
+        yield from dict.fromkeys((min(spec.correlation.bands, most), 1))
+        return
+    bands, most = 1, min(spec.correlation.max_bands, most)
+    while bands <= most:
+        yield bands
+        bands *= 2
+
+
+def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:
+    """Return the spec with the other sampling, where its relation is accounted under that."""
+    if spec.sampling == FixedOrderEpochs.kind:
+        return (replace(spec, sampling=CyclicPoisson.kind),)
+    if spec.relation in FixedOrderEpochs.relations:
+        return (replace(spec, sampling=FixedOrderEpochs.kind),)
+    return ()
+
+
+def _solved_with(spec: Spec, bands: int) -> tuple[Steps, Strategy]:
+    """Solve for what is open with a number of bands; the certificate is that of the plan's own event."""
+    assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
+    assert spec.correlation is not None, "as was checked"
+    momentum = 0.0 if spec.momentum is None else spec.momentum
+    exact = CorrelatedSteps(
+        spec.sampling, spec.dataset_size, spec.relation, bands, momentum, spec.correlation, is_exact=True
+    )
+    steps = None
+    if exact.sampling == CyclicPoisson.kind and not isinstance(spec.target, OpenEpsilon | OpenDelta):
+        steps = _certified(spec, spec.target, _solved_for(spec, replace(exact, is_exact=False)), exact)
+    if steps is None:
+        steps = _solved_for(spec, exact)
+    return steps, exact.strategy(steps.event.count)
+
+
+def _solved_for(spec: Spec, event_of: CorrelatedSteps) -> Steps:
+    return solve_steps(
+        spec,
+        event_of,
+        iterations=spec.iterations,
+        batch_size=spec.batch_size,
+        largest_batch=event_of.largest_batch,
+    )
+
+
+def _certified(spec: Spec, target: Target, steps: Steps, event_of: CorrelatedSteps) -> Steps | None:
+    """Return steps that were solved for with a norm of 1 with the plan's own event and its certificate.
+
+    The norm of the plan's coefficients may be a little less, so that one more step or record may do: then it is taken.
+
+    Returns:
+        None where an upper end that hardly met the target is above it for the plan's own event, by rounding.
+    """
+
+    def certified(count: int, size: int) -> Steps:
+        event = event_of(steps.noise_multiplier, count, size)
+        achieved = target.assess((event,), spec.relation)
+        value = {Unknown.ITERATIONS: float(count), Unknown.BATCH_SIZE: float(size)}.get(spec.unknown, steps.value)
+        return replace(steps, event=event, batch_size=size, value=value, achieved=achieved)
+
+    found = certified(steps.event.count, steps.batch_size)
+    if found.achieved.value.upper > target.limit:
+        return None
+    while steps.next_achieved is not None:
+        more = (found.event.count + 1, found.batch_size)
+        if spec.unknown is Unknown.BATCH_SIZE:
+            more = (found.event.count, found.batch_size + 1)
+        if more[0] > MAX_COUNT or more[1] > event_of.largest_batch:
+            return replace(found, next_achieved=None)
+        following = certified(*more)
+        if following.achieved.value.upper > target.limit:
+            return replace(found, next_achieved=following.achieved)
+        found = following
+    return found

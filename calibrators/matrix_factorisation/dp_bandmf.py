@@ -1,0 +1,269 @@
+"""DP-BandMF: DP-SGD with noise that a banded matrix correlates over steps (Choquette-Choo et al. 2023)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from accounting.errors import AccountingError
+from accounting.events import CyclicPoisson, FixedOrderEpochs
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, read_assumptions
+from calibrators.as_published import AsPublished, judge
+from calibrators.correlation import Correlation, Objective
+from calibrators.matrix_factorisation.bands import Solved, memory_of, solve
+from calibrators.matrix_factorisation.strategy import noise_of_steps
+from calibrators.noise import calibration_of
+from calibrators.plan import Clip, CorrelatedSteps
+from calibrators.provenance import GRADIENT, PARAMETER, Provenance, ProvenanceKind
+from calibrators.scopes import NO_THEOREM
+from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.verdicts import UNJUDGED
+
+PAPER = "Choquette-Choo et al. 2023"
+AMPLIFIED = f"{PAPER}, Theorem 4"
+UNSAMPLED = "Denisov et al. 2022, Theorem 2.1, with the sensitivity of Kalinin & Lampert 2024, Theorem 2"
+DERIVED = f"{PAPER}, section 2 (derived: docs/concepts/correlated_noise.md)"
+
+NO_BOUND = (
+    "No theorem speaks of what the run attains, so there is no bound: the error of the sums that it follows is a proxy."
+)
+OTHER_WORKLOAD = (
+    "With a domain or a penalty the steps are no longer sums of gradients, so that the errors here do not describe the "
+    "run. The privacy does not depend on it."
+)
+
+
+def calibrate(spec: Spec) -> Calibration:
+    """Noise from the engine, coefficients from the optimiser, their number chosen where the spec leaves it open.
+
+    Raises:
+        InvalidValue: a number is outside its range; there are more bands than batches in a cycle or steps; a constant
+            is given, of which there are none.
+        Unsupported: the sampling is not accounted under the relation, or the number of bands is left open beside
+            something else than the noise.
+        Unreachable: nothing meets the target.
+    """
+    read_assumptions(ALGORITHM.assumptions, spec.assumptions)
+    solved = solve(spec)
+    steps = solved.steps
+    momentum = 0.0 if spec.momentum is None else spec.momentum
+    phase = CorrelatedSteps(steps.event, spec.clip, steps.batch_size, spec.step_size, momentum)
+    found = calibration_of(
+        ALGORITHM.name,
+        spec,
+        steps,
+        phase,
+        domain=spec.domain,
+        penalty=spec.penalty,
+        hyperparameters=_hyperparameters(solved, phase),
+        utility=_utility(spec, solved, phase),
+        warnings=(NO_BOUND, *((OTHER_WORKLOAD,) if spec.domain or spec.penalty else ())),
+        as_published=_as_published(spec, solved),
+    )
+    return replace(found, alternatives=solved.alternatives)
+
+
+def _hyperparameters(solved: Solved, phase: CorrelatedSteps) -> Iterator[Provenance]:
+    norm = math.sqrt(math.fsum(value * value for value in phase.coefficients))
+    cyclic = isinstance(phase.event.sampling, CyclicPoisson)
+    yield Provenance(
+        "bands",
+        float(solved.bands),
+        r"b = \arg\min_b s_b \|B\|",
+        DERIVED,
+        ProvenanceKind.DERIVED,
+        ("chosen by the error of sums, which stands for that of training",),
+    )
+    yield Provenance(
+        "coefficients",
+        phase.coefficients,
+        r"\arg\min_c \|c\|^2 \sum_i w_i d_i^2,\; d(x) = a(x) / c(x),\; c_0 \ge c_1 \ge \cdots \ge 0",
+        DERIVED,
+        ProvenanceKind.DERIVED,
+        ("whole multiples of a power of two; a worse matrix costs error, and no privacy",),
+    )
+    yield Provenance(
+        "noise_over_coefficient_norm",
+        phase.noise_multiplier / norm,
+        r"s / \|c\|",
+        AMPLIFIED if cyclic else UNSAMPLED,
+        ProvenanceKind.EXACT,
+        ("the noise multiplier of the independent steps that the run costs as much as",) if cyclic else (),
+    )
+
+
+def _utility(spec: Spec, solved: Solved, phase: CorrelatedSteps) -> Iterator[Provenance]:
+    steps, strategy = phase.steps, solved.strategy
+    yield Provenance(
+        "gradient_evaluations", float(steps * phase.divisor), "T B", ALGORITHM.source, ProvenanceKind.EXACT
+    )
+    first, last = noise_of_steps(phase.coefficients, steps)
+    for name, value, formula, what in (
+        ("error_of_sums", strategy.mean, r"\sqrt{\tfrac{1}{T} \sum_t \|B_t\|^2}", "over the steps, root mean square"),
+        ("largest_error_of_sums", strategy.largest, r"\max_t \|B_t\|", "of the worst step"),
+    ):
+        yield Provenance(
+            name,
+            value * phase.noise_stddev_on_mean,
+            rf"\frac{{s c}}{{B}} {formula},\; B = A C^{{-1}}",
+            DERIVED,
+            ProvenanceKind.DERIVED,
+            (f"standard deviation per coordinate of the noise in the sum of the steps' mean gradients, {what}",),
+            units=GRADIENT,
+        )
+    if spec.step_size is not None:
+        yield Provenance(
+            "error_of_points",
+            spec.step_size * strategy.mean * phase.noise_stddev_on_mean,
+            r"\eta \frac{s c}{B} \sqrt{\tfrac{1}{T} \sum_t \|B_t\|^2}",
+            DERIVED,
+            ProvenanceKind.DERIVED,
+            ("how far noise alone moves a coordinate of the points, if it did not change the gradients",),
+            units=PARAMETER,
+        )
+    ratio = next((each.ratio for each in solved.alternatives if each.is_chosen), None)
+    if ratio is not None:
+        yield Provenance(
+            "error_over_independent_noise",
+            ratio,
+            r"\frac{s_b \|B_b\|}{s_1 \|B_1\|}",
+            DERIVED,
+            ProvenanceKind.DERIVED,
+            ("against Poisson batches of the same size and fresh noise in every step, at the same target",),
+        )
+    for name, value, which in (("first_step_noise", first, "first"), ("last_step_noise", last, "last")):
+        yield Provenance(
+            name,
+            value * phase.noise_stddev_on_sum,
+            r"s c \sqrt{\sum_{i \le t} n_i^2},\; n(x) = 1 / c(x)",
+            DERIVED,
+            ProvenanceKind.DERIVED,
+            (f"on the sum of the {which} step; it says nothing about the privacy, which depends on C and s",),
+            units=GRADIENT,
+        )
+    if spec.dimension is not None:
+        yield Provenance(
+            "memory_bytes",
+            float(memory_of(len(phase.coefficients), spec.dimension)),
+            r"4 (b - 1) d",
+            DERIVED,
+            ProvenanceKind.DERIVED,
+            ("noise of the last b - 1 steps, as secret as the records",),
+        )
+
+
+def _as_published(spec: Spec, solved: Solved) -> AsPublished | None:
+    """Return what Theorem 4 reduces to in the paper's setting: cyclic Poisson batches, a record becomes a null one."""
+    target = spec.target
+    if not isinstance(target, ApproximateDpTarget) or target.delta == 0.0:
+        return None
+    formula = r"\lceil T/b \rceil \text{ Poisson steps, } q = b B / n,\; s / \max_i \|C e_i\|"
+    relation, steps = NeighboringRelation.REPLACE_SPECIAL, solved.steps
+    assert spec.correlation is not None, "the registry fills it in"
+    own = replace(
+        spec,
+        unknown=Unknown.NOISE_MULTIPLIER,
+        noise_multiplier=None,
+        sampling=CyclicPoisson.kind,
+        neighboring_relation=relation,
+        iterations=steps.event.count,
+        batch_size=steps.batch_size,
+        correlation=replace(spec.correlation, bands=solved.bands),
+    )
+    try:
+        found = solve(own).steps
+    except AccountingError as error:
+        why = f"The engine has no noise in the paper's setting: {error.detail.rstrip('.')}."
+        return AsPublished(None, why, AMPLIFIED, formula)
+    printed, setting = found.noise_multiplier, "cyclic Poisson batches, replace_special"
+    verdict, why = UNJUDGED
+    if spec.judge_published:
+        verdict, why = judge([found.event], relation, target, printed=printed, needed=printed, setting=setting)
+    return AsPublished(verdict, why, AMPLIFIED, formula, noise_multiplier=printed)
+
+
+ALGORITHM = Algorithm(
+    name="dp_bandmf",
+    summary="Clip each record's gradient, sum, add Gaussian noise that a banded matrix correlates over steps, step.",
+    source=f"{PAPER}, Algorithm 1 with Theorem 4",
+    update=r"x_t = \frac{1}{c_0}\left(s c Z_t - \sum_{j=1}^{b-1} c_j x_{t-j}\right),\quad "
+    r"m \leftarrow \beta m + \frac{1}{B}\left(\sum_i \min(1, c/\|g_i\|)\, g_i + x_t\right),\quad "
+    r"\theta \leftarrow \theta - \eta m",
+    samplings=(CyclicPoisson, FixedOrderEpochs),
+    relations=(
+        NeighboringRelation.ADD_OR_REMOVE_ONE,
+        NeighboringRelation.REPLACE_ONE,
+        NeighboringRelation.REPLACE_SPECIAL,
+    ),
+    gradient_bounds=(Clip,),
+    assumptions=(),
+    guarantee="(epsilon, delta)-differential privacy of all iterates together, hence of the released last one.",
+    gradient_complexity="T B",
+    verdict="Theorem 4 says which independent steps a run costs no more than. Its noise is theirs, which the engine "
+    "solves for: it is sound in the paper's setting.",
+    errata=(
+        "The paper cuts the records into groups of equal size. Then a record that comes or goes moves others into "
+        "other groups: that is accounted under the replace relations, and under add_or_remove_one each record draws "
+        "its group for itself.",
+        "The sampling probability follows from the declared number of records, never from the size of a group, which "
+        "is private.",
+        "Coefficients are nonnegative and do not increase here. The paper's matrices need not be so, and then the "
+        "steps in which a record moves the sums most are not known in general.",
+        "Some code searches the number of bands among the divisors of a number of records. There is no reason for "
+        "that: any number up to n/B will do, and need not divide the number of steps.",
+    ),
+    calibrate=calibrate,
+    scope=NO_THEOREM,
+    example=Example(
+        Spec(
+            50_000,
+            EXAMPLE_TARGET,
+            batch_size=500,
+            iterations=2000,
+            gradient_bound=Clip(1.5),
+            dimension=20,
+            step_size=0.05,
+            correlation=Correlation(bands=8),
+        ),
+        {
+            "chosen": {"correlation": Correlation()},
+            "momentum": {"momentum": 0.9, "correlation": Correlation(bands=16, objective=Objective.MAX)},
+        },
+        bounded=False,
+    ),
+    requests={
+        "dp_bandmf_chosen_bands": ExampleRequest(
+            "DP-BandMF: correlated noise, the number of bands chosen by the error",
+            {
+                "dataset_size": 50000,
+                "dimension": 7850,
+                "batch_size": 500,
+                "iterations": 2000,
+                "neighboring_relation": "add_or_remove_one",
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
+                "hyperparameters": {"step_size": 0.05},
+                "correlation": {"bands": "auto", "objective": "mean"},
+            },
+        ),
+        "dp_bandmf_fixed_order": ExampleRequest(
+            "DP-BandMF where batches cannot be sampled: the same order in every epoch, momentum 0.9",
+            {
+                "dataset_size": 50000,
+                "dimension": 7850,
+                "batch_size": 500,
+                "iterations": 2000,
+                "sampling": "fixed_order_epochs",
+                "neighboring_relation": "replace_special",
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
+                "hyperparameters": {"step_size": 0.05, "momentum": 0.9},
+                "correlation": {"bands": 64, "objective": "mean"},
+            },
+        ),
+    },
+    correlates=True,
+)

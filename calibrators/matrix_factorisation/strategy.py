@@ -1,0 +1,349 @@
+r"""Banded Toeplitz matrices for which the sums that training follows have the least error.
+
+C is lower triangular with c_0 > 0, c_0 >= c_1 >= ... >= c_(b-1) >= 0 on its diagonals. The release is g + s C^-1 Z, and
+training follows A g, its workload: prefix sums, or those with momentum and step sizes. The error of step t is s |B_t|,
+B_t row t of B = A C^-1. At the same privacy s is proportional to |c|, so that |c| |B_t| is what is made small, and |c|
+is brought to 1.
+
+A without step sizes is Toeplitz, with the coefficients of a(x) = 1 / ((1 - x)(1 - beta x)), beta the momentum. With
+d = a/c, as series, |B_t|^2 is sum over i <= t of d_i^2. So the mean over T steps is E = sum of w_i d_i^2 with
+w_i = 1 - i/T, and the largest is the last, with w_i = 1. With u = d/c the derivative is
+
+    d(|c|^2 E)/dc_j = 2 c_j E - 2 |c|^2 sum over i >= j of w_i d_i u_(i-j):
+
+two recursive filters and b inner products. c has all its zeros outside of the unit circle (Enestroem-Kakeya), so that d
+and u settle geometrically, at 1/((1 - beta) c(1)) and that over c(1); what is behind is summed up in closed form.
+
+With step sizes eta_t, A_(t,i) = sum over i <= r <= t of eta_r beta^(r-i), and B_(t,i) = sum over r of eta_r n_(r-i),
+with n = 1/(c(x)(1 - beta x)): one cumulative sum for each column.
+
+**Variables.** In c itself a line search leaves the region where d stays finite, and the search ends where it began,
+with success reported. Here the variables are v_i = ln(c_(i-1) / c_i) >= 0, and ln(|c|^2 E) is minimised: it is finite
+wherever the search goes. No optimum that was seen has an active bound. That there is one minimum alone is not proved.
+A worse c costs error, and never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.optimize import minimize
+from scipy.signal import lfilter
+
+from accounting.errors import Unsupported
+from accounting.factorisations import Array, square_root
+from calibrators.correlation import Objective
+from calibrators.plan import MAX_COEFFICIENT_BITS
+
+#: Rows that are computed one by one before it is looked whether they have settled.
+_FIRST_ROWS = 4096
+#: The most rows of an evaluation during the search, and of the answer; that is refused if they have not settled.
+_SEARCHED_ROWS, _MOST_ROWS = 1 << 16, 1 << 21
+_SETTLED = 1e-13
+#: The most steps with step sizes of their own: each evaluation is quadratic in their number.
+MOST_SIZES = 4096
+#: Coefficients get the fewest bits with which rounding costs no more than this, relatively.
+_ROUNDING_COST = 2e-5
+_FEWEST_BITS = 8
+#: Roundings to one grid of which that with the norm nearest to 1 is taken.
+_ROUNDINGS = 1024
+_GOLDEN = 0.5 * (1.0 + math.sqrt(5.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The sums that training follows: A.
+
+    Attributes:
+        steps: T.
+        momentum: beta in [0, 1).
+        step_sizes: eta_0, ..., eta_(T-1), up to a common factor; None where all are equal.
+    """
+
+    steps: int
+    momentum: float = 0.0
+    step_sizes: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A matrix C and what it attains.
+
+    Attributes:
+        coefficients: c_0, c_1, ...: whole multiples of a power of two, not increasing, their norm at most 1.
+        mean: Root mean square of |B_t| over the steps: the error in units of s.
+        largest: The largest of them.
+        least: What the objective is at |c| = 1 before rounding to the grid: the least that the search found.
+    """
+
+    coefficients: tuple[float, ...]
+    mean: float
+    largest: float
+    least: float
+
+    def at(self, objective: Objective) -> float:
+        """Return the error that the objective is about."""
+        return self.mean if objective is Objective.MEAN else self.largest
+
+
+@lru_cache(maxsize=512)
+def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEAN) -> Strategy:
+    """Return the matrix with so many bands whose error is least.
+
+    Args:
+        workload: What training follows.
+        bands: b, at most the number of steps.
+        objective: Of which errors.
+
+    Guarantees:
+        - coefficients_are_exact: each is a whole multiple of 2^-20 or of a larger power of two.
+        - norm_is_at_most_one: the sum of their squares, as a rational number.
+        - coefficients_do_not_increase.
+
+    Raises:
+        Unsupported: step sizes differ, and there are more than `MOST_SIZES`, or the largest error is the objective; or
+            the series does not settle within two million steps.
+
+    >>> found = optimal(Workload(1000), 2)
+    >>> round(found.least, 6), round(found.mean, 3)
+    (15.920322, 15.921)
+    """
+    error = _error_of(workload)
+    found = _least(error, start(workload, bands), objective)
+    which = 0 if objective is Objective.MEAN else 1
+    least = float(np.linalg.norm(found)) * error.mean_and_largest(found)[which]
+    if not math.isfinite(least):
+        raise Unsupported(
+            f"the errors of {workload.steps} steps with {bands} bands settle too slowly to be computed: use fewer "
+            "steps, or fewer bands",
+            pointer=("iterations",),
+        )
+    for bits in range(_FEWEST_BITS, MAX_COEFFICIENT_BITS + 1):
+        exact = on_grid(found, bits)
+        attained = error.mean_and_largest(exact)
+        if attained[which] <= least * (1.0 + _ROUNDING_COST):
+            break
+    return Strategy(tuple(exact.tolist()), *attained, least)
+
+
+def evaluated(workload: Workload, coefficients: tuple[float, ...]) -> tuple[float, float]:
+    """Return the root mean square and the largest of |B_t| over the steps, in units of s, for any coefficients.
+
+    >>> mean, largest = evaluated(Workload(1000), (1.0,))
+    >>> round(mean**2, 9), round(largest**2, 9)
+    (500.5, 1000.0)
+    """
+    return _error_of(workload).mean_and_largest(np.array(coefficients))
+
+
+def noise_of_steps(coefficients: tuple[float, ...], steps: int) -> tuple[float, float]:
+    """Return the standard deviation of the noise that the first and the last step add, in units of s.
+
+    The variance of x_t is the sum over i <= t of n_i^2, n = 1/c(x).
+
+    >>> noise_of_steps((1.0, 0.5), 2)
+    (1.0, 1.118033988749895)
+    """
+    rows = min(steps, _FIRST_ROWS)
+    while True:
+        inverse = _filtered(np.array(coefficients), _impulse(rows))
+        if rows == steps or np.max(np.abs(inverse[-len(coefficients) :])) <= _SETTLED or rows >= _MOST_ROWS:
+            return float(inverse[0]), math.sqrt(float(inverse @ inverse))
+        rows = min(steps, 2 * rows)
+
+
+def start(workload: Workload, bands: int) -> Array:
+    """Return where the search begins: the root of the workload's matrix without step sizes, cut to its first bands.
+
+    It is 5 to 25 % above the least error. The root of 1 / ((1 - x)(1 - beta x)) is the product of the series of
+    (1 - x)^(-1/2) and of the same with beta^j.
+    """
+    found = square_root(bands)
+    decayed = found * workload.momentum ** np.arange(bands)
+    product: Array = np.convolve(found, decayed)[:bands]
+    return product
+
+
+def on_grid(coefficients: Array, bits: int) -> Array:
+    """Return coefficients in nearly the same proportions: whole multiples of 2^-bits, their norm at most 1.
+
+    Of several roundings, each at most one and a half units off, the one whose norm is nearest to 1 is taken: noise is
+    planned for a norm of 1. What proportions are off by counts in its square alone, near the least error.
+
+    >>> on_grid(np.array([0.8, 0.6]), 4).tolist()
+    [0.8125, 0.5625]
+    """
+    unit = math.ldexp(1.0, bits)
+    scaled = coefficients * (unit / np.linalg.norm(coefficients))
+    # The fractional parts of multiples of irrational numbers: a fixed sequence without pattern.
+    shares = np.modf(np.outer(np.arange(_ROUNDINGS), _GOLDEN * (0.5 + np.arange(scaled.size))))[0]
+    rounded = np.rint(scaled + (2.0 * shares - 1.0))
+    rounded = np.minimum.accumulate(np.maximum(rounded, 0.0), axis=1)
+    squares = np.sum(rounded * rounded, axis=1)  # exact, below 2^53
+    nearest: Array = rounded[np.argmax(np.where(squares <= unit * unit, squares, -1.0))]
+    return nearest / unit
+
+
+class _Error(ABC):
+    """The squared error |c|^2 E of a workload as a function of c, with its derivative."""
+
+    @abstractmethod
+    def value_and_slope(self, coefficients: Array, objective: Objective) -> tuple[float, Array]:
+        """Return |c|^2 E and its derivative by each coefficient, shape (b,)."""
+
+    @abstractmethod
+    def mean_and_largest(self, coefficients: Array) -> tuple[float, float]:
+        """Return the root mean square and the largest of |B_t| over the steps; infinity where they are not computed."""
+
+
+class _ToeplitzError(_Error):
+    """The error of a workload without step sizes, which is Toeplitz, too."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._steps, self._momentum = workload.steps, workload.momentum
+
+    def value_and_slope(self, coefficients: Array, objective: Objective) -> tuple[float, Array]:
+        own = self._series(coefficients, _SEARCHED_ROWS)
+        second = _filtered(coefficients, own)
+        weights, behind = self._weights(objective, own.size)
+        weighted = weights * own
+        # Settled rows are all alike. Far from the optimum they may not be: their mean leads the search back.
+        late = np.arange(own.size - max(1, own.size // 4), own.size)
+        weighted[late] += behind / late.size * own[late]
+        energy = float(weighted @ own)
+        met = np.array([weighted[lag:] @ second[: own.size - lag] for lag in range(coefficients.size)])
+        square = float(coefficients @ coefficients)
+        return square * energy, 2.0 * coefficients * energy - 2.0 * square * met
+
+    def mean_and_largest(self, coefficients: Array) -> tuple[float, float]:
+        own = self._series(coefficients, _MOST_ROWS)
+        if own.size < self._steps and not self._is_settled(coefficients, own):
+            return math.inf, math.inf
+        found = []
+        for objective in (Objective.MEAN, Objective.MAX):
+            weights, behind = self._weights(objective, own.size)
+            found.append(math.sqrt(float((weights * own) @ own) + behind * float(own[-1]) ** 2))
+        return found[0], found[1]
+
+    def _weights(self, objective: Objective, rows: int) -> tuple[Array, float]:
+        """Return w_i of the rows that are computed, and the sum of those behind."""
+        left = self._steps - rows
+        if objective is Objective.MEAN:
+            return 1.0 - np.arange(rows) / self._steps, 0.5 * left * (left + 1) / self._steps
+        return np.ones(rows), float(left)
+
+    def _series(self, coefficients: Array, most: int) -> Array:
+        """Return d on as many rows as it takes d and u to settle, and on ``most`` where they do not."""
+        rows = min(self._steps, _FIRST_ROWS)
+        while True:
+            workload = np.ones(rows)
+            if self._momentum:
+                workload = _filtered(np.array([1.0, -self._momentum]), workload)
+            own = _filtered(coefficients, workload)
+            if rows == min(self._steps, most) or self._is_settled(coefficients, own):
+                return own
+            rows = min(self._steps, 2 * rows, most)
+
+    def _is_settled(self, coefficients: Array, own: Array) -> bool:
+        """Whether d has been at its limit for a quarter of its rows, so that u is at its own at their end."""
+        limit = 1.0 / ((1.0 - self._momentum) * float(np.sum(coefficients)))
+        return bool(np.max(np.abs(own[-own.size // 4 :] / limit - 1.0)) <= _SETTLED)
+
+
+class _SizedError(_Error):
+    """The error of a workload whose steps have sizes of their own."""
+
+    def __init__(self, workload: Workload) -> None:
+        assert workload.step_sizes is not None, "others are Toeplitz"
+        if workload.steps > MOST_SIZES:
+            raise Unsupported(
+                f"with a step size for each step, bands are chosen for {MOST_SIZES} steps at most, got "
+                f"{workload.steps}: give one step size",
+                pointer=("step_size",),
+            )
+        sizes = np.zeros(2 * workload.steps - 1)
+        sizes[: workload.steps] = workload.step_sizes
+        self._steps, self._momentum = workload.steps, workload.momentum
+        self._sizes = sliding_window_view(sizes, workload.steps)  # [i, k]: eta_(i + k), 0 behind the end
+
+    def value_and_slope(self, coefficients: Array, objective: Objective) -> tuple[float, Array]:
+        if objective is not Objective.MEAN:
+            raise Unsupported(
+                "where steps have sizes of their own, the largest error is not that of a known step: take the mean",
+                pointer=("correlation", "objective"),
+            )
+        inverse, entries = self._entries(coefficients)
+        square, energy = float(coefficients @ coefficients), float(np.sum(entries * entries)) / self._steps
+        # By n_k: 2/T sum over i of eta_(i+k) sum over t >= i + k of B_(t, i).
+        behind = np.cumsum(entries[:, ::-1], axis=1)[:, ::-1]
+        by_inverse = 2.0 / self._steps * np.sum(self._sizes * behind, axis=0)
+        second = _filtered(coefficients, inverse)
+        by_own = np.array([-(by_inverse[lag:] @ second[: self._steps - lag]) for lag in range(coefficients.size)])
+        return square * energy, 2.0 * coefficients * energy + square * by_own
+
+    def mean_and_largest(self, coefficients: Array) -> tuple[float, float]:
+        _, entries = self._entries(coefficients)
+        places = np.add.outer(np.arange(self._steps), np.arange(self._steps))
+        inside = places < self._steps
+        rows = np.bincount(places[inside], weights=(entries * entries)[inside], minlength=self._steps)
+        return math.sqrt(float(np.mean(rows))), math.sqrt(float(np.max(rows)))
+
+    def _entries(self, coefficients: Array) -> tuple[Array, Array]:
+        """Return n, shape (T,), and B_(i+k, i) at [i, k], 0 behind the end."""
+        inverse = _filtered(coefficients, _impulse(self._steps))
+        if self._momentum:
+            inverse = _filtered(np.array([1.0, -self._momentum]), inverse)
+        entries = np.cumsum(self._sizes * inverse, axis=1)
+        entries[np.add.outer(np.arange(self._steps), np.arange(self._steps)) >= self._steps] = 0.0
+        return inverse, entries
+
+
+def _error_of(workload: Workload) -> _Error:
+    return _ToeplitzError(workload) if workload.step_sizes is None else _SizedError(workload)
+
+
+def _least(error: _Error, begin: Array, objective: Objective) -> Array:
+    """Return the coefficients with the least error that a quasi-Newton search finds, c_0 = 1."""
+    if begin.size == 1:
+        return np.ones(1)
+
+    def logarithm(ratios: Array) -> tuple[float, Array]:
+        coefficients = _of_ratios(ratios)
+        value, slope = error.value_and_slope(coefficients, objective)
+        # dc_j / dv_i is -c_j for j >= i.
+        by_ratio = -np.cumsum((coefficients * slope / value)[::-1])[::-1][1:]
+        return math.log(value), by_ratio
+
+    ratios = np.maximum(np.log(begin[:-1] / begin[1:]), 0.0)
+    found = minimize(
+        logarithm,
+        ratios,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0.0, None)] * ratios.size,
+        options={"maxiter": 2000, "maxfun": 4000, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9},
+    )
+    return _of_ratios(found.x)
+
+
+def _of_ratios(ratios: Array) -> Array:
+    """Return 1, exp(-v_1), exp(-v_1 - v_2), ..."""
+    found: Array = np.exp(-np.concatenate([[0.0], np.cumsum(ratios)]))
+    return found
+
+
+def _filtered(denominator: Array, series: Array) -> Array:
+    """Return the series over the denominator: both are power series, of which the first coefficients are given."""
+    found: Array = lfilter([1.0], denominator, series)
+    return found
+
+
+def _impulse(rows: int) -> Array:
+    found = np.zeros(rows)
+    found[0] = 1.0
+    return found

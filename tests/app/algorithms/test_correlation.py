@@ -1,0 +1,128 @@
+"""Correlated noise in `/v1/calibrate`: the chosen bands beside others, and what is refused where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.algorithms.examples import CALIBRATE_EXAMPLES
+
+STAGE = {"iterations": 5, "batch_size": 5}
+REQUEST: dict[str, Any] = dict(CALIBRATE_EXAMPLES["dp_bandmf_chosen_bands"]["value"])
+
+
+def ask(reader: TestClient, **changes: Any) -> Any:
+    body = {name: value for name, value in (REQUEST | changes).items() if value is not ...}
+    return reader.post("/v1/calibrate", json=body)
+
+
+def test_the_best_number_of_bands_stands_beside_the_others(reader: TestClient) -> None:
+    body = ask(reader).json()
+    rows = body["alternatives"]
+    assert [row["bands"] for row in rows] == [1, 2, 4, 8, 16, 32, 64]
+    assert [row["bands"] for row in rows if row["is_chosen"]] == [8]
+    assert rows[0]["ratio"] == 1.0
+    assert rows[3]["ratio"] == pytest.approx(0.8626, abs=6e-5)
+    assert rows[3]["memory"] == 4 * 7 * 7850
+    assert rows[3]["noise_multiplier"] == body["solution"]["noise_multiplier"]
+    [phase] = body["plan"]["phases"]
+    assert (phase["kind"], phase["momentum"]) == ("correlated_steps", 0.0)
+    assert len(phase["event"]["mechanism"]["coefficients"]) == 8
+    assert phase["event"]["sampling"] == {
+        "kind": "cyclic_poisson",
+        "sampling_probability": 0.08,
+        "cycle_length": 8,
+        "assignment": "independent",
+    }
+    named = {each["name"]: each for each in (*body["hyperparameters"], *body["utility"])}
+    assert named["coefficients"]["value"] == phase["event"]["mechanism"]["coefficients"]
+    assert named["error_over_independent_noise"]["value"] == rows[3]["ratio"]
+    assert named["noise_over_coefficient_norm"]["source"].endswith("Theorem 4")
+    assert named["memory_bytes"]["value"] == rows[3]["memory"]
+
+
+def test_a_number_of_bands_and_momentum_are_as_they_were_given(reader: TestClient) -> None:
+    body = ask(reader, correlation={"bands": 16.0, "objective": "max"}, hyperparameters={"momentum": 0.9}).json()
+    [phase] = body["plan"]["phases"]
+    assert (len(phase["event"]["mechanism"]["coefficients"]), phase["momentum"]) == (16, 0.9)
+    assert [(row["bands"], row["is_chosen"]) for row in body["alternatives"]] == [(1, False), (16, True)]
+    left_out = ask(reader, correlation=...).json()
+    assert left_out["plan_hash"] == ask(reader).json()["plan_hash"]
+
+
+def test_what_not_sampling_loses_stands_beside_it(reader: TestClient) -> None:
+    body = ask(reader, sampling="fixed_order_epochs", neighboring_relation="replace_special").json()
+    best = {kind: min(row["error"] for row in body["alternatives"] if row["sampling"] == kind) for kind in (
+        "fixed_order_epochs", "cyclic_poisson"
+    )}  # fmt: skip
+    assert best["fixed_order_epochs"] > best["cyclic_poisson"]
+    assert [row["sampling"] for row in body["alternatives"] if row["is_chosen"]] == ["fixed_order_epochs"]
+
+
+def test_answers_of_independent_noise_have_no_alternatives(reader: TestClient) -> None:
+    body = reader.post("/v1/calibrate", json=CALIBRATE_EXAMPLES["dp_sgd_poisson"]["value"]).json()
+    assert "alternatives" not in body
+    given = ask(
+        reader,
+        correlation={"bands": 8},
+        noise_multiplier=3.0,
+        solve_for="epsilon",
+        target={"kind": "approximate_dp", "delta": 1e-5},
+    ).json()
+    assert "alternatives" not in given
+    assert given["solution"]["epsilon"] < 2.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "pointer"),
+    [
+        ({"correlation": {"bands": 101, "max_bands": 200}}, "invalid_value", "/correlation/bands"),
+        ({"correlation": {"bands": 65}}, "invalid_value", "/correlation/bands"),
+        ({"correlation": {"bands": 0}}, "out_of_range", "/correlation/bands"),
+        ({"correlation": {"bands": "many"}}, "wrong_type", "/correlation/bands"),
+        ({"correlation": {"max_bands": 1025}}, "out_of_range", "/correlation/max_bands"),
+        ({"correlation": {"objective": "median"}}, "unknown_value", "/correlation/objective"),
+        ({"hyperparameters": {"momentum": 1.0}}, "out_of_range", "/hyperparameters/momentum"),
+        ({"sampling": "poisson"}, "unsupported_sampling", "/sampling"),
+        (
+            {"sampling": "fixed_order_epochs", "neighboring_relation": "add_or_remove_one"},
+            "unsupported_relation",
+            "/sampling",
+        ),
+        (
+            {"solve_for": "epsilon", "noise_multiplier": 3.0, "target": {"kind": "approximate_dp", "delta": 1e-5}},
+            "unsupported",
+            "/solve_for",
+        ),
+        ({"schedule": {"stages": [STAGE]}, "batch_size": ..., "iterations": ...}, "unsupported", "/schedule/stages"),
+        ({"algorithm": "dp_sgd", "correlation": {"bands": 8}}, "unsupported", "/correlation"),
+        (
+            {"algorithm": "dp_sgd", "correlation": ..., "hyperparameters": {"momentum": 0.9}},
+            "unsupported",
+            "/hyperparameters/momentum",
+        ),
+    ],
+)
+def test_what_is_not_covered_is_refused_where_it_stands(
+    reader: TestClient, changes: dict[str, Any], code: str, pointer: str
+) -> None:
+    answer = ask(reader, **changes)
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert (error["code"], error["pointer"]) == (code, pointer)
+
+
+def test_a_sweep_goes_over_bands(reader: TestClient) -> None:
+    found = reader.post("/v1/sweep", json=REQUEST | {"correlation": {"bands": [1, 4, 8]}}).json()
+    assert [row["value"] for row in found["rows"]] == [1, 4, 8]
+    assert [row["solution"]["noise_multiplier"] for row in found["rows"]] == pytest.approx(
+        [1.149332, 1.981190, 2.708087], abs=2e-6
+    )
+
+
+def test_an_algorithm_says_that_it_correlates(reader: TestClient) -> None:
+    items = {each["name"]: each for each in reader.get("/v1/algorithms").json()["items"]}
+    assert [name for name, each in items.items() if each["correlates"]] == ["dp_bandmf"]
+    assert items["dp_bandmf"]["samplings"] == ["cyclic_poisson", "fixed_order_epochs"]

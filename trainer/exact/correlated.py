@@ -1,0 +1,181 @@
+r"""Noise that is correlated over the steps of a run, exactly: the release is a function of C G + s Z, rounded once.
+
+**Setting.** C is lower triangular and Toeplitz, with coefficients c_j = n_j 2^-m for j < b,
+where n_j are whole numbers and n_0 > 0. The sum of step t is a vector q_t of whole steps of a grid. Z_t are independent
+standard normal vectors, and R_t = round(K Z_t) with K = 2^m s / gamma, gamma the grid's step in units of the
+contribution bound.
+
+**What the proof covers** are the whole numbers Y_t = sum_j n_j q_(t-j) + R_t. Since sum_j n_j q_(t-j) is whole, Y_t is
+what the continuous mechanism releases, (C G + s Z)_t over gamma 2^-m, rounded to a whole number. One record moves the
+q of a step by no more than 1 / gamma in the l2 norm, and the q of steps that it has no part in not at all; so whatever
+is proved for sums of which it moves each by at most the bound, with sensitivity |c| or another one, holds for Y.
+
+**What leaves** is x_t = round((Y_t - sum_(j>=1) n_j x_(t-j)) / n_0), a function of Y_0, ..., Y_t: the solution of
+C x = Y, each step rounded to the grid of the sums. To form it takes neither Y nor earlier sums. Let
+
+    e_t = round((R_t - sum_(j>=1) n_j e_(t-j)) / n_0),    round(a) = floor(a + 1/2).
+
+Then x_t = q_t + e_t for all t. *Proof.* If it holds for earlier steps, then
+
+    Y_t - sum_(j>=1) n_j x_(t-j) = n_0 q_t + R_t - sum_(j>=1) n_j e_(t-j),
+
+and since q_t is whole, round((n_0 q_t + a) / n_0) = q_t + round(a / n_0). So to add e_t to the sum is to release x_t,
+bit by bit, and the last b - 1 vectors e are all that is kept. They are the noise: as secret as the records.
+
+Rounding to whole steps moves each row of C x by n_0 / 2 at most, where R_t has the standard deviation K.
+
+**Numbers are exact.** e = h * (R + r) with |r_t| <= n_0 / 2 and h the coefficients of 1 / sum n_j x^j. So as long as
+|Z| stays below `_LARGEST_NORMAL`, which it leaves with a probability below 2^-2950 per number, e is at most E =
+(`_LARGEST_NORMAL` K + n_0 / 2) |h|_1 in absolute value, and every other number at most `_LARGEST_NORMAL` K + n_0 / 2 +
+|n|_1 E. `Recursion.spread` keeps K so small that these are below 2^31 and 2^52: all sums and products are whole numbers
+that float64 holds, in any order, and e is kept in 32 bits. (n_0 / 2 is below `_LARGEST_NORMAL` K, since s is at least
+|c| / 1000 and gamma at most 1/16.)
+
+Nothing here depends on a record, and the work is the same in every step.
+
+Source: Choquette-Choo et al. 2023 (arXiv 2306.08153) for the mechanism; the exact form is derived here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+
+from accounting.errors import InvalidValue
+from trainer.exact.loops import Floats, Kept, solve
+from trainer.grid import LARGEST_SCALE
+from trainer.noise import Noise, State
+
+#: The largest |Z| for which all numbers are exact: 2^6.
+_LARGEST_NORMAL = 64.0
+#: All numbers stay below the one, and those that are kept below the other.
+_LARGEST_NUMBER, _LARGEST_KEPT = 2.0**52, 2.0**31
+#: Numbers of the noise that are kept from step to step, at most: 512 MiB.
+MOST_KEPT = 1 << 27
+#: Coefficients of 1 / C that are added up one by one; later ones are bounded together.
+_LISTED = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Recursion:
+    """C in whole numbers.
+
+    Attributes:
+        whole: n_0, n_1, ..., as many as C has bands.
+        bits: m.
+    """
+
+    whole: tuple[int, ...]
+    bits: int
+
+    @property
+    def memory(self) -> int:
+        """Vectors that are kept from step to step."""
+        return len(self.whole) - 1
+
+    def spread(self, steps: int) -> float:
+        """Return 2^m, or as much more as keeps all numbers exact: K is at most `LARGEST_SCALE` over what this adds.
+
+        Args:
+            steps: T.
+        """
+        norm = self._inverse_norm(steps)
+        growth = max((1.0 + sum(self.whole) * norm) / _LARGEST_NUMBER, norm / _LARGEST_KEPT)
+        return float(2.0**self.bits * max(1.0, 2.0 * _LARGEST_NORMAL * LARGEST_SCALE * growth))
+
+    def _inverse_norm(self, steps: int) -> float:
+        """Return an upper bound of |h|_1, the sum of the first ``steps`` |h_t|, up to rounding.
+
+        n_0 h is the difference u_t - u_(t-1) of a sequence whose every number is a mean of the b before it, weighted by
+        the decreases of n over n_0: so u stays within the range of any b of them that follow one another.
+        """
+        listed = min(steps, _LISTED + len(self.whole))
+        impulse = np.zeros(listed)
+        impulse[0] = 1.0
+        inverse = scipy.signal.lfilter([1.0], np.array(self.whole, dtype=np.float64), impulse)
+        means = np.cumsum(inverse)[-len(self.whole) :]
+        return float(np.sum(np.abs(inverse)) + (steps - listed) * np.ptp(means))
+
+
+class CorrelatedNoise:
+    """The vectors e_t of the module's text, one a step: what is added to the sums.
+
+    Args:
+        noise: Where R comes from.
+        recursion: C.
+        dimension: d.
+
+    Guarantees:
+        - noise_solves_the_recursion: with C applied to it, it is the rounded normal numbers but for n_0 / 2 at most.
+        - restored_noise_goes_on: with the vectors that were kept.
+        - work_is_public: it follows from the sizes alone.
+
+    Raises:
+        InvalidValue: more than `MOST_KEPT` numbers would have to be kept.
+    """
+
+    def __init__(self, noise: Noise, recursion: Recursion, dimension: int) -> None:
+        check_kept(recursion, dimension)
+        self._noise, self._recursion = noise, recursion
+        # Of the oldest vector first; twice, so that those of any order of the rows are a part of it.
+        self._weights = np.array(2 * recursion.whole[:0:-1], dtype=np.float64)
+        self._kept: Kept = np.zeros((recursion.memory, dimension), dtype=np.int32)
+        self._drawn = 0
+
+    def rounded(self, size: int, scale: float) -> Floats:
+        """Return e_t, shape (size,), in an array of the caller's own.
+
+        Args:
+            size: d.
+            scale: s / gamma, the noise multiplier in steps of the sums' grid; the same in every step.
+        """
+        values = self._noise.rounded(size, scale * 2.0**self._recursion.bits)
+        # The vector of step t is in row t mod (b - 1), so that the oldest one is where the next one will be.
+        rows = self._recursion.memory
+        oldest = self._drawn % max(1, rows)
+        weights = self._weights[rows - oldest : 2 * rows - oldest]
+        solve(values, self._kept, weights, oldest, float(self._recursion.whole[0]))
+        self._drawn += 1
+        return values
+
+    def state(self) -> State:
+        """Return all that is needed to go on from here: as secret as the records."""
+        return {"noise": self._noise.state(), "kept": self._kept.copy(), "drawn": self._drawn}
+
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken.
+
+        Raises:
+            InvalidValue: the vectors that were kept are not there. Without them, the noise would be that of another C.
+        """
+        kept: Any = state.get("kept")
+        if np.shape(kept) != self._kept.shape:
+            raise InvalidValue(
+                "the checkpoint is without the noise of the last steps, which that of the next ones depends on",
+                code="checkpoint_refused",
+            )
+        self._noise.restore(state["noise"])
+        self._kept = np.array(kept, dtype=np.int32)
+        self._drawn = int(state["drawn"])
+
+    def close(self) -> None:
+        """Draw nothing more."""
+        self._noise.close()
+
+
+def check_kept(recursion: Recursion, dimension: int) -> None:
+    """Refuse noise of which too much would have to be kept from step to step.
+
+    Raises:
+        InvalidValue: it is more than `MOST_KEPT` numbers.
+    """
+    numbers = recursion.memory * dimension
+    if numbers > MOST_KEPT:
+        raise InvalidValue(
+            f"noise over {recursion.memory + 1} bands and {dimension} parameters keeps {numbers} numbers from step to "
+            f"step; a run keeps at most {MOST_KEPT}: use at most {MOST_KEPT // dimension + 1} bands",
+            pointer=("correlation", "bands"),
+        )
