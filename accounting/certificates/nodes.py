@@ -1,0 +1,167 @@
+"""Where a verifier should put its nodes: the choices behind Theorems A and C, in double precision.
+
+Nothing here has to be right for a certificate to be sound. A bad choice makes one that is not verified, or a slow one.
+s, q, f and the tilt c are as in docs/concepts/fourier.md; ``digits`` are natural: an error of e^-digits is aimed at.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.canonical import Json
+from accounting.certificates.certificate import NoCertificate
+
+Array = NDArray[np.float64]
+
+_STEEPEST = 1.45
+#: Nodes that a verifier evaluates at most, and those that are worth their time in a rule for the envelope alone.
+MOST_NODES, _MOST_FOR_ENVELOPE = 19_000, 6_000
+_FINE = 1 / 12
+_MOST_PLACES = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class SampledStep:
+    """A step on sampled batches, in one direction.
+
+    Attributes:
+        kind: "remove", "add" or "replace" on Poisson batches, or "fixed_size" with half the noise multiplier.
+        noise: s.
+        probability: q, below 1.
+    """
+
+    kind: str
+    noise: float
+    probability: float
+
+    def log_ratio(self, u: Array, angle: float) -> tuple[Array, Array]:
+        """Return log |f| and arg f at u + i angle s^2."""
+        s, q = self.noise, self.probability
+        a = (2.0 * u - 1.0) / (2.0 * s * s)
+        over = np.maximum(a, 0.0)
+        f = (1.0 - q) * np.exp(-over) + q * np.exp(a - over) * complex(math.cos(angle), math.sin(angle))
+        return np.log(np.abs(f)) + over, np.angle(f)
+
+    def tilted(self, u: Array, angle: float, tilt: float) -> tuple[Array, Array]:
+        """Return the log of the integrand's modulus at tilt c, and Im of the loss, on the line."""
+        s = self.noise
+        modulus, argument = self.log_ratio(u, angle)
+        density = (-u * u / s**2 + (angle * s) ** 2) / 2.0 - math.log(s * math.sqrt(2.0 * math.pi))
+        if self.kind == "add":
+            return density - tilt * modulus, argument
+        if self.kind == "remove":
+            return density + (tilt + 1.0) * modulus, argument
+        if self.kind == "replace":
+            other, turned = self.log_ratio(-u, angle)
+            return density + (tilt + 1.0) * modulus - tilt * other, argument + turned
+        both = np.logaddexp((tilt + 1.0) * modulus, -tilt * modulus)
+        return np.where(u >= 0.5, density + both, -math.inf), argument
+
+    def log_growth(self, angle: float, tilt: float) -> float:
+        """Return the log of how much the integrand grows from the axis to twice the angle, at most."""
+        grown = 2.0 * (angle * self.noise) ** 2
+        return grown if self.kind == "remove" else grown - tilt * math.log(math.cos(angle))
+
+    def steepest(self, tilt: float, most: float) -> float:
+        """Return the largest angle at which the integrand grows by at most e^most."""
+        low, high = 0.0, _STEEPEST
+        if self.log_growth(high, tilt) <= most:
+            return high
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self.log_growth(middle, tilt) <= most else (low, middle)
+        return low
+
+    def reach(self, tilt: float, digits: float, log_moment: float) -> tuple[float, float]:
+        """Return Y and X: left of -Y and right of X the tails of Theorem A are below e^(log_moment - digits)."""
+        s, q = self.noise, self.probability
+        drift = 0.0 if self.kind == "add" else tilt + 1.0
+        hidden = 0.0 if self.kind == "remove" else -tilt * math.log1p(-q)
+        right = self._end(drift, tilt, hidden, digits, log_moment, right=True)
+        left = 0.5 if self.kind == "fixed_size" else self._end(0.0, tilt, hidden, digits, log_moment, right=False)
+        return max(left, s * 0.5), right
+
+    def _end(self, drift: float, tilt: float, hidden: float, digits: float, log_moment: float, *, right: bool) -> float:
+        s = self.noise
+
+        def log_tail(x: float) -> float:
+            at = np.array([x if right else -x])
+            modulus = float(self.log_ratio(at, 0.0)[0][0])
+            power = {True: tilt + 1.0, False: tilt + 1.0}[right] * modulus + (hidden if right else 0.0)
+            if self.kind == "add":
+                power = -tilt * modulus if right else hidden
+            elif self.kind == "replace" and not right:
+                power -= tilt * float(self.log_ratio(-at, 0.0)[0][0])
+            return -x * x / (2.0 * s * s) + power - math.log(max((x - drift) / s, 1e-3))
+
+        low, high = drift, drift + s * math.sqrt(2.0 * (digits + 10.0)) + s
+        for _ in range(60):
+            if log_tail(high) <= log_moment - digits:
+                break
+            low, high = high, drift + 1.3 * (high - drift)
+        for _ in range(30):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if log_tail(middle) <= log_moment - digits else (middle, high)
+        return max(high, drift + 1e-3 * s)
+
+    def places(self, tilt: float, digits: float, log_moment: float) -> tuple[Array, float]:
+        """Return equally spaced places on the axis, and their distance, for integrals that steer."""
+        left, right = self.reach(tilt, digits + 10.0, log_moment)
+        spacing = max(self.noise * _FINE, (left + right) / _MOST_PLACES)
+        if self.kind == "fixed_size":
+            return np.arange(0.5, right, spacing), spacing
+        return np.arange(-left, right, spacing), spacing
+
+    def nodes(self, angle: float, tilt: float, digits: float, log_moment: float) -> dict[str, Json]:
+        """Return the nodes of a rule on the line of ``angle``."""
+        growth = self.log_growth(angle, tilt)
+        # Tails grow with the line, and by what their geometric series are.
+        left, right = self.reach(tilt, digits + growth / 4.0 + 3.0, log_moment)
+        angle = _rounded(angle)
+        if self.kind == "fixed_size":
+            return self._panels(angle, right, digits + growth + 2.0)
+        spacing = _rounded(2.0 * math.pi * angle * self.noise**2 / (digits + growth + math.log(2.0)), down=True)
+        if not spacing > 0.0 or (left + right) / spacing > MOST_NODES:
+            raise NoCertificate("a step needs more nodes than a verifier evaluates")
+        return {
+            "angle": angle,
+            "spacing": spacing,
+            "low": -math.ceil(left / spacing),
+            "high": math.ceil(right / spacing),
+        }
+
+    def _panels(self, angle: float, end: float, digits: float) -> dict[str, Json]:
+        theta = angle * self.noise**2
+        order = max(8, round(digits / 2.5))
+        half_length = theta / math.sinh(digits / (2.0 * order))
+        panels = max(1, math.ceil((end - 0.5) / (2.0 * half_length)))
+        depth = max(1, math.ceil((digits + max(0.0, math.log(theta / self.noise))) / math.log(4.0)))
+        if panels * order > MOST_NODES // 3 or depth > 60:
+            raise NoCertificate("a step needs more nodes than a verifier evaluates")
+        steep = max(4, math.ceil(digits / (2.0 * math.log(3.0)))) + 1
+        return {
+            "angle": angle,
+            "end": _rounded(end),
+            "panels": panels,
+            "order": order,
+            "depth": depth,
+            "steep": steep,
+        }
+
+    def number_of(self, nodes: dict[str, Json]) -> int:
+        """Return how many nodes there are."""
+        if self.kind == "fixed_size":
+            panels, order, depth, steep = (int(str(nodes[key])) for key in ("panels", "order", "depth", "steep"))
+            return 2 * (panels * order + depth * steep // 2)
+        return int(str(nodes["high"])) - int(str(nodes["low"])) + 1
+
+
+def _rounded(number: float, *, down: bool = False) -> float:
+    """Return a number of few digits nearby: certificates are short, and where nodes are need not be exact."""
+    digits = 3 if number < 1e3 else 6
+    scaled = float(f"{number:.{digits}g}")
+    return scaled if not down or scaled <= number else float(f"{number * (1 - 10.0 ** (1 - digits)):.{digits}g}")

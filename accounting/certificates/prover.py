@@ -1,0 +1,211 @@
+"""From a statement to a certificate: a witness is chosen in double precision, and the verifier decides.
+
+The verifier (`clients/verifier`) is a distribution of its own on python-flint. Where it is not installed there are no
+certificates: one that nobody has checked is not handed out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from accounting.canonical import Json
+from accounting.certificates.certificate import (
+    AT_MOST,
+    MORE_THAN,
+    Certificate,
+    NoCertificate,
+    Statement,
+    bytes_of,
+    hash_of,
+)
+from accounting.certificates.nodes import SampledStep
+from accounting.certificates.witness import (
+    DirectedEvent,
+    Direction,
+    LineSearch,
+    chernoff,
+    lines_with_windows,
+)
+from accounting.events import Event, Gaussian, Laplace, Poisson, PureDp, RandomizedResponse, WithoutReplacement
+from accounting.events.schedules import check_event, resolve_schedule
+from accounting.losses.poisson import PoissonGaussianLoss, PoissonReplaceLoss
+from accounting.losses.privacy_loss import PrivacyLoss
+from accounting.losses.rules import loss_of
+from accounting.losses.without_replacement import SymmetrizedLoss
+from accounting.relations import NeighboringRelation
+
+NOT_INSTALLED = (
+    "the verifier is not installed, and a certificate that nobody has checked is not handed out: `make proofs` installs it"
+)
+_MOST_TERMS = 200_000
+
+
+def certify(
+    claim: str, events: Sequence[Event], relation: NeighboringRelation, epsilon: float, delta: float
+) -> Certificate:
+    """Return a certificate of a statement, which the verifier has verified.
+
+    Args:
+        claim: `AT_MOST` or `MORE_THAN`: of delta at ``epsilon`` against ``delta``.
+        events: As the statement is to have them: schedules are resolved by the verifier itself.
+
+    Raises:
+        NoCertificate: Some event has no theorem in the verifier, or its bounds do not decide, or it is not installed.
+
+    Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
+    """
+    try:
+        from epsilond_verifier import check  # noqa: PLC0415 - an installation without it accounts all the same.
+    except ImportError:
+        raise NoCertificate(NOT_INSTALLED) from None
+    statement = Statement(claim, tuple(events), NeighboringRelation(relation), float(epsilon), float(delta))
+    reason = "no form of proof fits these events"
+    for data in witnesses(statement):
+        verdict = check(data)
+        if verdict.verdict == "verified":
+            return Certificate(
+                data, verdict.sha256, hash_of(statement), verdict.verdict, verdict.assumed, verdict.checked_with
+            )
+        reason = f"the verifier says {verdict.verdict}" + (f": {verdict.reason}" if verdict.reason else "")
+        if verdict.verdict == "refuted":
+            break
+    raise NoCertificate(reason)
+
+
+def witnesses(statement: Statement) -> Iterator[bytes]:
+    """Yield certificates that nobody has checked yet, the likeliest first.
+
+    Raises:
+        NoCertificate: An event is not covered.
+    """
+    names = ["both"] if _is_symmetric(statement) else ["remove", "add"]
+    for extra, slack in ((0.0, 1.0), (20.0, 1.5)):
+        directions = {name: _directed(statement, name, extra, slack) for name in names}
+        if statement.claim == AT_MOST:
+            yield from _of_all(statement, directions)
+        else:
+            likeliest = sorted(directions, key=lambda name: -directions[name].log_estimate)
+            for name in likeliest:
+                for form, digits in _forms(statement, directions[name], name):
+                    yield bytes_of(statement, _bits(digits), {name: form})
+
+
+def _of_all(statement: Statement, directions: dict[str, Direction]) -> Iterator[bytes]:
+    """Yield a form for each direction together, the other ones of the same direction after that."""
+    found = {name: list(_forms(statement, direction, name)) for name, direction in directions.items()}
+    if any(not forms for forms in found.values()):
+        raise NoCertificate("no line has few enough points")
+    for number in range(max(len(forms) for forms in found.values())):
+        chosen = {name: forms[min(number, len(forms) - 1)] for name, forms in found.items()}
+        yield bytes_of(
+            statement,
+            _bits(max(digits for _, digits in chosen.values())),
+            {name: form for name, (form, _) in chosen.items()},
+        )
+
+
+def _bits(digits: float) -> int:
+    return max(64, math.ceil(digits / math.log(2.0)) + 40)
+
+
+def _forms(statement: Statement, direction: Direction, name: str) -> Iterator[tuple[dict[str, Json], float]]:
+    """Yield witnesses of one direction with their natural digits, quick ones first."""
+    epsilon, delta = statement.epsilon, statement.delta
+    events = direction.events
+    if all(event.step is None for event in events):
+        yield {"form": "gaussian"}, 60.0 + epsilon + 2.0 * math.log1p(epsilon)
+        return
+    only = events[0]
+    if len(events) == 1 and only.count == 1 and only.sampled is not None and only.sampled.kind != "replace":
+        yield {"form": "one_step"}, 80.0 + 2.0 * math.log1p(1.0 / only.sampled.probability) + _cancelled(statement)
+        return
+    if statement.claim == AT_MOST and epsilon >= direction.largest_loss:
+        yield {"form": "bounded"}, 60.0
+        return
+    if len(events) == 1 and only.two_outcomes and only.count <= _MOST_TERMS:
+        yield {"form": "binomial"}, 80.0 + math.log(only.count)
+        return
+    if statement.claim == AT_MOST:
+        quick = chernoff(direction, delta) if delta > 0.0 else None
+        if quick is not None:
+            yield quick, 60.0 + math.log(sum(event.count for event in events))
+            return
+    log_delta = max(math.log(delta), -700.0) if delta > 0.0 else direction.log_estimate
+    search = LineSearch(direction, log_delta)
+    line = search.chosen()
+    lines = [line] if line is not None else lines_with_windows(search)
+    for each in lines:
+        form, digits = search.contour(each)
+        if statement.claim == MORE_THAN:
+            form["far"] = direction.far(each.tilt, search.log_tolerance, each.period)
+        yield form, digits
+
+
+def _cancelled(statement: Statement) -> float:
+    return statement.epsilon - math.log(max(statement.delta, 1e-300))
+
+
+def _is_symmetric(statement: Statement) -> bool:
+    return all(_loss(event, statement.relation).symmetric for event in _resolved(statement))
+
+
+def _resolved(statement: Statement) -> list[Event]:
+    resolved = []
+    for event in statement.events:
+        check_event(event, statement.relation)
+        resolved.append(resolve_schedule(event))
+    return resolved
+
+
+def _loss(event: Event, relation: NeighboringRelation) -> PrivacyLoss:
+    """Return the loss whose pair the verifier has a theorem for.
+
+    Raises:
+        NoCertificate: It has none for this event.
+    """
+    mechanism, sampling = event.mechanism, event.sampling
+    if isinstance(mechanism, Gaussian) and isinstance(sampling, WithoutReplacement):
+        probability = sampling.batch_size / sampling.dataset_size
+        return SymmetrizedLoss(PoissonGaussianLoss(mechanism.noise_multiplier / 2.0, probability))
+    if isinstance(mechanism, Gaussian) and isinstance(sampling, Poisson):
+        return loss_of(event, relation)
+    if isinstance(mechanism, Gaussian | Laplace | RandomizedResponse | PureDp) and sampling.kind == "full_batch":
+        return loss_of(event, relation)
+    raise NoCertificate(
+        f"no certificate covers {mechanism.kind} with {sampling.kind} batches yet, only accounting itself"
+    )
+
+
+def _directed(statement: Statement, name: str, extra: float, slack: float) -> Direction:
+    resolved = _resolved(statement)
+    log_count = math.log(sum(event.count for event in resolved))
+    mu_squared, events = 0.0, []
+    for event in resolved:
+        loss = _loss(event, statement.relation)
+        if isinstance(event.mechanism, Gaussian) and event.sampling.kind == "full_batch":
+            noise = event.mechanism.noise_multiplier
+            mu_squared += event.count * (statement.relation.sensitivity / noise) ** 2
+            events.append(DirectedEvent(None, None, event.count))
+            continue
+        step = loss.contour_step(log_count, remove=name != "add")
+        if step is None:
+            raise NoCertificate("a step has no contour integral")
+        two = isinstance(event.mechanism, PureDp) or (
+            isinstance(event.mechanism, RandomizedResponse)
+            and (event.mechanism.num_categories == 2 or statement.relation is NeighboringRelation.REPLACE_SPECIAL)
+        )
+        events.append(DirectedEvent(step, _sampled(loss, name), event.count, step.largest_loss, two))
+    return Direction(tuple(events), mu_squared, statement.epsilon, extra, slack)
+
+
+def _sampled(loss: PrivacyLoss, name: str) -> SampledStep | None:
+    if isinstance(loss, PoissonGaussianLoss):
+        kind = "add" if name == "add" else "remove"
+        return SampledStep(kind, loss.noise_multiplier, loss.sampling_probability)
+    if isinstance(loss, PoissonReplaceLoss):
+        return SampledStep("replace", loss.noise_multiplier, loss.sampling_probability)
+    if isinstance(loss, SymmetrizedLoss):
+        assert isinstance(loss.pair, PoissonGaussianLoss)
+        return SampledStep("fixed_size", loss.pair.noise_multiplier, loss.pair.sampling_probability)
+    return None
