@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 _STEEPEST = 1.45
 #: Nodes that a verifier evaluates at most, and those that are worth their time in a rule for the envelope alone.
 MOST_NODES, _MOST_FOR_ENVELOPE = 19_000, 6_000
+_MOST_ORDER = 400
 _FINE = 1 / 12
 _MOST_PLACES = 60_000
 
@@ -108,23 +109,31 @@ class SampledStep:
             low, high = (low, middle) if log_tail(middle) <= log_moment - digits else (middle, high)
         return max(high, drift + 1e-3 * s)
 
-    def places(self, tilt: float, digits: float, log_moment: float) -> tuple[Array, float]:
+    def places(
+        self, tilt: float, digits: float, log_moment: float, *, finest: float = math.inf
+    ) -> tuple[Array, float]:
         """Return equally spaced places on the axis, and their distance, for integrals that steer."""
         left, right = self.reach(tilt, digits + 10.0, log_moment)
-        spacing = max(self.noise * _FINE, (left + right) / _MOST_PLACES)
+        spacing = max(min(self.noise * _FINE, finest), (left + right) / _MOST_PLACES)
         if self.kind == "fixed_size":
             return np.arange(0.5, right, spacing), spacing
         return np.arange(-left, right, spacing), spacing
 
-    def nodes(self, angle: float, tilt: float, digits: float, log_moment: float) -> dict[str, Json]:
-        """Return the nodes of a rule on the line of ``angle``."""
-        growth = self.log_growth(angle, tilt)
+    def nodes(
+        self, angle: float, tilt: float, digits: float, log_moment: float, more_growth: float = 0.0
+    ) -> dict[str, Json]:
+        """Return the nodes of a rule on the line of ``angle``.
+
+        Args:
+            more_growth: Of a share of the law, from the axis to twice the angle.
+        """
+        growth = self.log_growth(angle, tilt) + more_growth
         # Tails grow with the line, and by what their geometric series are.
         left, right = self.reach(tilt, digits + growth / 4.0 + 3.0, log_moment)
-        angle = _rounded(angle)
+        angle = rounded(angle)
         if self.kind == "fixed_size":
-            return self._panels(angle, right, digits + growth + 2.0)
-        spacing = _rounded(2.0 * math.pi * angle * self.noise**2 / (digits + growth + math.log(2.0)), down=True)
+            return self._panels(angle, tilt, right, digits + 2.0 - min(log_moment, 0.0))
+        spacing = rounded(2.0 * math.pi * angle * self.noise**2 / (digits + growth + math.log(2.0)), down=True)
         if not spacing > 0.0 or (left + right) / spacing > MOST_NODES:
             raise NoCertificate("a step needs more nodes than a verifier evaluates")
         return {
@@ -134,23 +143,39 @@ class SampledStep:
             "high": math.ceil(right / spacing),
         }
 
-    def _panels(self, angle: float, end: float, digits: float) -> dict[str, Json]:
-        theta = angle * self.noise**2
-        order = max(8, round(digits / 2.5))
-        half_length = theta / math.sinh(digits / (2.0 * order))
-        panels = max(1, math.ceil((end - 0.5) / (2.0 * half_length)))
-        depth = max(1, math.ceil((digits + max(0.0, math.log(theta / self.noise))) / math.log(4.0)))
-        if panels * order > MOST_NODES // 3 or depth > 60:
+    def _panels(self, angle: float, tilt: float, end: float, digits: float) -> dict[str, Json]:
+        """Return the panels of Theorem C with the fewest nodes; the error is to be below e^-digits in all."""
+        theta, end = angle * self.noise**2, rounded(1.006 * end + 0.1 * self.noise)
+        best: dict[str, Json] = {}
+        for slope in (0.9, 1.2, 1.6, 2.2, 3.0):
+            panels = max(1, math.ceil((end - 0.5) * slope / (2.0 * theta)))
+            half = (end - 0.5) / (2.0 * panels)
+            middles = 0.5 + half * (2.0 * np.arange(panels) + 1.0)
+            most = float(np.max(self._log_largest(middles, math.hypot(half, theta), 2.0 * theta, angle, tilt)))
+            wanted = digits + most + math.log(5.0 * half * panels)
+            order = max(4, math.ceil(wanted / (2.0 * math.asinh(theta / half))))
+            if order <= _MOST_ORDER and (not best or panels * order < int(str(best["panels"])) * int(str(best["order"]))):
+                best = {"angle": angle, "end": end, "panels": panels, "order": order}
+        if not best or int(str(best["panels"])) * int(str(best["order"])) > MOST_NODES // 3:
             raise NoCertificate("a step needs more nodes than a verifier evaluates")
-        steep = max(4, math.ceil(digits / (2.0 * math.log(3.0)))) + 1
-        return {
-            "angle": angle,
-            "end": _rounded(end),
-            "panels": panels,
-            "order": order,
-            "depth": depth,
-            "steep": steep,
-        }
+        most = float(self._log_largest(np.array([0.5]), theta / 2.0, 1.25 * theta, angle, tilt)[0])
+        wanted = digits + most + math.log(theta) + 3.0
+        depth = math.ceil(max(wanted, 1.0) / math.log(4.0))
+        steep = max(4, math.ceil(wanted / (2.0 * math.log(3.0))))
+        if depth > 60 or steep > _MOST_ORDER:
+            raise NoCertificate("a step needs more nodes than a verifier evaluates")
+        return {**best, "depth": depth, "steep": steep}
+
+    def _log_largest(self, middles: Array, reach: float, height: float, angle: float, tilt: float) -> Array:
+        """Return about the log of the bound of Theorem C's moduli around each place."""
+        found = np.full(middles.shape, -math.inf)
+        for k in range(8):
+            left, right = middles + reach * (k / 4.0 - 1.0), middles + reach * ((k + 1) / 4.0 - 1.0)
+            nearest = np.maximum(left, 0.0) + np.minimum(right, 0.0)
+            up = (tilt + 1.0) * self.log_ratio(right, 0.0)[0]
+            down = -tilt * (self.log_ratio(left, 0.0)[0] + math.log(math.cos(angle)))
+            found = np.maximum(found, np.logaddexp(up, down) - 0.5 * (nearest / self.noise) ** 2)
+        return found + 0.5 * (height / self.noise) ** 2 - math.log(self.noise * math.sqrt(2.0 * math.pi))
 
     def number_of(self, nodes: dict[str, Json]) -> int:
         """Return how many nodes there are."""
@@ -160,7 +185,7 @@ class SampledStep:
         return int(str(nodes["high"])) - int(str(nodes["low"])) + 1
 
 
-def _rounded(number: float, *, down: bool = False) -> float:
+def rounded(number: float, *, down: bool = False) -> float:
     """Return a number of few digits nearby: certificates are short, and where nodes are need not be exact."""
     digits = 3 if number < 1e3 else 6
     scaled = float(f"{number:.{digits}g}")

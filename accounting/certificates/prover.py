@@ -19,6 +19,7 @@ from accounting.certificates.certificate import (
     bytes_of,
     hash_of,
 )
+from accounting.certificates.cut import cuts
 from accounting.certificates.nodes import SampledStep
 from accounting.certificates.witness import (
     DirectedEvent,
@@ -39,6 +40,8 @@ NOT_INSTALLED = (
     "the verifier is not installed, and a certificate that nobody has checked is not handed out: `make proofs` installs it"
 )
 _MOST_TERMS = 200_000
+#: Points up to which nothing but the plain contour is tried.
+_FEW_POINTS = 4000
 
 
 def certify(
@@ -132,14 +135,24 @@ def _forms(statement: Statement, direction: Direction, name: str) -> Iterator[tu
             yield quick, 60.0 + math.log(sum(event.count for event in events))
             return
     log_delta = max(math.log(delta), -700.0) if delta > 0.0 else direction.log_estimate
-    search = LineSearch(direction, log_delta)
-    line = search.chosen()
-    lines = [line] if line is not None else lines_with_windows(search)
-    for each in lines:
-        form, digits = search.contour(each)
+    for form, digits in _integrals(direction, log_delta):
         if statement.claim == MORE_THAN:
-            form["far"] = direction.far(each.tilt, search.log_tolerance, each.period)
+            form["far"] = direction.far(float(str(form["tilt"])), float(str(form["period"])))
         yield form, digits
+
+
+def _integrals(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Json], float]]:
+    """Yield contour integrals: the plain one where it has few points, else with a cut, with many points, a window."""
+    search = LineSearch(direction, log_delta)
+    line = search.chosen(most_points=_FEW_POINTS)
+    if line is None:
+        yield from cuts(direction, log_delta)
+        line = search.chosen()
+    if line is not None:
+        yield search.contour(line)
+        return
+    for windowed in lines_with_windows(search):
+        yield search.contour(windowed)
 
 
 def _cancelled(statement: Statement) -> float:

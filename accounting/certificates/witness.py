@@ -7,7 +7,8 @@ The forms are those of docs/concepts/certificates.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 
 from accounting.canonical import Json
 from accounting.certificates.certificate import NoCertificate
-from accounting.certificates.nodes import MOST_NODES, SampledStep, _rounded
+from accounting.certificates.nodes import SampledStep, rounded
 from accounting.fourier.choice import DirectedComposition
-from accounting.fourier.steps import MEANS, MOMENTS, TILTS, VARIANCES, Step, TiltTable, log_chernoff, log_kernel
+from accounting.fourier.steps import MOMENTS, TILTS, VARIANCES, Step, TiltTable, log_chernoff, log_kernel
 
 Array = NDArray[np.float64]
 
@@ -75,6 +76,14 @@ class Direction:
         """Return moments around the saddle point."""
         return self.composition.table_at(self.epsilon)
 
+    @cached_property
+    def far_table(self) -> Array:
+        """Return tilts and log M(x) B(x), also far above the saddle point."""
+        epsilon = max(self.epsilon, 1e-3)
+        bounds = [event.step.largest_tilt(event.count, epsilon) for event in self.events if event.step is not None]
+        table = self.composition.table(np.geomspace(0.01 / epsilon, min([1e5 / epsilon, *bounds]), 90))
+        return np.array([table.tilts, table.log_bounds])
+
     @property
     def largest_loss(self) -> float:
         """Return the largest loss of all steps."""
@@ -109,22 +118,21 @@ class Direction:
             for index, event in enumerate(self.events)
         ]
 
-    def far(self, above: float, log_tolerance: float, period: float) -> dict[str, Json]:
+    def far(self, above: float, period: float) -> dict[str, Json]:
         """Return the tilt that bounds aliases on the right best, of those above the line's."""
-        rows = self.table.rows
-        logs = rows[MOMENTS] + log_kernel(rows[TILTS]) - rows[TILTS] * self.epsilon - (rows[TILTS] - above) * period
-        logs = np.where(rows[TILTS] > 1.02 * above, logs, math.inf)
-        for index in np.argsort(logs):
-            if not math.isfinite(logs[index]):
-                break
-            try:
-                tilt = _rounded(float(rows[TILTS, index]))
-                return {"tilt": tilt, "steps": self.rules(tilt, self._digits_of_moments())}
-            except NoCertificate:
-                continue
+        known = np.concatenate([self.far_table, [self.table.tilts, self.table.log_bounds]], axis=1)
+        tilts, logs = known[0], known[1] - known[0] * self.epsilon - (known[0] - above) * period
+        logs = np.where(tilts > 1.02 * above, logs, math.inf)
+        for index in np.argsort(logs)[:12]:
+            tilt = rounded(float(tilts[index]))
+            if math.isfinite(logs[index]):
+                with suppress(NoCertificate):
+                    return {"tilt": tilt, "steps": self.rules(tilt, self.digits_of_moments)}
         raise NoCertificate("no tilt bounds the aliases")
 
-    def _digits_of_moments(self) -> float:
+    @property
+    def digits_of_moments(self) -> float:
+        """Return the digits of a moment that only bounds something."""
         return 4.0 + math.log(sum(event.count for event in self.events)) + self.extra
 
 
@@ -132,10 +140,10 @@ def chernoff(direction: Direction, delta: float) -> dict[str, Json] | None:
     """Return Chernoff's bound at the best tilt, where it is below ``delta``."""
     rows = direction.table.rows
     logs = rows[MOMENTS] + log_kernel(rows[TILTS]) - rows[TILTS] * direction.epsilon
-    tilt = _rounded(float(rows[TILTS, int(np.argmin(logs))]))
+    tilt = rounded(float(rows[TILTS, int(np.argmin(logs))]))
     if math.log(delta) - float(logs.min()) < 0.3:
         return None
-    return {"form": "chernoff", "tilt": tilt, "steps": direction.rules(tilt, direction._digits_of_moments())}
+    return {"form": "chernoff", "tilt": tilt, "steps": direction.rules(tilt, direction.digits_of_moments)}
 
 
 @dataclass(frozen=True)
@@ -186,8 +194,8 @@ class LineSearch:
         """Return the line with the least work; None where each has too many points."""
         best: ChosenLine | None = None
         for tilt, period in self.lines():
-            line = self._at(_rounded(tilt), _rounded(period * 1.002), window, most_points)
-            if line is not None and (best is None or line.work < best.work):
+            line = self._at(rounded(tilt), rounded(period * 1.002), window, most_points)
+            if line is not None and line.work <= MOST_NODE_POINTS and (best is None or line.work < best.work):
                 best = line
         return best
 
@@ -352,14 +360,9 @@ def lines_with_windows(search: LineSearch) -> Iterator[ChosenLine]:
         for tilt, period in tilts:
             reach = points * 2.0 * math.pi / (period * 1.002)
             log = direction.log_moment(tilt) - tilt * direction.epsilon - search.log_tolerance
-            window = _rounded(math.sqrt(2.0 * max(log, 1.0)) / reach)
-            line = search._at(_rounded(tilt), _rounded(period * 1.002), window, 1.3 * points)
+            window = rounded(math.sqrt(2.0 * max(log, 1.0)) / reach)
+            line = search._at(rounded(tilt), rounded(period * 1.002), window, 1.3 * points)
             if line is not None and (best is None or line.window < best.window):
                 best = line
         if best is not None:
             yield best
-
-
-def is_over(events: Sequence[DirectedEvent], line: ChosenLine) -> bool:
-    """Return whether a line takes more work than a verifier is given."""
-    return line.work > MOST_NODE_POINTS or line.points > MOST_POINTS or MOST_NODES < 1 or not events
