@@ -21,7 +21,7 @@ from accounting.certificates.witness import MOST_NODE_POINTS, MOST_POINTS, Direc
 Array = NDArray[np.float64]
 
 #: Where the law is cut, over epsilon, and what the bulk below may weigh, over delta.
-_SHARES = (0.75, 0.6, 0.47, 0.36, 0.27, 0.2, 0.15, 0.1, 0.06)
+_SHARES = (0.75, 0.6, 0.47, 0.36, 0.27, 0.2, 0.15, 0.1, 0.06, 0.04, 0.025, 0.015, 0.01)
 _TOLERANCE, _PANELS = 1e-11, 400
 
 
@@ -87,9 +87,10 @@ class Cut:
         """Return the witness on the line with the fewest points, and its natural digits; None where it has too many."""
         best: tuple[float, float, float, float] | None = None
         angle = min(self.step.steepest(1.0, 18.0), 1.3 * self.width / self.step.noise**2)
-        for tilt in np.geomspace(0.5, 4000.0, 40) / max(self.direction.epsilon, 1e-3):
+        known = self.direction.far_table[0]
+        for tilt in np.geomspace(10.0 * known[0], known[-1] / 1.05, 40):
             found = self._points(float(tilt), angle)
-            if found is not None and (best is None or found[1] * found[2] < best[1] * best[2]):
+            if found is not None and (best is None or found[0] * found[1] < best[1] * best[2]):
                 best = float(tilt), *found
         if best is None:
             return None
@@ -127,15 +128,15 @@ class Cut:
         log = self.count * own - tilt * direction.epsilon
         rows = direction.far_table
         above = rows[0] > 1.02 * tilt
-        if not above.any() or log - self.log_delta > 150.0:
+        if not above.any() or log - self.log_delta > 45.0:
             return None
         needed = rows[1] - rows[0] * direction.epsilon - tolerance
         period = max(float(np.min(np.logaddexp(needed[above], 0.0) / (rows[0][above] - tilt))), -tolerance / tilt)
-        places, spacing = self.step.places(tilt, 40.0, own, finest=self.width / 3.0)
+        places, spacings = self.step.places(tilt, 40.0, own, finest=self.width / 3.0)
         logs, rates = self.step.tilted(places, angle, tilt)
         logs = logs + self._log_above(places, angle) - own
         kept = logs > -60.0
-        weights, rates = spacing * np.exp(logs[kept]), np.maximum(rates[kept], 0.0)
+        weights, rates = spacings[kept] * np.exp(logs[kept]), np.maximum(rates[kept], 0.0)
         t, most = 1.0 / direction.epsilon, MOST_POINTS * 2.0 * math.pi / period
         start = math.log(self.count) + log - tolerance
         while t <= most:

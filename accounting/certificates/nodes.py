@@ -39,15 +39,15 @@ class SampledStep:
     noise: float
     probability: float
 
-    def log_ratio(self, u: Array, angle: float) -> tuple[Array, Array]:
+    def log_ratio(self, u: Array, angle: float | Array) -> tuple[Array, Array]:
         """Return log |f| and arg f at u + i angle s^2."""
         s, q = self.noise, self.probability
         a = (2.0 * u - 1.0) / (2.0 * s * s)
         over = np.maximum(a, 0.0)
-        f = (1.0 - q) * np.exp(-over) + q * np.exp(a - over) * complex(math.cos(angle), math.sin(angle))
+        f = (1.0 - q) * np.exp(-over) + q * np.exp(a - over) * np.exp(1j * angle)
         return np.log(np.abs(f)) + over, np.angle(f)
 
-    def tilted(self, u: Array, angle: float, tilt: float) -> tuple[Array, Array]:
+    def tilted(self, u: Array, angle: float | Array, tilt: float) -> tuple[Array, Array]:
         """Return the log of the integrand's modulus at tilt c, and Im of the loss, on the line."""
         s = self.noise
         modulus, argument = self.log_ratio(u, angle)
@@ -111,13 +111,22 @@ class SampledStep:
 
     def places(
         self, tilt: float, digits: float, log_moment: float, *, finest: float = math.inf
-    ) -> tuple[Array, float]:
-        """Return equally spaced places on the axis, and their distance, for integrals that steer."""
+    ) -> tuple[Array, Array]:
+        """Return places on the axis with the weights of a quadrature, for integrals that steer."""
         left, right = self.reach(tilt, digits + 10.0, log_moment)
         spacing = max(min(self.noise * _FINE, finest), (left + right) / _MOST_PLACES)
         if self.kind == "fixed_size":
-            return np.arange(0.5, right, spacing), spacing
-        return np.arange(-left, right, spacing), spacing
+            panels = math.ceil((right - 0.5) / (6.0 * spacing))
+            return panels_of(np.linspace(0.5, right, panels + 1))
+        places = np.arange(-left, right, spacing)
+        return places, np.full(places.shape, spacing)
+
+    def rise(self, angle: float, tilt: float) -> tuple[Array, Array]:
+        """Return logs of the weights and Im of the losses on the way from 1/2 to the line, of a batch of a fixed size."""
+        theta = angle * self.noise**2
+        heights, lengths = panels_of(theta * np.concatenate([[0.0], 4.0 ** np.arange(-24.0, 1.0)]))
+        logs, arguments = self.tilted(np.full(heights.shape, 0.5), heights / self.noise**2, tilt)
+        return logs + np.log(lengths), arguments
 
     def nodes(
         self, angle: float, tilt: float, digits: float, log_moment: float, more_growth: float = 0.0
@@ -183,6 +192,14 @@ class SampledStep:
             panels, order, depth, steep = (int(str(nodes[key])) for key in ("panels", "order", "depth", "steep"))
             return 2 * (panels * order + depth * steep // 2)
         return int(str(nodes["high"])) - int(str(nodes["low"])) + 1
+
+
+def panels_of(edges: Array) -> tuple[Array, Array]:
+    """Return the places and the weights of Gauss-Legendre rules between ``edges``."""
+    nodes, weights = np.polynomial.legendre.leggauss(10)
+    half = 0.5 * np.diff(edges)[:, None]
+    middle = 0.5 * (edges[1:] + edges[:-1])[:, None]
+    return (middle + half * nodes).ravel(), (half * weights).ravel()
 
 
 def rounded(number: float, *, down: bool = False) -> float:

@@ -120,14 +120,14 @@ def _forms(statement: Statement, direction: Direction, name: str) -> Iterator[tu
         yield {"form": "gaussian"}, 60.0 + epsilon + 2.0 * math.log1p(epsilon)
         return
     only = events[0]
-    if len(events) == 1 and only.count == 1 and only.sampled is not None and only.sampled.kind != "replace":
-        yield {"form": "one_step"}, 80.0 + 2.0 * math.log1p(1.0 / only.sampled.probability) + _cancelled(statement)
+    if len(events) == 1 and only.count == 1 and only.has_closed_form:
+        yield {"form": "one_step"}, 120.0 + _cancelled(statement)
         return
     if statement.claim == AT_MOST and epsilon >= direction.largest_loss:
         yield {"form": "bounded"}, 60.0
         return
-    if len(events) == 1 and only.two_outcomes and only.count <= _MOST_TERMS:
-        yield {"form": "binomial"}, 80.0 + math.log(only.count)
+    if len(events) == 1 and only.has_outcomes and only.count <= _MOST_TERMS:
+        yield {"form": "outcomes"}, 80.0 + math.log(only.count) + _cancelled(statement)
         return
     if statement.claim == AT_MOST:
         quick = chernoff(direction, delta) if delta > 0.0 else None
@@ -204,11 +204,10 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
         step = loss.contour_step(log_count, remove=name != "add")
         if step is None:
             raise NoCertificate("a step has no contour integral")
-        two = isinstance(event.mechanism, PureDp) or (
-            isinstance(event.mechanism, RandomizedResponse)
-            and (event.mechanism.num_categories == 2 or statement.relation is NeighboringRelation.REPLACE_SPECIAL)
-        )
-        events.append(DirectedEvent(step, _sampled(loss, name), event.count, step.largest_loss, two))
+        sampled = _sampled(loss, name)
+        has_outcomes = isinstance(event.mechanism, PureDp | RandomizedResponse)
+        has_closed_form = not has_outcomes and (sampled is None or sampled.kind != "replace")
+        events.append(DirectedEvent(step, sampled, event.count, step.largest_loss, has_outcomes, has_closed_form))
     return Direction(tuple(events), mu_squared, statement.epsilon, extra, slack)
 
 

@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 #: What is left out of the sum, and aliases, are kept below this fraction of delta.
 _TOLERANCE = 1e-12
 #: Points, and nodes times points, beyond which another form is tried.
-MOST_POINTS, MOST_NODE_POINTS = 60_000, 1.2e8
+MOST_POINTS, MOST_NODE_POINTS = 60_000, 2e7
 _LINES_TRIED = 5
 
 
@@ -39,14 +39,16 @@ class DirectedEvent:
         sampled: Where its nodes have to be chosen.
         count: Its steps.
         largest_loss: Of one step.
-        two_outcomes: Whether one step has two outcomes.
+        has_outcomes: Whether one step has two or three outcomes.
+        has_closed_form: Whether the profile of one step is known in closed form.
     """
 
     step: Step | None
     sampled: SampledStep | None
     count: int
     largest_loss: float = math.inf
-    two_outcomes: bool = False
+    has_outcomes: bool = False
+    has_closed_form: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Direction:
     def far_table(self) -> Array:
         """Return tilts and log M(x) B(x), also far above the saddle point."""
         epsilon = max(self.epsilon, 1e-3)
-        bounds = [event.step.largest_tilt(event.count, epsilon) for event in self.events if event.step is not None]
+        bounds = [2.0 * event.step.largest_tilt(event.count, epsilon) for event in self.events if event.step is not None]
         table = self.composition.table(np.geomspace(0.01 / epsilon, min([1e5 / epsilon, *bounds]), 90))
         return np.array([table.tilts, table.log_bounds])
 
@@ -156,7 +158,7 @@ class ChosenLine:
     window: float
     log_moment: float
     main: list[float]
-    coarse: list[float]
+    coarse: list[tuple[float, float]]
     work: float
 
 
@@ -238,15 +240,18 @@ class LineSearch:
             middle = 0.5 * (low + high)
             low, high = (low, middle) if left(middle) <= 0.0 else (middle, high)
         points = max(4, math.ceil(high * period / (2.0 * math.pi) * direction.slack) + 1)
-        main, coarse, nodes = [], [], 0.0
+        main: list[float] = []
+        coarse: list[tuple[float, float]] = []
+        nodes = 0.0
         for envelope, event in zip(envelopes, direction.events, strict=True):
             if envelope is None:
                 main.append(0.0)
-                coarse.append(0.0)
+                coarse.append((0.0, 0.0))
                 continue
             steep, narrow = envelope.angles_at(high, event.count)
             main.append(steep)
-            coarse.append(narrow)
+            # The error of a rule for the envelope is to stay below the envelope.
+            coarse.append((narrow, envelope.digits - envelope.log_at(high)[0]))
             nodes += envelope.expected(steep)
         return ChosenLine(tilt, period, points, window, log_moment, main, coarse, (nodes + 4.0) * points)
 
@@ -266,9 +271,9 @@ class LineSearch:
             nodes = event.sampled.nodes(line.main[index], line.tilt, own, moment)
             growth = event.sampled.log_growth(line.main[index], line.tilt)
             most = max(most, own + growth / 4.0 - math.log(event.sampled.probability))
-            if line.coarse[index]:
-                coarse = math.log(event.count) + 8.0
-                nodes["envelope"] = event.sampled.nodes(line.coarse[index], line.tilt, coarse, moment)
+            angle, coarse = line.coarse[index]
+            if angle > 0.0:
+                nodes["envelope"] = event.sampled.nodes(angle, line.tilt, coarse, moment)
             steps.append(nodes)
         form: dict[str, Json] = {
             "form": "contour",
@@ -293,7 +298,7 @@ class Envelope:
         self.step, self.tilt, self.log_moment, self.digits = step, tilt, log_moment, digits
         steepest = step.steepest(tilt, 18.0)
         self.angles = [steepest * 0.6**k for k in range(14)]
-        places, self.spacing = step.places(tilt, 20.0, log_moment)
+        places, spacings = step.places(tilt, 20.0, log_moment)
         self.lines = []
         left, right = step.reach(tilt, digits, log_moment)
         self.width = left + right
@@ -301,26 +306,17 @@ class Envelope:
             if k and self._coarse_nodes(angle) > 6000:
                 break
             logs, rates = step.tilted(places, angle, tilt)
-            weights, rates = self.spacing * np.exp(logs - log_moment), np.maximum(rates, 0.0)
+            logs = logs + np.log(spacings)
             if step.kind == "fixed_size":
-                weights, rates = self._with_rise(weights, rates, angle)
-            kept = weights > 1e-18
+                more, arguments = step.rise(angle, tilt)
+                logs, rates = np.concatenate([logs, more]), np.concatenate([rates, arguments])
+            weights, rates = np.exp(logs - log_moment), np.maximum(rates, 0.0)
+            kept = weights > 1e-20
             self.lines.append((weights[kept], rates[kept]))
         self.constant = 0.0
         if step.kind == "fixed_size":
             s, q = step.noise, step.probability
             self.constant = (1.0 - q) * math.erf(0.5 / s * math.sqrt(0.5)) * math.exp(-log_moment)
-
-    def _with_rise(self, weights: Array, rates: Array, angle: float) -> tuple[Array, Array]:
-        """Add the part of the path from the axis up to the line."""
-        theta = angle * self.step.noise**2
-        heights = theta * 4.0 ** -np.linspace(0.0, 20.0, 200)
-        lengths = heights * math.log(4.0) * 20.0 / 199.0
-        found = [self.step.tilted(np.array([0.5]), height / self.step.noise**2, self.tilt) for height in heights]
-        logs = np.array([float(one[0][0]) for one in found])
-        arguments = np.array([float(one[1][0]) for one in found])
-        rise = lengths * np.exp(logs - self.log_moment)
-        return np.concatenate([weights, rise]), np.concatenate([rates, np.maximum(arguments, 0.0)])
 
     def _coarse_nodes(self, angle: float) -> float:
         theta = angle * self.step.noise**2

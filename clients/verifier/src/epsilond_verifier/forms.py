@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from flint import acb, arb
+from flint import acb, arb, arb_poly
 
 from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, require
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Normal, Poisson, Step
@@ -38,20 +38,20 @@ def _gaussian(_reader: Reader, steps: Sequence[Step], _direction: str, e: arb) -
 
 
 def _one_step(_reader: Reader, steps: Sequence[Step], direction: str, e: arb) -> Proof:
-    """One sampled step: the loss of remove is above e exactly where x > 1/2 + s^2 log(1 + (e^e - 1)/q).
+    """One step. Sampled: the loss of remove is above e exactly where x > 1/2 + s^2 log(1 + (e^e - 1)/q).
 
     delta is P - e^e Q beyond that place. For add, P and Q are exchanged and it is before the place with -e for e. A
-    batch of a fixed size has the delta of remove, since e >= 0.
+    batch of a fixed size has the delta of remove, since e >= 0. Laplace noise: delta = (1 - e^((e - lam)/2))_+.
     """
     law = steps[0].law
-    if len(steps) > 1 or steps[0].count > 1 or not isinstance(law, Poisson | FixedSize) or law.symmetric != (
-        isinstance(law, FixedSize)
-    ):
-        raise CannotCheck("the closed form is that of one step, on Poisson batches of add and remove or a fixed size")
+    if len(steps) > 1 or steps[0].count > 1 or isinstance(law, Normal | Atoms) or getattr(law, "replace", False):
+        raise CannotCheck("the closed form is that of one step, of Laplace noise or on batches but of a replaced record")
 
     def prove() -> Enclosure:
-        s, q = law.s, law.q
-        add = direction == "add"
+        if isinstance(law, Laplace):
+            return Enclosure.of((-((e - law.lam) / 2).expm1()).max(arb(0)))
+        assert isinstance(law, Poisson | FixedSize)
+        s, q, add = law.s, law.q, direction == "add"
         odds = 1 + (-e if add else e).expm1() / q
         if add and odds <= 0:
             return Enclosure.of(arb(0))
@@ -90,22 +90,19 @@ def _largest_loss(law: Law, direction: str) -> arb:
     raise CannotCheck("the loss of a step has no bound in this direction")
 
 
-def _binomial(_reader: Reader, steps: Sequence[Step], direction: str, e: arb) -> Proof:
-    """Equal steps with two outcomes: the sum over how many have the first one, exactly."""
+def _outcomes(_reader: Reader, steps: Sequence[Step], direction: str, e: arb) -> Proof:
+    """Equal steps whose losses are base + k gap: those of T steps are T base + k gap, with the weights of a power."""
     law, count = steps[0].law, steps[0].count
-    if len(steps) > 1 or not isinstance(law, Atoms) or len(law.remove) != 2:
-        raise CannotCheck("the binomial sum is that of equal steps with two outcomes")
-    if count > _MOST_TERMS:
-        raise CannotCheck(f"a binomial sum has at most {_MOST_TERMS} terms")
+    if len(steps) > 1 or not isinstance(law, Atoms) or count > _MOST_TERMS:
+        raise CannotCheck(f"the sum over outcomes is that of at most {_MOST_TERMS} equal steps with few outcomes")
+    (first, base), (second, following), *others = law.add if direction == "add" else law.remove
 
     def prove() -> Enclosure:
-        (p, loss), (p_other, other) = law.add if direction == "add" else law.remove
-        term, total = p_other**count, arb(0)
-        for k in range(count + 1):
-            gain = -(e - k * loss - (count - k) * other).expm1()
-            total += term * gain.max(arb(0))
-            term = term * (count - k) / (k + 1) * (p / p_other)
-        return Enclosure.of(total)
+        # A third outcome has the loss 0, halfway between the other two, which are each other's opposites.
+        gap = (following - base) / (2 if others else 1)
+        powers = arb_poly([first, *(probability for probability, _ in others), second]) ** count
+        gains = (powers[k] * (-(e - count * base - k * gap).expm1()).max(arb(0)) for k in range(powers.length()))
+        return Enclosure.of(sum(gains, arb(0)))
 
     return prove
 
@@ -325,7 +322,7 @@ _FORMS = {
     "gaussian": _gaussian,
     "one_step": _one_step,
     "bounded": _bounded,
-    "binomial": _binomial,
+    "outcomes": _outcomes,
     "chernoff": _chernoff,
     "contour": _contour,
     "cut": _cut,
